@@ -1,0 +1,258 @@
+"""Desired: everything the manifests of one revision ask for, resolved and frozen.
+
+`resolve.py` makes it, `reconciler.core` reads it; nothing here does I/O or validation. All durations are integer
+nanoseconds, all names are final, all references are resolved. The core never sees a raw document.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+SECOND = 1_000_000_000
+"""Nanoseconds in a second: the unit of every duration and instant inside the program."""
+
+
+class Role(StrEnum):
+    """What a provider is used for."""
+
+    RUNTIME = "runtime"
+    ENDPOINTS = "endpoints"
+    DNS = "dns"
+
+
+class ProbeKind(StrEnum):
+    """How a probe asks. The values are Kubernetes' field names."""
+
+    HTTP = "httpGet"
+    TCP = "tcpSocket"
+    EXEC = "exec"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place of a document or value: path relative to the tree's root, line and column counted from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One probe of a container, with Kubernetes' meaning of the fields.
+
+    `port` is the container's port number (0 for exec); `headers` keep their order and may repeat a name.
+    """
+
+    kind: ProbeKind
+    port: int = 0
+    path: str = "/"
+    scheme: str = "HTTP"
+    headers: tuple[tuple[str, str], ...] = ()
+    command: tuple[str, ...] = ()
+    initial_delay: int = 0
+    period: int = 10 * SECOND
+    timeout: int = SECOND
+    success_threshold: int = 1
+    failure_threshold: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A named port of a container."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container of a replica. `argv` is command followed by args; `working_dir` is relative to the tree's root."""
+
+    name: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    ports: tuple[Port, ...] = ()
+    working_dir: str = "."
+    startup: Probe | None = None
+    liveness: Probe | None = None
+    readiness: Probe | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What a replica is made from. `revision` is the hash of the fields whose change needs a new container."""
+
+    labels: tuple[tuple[str, str], ...]
+    container: Container
+    grace: int = 30 * SECOND
+    revision: str = ""
+    hash_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waiting times between attempts: `initial`, doubled up to `maximum`, forgotten after `reset` without a failure."""
+
+    initial: int = 10 * SECOND
+    maximum: int = 300 * SECOND
+    reset: int = 600 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """How often a replica may be restarted for its health: at most `limit` times in `window`."""
+
+    limit: int = 5
+    window: int = 300 * SECOND
+    backoff: Backoff = Backoff()
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Replicas of one template. `max_unavailable` is a count: a percentage is resolved against `replicas`.
+
+    Replica `n` lives on `nodes[n % len(nodes)]`; a node is the name of a runtime provider.
+    """
+
+    key: str
+    name: str
+    nodes: tuple[str, ...]
+    replicas: int
+    template: Template
+    min_ready: int = 0
+    max_unavailable: int = 1
+    restarts: Restarts = Restarts()
+    drain_max: int = 10 * SECOND
+    suspend: bool = False
+    where: Where = Where("", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """Which containers a service sends traffic to: all of `workload`, on the container port of that number."""
+
+    workload: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Balancer:
+    """A pool that carries a service's endpoints. `addresses` are where clients reach the balancer itself."""
+
+    provider: str
+    pool: str
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Endpoints behind balancers. Each ready endpoint gets `weight`."""
+
+    key: str
+    name: str
+    backends: tuple[Backend, ...]
+    balancers: tuple[Balancer, ...]
+    weight: int = 100
+    where: Where = Where("", 0, 0)
+
+
+class Publish(StrEnum):
+    """What a name points at for a service: the addresses of its balancers, or of its ready endpoints."""
+
+    BALANCER = "balancer"
+    ENDPOINTS = "endpoints"
+    ADDRESSES = "addresses"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One source of addresses of a name. `service` is a key, empty when `publish` is ADDRESSES."""
+
+    name: str
+    publish: Publish
+    service: str = ""
+    addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DNSPolicy:
+    """A name and what it points at. `host` and `zone` are lower case with a final dot; `ttl` is in seconds, as on the wire."""
+
+    key: str
+    name: str
+    host: str
+    provider: str
+    zone: str
+    targets: tuple[Target, ...]
+    ttl: int = 60
+    where: Where = Where("", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A named provider and its settings, already checked by the model of its type. `settings` is a JSON object."""
+
+    key: str
+    name: str
+    type: str
+    role: Role
+    settings: Mapping[str, object]
+    where: Where = Where("", 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class MassChange:
+    """How much may be deleted without approval: at most `share` percent of what is owned, once more than `minimum` go."""
+
+    share: int = 30
+    minimum: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Global limits. `deny` holds keys of objects that must not be touched."""
+
+    suspend: bool = False
+    deny: frozenset[str] = frozenset()
+    mass_change: MassChange = MassChange()
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """This installation. The intervals are how often each kind of provider is looked at."""
+
+    id: str
+    prune: bool = False
+    look_runtime: int = 15 * SECOND
+    look_endpoints: int = SECOND
+    look_dns: int = 30 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """All manifests of one revision of one source. Sequences are sorted by key; mappings are keyed by key.
+
+    `source` identifies the repository and path (or directory) that was read, `revision` its content. `root` is the
+    absolute directory that working directories of containers are relative to. `services_of` lists, for each workload key,
+    the (service key, container port) pairs that select it. `prune`, `destroy`, `take_over` are the run's intent:
+    they come from the command line or the Instance and only ever widen what may be removed.
+    """
+
+    source: str
+    revision: str
+    root: str
+    complete: bool
+    instance: Instance
+    guard: Guard
+    providers: tuple[Provider, ...]
+    workloads: tuple[Workload, ...]
+    services: tuple[Service, ...]
+    policies: tuple[DNSPolicy, ...]
+    services_of: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    prune: bool = False
+    destroy: bool = False
+    take_over: bool = False

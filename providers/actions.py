@@ -1,0 +1,102 @@
+"""Words going out: the closed set of things a provider can be asked to do. One action is exactly one provider call.
+
+Each action carries what the plan saw (`expect`, `before`); the provider compares that with what is there right before it
+acts and raises `Conflict` when the world has moved on. All actions are safe to repeat.
+"""
+
+from dataclasses import dataclass
+
+from manifests.desired import Template
+from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
+
+
+@dataclass(frozen=True, slots=True)
+class CreateContainer:
+    """Create (not start) the container of this mark from the template. Existing with the same mark: success.
+
+    `root` is the directory that the template's working directory is relative to.
+    """
+
+    node: str
+    name: str
+    mark: Mark
+    template: Template
+    root: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartContainer:
+    """Start the container that is not running in generation `expect`. Running already in a newer one: success."""
+
+    node: str
+    name: str
+    expect: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class StopContainer:
+    """Stop generation `expect`, killing it after `grace` (ns). Not running any more: success. Newer: Conflict."""
+
+    node: str
+    name: str
+    expect: Generation
+    grace: int
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveContainer:
+    """Remove the container of generation `expect`, which must not be running. Gone already: success."""
+
+    node: str
+    name: str
+    expect: Generation
+
+
+RuntimeAction = CreateContainer | StartContainer | StopContainer | RemoveContainer
+
+
+@dataclass(frozen=True, slots=True)
+class SetWeight:
+    """Give an endpoint this weight, adding it to the pool when `before` is None. `name` is for people: the container's."""
+
+    provider: str
+    pool: str
+    endpoint: Endpoint
+    name: str
+    weight: int
+    before: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveEndpoint:
+    """Take an endpoint of weight 0 out of the pool. Gone already: success. Weight above 0: Conflict."""
+
+    provider: str
+    pool: str
+    endpoint: Endpoint
+    name: str
+
+
+EndpointAction = SetWeight | RemoveEndpoint
+
+
+@dataclass(frozen=True, slots=True)
+class RecordChange:
+    """One record set before and after (None = absent) and the owner mark of it afterwards (`<instance>/<object key>`)."""
+
+    key: RecordKey
+    before: RecordSet | None
+    after: RecordSet | None
+    owner: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecords:
+    """Change record sets of one zone together, all or nothing where the provider can."""
+
+    provider: str
+    zone: str
+    changes: tuple[RecordChange, ...]
+
+
+Action = RuntimeAction | EndpointAction | ChangeRecords

@@ -1,0 +1,76 @@
+"""What can go wrong outside, sorted by what the caller may do next. Raised by every provider, read by the shell.
+
+    ProviderError
+    ├── Unreachable      no answer, and nothing was changed: try again later
+    ├── Rejected         the other side understood and refuses: stop until the manifest or its rights change
+    ├── Conflict         the target is not what the plan saw: look again, then decide anew
+    │   ├── Gone         the target does not exist any more
+    │   └── Foreign      the target carries no owner mark of ours: never touch it
+    └── OutcomeUnknown   the call may have been carried out: look before doing anything else
+
+Messages name the object, the cause and the next step; they never hold a secret.
+"""
+
+from enum import StrEnum
+
+
+class Retry(StrEnum):
+    """What the caller may do after an error; the loop's back-off follows it."""
+
+    LATER = "later"
+    STOP = "stop"
+    LOOK_AGAIN = "look-again"
+
+
+class ProviderError(Exception):
+    """Root of the tree.
+
+    Args:
+        target: the object that was read or written, as its key or name.
+        cause: what happened, in the other side's words where it has some.
+        next_step: what a person can do about it; empty when trying again is all there is to do.
+    """
+
+    retry: Retry = Retry.LATER
+
+    def __init__(self, target: str, cause: str, next_step: str = "") -> None:
+        super().__init__(target, cause, next_step)
+        self.target = target
+        self.cause = cause
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        tail = f"; {self.next_step}" if self.next_step else ""
+        return f"{self.target}: {self.cause}{tail}"
+
+
+class Unreachable(ProviderError):
+    """No answer, and nothing was changed."""
+
+    retry = Retry.LATER
+
+
+class Rejected(ProviderError):
+    """Understood and refused; trying the same again cannot help."""
+
+    retry = Retry.STOP
+
+
+class Conflict(ProviderError):
+    """The target is not what the plan saw."""
+
+    retry = Retry.LOOK_AGAIN
+
+
+class Gone(Conflict):
+    """The target does not exist any more."""
+
+
+class Foreign(Conflict):
+    """The target is somebody else's: no valid owner mark of this instance."""
+
+
+class OutcomeUnknown(ProviderError):
+    """The call may have been carried out: its answer was lost or came too late."""
+
+    retry = Retry.LOOK_AGAIN

@@ -1,0 +1,241 @@
+"""Words coming in: what providers and probes saw. The core reads these and nothing else of the outside world.
+
+A fact about a whole provider is `Known` or `Unknown`. Unknown is a third value: never "absent", never "unhealthy".
+Instants are integer nanoseconds of the steady clock (CLOCK_BOOTTIME) unless their name says `wall`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from hashlib import sha256
+from typing import Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Known(Generic[T]):
+    """A complete answer of one look. `observed_at` is the instant at which the look began."""
+
+    value: T
+    source: str
+    observed_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The look failed, or there was none yet. `since` is the instant from which on nothing is known."""
+
+    reason: str
+    source: str
+    since: int
+
+
+# --- containers -------------------------------------------------------------------------------------------------
+
+LABEL_INSTANCE = "reconciler.instance"
+LABEL_WORKLOAD = "reconciler.workload"
+LABEL_ORDINAL = "reconciler.ordinal"
+LABEL_REVISION = "reconciler.revision"
+LABEL_HASH_VERSION = "reconciler.hash-version"
+
+
+class Generation(NamedTuple):
+    """One life of one container: every count, push and decision belongs to one generation."""
+
+    container_id: str
+    started_at: int
+
+
+class ContainerState(StrEnum):
+    """Where a container is in its life, whatever the runtime calls it."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    EXITED = "exited"
+
+
+class ExitCause(StrEnum):
+    """Why a container is not running."""
+
+    EXITED = "exited"
+    SIGNALLED = "signalled"
+    STOPPED_BY_US = "stopped-by-us"
+    HOST_RESTARTED = "host-restarted"
+    UNKNOWN = "unknown"
+
+
+class Mark(NamedTuple):
+    """Our owner mark: valid only on the container whose name it gives (labels can be inherited)."""
+
+    instance: str
+    workload: str
+    ordinal: int
+    revision: str
+
+
+class PortFact(NamedTuple):
+    """Where a container's port can really be reached."""
+
+    number: int
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFact:
+    """One container as one look saw it.
+
+    `started_at` is the runtime's wall-clock start (ns; 0 = never started) and only identifies the generation.
+    `running_since` and `exited_at` are steady instants (0 = not running / not exited, or not known).
+    `mark` is set only when the labels give exactly this container's name; `foreign_mark` says that they did not.
+    """
+
+    node: str
+    name: str
+    id: str
+    state: ContainerState
+    started_at: int = 0
+    running_since: int = 0
+    address: str = ""
+    ports: tuple[PortFact, ...] = ()
+    mark: Mark | None = None
+    foreign_mark: bool = False
+    exit_code: int | None = None
+    exit_cause: ExitCause | None = None
+    exited_at: int = 0
+
+    @property
+    def generation(self) -> Generation:
+        """(container id, started-at)."""
+        return Generation(self.id, self.started_at)
+
+
+def container_name(mark: Mark) -> str:
+    """The one name a container with this mark may have: `<instance>-<workload>-<hash8>-<ordinal>`."""
+    return f"{mark.instance}-{mark.workload}-{mark.revision[:8]}-{mark.ordinal}"
+
+
+def mark_labels(mark: Mark, hash_version: int) -> dict[str, str]:
+    """The labels that carry a mark on a container."""
+    return {
+        LABEL_INSTANCE: mark.instance,
+        LABEL_WORKLOAD: mark.workload,
+        LABEL_ORDINAL: str(mark.ordinal),
+        LABEL_REVISION: mark.revision,
+        LABEL_HASH_VERSION: str(hash_version),
+    }
+
+
+def read_mark(name: str, labels: Mapping[str, str]) -> tuple[Mark | None, bool]:
+    """The mark on a container and whether there is one that belongs to another name (inherited labels, so foreign)."""
+    try:
+        mark = Mark(labels[LABEL_INSTANCE], labels[LABEL_WORKLOAD], int(labels[LABEL_ORDINAL]), labels[LABEL_REVISION])
+    except (KeyError, ValueError):
+        return None, LABEL_INSTANCE in labels
+    if container_name(mark) != name:
+        return None, True
+    return mark, False
+
+
+# --- endpoints --------------------------------------------------------------------------------------------------
+
+
+class Endpoint(NamedTuple):
+    """An address in a pool. Its identity: balancers know addresses, not containers."""
+
+    address: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemberFact:
+    """One member of a pool. `ours` is False for members of somebody else, which are never touched."""
+
+    endpoint: Endpoint
+    weight: int
+    ours: bool
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFact:
+    """All members of one pool, in the order of their endpoints. A pool that does not exist yet is empty."""
+
+    pool: str
+    members: tuple[MemberFact, ...] = ()
+
+
+# --- names ------------------------------------------------------------------------------------------------------
+
+
+class RecordKey(NamedTuple):
+    """Owner name (lower case, final dot) and type (upper case) of a record set."""
+
+    name: str
+    type: str
+
+
+class RecordSet(NamedTuple):
+    """TTL in seconds and the sorted values in presentation form, canonical (lower-case compressed IPv6 and so on)."""
+
+    ttl: int
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneFact:
+    """All record sets of a zone, without the ownership records; `owners` gives the owner mark of each set that has one.
+
+    An owner mark is `<instance>/<object key>`.
+    """
+
+    zone: str
+    serial: int
+    records: Mapping[RecordKey, RecordSet]
+    owners: Mapping[RecordKey, str]
+
+
+# --- probes -----------------------------------------------------------------------------------------------------
+
+
+class ProbeValue(StrEnum):
+    """A probe verdict. Only FAIL may lead to a restart; UNKNOWN says that our side failed."""
+
+    PASS = "pass"  # noqa: S105  (a verdict, not a password)
+    FAIL = "fail"
+    UNKNOWN = "unknown"
+    CANNOT_RUN = "cannot-run"
+
+
+class ProbeFact(NamedTuple):
+    """The verdict of one probe on one generation, with its streak.
+
+    `value` is the verdict after thresholds (UNKNOWN until one is reached), `last` the most recent single result,
+    `streak` how many equal results came in a row, `threshold` how many make a verdict. `since` is when the verdict became
+    this value, `last_at` when the latest result came, `valid_for` how long that one counts (ns).
+    """
+
+    value: ProbeValue
+    last: ProbeValue
+    streak: int
+    threshold: int
+    since: int
+    last_at: int
+    valid_for: int
+    detail: str = ""
+
+
+class Probes(NamedTuple):
+    """What the probes of one generation say. None where there is no such probe, or no result yet."""
+
+    startup: ProbeFact | None = None
+    liveness: ProbeFact | None = None
+    readiness: ProbeFact | None = None
+
+
+def fingerprint(*parts: str) -> str:
+    """A short, stable digest of some texts, for hashes that people read and compare (16 hex digits)."""
+    return sha256("\x00".join(parts).encode()).hexdigest()[:16]

@@ -1,0 +1,101 @@
+"""The provider contract: two verbs, observe and perform. An author reads this file, facts.py, actions.py and errors.py.
+
+Rules for all providers (each is a level of the conformance suites in `providers/testing/`):
+
+1. `observe` is one complete, read-only look. What is missing is not an error; what cannot be read raises, and is never
+   answered with an empty result.
+2. `perform` does one action. Repeating it is harmless. It compares with what is there right before acting and raises
+   `Conflict` (or `Gone`, `Foreign`) instead of acting on something the plan did not see.
+3. Errors are those of `errors.py` and nothing else. When an answer is lost after the request was sent: `OutcomeUnknown`.
+4. Blocking code is fine: every provider is called from a small pool of threads of its own. Each call bounds its own waits.
+5. No retries, diffing, ownership rules, logging or dry-run switches inside: decorators and the core do those.
+
+Constructors take (name, settings, context) and do no I/O.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from pydantic import BaseModel
+
+from manifests.desired import Role
+from providers.actions import ChangeRecords, EndpointAction, RuntimeAction
+from providers.facts import ContainerFact, PoolFact, ZoneFact
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a provider may know about its surroundings: this instance's id and its private state directory (absolute)."""
+
+    instance: str
+    state_dir: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExecTarget:
+    """How to run an exec probe of one container: an argument list, its environment and directory. Never a shell line."""
+
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    cwd: str
+
+
+class RuntimeProvider(Protocol):
+    """Runs containers on one node."""
+
+    role: ClassVar[Role] = Role.RUNTIME
+    Settings: ClassVar[type[BaseModel]]
+    name: str
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        """All containers of this node that carry a mark or bear one of `names`; only those of `names` when given."""
+
+    def perform(self, action: RuntimeAction) -> None:
+        """Do one action; see the action for what repeating it means."""
+
+    def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
+        """How to run `argv` in the context of that container. Raises `Gone`."""
+
+    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+        """The last output lines of a container, oldest first; empty when there are none."""
+
+    def close(self) -> None:
+        """Let go of sockets and threads. Containers keep running."""
+
+
+class EndpointProvider(Protocol):
+    """Holds pools of endpoints with weights."""
+
+    role: ClassVar[Role] = Role.ENDPOINTS
+    Settings: ClassVar[type[BaseModel]]
+    name: str
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        """The named pools, plus every pool that holds a member of ours."""
+
+    def perform(self, action: EndpointAction) -> None:
+        """Do one action."""
+
+    def close(self) -> None:
+        """Let go of sockets and threads."""
+
+
+class DNSProvider(Protocol):
+    """Holds record sets in zones."""
+
+    role: ClassVar[Role] = Role.DNS
+    Settings: ClassVar[type[BaseModel]]
+    name: str
+
+    def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
+        """The named zones, completely. `owners` is empty: ownership is read by the `owned` decorator."""
+
+    def perform(self, action: ChangeRecords) -> None:
+        """Change record sets after checking that each is as `before` says."""
+
+    def close(self) -> None:
+        """Let go of sockets and threads."""
+
+
+Provider = RuntimeProvider | EndpointProvider | DNSProvider

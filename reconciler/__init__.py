@@ -1,0 +1,1 @@
+"""Observe, decide, act: the reconcile loop and its command line."""

@@ -1,0 +1,43 @@
+"""Time as a value. The shell reads the clocks; every rule gets `Now` and keeps `Instant`s.
+
+Elapsed-time rules use the steady clock, which only means something within one boot; the wall clock bridges boots and is
+used directly only for what people write as dates.
+"""
+
+from typing import NamedTuple
+
+FOREVER = 2**62
+"""A steady instant that never comes: "no clock changes this"."""
+
+
+class Now(NamedTuple):
+    """One reading of the clocks: wall (ns since the epoch), steady (CLOCK_BOOTTIME, ns), the kernel's boot id."""
+
+    wall: int
+    steady: int
+    boot: str
+
+
+class Instant(NamedTuple):
+    """A moment that must be remembered over restarts of the program and of the host."""
+
+    wall: int
+    steady: int
+    boot: str
+
+
+def instant(now: Now) -> Instant:
+    """This moment, to be kept."""
+    return Instant(now.wall, now.steady, now.boot)
+
+
+def elapsed(since: Instant, now: Now) -> int:
+    """Nanoseconds since then, never negative; over a reboot by the wall clock, so a clock that steps back adds nothing."""
+    if since.boot == now.boot:
+        return max(0, now.steady - since.steady)
+    return max(0, now.wall - since.wall)
+
+
+def due(since: Instant, wait: int, now: Now) -> int:
+    """The steady instant at which `wait` ns will have passed since then: <= now.steady when they have."""
+    return now.steady + wait - elapsed(since, now)
