@@ -1,0 +1,1 @@
+"""The impure part of the loop: clocks, state on disk, the lock, triggers, logs, looks and actions."""
