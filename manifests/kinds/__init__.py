@@ -1,0 +1,19 @@
+"""The kinds of manifests: one module each. `KINDS` is the list that reading, the schema and the reference go by."""
+
+from manifests.kinds.base import Manifest
+from manifests.kinds.dns_policy import DNSPolicy
+from manifests.kinds.guard import Guard
+from manifests.kinds.instance import Instance
+from manifests.kinds.provider import Provider
+from manifests.kinds.service import Service
+from manifests.kinds.workload import Workload
+
+KINDS: dict[str, type[Manifest]] = {
+    "Instance": Instance,
+    "Provider": Provider,
+    "Workload": Workload,
+    "Service": Service,
+    "DNSPolicy": DNSPolicy,
+    "Guard": Guard,
+}
+"""Model of each kind, in the order in which the reference explains them."""
