@@ -1,0 +1,158 @@
+"""The instance's private directory: how it and the files in it are made, so that nobody else can read or redirect them.
+
+The store and the lock call this before they open anything. Modes are set through descriptors: what the umask says and what
+somebody does to the path meanwhile does not matter.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+OURS = ("state.db", "lock")
+"""A directory that holds one of these has been a state directory before."""
+
+
+class StoreError(Exception):
+    """The state directory or a file in it cannot be used, so nothing may be done that would have to be remembered.
+
+    Args:
+        target: the file or directory.
+        cause: what is wrong with it.
+        next_step: what a person can do about it.
+    """
+
+    def __init__(self, target: str | Path, cause: str, next_step: str) -> None:
+        super().__init__(str(target), cause, next_step)
+        self.target = str(target)
+        self.cause = cause
+        self.next_step = next_step
+
+    def __str__(self) -> str:
+        return f"{self.target}: {self.cause}; {self.next_step}"
+
+
+def make_state_dir(path: Path) -> None:
+    """Make sure that `path` is a directory of mode 0700 that belongs to this user, creating it where it is missing.
+
+    A directory that others may read is closed to them when it is empty or was ours before. Any other is refused, because it
+    may be shared on purpose (`/tmp`, a home directory).
+
+    Raises:
+        StoreError: a link, not a directory, somebody else's, shared, or it cannot be created.
+    """
+    with _explained(path):
+        for missing in reversed([p for p in (path, *path.parents) if not p.exists() and not p.is_symlink()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
+            with _opened(missing) as fd:
+                os.fchmod(fd, 0o700)
+    with _opened(path) as fd:
+        mode = stat.S_IMODE(os.fstat(fd).st_mode)
+        if mode == 0o700:
+            return
+        held = os.listdir(fd)
+        if mode & 0o077 and held and not any(name in held for name in OURS):
+            raise StoreError(
+                path,
+                f"others may enter it (mode {mode:04o}) and it already holds other files",
+                f"choose another state directory, or close this one: chmod 700 {path}",
+            )
+        with _explained(path):
+            os.fchmod(fd, 0o700)
+
+
+def check_state_dir(path: Path) -> None:
+    """Make sure that `path` is this user's directory, without creating or changing anything. Raises StoreError."""
+    with _opened(path):
+        return
+
+
+def open_private(path: Path, flags: int) -> int:
+    """Open a file of the state directory, creating it with mode 0600 if need be. Closed on exec, links are refused.
+
+    Args:
+        path: the file; its directory was checked before.
+        flags: as for `os.open`; creating, no-follow and close-on-exec are added.
+
+    Returns:
+        the descriptor, which the caller closes.
+
+    Raises:
+        StoreError: a link or not a plain file, or it cannot be opened.
+    """
+    with _explained(path):
+        fd = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    try:
+        _make_private(path, fd)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _make_private(path: Path, fd: int) -> None:
+    found = os.fstat(fd)
+    if not stat.S_ISREG(found.st_mode):
+        raise StoreError(path, "it is not a plain file", "move it away")
+    if stat.S_IMODE(found.st_mode) != 0o600:
+        with _explained(path):
+            os.fchmod(fd, 0o600)
+
+
+def write_private(path: Path, text: str) -> None:
+    """Replace a small file of the state directory in one step: readers see the old text or the new one, never a part.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    new = path.with_name(f"{path.name}.new")
+    fd = open_private(new, os.O_WRONLY | os.O_TRUNC)
+    with _explained(path):
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+        new.replace(path)
+
+
+def sync_directory(path: Path) -> None:
+    """Make created and renamed names in a directory survive a power cut. Raises StoreError."""
+    with _opened(path) as fd, _explained(path):
+        os.fsync(fd)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    with _explained(path):
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        owner = os.fstat(fd).st_uid
+        if owner != os.geteuid():
+            raise StoreError(
+                path,
+                f"it belongs to user {owner} and this program runs as user {os.geteuid()}",
+                "run as that user, or choose another state directory",
+            )
+        yield fd
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise explain(path, error) from error
+
+
+def explain(path: Path, error: OSError) -> StoreError:
+    """What an error of the operating system means for a file or directory of kept state, and what to do about it."""
+    if path.is_symlink():
+        return StoreError(path, "it is a symbolic link, which could lead anywhere", "give the real path")
+    advice = {
+        PermissionError: "give this user the right to it, or choose another state directory",
+        FileNotFoundError: "nothing has run with this state directory yet",
+        NotADirectoryError: "a part of the path is a file: choose another state directory",
+        FileExistsError: "a file is in the way: move it, or choose another state directory",
+    }.get(type(error), "make room or repair the file system, then try again")
+    return StoreError(path, error.strerror or str(error), advice)

@@ -1,0 +1,268 @@
+import json
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from manifests.desired import SECOND
+from reconciler.core.instant import Now
+from reconciler.shell import store as store_module
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.store import AuditRow, Entry, Store, StoreError
+
+NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
+AUDIT = AuditRow(NOW.wall, "ada", "r1", "p1", "3", "liveness failed", "done")
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(wall=NOW.wall)
+
+
+def files(state: Path) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in state.iterdir() if not entry.name.endswith("-shm")}
+
+
+def begin(store: Store, step: str = "1") -> int:
+    return store.begin(step, "Workload/web", "stop", "c1@5", "liveness failed", NOW)
+
+
+# --- ledger ---
+
+
+def test_the_ledger_comes_back_as_it_was_saved_also_in_another_life_of_the_program(state, clock):
+    rows = {("restarts", "Workload/web/0"): '{"at": [1, 2]}', ("grants", "Workload/web/0"): "null"}
+    with Store.open(state, clock) as store:
+        assert store.load_ledger() == {}
+        assert store.save_ledger(rows) == 2
+        assert store.load_ledger() == rows
+    with Store.open(state, clock) as store:
+        assert store.load_ledger() == rows
+
+
+def test_saving_a_ledger_writes_what_differs_and_deletes_what_is_gone(state, clock):
+    with Store.open(state, clock) as store:
+        store.save_ledger({("a", "same"): "1", ("a", "changed"): "1", ("a", "gone"): "1"})
+        assert store.save_ledger({("a", "same"): "1", ("a", "changed"): "2", ("b", "new"): "3"}) == 3
+        assert store.load_ledger() == {("a", "same"): "1", ("a", "changed"): "2", ("b", "new"): "3"}
+
+
+def test_a_ledger_that_did_not_change_is_not_written_at_all(state, clock):
+    rows = {("a", str(n)): json.dumps({"n": n}) for n in range(100)}
+    with Store.open(state, clock) as store:
+        store.save_ledger(rows)
+        store.put_decision('{"plan": []}')
+        before = files(state)
+        for _ in range(10):
+            assert store.save_ledger(dict(rows)) == 0
+            assert store.put_decision('{"plan": []}') is False
+        assert files(state) == before
+
+
+def test_a_ledger_row_that_is_not_json_is_refused_and_nothing_of_the_save_remains(state, clock):
+    with Store.open(state, clock) as store:
+        store.save_ledger({("a", "x"): "1"})
+        with pytest.raises(StoreError, match="a row was refused"):
+            store.save_ledger({("a", "x"): "2", ("a", "y"): "not json"})
+        assert store.load_ledger() == {("a", "x"): "1"}
+        assert store.save_ledger({("a", "x"): "2"}) == 1
+
+
+def test_an_acknowledged_command_leaves_the_inbox_together_with_its_effect(state, clock):
+    with Store.open(state, clock) as store:
+        first, second = (store.append("suspend", "{}", "ada", NOW) for _ in range(2))
+        store.save_ledger({("overrides", "Workload/web"): "{}"}, acknowledge=[first])
+        assert [command.id for command in store.pending()] == [second]
+        with pytest.raises(StoreError):
+            store.save_ledger({("overrides", "Workload/web"): "broken"}, acknowledge=[second])
+        assert [command.id for command in store.pending()] == [second]
+
+
+# --- journal ---
+
+
+def test_an_action_that_was_begun_and_not_ended_is_open_in_the_next_life_of_the_program(state, clock):
+    with Store.open(state, clock) as store:
+        first, second = begin(store, "1"), begin(store, "2")
+        store.end(first, "done", "stopped in 2s")
+    with Store.open(state, clock) as store:
+        assert store.open_entries() == (Entry(second, "2", "Workload/web", "stop", "c1@5", "liveness failed", NOW),)
+        store.end(second, "unknown", "killed")
+        assert store.open_entries() == ()
+        assert [(e.step, e.outcome, e.detail, e.ended_wall) for e in store.entries()] == [
+            ("1", "done", "stopped in 2s", clock.now().wall),
+            ("2", "unknown", "killed", clock.now().wall),
+        ]
+
+
+def test_an_entry_is_on_the_disk_before_begin_returns(state, clock):
+    with Store.open(state, clock) as store:
+        begin(store)
+        with Store.join(state, clock) as other:
+            assert len(other.open_entries()) == 1
+
+
+def test_an_entry_ends_once(state, clock):
+    with Store.open(state, clock) as store:
+        entry = begin(store)
+        store.end(entry, "done")
+        with pytest.raises(StoreError, match=f"no open entry {entry}"):
+            store.end(entry, "failed")
+        assert store.entries()[0].outcome == "done"
+        with pytest.raises(ValueError, match="empty outcome"):
+            store.end(entry, "")
+
+
+def test_the_journal_is_bounded_and_never_drops_an_open_entry(state, clock):
+    with Store.open(state, clock) as store:
+        still_open = begin(store, "open")
+        with sqlite3.connect(state / "state.db") as db:
+            db.executemany(
+                "INSERT INTO journal (step, object, action, generation, cause, wall, steady, boot, outcome)"
+                " VALUES (?, 'o', 'a', 'g', 'c', 1, 1, 'b', 'done')",
+                ((str(n),) for n in range(store_module.JOURNAL_KEPT + 300)),
+            )
+        db.close()
+        for _ in range(store_module.PRUNE_EVERY):
+            store.end(begin(store), "done")
+        assert [entry.id for entry in store.open_entries()] == [still_open]
+        kept = store.entries(limit=10**6)
+        assert store_module.JOURNAL_KEPT <= len(kept) <= store_module.JOURNAL_KEPT + store_module.PRUNE_EVERY + 1
+
+
+# --- inbox ---
+
+
+def test_commands_of_other_processes_arrive_in_order_and_exactly_once(state, clock):
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from reconciler.shell.clock import SystemClock\n"
+        "from reconciler.shell.store import Store\n"
+        "clock = SystemClock()\n"
+        "with Store.join(Path(sys.argv[1]), clock) as store:\n"
+        "    for n in range(20): store.append('suspend', str(n), sys.argv[2], clock.now())\n"
+    )
+    with Store.open(state, clock) as store:
+        people = [
+            subprocess.Popen([sys.executable, "-c", script, str(state), who], env=dict(os.environ, PYTHONPATH="."))
+            for who in ("ada", "bob", "cy")
+        ]
+        for n in range(50):  # the daemon goes on writing meanwhile
+            store.end(begin(store, str(n)), "done")
+        assert [person.wait(20) for person in people] == [0, 0, 0]
+        seen = store.pending()
+        for who in ("ada", "bob", "cy"):
+            assert [command.payload for command in seen if command.who == who] == [str(n) for n in range(20)]
+        store.acknowledge([command.id for command in seen])
+        assert store.pending() == ()
+
+
+def test_a_command_keeps_its_words_and_its_instant_and_its_id_is_never_used_again(state, clock):
+    with Store.open(state, clock) as store:
+        first = store.append("suspend", '{"object": "Workload/web"}', "ada", NOW)
+        command = store.pending()[0]
+        assert command == (first, "suspend", '{"object": "Workload/web"}', "ada", NOW)
+        store.acknowledge([first])
+        assert store.append("resume", "{}", "ada", NOW) > first
+
+
+def test_an_inbox_that_nobody_reads_refuses_more(state, clock):
+    with Store.open(state, clock) as store:
+        with sqlite3.connect(state / "state.db") as db:
+            db.executemany(
+                "INSERT INTO inbox (command, payload, who, wall, steady, boot) VALUES ('c', '{}', 'w', 1, 1, 'b')",
+                [()] * store_module.INBOX_LIMIT,
+            )
+        db.close()
+        with pytest.raises(
+            StoreError, match="1000 commands are waiting already; check that reconcile --watch is running"
+        ):
+            store.append("suspend", "{}", "ada", NOW)
+
+
+# --- decision and audit ---
+
+
+def test_the_last_decision_is_read_from_another_process_with_the_instant_since_which_it_stands(state, clock):
+    with Store.open(state, clock) as store:
+        assert store.last_decision() is None
+        assert store.put_decision('{"n": 1}') is True
+        since = clock.now().wall
+        clock.advance(60 * SECOND)
+        assert store.put_decision('{"n": 1}') is False
+        with Store.join(state, clock) as status:
+            assert status.last_decision() == (since, '{"n": 1}')
+            store.put_decision('{"n": 2}')
+            assert status.last_decision() == (since + 60 * SECOND, '{"n": 2}')
+
+
+def test_a_decision_that_is_equal_to_the_one_before_the_restart_is_not_written_again(state, clock):
+    with Store.open(state, clock) as store:
+        store.put_decision('{"n": 1}')
+    with Store.open(state, clock) as store:
+        assert store.put_decision('{"n": 1}') is False
+
+
+def test_the_audit_trail_is_appended_in_order_and_bounded(state, clock):
+    with Store.open(state, clock) as store:
+        store.audit([])
+        store.audit(AUDIT._replace(step=str(n)) for n in range(store_module.AUDIT_KEPT + 10))
+        store.audit([AUDIT._replace(step="one"), AUDIT._replace(step="two")])
+        assert [row.step for row in store.audit_rows(2)] == ["one", "two"]
+        assert store.audit_rows(1)[0] == AUDIT._replace(step="two")
+        assert len(store.audit_rows(10**6)) <= store_module.AUDIT_KEPT + store_module.PRUNE_EVERY
+
+
+# --- who may do what ---
+
+
+def test_whoever_does_not_hold_the_lock_may_only_read_and_leave_commands(state, clock):
+    Store.open(state, clock).close()
+    with Store.join(state, clock) as other:
+        assert other.load_ledger() == {}
+        assert other.append("suspend", "{}", "ada", NOW) == 1
+        for write in (
+            lambda: other.save_ledger({("a", "b"): "1"}),
+            lambda: begin(other),
+            lambda: other.put_decision("{}"),
+            lambda: other.acknowledge([1]),
+            lambda: other.audit([AUDIT]),
+        ):
+            with pytest.raises(StoreError, match="only the process that holds the instance's lock"):
+                write()
+        assert len(other.pending()) == 1
+
+
+def test_threads_may_share_a_store(state, clock):
+    with Store.open(state, clock) as store:
+        threads = [
+            threading.Thread(target=lambda: [store.end(begin(store), "done") for _ in range(25)]) for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(20)
+        assert len(store.entries(1000)) == 100
+        assert store.open_entries() == ()
+
+
+def test_the_file_is_private_whatever_the_umask_says(state, clock):
+    old = os.umask(0)
+    try:
+        with Store.open(state, clock) as store:
+            begin(store)
+            modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in state.iterdir()}
+    finally:
+        os.umask(old)
+    assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600}
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
