@@ -1,0 +1,140 @@
+"""What every DNS provider must check before it writes, as one pure function: compare, then judge the result.
+
+Called by the zone file and in-memory providers and by providers of third parties, so that all of them refuse the same
+things for the same reasons. Works on plain record sets; values must be canonical on both sides already.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from providers.actions import RecordChange
+from providers.errors import Conflict, Gone, Rejected
+from providers.facts import RecordKey, RecordSet
+
+BESIDE_CNAME = frozenset({"CNAME", "RRSIG", "NSEC", "KEY"})
+"""Types that may share a name with a CNAME (RFC 2181 section 10.1, RFC 4034 section 3)."""
+
+AT_A_CUT = frozenset({"NS", "DS"})
+"""Types that the parent zone holds with authority at a delegated name (RFC 4035 section 2.4)."""
+
+MAX_TTL = 2**31 - 1
+"""The largest TTL in seconds (RFC 2181 section 8)."""
+
+
+def show(record: RecordSet | None) -> str:
+    """A record set as one short text for messages."""
+    if record is None:
+        return "absent"
+    return f"{', '.join(record.values)} (TTL {record.ttl})"
+
+
+def changed_sets(
+    zone: str, records: Mapping[RecordKey, RecordSet], changes: Sequence[RecordChange]
+) -> dict[RecordKey, RecordSet | None]:
+    """The sets that have to be written, by key; None means remove. Empty when everything is as wanted already.
+
+    A set that is as `after` says already needs nothing, whatever `before` says: so repeating a change is harmless. A change
+    with `before == after` only checks.
+
+    Raises:
+        Conflict: a set is neither as `before` nor as `after` says (`Gone` when it does not exist any more).
+        Rejected: the change, or the zone after it, breaks a rule of DNS.
+    """
+    result: dict[RecordKey, RecordSet | None] = {}
+    seen: set[RecordKey] = set()
+    for change in changes:
+        _check_change(zone, change, seen)
+        current = records.get(change.key)
+        if current == change.after:
+            continue
+        if current != change.before:
+            raise _conflict(change, current)
+        result[change.key] = change.after
+    _check_result(zone, records, result)
+    return result
+
+
+def parents(name: str, zone: str) -> list[str]:
+    """The names above `name`, nearest first, up to and without the zone's own name."""
+    found = []
+    rest = name.partition(".")[2]
+    while len(rest) > len(zone):
+        found.append(rest)
+        rest = rest.partition(".")[2]
+    return found
+
+
+def in_zone(name: str, zone: str) -> bool:
+    """Whether an absolute, lower-case name is the zone's own name or lies below it."""
+    return name == zone or name.endswith("." + zone)
+
+
+def _conflict(change: RecordChange, current: RecordSet | None) -> Conflict:
+    kind = Gone if current is None else Conflict
+    cause = f"the plan saw {show(change.before)}, but now it is {show(current)}"
+    return kind(
+        f"{change.key.name} {change.key.type}", cause, "look again; somebody changed it after the plan was made"
+    )
+
+
+def _check_change(zone: str, change: RecordChange, seen: set[RecordKey]) -> None:
+    target = f"{change.key.name} {change.key.type}"
+    if change.key in seen:
+        raise Rejected(target, "is changed twice in one request", "give each record set one change")
+    seen.add(change.key)
+    if not in_zone(change.key.name, zone):
+        raise Rejected(target, f"lies outside the zone {zone}", "name the zone that holds it")
+    if change.key.type == "SOA":
+        raise Rejected(target, "the SOA belongs to the zone itself", "let the provider count its serial")
+    if change.after is None:
+        return
+    if not change.after.values:
+        raise Rejected(target, "a record set without values cannot be written", "remove the set instead")
+    if len(set(change.after.values)) != len(change.after.values):
+        raise Rejected(target, "a value is given twice", "give each value once")
+    if not 0 <= change.after.ttl <= MAX_TTL:
+        raise Rejected(target, f"a TTL of {change.after.ttl} seconds is impossible", f"use 0 to {MAX_TTL}")
+    if change.key.type == "CNAME" and len(change.after.values) > 1:
+        raise Rejected(target, "a name can have only one CNAME", "publish addresses instead, or one name")
+
+
+def _check_result(
+    zone: str, records: Mapping[RecordKey, RecordSet], result: Mapping[RecordKey, RecordSet | None]
+) -> None:
+    """Judge the zone as it would be afterwards, at the names that get something new. One pass over the zone."""
+    written = {key.name for key, after in result.items() if after is not None}
+    if not written:
+        return
+    above = {parent for name in written for parent in parents(name, zone)}
+    types: dict[str, set[str]] = {}
+    for key in records:
+        if (key.name in written or key.name in above) and key not in result:
+            types.setdefault(key.name, set()).add(key.type)
+    for key, after in result.items():
+        if after is not None:
+            types.setdefault(key.name, set()).add(key.type)
+    for key, after in result.items():
+        if after is not None:
+            _check_name(zone, key, types)
+
+
+def _check_name(zone: str, key: RecordKey, types: Mapping[str, set[str]]) -> None:
+    target = f"{key.name} {key.type}"
+    here = types[key.name]
+    if key.type == "CNAME" and key.name == zone:
+        raise Rejected(target, "a CNAME cannot stand at the top of a zone", "publish addresses there")
+    others = sorted(here - BESIDE_CNAME)
+    if "CNAME" in here and others:
+        raise Rejected(
+            target,
+            f"a CNAME cannot share its name with other types; there would be CNAME and {', '.join(others)}",
+            "remove one of them, or use another name",
+        )
+    if key.name != zone and "NS" in here and key.type not in AT_A_CUT:
+        raise Rejected(target, "the name is delegated by NS records", "publish it in the zone it is delegated to")
+    for parent in parents(key.name, zone):
+        delegated = types.get(parent, set()) & {"NS", "DNAME"}
+        if delegated:
+            kind = sorted(delegated)[0]
+            raise Rejected(
+                target, f"{parent} above it has a {kind} record", "publish it in the zone it is delegated to"
+            )

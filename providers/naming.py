@@ -1,0 +1,33 @@
+"""Which object an action is about, in one word: for messages, for one call in flight per object, and for scripts of faults.
+
+Kept apart from `actions.py` because only the decorators and test providers need it; the core names objects by their keys.
+"""
+
+from manifests.desired import Role
+from providers.actions import Action, ChangeRecords, RemoveEndpoint, SetWeight
+from providers.facts import Endpoint
+
+
+def endpoint_text(endpoint: Endpoint) -> str:
+    """`address:port`, with brackets around an IPv6 address."""
+    if ":" in endpoint.address:
+        return f"[{endpoint.address}]:{endpoint.port}"
+    return f"{endpoint.address}:{endpoint.port}"
+
+
+def object_of(action: Action) -> str:
+    """The object an action changes: a container's name, `<pool>/<address>:<port>`, or a zone."""
+    if isinstance(action, ChangeRecords):
+        return action.zone
+    if isinstance(action, SetWeight | RemoveEndpoint):
+        return f"{action.pool}/{endpoint_text(action.endpoint)}"
+    return action.name
+
+
+def role_of(action: Action) -> Role:
+    """The role of the providers that can do an action."""
+    if isinstance(action, ChangeRecords):
+        return Role.DNS
+    if isinstance(action, SetWeight | RemoveEndpoint):
+        return Role.ENDPOINTS
+    return Role.RUNTIME

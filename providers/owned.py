@@ -1,0 +1,180 @@
+"""Ownership as a decorator: nothing without a mark of this instance is ever changed. `wire.py` puts it around every provider.
+
+Neither the core nor a provider decides about ownership at the moment of writing: this module does, with a look right before
+the call. For containers and endpoints the provider's facts say whose they are. For names the mark is a TXT record set
+beside the data, written in the same change.
+"""
+
+from collections.abc import Collection
+from typing import ClassVar, overload
+
+from pydantic import BaseModel
+
+from manifests.desired import Role
+from providers.actions import ChangeRecords, CreateContainer, EndpointAction, RecordChange, RuntimeAction
+from providers.dns.change import show
+from providers.dns.ownership import Marked, mark_key, mark_record, split
+from providers.errors import Foreign
+from providers.facts import ContainerFact, PoolFact, ZoneFact
+from providers.naming import object_of
+from providers.spi import DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+
+
+class OwnedRuntime:
+    """A runtime that touches only containers with a valid mark of this instance."""
+
+    role: ClassVar[Role] = Role.RUNTIME
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: RuntimeProvider, instance: str) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._instance = instance
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        """Everything, also what is foreign: people want to see it."""
+        return self.inner.observe(names)
+
+    def perform(self, action: RuntimeAction) -> None:
+        """Do the action unless the container is somebody else's. Raises `Foreign` before the inner provider is asked."""
+        if isinstance(action, CreateContainer) and action.mark.instance != self._instance:
+            raise Foreign(action.name, f"its mark is of instance {action.mark.instance}, this is {self._instance}")
+        for fact in self.inner.observe([action.name]):
+            self._check(fact)
+        self.inner.perform(action)
+
+    def _check(self, fact: ContainerFact) -> None:
+        if fact.mark is None:
+            why = "its labels name another container" if fact.foreign_mark else "it carries no owner mark"
+            raise Foreign(fact.name, f"is not ours: {why}", "remove or rename that container")
+        if fact.mark.instance != self._instance:
+            raise Foreign(fact.name, f"belongs to instance {fact.mark.instance}", "remove it there")
+
+    def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
+        """As the inner provider says, for a container of ours. Raises `Foreign`, `Gone`."""
+        for fact in self.inner.observe([container]):
+            self._check(fact)
+        return self.inner.exec_target(container, argv)
+
+    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+        """As the inner provider says."""
+        return self.inner.logs(container, lines)
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+class OwnedEndpoints:
+    """Pools in which only members of this instance are touched."""
+
+    role: ClassVar[Role] = Role.ENDPOINTS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: EndpointProvider, instance: str) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._instance = instance
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        """Everything, also members of others."""
+        return self.inner.observe(pools)
+
+    def perform(self, action: EndpointAction) -> None:
+        """Do the action unless the member is somebody else's. Raises `Foreign` before the inner provider is asked."""
+        for pool in self.inner.observe([action.pool]):
+            if pool.pool != action.pool:
+                continue
+            for member in pool.members:
+                if member.endpoint == action.endpoint and not member.ours:
+                    cause = f"is a member that instance {self._instance} did not add"
+                    raise Foreign(object_of(action), cause, "remove it from the pool, or use another pool")
+        self.inner.perform(action)
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+class OwnedDNS:
+    """Zones in which only record sets with a mark of this instance are touched; the marks travel with the data."""
+
+    role: ClassVar[Role] = Role.DNS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: DNSProvider, instance: str) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._instance = instance
+
+    def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
+        """The zones without the marks in `records`; `owners` has the mark of each set that exists and has one."""
+        return tuple(_without_marks(fact) for fact in self.inner.observe(zones))
+
+    def perform(self, action: ChangeRecords) -> None:
+        """Change data and marks in one call of the inner provider.
+
+        A mark of ours without its set (somebody removed the set by hand) is fine and is used again or removed. A set is
+        never adopted silently, not even when it is exactly what is wanted.
+
+        Raises:
+            Foreign: a set exists without a mark, or with a mark of another instance, which is named.
+            Rejected: a name leaves no room for a mark.
+        """
+        (fact,) = self.inner.observe([action.zone])
+        found = split(fact.records)
+        changes: list[RecordChange] = []
+        for change in action.changes:
+            self._check(change, found)
+            mark = self._mark_change(change, found)
+            # Where a provider cannot write all at once: data never exists without its mark.
+            changes += [change, mark] if change.after is None else [mark, change]
+        self.inner.perform(ChangeRecords(action.provider, action.zone, tuple(changes)))
+
+    def _check(self, change: RecordChange, found: Marked) -> None:
+        target = f"{change.key.name} {change.key.type}"
+        if not change.owner.startswith(self._instance + "/"):
+            raise Foreign(target, f"the change is for {change.owner}, this is instance {self._instance}")
+        owner = found.owners.get(change.key)
+        if owner is None:
+            present = found.records.get(change.key)
+            if present is None:
+                return
+            cause = f"exists without our owner mark: {show(present)}"
+            raise Foreign(target, cause, "remove it by hand if it should be managed here, or use another name")
+        if not owner.startswith(self._instance + "/"):
+            where = mark_key(change.key).name
+            raise Foreign(
+                target, f"belongs to {owner}", f"remove it there; if nobody has it any more, remove {where} TXT"
+            )
+
+    def _mark_change(self, change: RecordChange, found: Marked) -> RecordChange:
+        """The mark's part of a change. When it is right already this only makes the provider compare it again."""
+        before = found.marks.get(change.key)
+        after = None if change.after is None else mark_record(change.owner)
+        return RecordChange(mark_key(change.key), before, after, change.owner)
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+def _without_marks(fact: ZoneFact) -> ZoneFact:
+    found = split(fact.records)
+    owners = {key: owner for key, owner in found.owners.items() if key in found.records}
+    return ZoneFact(fact.zone, fact.serial, found.records, owners)
+
+
+@overload
+def owned(provider: RuntimeProvider, instance: str) -> OwnedRuntime: ...
+@overload
+def owned(provider: EndpointProvider, instance: str) -> OwnedEndpoints: ...
+@overload
+def owned(provider: DNSProvider, instance: str) -> OwnedDNS: ...
+def owned(provider: Provider, instance: str) -> Provider:
+    """The same provider, unable to touch anything that is not of this instance."""
+    if provider.role is Role.RUNTIME:
+        return OwnedRuntime(provider, instance)  # type: ignore[arg-type]
+    if provider.role is Role.ENDPOINTS:
+        return OwnedEndpoints(provider, instance)  # type: ignore[arg-type]
+    return OwnedDNS(provider, instance)  # type: ignore[arg-type]

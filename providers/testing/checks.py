@@ -1,0 +1,57 @@
+"""How the conformance suites say what went wrong: what was expected, what was observed, and which rule promised it."""
+
+import time
+from collections.abc import Callable
+from threading import Event
+
+from providers.errors import ProviderError
+
+RULES = {
+    1: "observe is one complete, read-only look; what cannot be read raises",
+    2: "perform is harmless to repeat, and compares with what is there right before acting",
+    3: "errors are those of errors.py; a lost answer is OutcomeUnknown",
+    4: "each call bounds its own waits, and a constructor does no I/O",
+    5: "ownership, retries and dry run are the business of decorators",
+}
+"""The rules of `spi.py`, by their number there, in short."""
+
+PATIENCE_SECONDS = 10.0
+"""How long the suites wait for a real thing (a process that starts) before they call it a failure."""
+
+
+def expect(holds: bool, rule: int, expected: str, observed: object) -> None:
+    """Fail with the whole story unless `holds`."""
+    if not holds:
+        raise AssertionError(f"expected: {expected}\nobserved: {observed}\nrule {rule} of spi.py: {RULES[rule]}")
+
+
+def same(observed: object, expected: object, rule: int, what: str) -> None:
+    """Fail unless two values are equal."""
+    expect(observed == expected, rule, f"{what}: {expected}", observed)
+
+
+def raises(act: Callable[[], object], kinds: type[ProviderError], rule: int, what: str) -> ProviderError:
+    """Fail unless `act` raises this error of the tree (or a finer one); returns the error."""
+    try:
+        answer = act()
+    except kinds as error:
+        return error
+    except Exception as error:
+        raise AssertionError(
+            f"expected: {what} raises {kinds.__name__}\nobserved: {type(error).__name__}: {error}\n"
+            f"rule {rule} of spi.py: {RULES[rule]}"
+        ) from error
+    raise AssertionError(
+        f"expected: {what} raises {kinds.__name__}\nobserved: no error, answer {answer!r}\n"
+        f"rule {rule} of spi.py: {RULES[rule]}"
+    )
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Ask again every few milliseconds until the condition holds, for at most `PATIENCE_SECONDS`."""
+    pause = Event()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"expected within {PATIENCE_SECONDS:.0f} s: {what}\nobserved: it did not happen")
+        pause.wait(0.01)

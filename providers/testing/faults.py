@@ -1,0 +1,212 @@
+"""Scripted faults: a decorator that makes any provider fail on purpose, at exactly the calls a test names.
+
+Used by the conformance suites (a reply that is lost), by the simulation and by tests of the loop. Deterministic: a script
+is a pure function of the call, or a list that is used up call by call.
+"""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from enum import StrEnum
+from threading import Lock
+from typing import ClassVar, TypeVar, overload
+
+from pydantic import BaseModel
+
+from manifests.desired import Role
+from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction
+from providers.errors import OutcomeUnknown, Rejected, Unreachable
+from providers.facts import ContainerFact, PoolFact, ZoneFact
+from providers.naming import object_of
+from providers.spi import DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+
+R = TypeVar("R")
+
+
+class Fault(StrEnum):
+    """What goes wrong with one call."""
+
+    NONE = "none"
+    UNREACHABLE = "unreachable"
+    """No answer, and nothing is done."""
+    LOST_REQUEST = "lost-request"
+    """A write never arrives, and the caller cannot know: nothing is done, outcome unknown. A read: unreachable."""
+    LOST_REPLY = "lost-reply"
+    """A write is done, but its answer is lost: outcome unknown. A read: unreachable."""
+    REJECTED = "rejected"
+    """Understood and refused; nothing is done."""
+    TRUNCATED = "truncated"
+    """A read is cut short. A provider must refuse such a read and never answer with a part, so: unreachable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call: counted from 0 for each decorator, with its verb (`observe`, `perform`) and its target."""
+
+    index: int
+    verb: str
+    target: str
+    action: Action | None = None
+
+
+Script = Callable[[Call], Fault]
+
+
+def sequence(*faults: Fault, verb: str = "perform") -> Script:
+    """A script that gives the calls of one verb these faults in turn, then none."""
+    left = list(faults)
+    lock = Lock()
+
+    def next_fault(call: Call) -> Fault:
+        with lock:
+            return left.pop(0) if left and call.verb == verb else Fault.NONE
+
+    return next_fault
+
+
+def _no_delay(call: Call) -> None:
+    del call
+
+
+class _Faults:
+    """Counts calls and does to each what the script says."""
+
+    def __init__(self, script: Script, delay: Callable[[Call], None]) -> None:
+        self._script = script
+        self._delay = delay
+        self._count = 0
+        self._lock = Lock()
+
+    def _next(self, verb: str, target: str, action: Action | None = None) -> tuple[Call, Fault]:
+        with self._lock:
+            call = Call(self._count, verb, target, action)
+            self._count += 1
+        self._delay(call)
+        return call, self._script(call)
+
+    def read(self, target: str, act: Callable[[], R]) -> R:
+        """A look under the script."""
+        call, fault = self._next("observe", target)
+        if fault is Fault.NONE:
+            return act()
+        if fault is Fault.REJECTED:
+            raise Rejected(target, f"refused on purpose at call {call.index}", "end the script of faults")
+        if fault is Fault.TRUNCATED:
+            act()
+            raise Unreachable(target, f"the answer was cut short on purpose at call {call.index}")
+        raise Unreachable(target, f"no answer, on purpose, at call {call.index}")
+
+    def write(self, action: Action, act: Callable[[], None]) -> None:
+        """An action under the script."""
+        target = object_of(action)
+        call, fault = self._next("perform", target, action)
+        if fault is Fault.UNREACHABLE:
+            raise Unreachable(target, f"no connection, on purpose, at call {call.index}")
+        if fault is Fault.REJECTED:
+            raise Rejected(target, f"refused on purpose at call {call.index}", "end the script of faults")
+        if fault is Fault.LOST_REQUEST:
+            raise OutcomeUnknown(target, f"the request was lost on purpose at call {call.index}", "look again")
+        act()
+        if fault in (Fault.LOST_REPLY, Fault.TRUNCATED):
+            raise OutcomeUnknown(target, f"the reply was lost on purpose at call {call.index}", "look again")
+
+
+class FaultyRuntime:
+    """A runtime whose calls fail as the script says."""
+
+    role: ClassVar[Role] = Role.RUNTIME
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: RuntimeProvider, faults: _Faults) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._faults = faults
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        """A look under the script."""
+        return self._faults.read(self.name, lambda: self.inner.observe(names))
+
+    def perform(self, action: RuntimeAction) -> None:
+        """An action under the script."""
+        self._faults.write(action, lambda: self.inner.perform(action))
+
+    def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
+        """As the inner provider says: exec probes have faults of their own."""
+        return self.inner.exec_target(container, argv)
+
+    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+        """As the inner provider says."""
+        return self.inner.logs(container, lines)
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+class FaultyEndpoints:
+    """Endpoints whose calls fail as the script says."""
+
+    role: ClassVar[Role] = Role.ENDPOINTS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: EndpointProvider, faults: _Faults) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._faults = faults
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        """A look under the script."""
+        return self._faults.read(self.name, lambda: self.inner.observe(pools))
+
+    def perform(self, action: EndpointAction) -> None:
+        """An action under the script."""
+        self._faults.write(action, lambda: self.inner.perform(action))
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+class FaultyDNS:
+    """Names whose calls fail as the script says."""
+
+    role: ClassVar[Role] = Role.DNS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: DNSProvider, faults: _Faults) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._faults = faults
+
+    def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
+        """A look under the script."""
+        return self._faults.read(self.name, lambda: self.inner.observe(zones))
+
+    def perform(self, action: ChangeRecords) -> None:
+        """An action under the script."""
+        self._faults.write(action, lambda: self.inner.perform(action))
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+@overload
+def faulty(provider: RuntimeProvider, script: Script, delay: Callable[[Call], None] = ...) -> FaultyRuntime: ...
+@overload
+def faulty(provider: EndpointProvider, script: Script, delay: Callable[[Call], None] = ...) -> FaultyEndpoints: ...
+@overload
+def faulty(provider: DNSProvider, script: Script, delay: Callable[[Call], None] = ...) -> FaultyDNS: ...
+def faulty(provider: Provider, script: Script, delay: Callable[[Call], None] = _no_delay) -> Provider:
+    """A provider that fails as the script says.
+
+    Args:
+        provider: the provider that does the real work.
+        script: decides for each call; see `sequence`.
+        delay: called before each call, for example to let virtual time pass.
+    """
+    faults = _Faults(script, delay)
+    if provider.role is Role.RUNTIME:
+        return FaultyRuntime(provider, faults)  # type: ignore[arg-type]
+    if provider.role is Role.ENDPOINTS:
+        return FaultyEndpoints(provider, faults)  # type: ignore[arg-type]
+    return FaultyDNS(provider, faults)  # type: ignore[arg-type]

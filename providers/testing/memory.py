@@ -1,0 +1,219 @@
+"""In-memory endpoints, names and the world behind them: for tests, for simulations, and for trying manifests without a host.
+
+A `MemoryWorld` is what lies outside the program. Providers are thin handles on it: throw them away and make new ones (as a
+kill -9 and a new process would), and they see the same world. From manifests the types are `memory-runtime`,
+`memory-endpoints` and `memory-dns`; their world ends with the process. The runtime lives in `memory_runtime.py`.
+"""
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from threading import RLock
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+
+from manifests.desired import Role
+from providers.actions import ChangeRecords, EndpointAction, SetWeight
+from providers.dns.change import changed_sets
+from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
+from providers.facts import Endpoint, MemberFact, PoolFact, RecordKey, RecordSet, ZoneFact
+from providers.naming import object_of
+from providers.spi import Context
+from providers.testing.memory_container import MemoryContainer
+
+ADDRESSES = tuple(f"127.77.0.{last}" for last in range(1, 255))
+"""The addresses containers get: few, and the lowest free one first, so that one is reused at once after a removal."""
+
+
+class MemorySettings(BaseModel):
+    """In-memory providers have no settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(slots=True)
+class MemoryMember:
+    """One member of a pool, with the instance that added it (empty: a person)."""
+
+    weight: int
+    name: str
+    owner: str
+
+
+@dataclass(slots=True)
+class MemoryZone:
+    """One zone: its serial and its record sets."""
+
+    serial: int
+    records: dict[RecordKey, RecordSet]
+
+
+def _boottime() -> int:
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+class MemoryWorld:
+    """Everything outside: containers by node, pools and zones by provider name.
+
+    Args:
+        steady: the steady clock in nanoseconds; CLOCK_BOOTTIME by default, a virtual one in simulations.
+        wall: the wall clock in nanoseconds.
+    """
+
+    def __init__(self, steady: Callable[[], int] = _boottime, wall: Callable[[], int] = time.time_ns) -> None:
+        self.steady = steady
+        self.wall = wall
+        self.lock = RLock()
+        self.nodes: dict[str, dict[str, MemoryContainer]] = {}
+        self.pools: dict[str, dict[str, dict[Endpoint, MemoryMember]]] = {}
+        self.zones: dict[str, dict[str, MemoryZone]] = {}
+        self.created = 0
+        self._broken: dict[str, str] = {}
+
+    @staticmethod
+    def of(context: Context) -> "MemoryWorld":
+        """The world of this process that belongs to a state directory; the same one for each call."""
+        with _WORLDS_LOCK:
+            return _WORLDS.setdefault(context.state_dir, MemoryWorld())
+
+    def break_reads(self, provider: str, cause: str = "reading is switched off by the test") -> None:
+        """From now on the provider of this name cannot be read."""
+        self._broken[provider] = cause
+
+    def mend_reads(self, provider: str) -> None:
+        """Undo `break_reads`."""
+        self._broken.pop(provider, None)
+
+    def check_readable(self, provider: str) -> None:
+        """Raise `Unreachable` when `break_reads` was called for this provider."""
+        if provider in self._broken:
+            raise Unreachable(provider, self._broken[provider])
+
+    def free_address(self) -> str:
+        """The lowest address that no container has. Raises `Unreachable` when all are taken."""
+        used = {container.address for node in self.nodes.values() for container in node.values()}
+        for address in ADDRESSES:
+            if address not in used:
+                return address
+        raise Unreachable("address", f"all {len(ADDRESSES)} addresses are in use", "remove a container")
+
+
+_WORLDS: dict[str, MemoryWorld] = {}
+_WORLDS_LOCK = RLock()
+
+
+class MemoryEndpoints:
+    """Pools of endpoints in a `MemoryWorld`."""
+
+    role: ClassVar[Role] = Role.ENDPOINTS
+    Settings: ClassVar[type[BaseModel]] = MemorySettings
+
+    def __init__(self, name: str, settings: BaseModel, context: Context, world: MemoryWorld | None = None) -> None:
+        del settings
+        self.name = name
+        self._instance = context.instance
+        self.world = world or MemoryWorld.of(context)
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        """The named pools, plus every pool that holds a member of ours."""
+        with self.world.lock:
+            self.world.check_readable(self.name)
+            known = self.world.pools.get(self.name, {})
+            mine = {pool for pool, members in known.items() if self._holds_ours(members.values())}
+            return tuple(self._fact(pool, known.get(pool, {})) for pool in sorted(mine | set(pools)))
+
+    def _holds_ours(self, members: Iterable[MemoryMember]) -> bool:
+        return any(member.owner == self._instance for member in members)
+
+    def _fact(self, pool: str, members: dict[Endpoint, MemoryMember]) -> PoolFact:
+        facts = (
+            MemberFact(endpoint, member.weight, member.owner == self._instance, member.name)
+            for endpoint, member in sorted(members.items())
+        )
+        return PoolFact(pool, tuple(facts))
+
+    def perform(self, action: EndpointAction) -> None:
+        """Set a weight or remove an endpoint; see the actions for what repeating means."""
+        with self.world.lock:
+            pool = self.world.pools.setdefault(self.name, {}).setdefault(action.pool, {})
+            member = pool.get(action.endpoint)
+            if member is not None and member.owner != self._instance:
+                owner = member.owner or "somebody without an owner mark"
+                raise Foreign(object_of(action), f"belongs to {owner}", "remove it there, or use another pool")
+            if isinstance(action, SetWeight):
+                self._set_weight(pool, member, action)
+                return
+            if member is None:
+                return
+            if member.weight > 0:
+                raise Conflict(object_of(action), f"still has weight {member.weight}", "set its weight to 0 first")
+            del pool[action.endpoint]
+
+    def _set_weight(self, pool: dict[Endpoint, MemoryMember], member: MemoryMember | None, action: SetWeight) -> None:
+        if action.weight < 0:
+            raise Rejected(object_of(action), f"weight {action.weight} is below 0", "use 0 or more")
+        current = None if member is None else member.weight
+        if current not in (action.weight, action.before):
+            kind = Gone if current is None else Conflict
+            raise kind(object_of(action), f"the plan saw weight {action.before}, now it is {current}", "look again")
+        pool[action.endpoint] = MemoryMember(action.weight, action.name, self._instance)
+
+    def plant(self, pool: str, endpoint: Endpoint, weight: int, owner: str = "") -> None:
+        """For tests: a member that somebody else added."""
+        with self.world.lock:
+            members = self.world.pools.setdefault(self.name, {}).setdefault(pool, {})
+            members[endpoint] = MemoryMember(weight, "", owner)
+
+    def close(self) -> None:
+        """Nothing to let go of: the world stays."""
+
+
+class MemoryDNS:
+    """Zones in a `MemoryWorld`. A zone that nobody wrote to yet is empty, with serial 0."""
+
+    role: ClassVar[Role] = Role.DNS
+    Settings: ClassVar[type[BaseModel]] = MemorySettings
+
+    def __init__(self, name: str, settings: BaseModel, context: Context, world: MemoryWorld | None = None) -> None:
+        del settings
+        self.name = name
+        self.world = world or MemoryWorld.of(context)
+
+    def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
+        """The named zones, completely."""
+        with self.world.lock:
+            self.world.check_readable(self.name)
+            known = self.world.zones.get(self.name, {})
+            found = ((zone, known.get(zone) or MemoryZone(0, {})) for zone in sorted(set(zones)))
+            return tuple(ZoneFact(zone, state.serial, dict(state.records), {}) for zone, state in found)
+
+    def perform(self, action: ChangeRecords) -> None:
+        """Change record sets, all or nothing; the serial counts up by one when something changed."""
+        with self.world.lock:
+            self.world.check_readable(self.name)
+            zones = self.world.zones.setdefault(self.name, {})
+            state = zones.get(action.zone) or MemoryZone(0, {})
+            result = changed_sets(action.zone, state.records, action.changes)
+            if not result:
+                return
+            for key, after in result.items():
+                if after is None:
+                    del state.records[key]
+                else:
+                    state.records[key] = after
+            state.serial += 1
+            zones[action.zone] = state
+
+    def plant(self, zone: str, key: RecordKey, record: RecordSet | None) -> None:
+        """For tests: what somebody else wrote or removed (None) behind our back."""
+        with self.world.lock:
+            state = self.world.zones.setdefault(self.name, {}).setdefault(zone, MemoryZone(0, {}))
+            state.serial += 1
+            if record is None:
+                state.records.pop(key, None)
+            else:
+                state.records[key] = record
+
+    def close(self) -> None:
+        """Nothing to let go of: the world stays."""

@@ -1,0 +1,68 @@
+"""One container of the in-memory world, as plain state: read by `memory.py` (addresses) and `memory_runtime.py`."""
+
+from dataclasses import dataclass, field
+
+from manifests.desired import Port
+from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Mark, PortFact
+
+
+@dataclass(slots=True)
+class MemoryContainer:
+    """State of one container; instants as in `ContainerFact`."""
+
+    name: str
+    id: str
+    address: str
+    mark: Mark | None
+    foreign_mark: bool = False
+    ports: tuple[Port, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = "/"
+    state: ContainerState = ContainerState.CREATED
+    started_at: int = 0
+    running_since: int = 0
+    exit_code: int | None = None
+    exit_cause: ExitCause | None = None
+    exited_at: int = 0
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def generation(self) -> Generation:
+        """(container id, started-at)."""
+        return Generation(self.id, self.started_at)
+
+    @property
+    def up(self) -> bool:
+        """Whether a process exists: running or paused."""
+        return self.state in (ContainerState.RUNNING, ContainerState.PAUSED)
+
+    def start(self, wall: int, steady: int) -> None:
+        """A new generation begins, also when the wall clock stands still between two starts."""
+        self.started_at = wall if wall != self.started_at else wall + 1
+        self.running_since = steady
+        self.state = ContainerState.RUNNING
+        self.exit_code, self.exit_cause, self.exited_at = None, None, 0
+
+    def end(self, code: int | None, cause: ExitCause, at: int) -> None:
+        """The process is gone."""
+        self.state = ContainerState.EXITED
+        self.running_since = 0
+        self.exit_code, self.exit_cause, self.exited_at = code, cause, at
+
+    def fact(self, node: str) -> ContainerFact:
+        """What a look sees."""
+        return ContainerFact(
+            node=node,
+            name=self.name,
+            id=self.id,
+            state=self.state,
+            started_at=self.started_at,
+            running_since=self.running_since,
+            address=self.address,
+            ports=tuple(PortFact(port.number, self.address, port.number) for port in self.ports),
+            mark=self.mark,
+            foreign_mark=self.foreign_mark,
+            exit_code=self.exit_code,
+            exit_cause=self.exit_cause,
+            exited_at=self.exited_at,
+        )

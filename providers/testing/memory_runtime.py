@@ -1,0 +1,210 @@
+"""An in-memory runtime: containers without processes, in a `MemoryWorld`, on any clock.
+
+Used by the simulation and by tests, and reachable from manifests as `memory-runtime`. It passes the same conformance suite
+as the runtimes that run something. Beside the contract it has methods for what happens *to* a runtime: containers that
+exit, are paused, vanish, or were started by somebody else, and a reboot.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from manifests.desired import Role
+from providers.actions import CreateContainer, RemoveContainer, RuntimeAction, StartContainer, StopContainer
+from providers.errors import Conflict, Foreign, Gone, Rejected
+from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, container_name, read_mark
+from providers.spi import Context, ExecTarget
+from providers.testing.memory import MemorySettings, MemoryWorld
+from providers.testing.memory_container import MemoryContainer
+
+LOG_LINES = 1000
+"""Lines kept of each container's output."""
+
+
+class MemoryRuntime:
+    """Containers of one node in a `MemoryWorld`. The node is the provider's name."""
+
+    role: ClassVar[Role] = Role.RUNTIME
+    Settings: ClassVar[type[BaseModel]] = MemorySettings
+
+    def __init__(self, name: str, settings: BaseModel, context: Context, world: MemoryWorld | None = None) -> None:
+        del settings
+        self.name = name
+        self.world = world or MemoryWorld.of(context)
+        self._refuse_starts = ""
+
+    @property
+    def _containers(self) -> dict[str, MemoryContainer]:
+        return self.world.nodes.setdefault(self.name, {})
+
+    # --- the contract -------------------------------------------------------------------------------------------
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        """All containers that carry a mark, or those of `names`, in the order of their names."""
+        with self.world.lock:
+            self.world.check_readable(self.name)
+            found = sorted(self._containers.items())
+            return tuple(item.fact(self.name) for name, item in found if _asked_for(item, name, names))
+
+    def perform(self, action: RuntimeAction) -> None:
+        """Do one action at once: there is no process to wait for."""
+        with self.world.lock:
+            if action.node != self.name:
+                raise Rejected(action.name, f"the action is for node {action.node}, this is {self.name}")
+            if isinstance(action, CreateContainer):
+                self._create(action)
+                return
+            if isinstance(action, StartContainer):
+                self._start(action)
+                return
+            if isinstance(action, StopContainer):
+                self._stop(action)
+                return
+            self._remove(action)
+
+    def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
+        """The arguments as given, with the container's environment and directory. Raises `Gone`."""
+        with self.world.lock:
+            found = self._get(container)
+            return ExecTarget(argv, found.env, found.cwd)
+
+    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+        """The last lines that `say` put there, oldest first."""
+        with self.world.lock:
+            found = self._containers.get(container)
+            return tuple(found.log[-lines:]) if found and lines > 0 else ()
+
+    def close(self) -> None:
+        """Nothing to let go of: the containers stay."""
+
+    def _create(self, action: CreateContainer) -> None:
+        if container_name(action.mark) != action.name:
+            wanted = container_name(action.mark)
+            raise Rejected(action.name, f"its mark belongs to the name {wanted}", "derive the name from the mark")
+        present = self._containers.get(action.name)
+        if present is not None:
+            _check_same(present, action)
+            return
+        self.world.created += 1
+        spec = action.template.container
+        self._containers[action.name] = MemoryContainer(
+            name=action.name,
+            id=f"memory-{self.world.created}",
+            address=self.world.free_address(),
+            mark=action.mark,
+            ports=spec.ports,
+            env=spec.env,
+            cwd=os.path.normpath(os.path.join(action.root, spec.working_dir)),
+        )
+
+    def _start(self, action: StartContainer) -> None:
+        found = self._get(action.name)
+        if found.id != action.expect.container_id:
+            raise _moved(action.name, action.expect, found.generation)
+        if found.up:
+            return
+        if found.generation != action.expect:
+            raise _moved(action.name, action.expect, found.generation)
+        if self._refuse_starts:
+            raise Rejected(action.name, self._refuse_starts, "repair the template")
+        found.start(self.world.wall(), self.world.steady())
+
+    def _stop(self, action: StopContainer) -> None:
+        found = self._containers.get(action.name)
+        if found is None or not found.up:
+            return
+        if found.generation != action.expect:
+            raise _moved(action.name, action.expect, found.generation)
+        found.end(0, ExitCause.STOPPED_BY_US, self.world.steady())
+
+    def _remove(self, action: RemoveContainer) -> None:
+        found = self._containers.get(action.name)
+        if found is None:
+            return
+        if found.generation != action.expect:
+            raise _moved(action.name, action.expect, found.generation)
+        if found.up:
+            raise Conflict(action.name, f"is {found.state}, so it cannot be removed", "stop it first")
+        del self._containers[action.name]
+
+    def _get(self, name: str) -> MemoryContainer:
+        found = self._containers.get(name)
+        if found is None:
+            raise Gone(name, f"there is no such container on {self.name}", "look again")
+        return found
+
+    # --- what happens to a runtime ------------------------------------------------------------------------------
+
+    def exit(self, name: str, code: int = 1) -> None:
+        """The container's process ends by itself with this code."""
+        with self.world.lock:
+            self._get(name).end(code, ExitCause.EXITED, self.world.steady())
+
+    def kill(self, name: str, signal: int = 9) -> None:
+        """Somebody kills the container's process; the code is 128 + signal, as shells and engines report it."""
+        with self.world.lock:
+            self._get(name).end(128 + signal, ExitCause.SIGNALLED, self.world.steady())
+
+    def pause(self, name: str) -> None:
+        """Somebody freezes a running container."""
+        with self.world.lock:
+            self._get(name).state = ContainerState.PAUSED
+
+    def unpause(self, name: str) -> None:
+        """Somebody lets a frozen container run on, in the same generation."""
+        with self.world.lock:
+            self._get(name).state = ContainerState.RUNNING
+
+    def vanish(self, name: str) -> None:
+        """Somebody removes the container, running or not; its address is free at once."""
+        with self.world.lock:
+            self._get(name)
+            del self._containers[name]
+
+    def say(self, name: str, *lines: str) -> None:
+        """The container writes lines to its log; the newest 1,000 are kept."""
+        with self.world.lock:
+            log = self._get(name).log
+            log.extend(lines)
+            del log[:-LOG_LINES]
+
+    def plant(self, name: str, labels: Mapping[str, str], running: bool = True) -> None:
+        """Somebody else's container, with these labels."""
+        with self.world.lock:
+            self.world.created += 1
+            mark, foreign = read_mark(name, labels)
+            item = MemoryContainer(name, f"memory-{self.world.created}", self.world.free_address(), mark, foreign)
+            self._containers[name] = item
+            if running:
+                item.start(self.world.wall(), self.world.steady())
+
+    def refuse_starts(self, cause: str) -> None:
+        """From now on every start is refused with this cause; an empty text ends that."""
+        self._refuse_starts = cause
+
+    def reboot(self) -> None:
+        """The host restarts: what ran is down, and nobody knows when it went."""
+        with self.world.lock:
+            for item in self._containers.values():
+                if item.up:
+                    item.end(None, ExitCause.HOST_RESTARTED, 0)
+
+
+def _asked_for(item: MemoryContainer, name: str, names: Collection[str] | None) -> bool:
+    if names is not None:
+        return name in names
+    return item.mark is not None or item.foreign_mark
+
+
+def _check_same(present: MemoryContainer, action: CreateContainer) -> None:
+    if present.mark == action.mark:
+        return
+    if present.mark is None or present.mark.instance != action.mark.instance:
+        raise Foreign(action.name, "the name is taken by somebody else's container", "remove or rename that one")
+    raise Conflict(action.name, f"exists with another mark: {present.mark}", "look again")
+
+
+def _moved(name: str, expect: Generation, found: Generation) -> Conflict:
+    return Conflict(name, f"the plan saw generation {tuple(expect)}, now it is {tuple(found)}", "look again")
