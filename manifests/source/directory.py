@@ -1,0 +1,197 @@
+"""Manifests in a directory, or in one file: finds and reads the files. Called by `load.py`.
+
+What is read: `*.yaml`, `*.yml` and `*.json` in the directory and below, in the order of their paths. Hidden files and
+directories and what editors leave behind are skipped; other files are left alone, because the code of services may live
+beside its manifests. A link may not lead out of the directory. Whatever cannot be read is a problem, never a gap.
+
+Whichever directory is given is the root of its set, also inside a git work tree: what was made from it and is no longer
+in it may be pruned. A single file is never a complete set.
+"""
+
+import errno
+import os
+import stat
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from manifests.problems import Code, Problem
+from manifests.read import FILE_SIZE
+from manifests.source.identity import identity_of
+
+SUFFIXES = (".yaml", ".yml", ".json")
+FILES = 100_000
+"""Most manifest files of one tree."""
+ENTRIES = 1_000_000
+"""Most directory entries that are looked at in one tree."""
+DIRECTORY_DEPTH = 64
+"""How deep directories may be nested."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file: its name as problems show it, and its content (one byte more than the limit when it is too large)."""
+
+    name: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTree:
+    """One revision of a set of files.
+
+    Attributes:
+        identity: which set this is; equal for the same repository and path on every machine.
+        root: absolute directory that relative paths in manifests start from.
+        revision: digest of the names and contents of the files, 64 hex digits.
+        complete: whether this is a whole set; only then may missing objects be pruned.
+        is_git: whether the path is inside a git work tree.
+        files: sorted by name.
+        problems: what could not be read.
+    """
+
+    identity: str
+    root: str
+    revision: str
+    complete: bool
+    is_git: bool
+    files: tuple[SourceFile, ...]
+    problems: tuple[Problem, ...]
+
+
+def read_tree(path: str | os.PathLike[str]) -> SourceTree:
+    """Read a directory of manifests, or one file. Never raises for what it finds: see `problems`."""
+    given = Path(os.path.abspath(path))
+    real = Path(os.path.realpath(given))
+    identity, is_git = identity_of(real)
+    if not os.path.lexists(given) or not real.exists():
+        problem = Problem(_shown(os.fspath(path)), 0, 0, Code.PATH_NOT_FOUND, "", "there is no such file or directory")
+        return SourceTree(identity, str(real), digest(()), False, False, (), (problem,))
+    if not real.is_dir():
+        found, problems = read_one(real, real.name)
+        files = (found,) if found else ()
+        return SourceTree(identity, str(real.parent), digest(files), False, is_git, files, tuple(problems))
+    walk = _Walk(str(real))
+    walk.enter("", 0)
+    walk.files.sort(key=lambda file: file.name)
+    files = tuple(walk.files)
+    return SourceTree(identity, str(real), digest(files), True, is_git, files, tuple(sorted(walk.problems)))
+
+
+def digest(files: tuple[SourceFile, ...]) -> str:
+    """The revision of a set of files: SHA-256 over names and contents, in the order given."""
+    total = sha256()
+    for file in files:
+        total.update(sha256(file.name.encode("utf-8", "surrogateescape")).digest())
+        total.update(sha256(file.data).digest())
+    return total.hexdigest()
+
+
+def is_skipped(name: str) -> bool:
+    """Whether a name is hidden, or is what an editor leaves behind while a file is being written."""
+    return name.startswith((".", "#")) or name.endswith(("~", "#", ".swp", ".tmp"))
+
+
+def read_one(path: Path, name: str) -> tuple[SourceFile | None, list[Problem]]:
+    """Read one regular file without following a link at its end, waiting for a pipe, or reading far past the limit."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None, [_unreadable(name, "it is not a regular file")]
+            return SourceFile(_shown(name), file.read(FILE_SIZE + 1)), []
+    except OSError as error:
+        return None, [_unreadable(name, _reason(error))]
+
+
+def _unreadable(name: str, reason: str) -> Problem:
+    hint = "make it readable, or move it out of the manifests' directory"
+    return Problem(_shown(name), 0, 0, Code.UNREADABLE_FILE, "", f"cannot be read: {reason}", hint)
+
+
+def _reason(error: OSError) -> str:
+    if error.errno == errno.ELOOP:
+        return "it is a link that was changed while it was read"
+    return (error.strerror or type(error).__name__).lower()
+
+
+def _shown(name: str) -> str:
+    """A file name that can be printed: bytes that are not UTF-8 become escapes, and so do control characters."""
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+class _Walk:
+    """One walk through a directory; collects files and problems."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.files: list[SourceFile] = []
+        self.problems: list[Problem] = []
+        self._entries = 0
+        self._full = False
+        self._linked: set[str] = set()
+
+    def enter(self, below: str, depth: int) -> None:
+        """Read the directory `below` the root (a relative path with a final slash, or empty)."""
+        if depth > DIRECTORY_DEPTH:
+            self._problem(below, Code.TOO_MANY_FILES, f"directories are nested more than {DIRECTORY_DEPTH} deep")
+            return
+        try:
+            with os.scandir(os.path.join(self.root, below)) as found:
+                entries = sorted((entry for entry in found if not is_skipped(entry.name)), key=lambda entry: entry.name)
+        except OSError as error:
+            self.problems.append(_unreadable(below.rstrip("/") or ".", _reason(error)))
+            return
+        for entry in entries:
+            self._entries += 1
+            if self._full or self._entries > ENTRIES:
+                self._stop(below, f"more than {ENTRIES} files and directories")
+                return
+            self._visit(entry, below + entry.name, depth)
+
+    def _visit(self, entry: os.DirEntry[str], name: str, depth: int) -> None:
+        try:
+            linked, directory = entry.is_symlink(), entry.is_dir()
+        except OSError as error:
+            self.problems.append(_unreadable(name, _reason(error)))
+            return
+        wanted = directory or entry.name.casefold().endswith(SUFFIXES)
+        if not wanted:
+            return
+        real = os.path.join(self.root, name)
+        if linked:
+            real = os.path.realpath(real)
+            if not real.startswith(self.root.rstrip("/") + "/"):
+                hint = "put the file itself here, or remove the link"
+                self._problem(name, Code.LINK_LEAVES_TREE, "the link leads out of the manifests' directory", hint)
+                return
+        if not directory:
+            self._read(Path(real), name)
+        elif not linked or self._is_unseen(real):
+            self.enter(name + "/", depth + 1)
+
+    def _is_unseen(self, real: str) -> bool:
+        """Whether a linked directory would not be read in its own place, because that is hidden, nor by another link."""
+        parts = os.path.relpath(real, self.root).split("/")
+        if real in self._linked or not any(is_skipped(part) for part in parts):
+            return False
+        self._linked.add(real)
+        return True
+
+    def _read(self, path: Path, name: str) -> None:
+        if len(self.files) == FILES:
+            self._stop(name, f"more than {FILES} manifest files")
+            return
+        file, problems = read_one(path, name)
+        self.problems.extend(problems)
+        if file is not None:
+            self.files.append(file)
+
+    def _stop(self, name: str, message: str) -> None:
+        if not self._full:
+            self._problem(name.rstrip("/") or ".", Code.TOO_MANY_FILES, message, "give a smaller directory")
+        self._full = True
+
+    def _problem(self, name: str, code: Code, message: str, hint: str = "") -> None:
+        self.problems.append(Problem(_shown(name), 0, 0, code, "", message, hint))

@@ -1,0 +1,62 @@
+"""The identity of a directory of manifests: the same repository and path on every machine that has it checked out.
+
+Pruning compares it, so that pointing the program at another directory by mistake deletes nothing. Called by `directory.py`.
+"""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+GIT_TIMEOUT = 5.0
+"""Seconds that one call of git may take; reading never fails because of git."""
+
+_CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
+
+
+def identity_of(path: Path) -> tuple[str, bool]:
+    """The identity of an absolute path, and whether it is inside a git work tree.
+
+    Inside a work tree: the address of the remote `origin` without credentials (the top-level directory when there is no
+    such remote), two slashes, the path below the top level. Elsewhere, or when git cannot tell: the path itself.
+    """
+    directory = path if path.is_dir() else path.parent
+    if not any((parent / ".git").exists() for parent in (directory, *directory.parents)):
+        return str(path), False
+    top = _git(directory, "rev-parse", "--show-toplevel")
+    if not top:
+        return str(path), False
+    try:
+        below = path.relative_to(Path(top).resolve())
+    except ValueError:
+        return str(path), False
+    remote = _git(directory, "remote", "get-url", "origin")
+    below_text = "" if str(below) == "." else below.as_posix()
+    return f"{without_credentials(remote) if remote else top}//{below_text}", True
+
+
+def without_credentials(url: str) -> str:
+    """A remote address that may be shown: no user, password, query or fragment, no final slash or `.git`."""
+    if "://" in url:
+        url = _CREDENTIALS.sub("", url, count=1).partition("?")[0].partition("#")[0]
+    return url.rstrip("/").removesuffix(".git")
+
+
+def _git(directory: Path, *arguments: str) -> str:
+    """The first line that git prints, or an empty text when it fails for whatever reason."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(directory), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=GIT_TIMEOUT,
+            env=environment,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    if done.returncode != 0:
+        return ""
+    return os.fsdecode(done.stdout).partition("\n")[0].strip()
