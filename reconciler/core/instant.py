@@ -41,3 +41,8 @@ def elapsed(since: Instant, now: Now) -> int:
 def due(since: Instant, wait: int, now: Now) -> int:
     """The steady instant at which `wait` ns will have passed since then: <= now.steady when they have."""
     return now.steady + wait - elapsed(since, now)
+
+
+def next_after(base: int, period: int, now: Now) -> int:
+    """The first steady instant after now on the grid base + n * period: the same answer at every instant before it."""
+    return base + ((now.steady - base) // period + 1) * period

@@ -1,0 +1,103 @@
+"""Activation, the second stage: which containers should be up now, and what each existing one is for.
+
+Replicas of the desired revision are *current*; those of another revision are *outgoing* until their replacements are
+available; those beyond `replicas`, doubled or on another node are *surplus*; those of a workload that is not wanted are
+*orphans*. Called by `decide` only.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from manifests.desired import Desired, Workload
+from providers.facts import ContainerFact, ContainerState, Mark, container_name
+from reconciler.core.instant import Now
+from reconciler.core.observed import Observed
+from reconciler.core.trust import Belief, Sight, believe
+
+
+@dataclass(slots=True)
+class Group:
+    """The containers of one workload. Filled while this stage runs, read-only after it.
+
+    `current` is keyed by ordinal; `outgoing` and `surplus` are sorted by (ordinal, name); `blind` lists the nodes of the
+    workload that cannot be seen.
+    """
+
+    workload: Workload
+    current: dict[int, Belief] = field(default_factory=dict)
+    outgoing: list[Belief] = field(default_factory=list)
+    surplus: list[Belief] = field(default_factory=list)
+    blind: tuple[str, ...] = ()
+
+    def members(self) -> list[Belief]:
+        """All containers of the workload."""
+        return [*self.current.values(), *self.outgoing, *self.surplus]
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """Everything this instance runs: a group per workload, orphans, names that somebody else uses, and who is down."""
+
+    groups: Mapping[str, Group]
+    orphans: Sequence[ContainerFact]
+    foreign: Mapping[tuple[str, str], ContainerFact]
+    blind: tuple[str, ...]
+    down: Sequence[tuple[Group, Belief]]
+
+
+def node_of(workload: Workload, ordinal: int) -> str:
+    """The node a replica lives on."""
+    return workload.nodes[ordinal % len(workload.nodes)]
+
+
+def replica_name(workload: Workload, instance: str, ordinal: int) -> str:
+    """The container name of a replica of the desired revision."""
+    return container_name(Mark(instance, workload.name, ordinal, workload.template.revision))
+
+
+def _order(belief: Belief) -> tuple[int, str, str]:
+    mark = belief.fact.mark
+    return (mark.ordinal if mark else -1, belief.fact.name, belief.fact.node)
+
+
+def roster(desired: Desired, observed: Observed, seen: Sight, now: Now) -> Roster:
+    """Sort every container that is seen into its place."""
+    groups = {one.key: Group(one) for one in sorted(desired.workloads, key=attrgetter("key"))}
+    by_name = {group.workload.name: group for group in groups.values()}
+    orphans: list[ContainerFact] = []
+    foreign: dict[tuple[str, str], ContainerFact] = {}
+    down: list[tuple[Group, Belief]] = []
+    running = ContainerState.RUNNING
+    instance, probes, steady = desired.instance.id, observed.probes, now.steady
+    for facts in seen.runtimes.values():
+        for fact in facts:
+            mark = fact.mark
+            if mark is None or mark.instance != instance:
+                foreign[fact.node, fact.name] = fact
+                continue
+            group = by_name.get(mark.workload)
+            if group is None:
+                orphans.append(fact)
+                continue
+            workload = group.workload
+            belief = believe(fact, workload.template.container, probes, steady)
+            if fact.state is not running:
+                down.append((group, belief))
+            if mark.revision != workload.template.revision:
+                group.outgoing.append(belief)
+            elif mark.ordinal >= workload.replicas or fact.node != node_of(workload, mark.ordinal):
+                group.surplus.append(belief)
+            else:
+                group.current[mark.ordinal] = belief
+    hidden = seen.unknown_runtimes
+    for group in groups.values():
+        if len(group.outgoing) > 1:
+            group.outgoing.sort(key=_order)
+        if len(group.surplus) > 1:
+            group.surplus.sort(key=_order)
+        if hidden:
+            group.blind = tuple(sorted(node for node in set(group.workload.nodes) if node in hidden))
+    orphans.sort(key=lambda fact: (fact.name, fact.node))
+    down.sort(key=lambda one: (one[1].fact.name, one[1].fact.node))
+    return Roster(groups, tuple(orphans), foreign, tuple(sorted(hidden)), tuple(down))

@@ -1,0 +1,335 @@
+"""The one function: (desired, observed, now) in, a decision out. Read it from top to bottom: that is the order of the path.
+
+Pure: no I/O, clock, chance or logging. The same input in any order gives the same decision, and it stays the same at every
+instant before its `wake_at`. Called by the loop for every tick, by `forecast` for whole plans, by the simulated world in tests.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from manifests.desired import Desired
+from reconciler.core import disruption, steps
+from reconciler.core.activation import Roster, roster
+from reconciler.core.availability import Availability, count, ripe_at
+from reconciler.core.diff import differences
+from reconciler.core.disruption import Exit, Progress
+from reconciler.core.gates import Gated, busy_or_failed, frozen, gate, suspended
+from reconciler.core.guard import Pruning, mass_change, prune_hold
+from reconciler.core.history import absences, remember
+from reconciler.core.instant import FOREVER, Now
+from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.observed import Observed
+from reconciler.core.omission import Names, name_all
+from reconciler.core.plan import Decision, Step
+from reconciler.core.status import assess
+from reconciler.core.trust import Belief, Sight, sight
+from reconciler.core.verdict import Hold, Rule, Wait
+from reconciler.core.weights import Weights, weigh
+
+_PASSES = 4
+"""A pass that grants a disruption is followed by another; one grant rarely allows a further one, so few are enough."""
+
+
+def decide(desired: Desired, observed: Observed, now: Now) -> Decision:
+    """What is due now, what is held and why, and when to look again.
+
+    Args:
+        desired: the manifests in force.
+        observed: all facts, probe verdicts and the ledger.
+        now: this instant.
+    """
+    for last in (False,) * (_PASSES - 1) + (True,):
+        answer = _look(desired, observed, now, last)
+        if isinstance(answer, Decision):
+            return answer
+        # A new grant changes what weights and names should be: look again with it in the ledger.
+        observed = replace(observed, ledger=answer)
+    raise AssertionError("the last pass always decides")
+
+
+def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decision | Ledger:
+    """One pass over all stages: a decision, or the ledger with new grants when there are any and this is not the last pass."""
+    seen = sight(desired, observed, now)  # trust: which facts may be used
+    crew = roster(desired, observed, seen, now)  # trust and activation: what each container is, and is for
+    ledger = remember(desired, observed, crew, now)
+    counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
+    weights = weigh(desired, crew, seen, ledger.grants, now)
+    names = name_all(desired, crew, seen, weights, ledger.grants, now)  # DNS omission
+    found = differences(desired, crew, counts, ledger.grants, now)
+
+    pruned = _pruned(crew, weights, names)
+    ledger = absences(ledger, pruned, desired.revision, now)
+    pruning = mass_change(desired, ledger, pruned, _owned(crew, seen, desired))
+    gated = gate(desired, crew, counts, ledger, found.wants, pruning, observed.source_read_at, weights.dead, now)
+    if gated.granted and not last:
+        return gated.ledger
+
+    out = _Outbox(desired, observed, gated.ledger, now)
+    _under_way(desired, crew, weights, names, seen, out)
+    _members(desired, crew, weights, observed, pruning, out)
+    _records(desired, crew, names, observed, pruning, out)
+    _containers(desired, gated, out)
+    holds = [*weights.holds, *names.holds, *found.holds, *gated.holds, *out.holds, *_unknown(seen)]
+    waits = [*found.waits, *gated.waits, *out.waits]
+
+    ledger = _forget(out.ledger, out.ids)
+    status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts)
+    due_steps = tuple(sorted(out.steps, key=_order))
+    wake_at = _wake_at(seen, counts, holds, waits, ledger, observed.ledger, due_steps, now)
+    return Decision(
+        steps=due_steps,
+        holds=tuple(sorted(set(holds), key=lambda one: (one.object, one.rule, one.action, one.message))),
+        waits=tuple(sorted(set(waits), key=lambda one: (one.object, one.waiting, one.message))),
+        status=status,
+        ledger=ledger,
+        wake_at=wake_at,
+        guard_hash=pruning.hash if any(one.rule is Rule.MASS_CHANGE for one in holds) else "",
+    )
+
+
+# --- deletions as a whole -----------------------------------------------------------------------------------------
+
+
+def _pruned(crew: Roster, weights: Weights, names: Names) -> frozenset[str]:
+    """The objects that exist under our mark and that no manifest names."""
+    workloads = {f"workload/{fact.mark.workload}" for fact in crew.orphans if fact.mark}
+    return frozenset(workloads | {one.object for one in weights.strays} | {one.object for one in names.strays})
+
+
+def _owned(crew: Roster, seen: Sight, desired: Desired) -> int:
+    """How many objects this instance owns: workloads, pools with members of ours, and owners of record sets."""
+    workloads = {key for key, group in crew.groups.items() if group.current or group.outgoing or group.surplus}
+    orphans = {f"workload/{fact.mark.workload}" for fact in crew.orphans if fact.mark}
+    pools = {f"pool/{key[1]}" for key, pool in seen.pools.items() if any(one.ours for one in pool.members)}
+    prefix = f"{desired.instance.id}/"
+    marks = {mark for zone in seen.zones.values() for mark in zone.owners.values() if mark.startswith(prefix)}
+    return len(workloads) + len(orphans) + len(pools) + len(marks)
+
+
+# --- steps --------------------------------------------------------------------------------------------------------
+
+
+class _Outbox:
+    """Collects steps; each passes the two gates that every provider call has: busy targets and failed tries."""
+
+    def __init__(self, desired: Desired, observed: Observed, ledger: Ledger, now: Now) -> None:
+        self.desired, self.busy, self.ledger, self.now = desired, observed.busy, ledger, now
+        self.steps: list[Step] = []
+        self.holds: list[Hold] = []
+        self.waits: list[Wait] = []
+        self.ids: set[str] = set()
+
+    def put(self, step: Step) -> None:
+        self.ids.add(step.id)
+        hold = busy_or_failed(self.ledger, self.busy, step.id, step.target, step.object, self.now)
+        if hold is None:
+            self.steps.append(step)
+        else:
+            self.holds.append(hold)
+
+    def granted(self, name: str, grant: Grant | None) -> None:
+        grants = dict(self.ledger.grants)
+        if grant is None:
+            grants.pop(name, None)
+        else:
+            grants[name] = grant
+        if grants != self.ledger.grants:
+            self.ledger = replace(self.ledger, grants=grants)
+
+
+def _exit(name: str, weights: Weights, names: Names, seen: Sight) -> Exit:
+    """What the outside still says of one container."""
+    pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
+    zone_since = min((one.since for key, one in seen.unknown_zones.items() if key[1] == zone), default=0)
+    return Exit(
+        named=name in names.named,
+        ttl=names.named.get(name, 0),
+        kept=name in names.kept,
+        zone_hidden=zone,
+        zone_hidden_since=zone_since,
+        carrying=name in weights.carrying,
+        pooled=name in weights.pooled,
+        pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
+        pool_hidden_since=0 if pool is None else seen.unknown_pools[pool].since,
+    )
+
+
+def _find(crew: Roster, name: str, grant: Grant) -> tuple[str, Belief | None, str]:
+    """(workload key or empty, belief, role) of the container of a grant."""
+    key = grant.object.rpartition("/")[0]
+    group = crew.groups.get(key)
+    if group is not None:
+        for role, beliefs in (
+            ("current", list(group.current.values())),
+            ("outgoing", group.outgoing),
+            ("surplus", group.surplus),
+        ):
+            for belief in beliefs:
+                if belief.fact.name == name:
+                    return key, belief, role
+        return key, None, ""
+    return "", None, "orphan"
+
+
+def _under_way(
+    desired: Desired,
+    crew: Roster,
+    weights: Weights,
+    names: Names,
+    seen: Sight,
+    out: _Outbox,
+) -> None:
+    """Carry every open grant one step further."""
+    links = steps.Links(desired, crew)
+    orphans = {fact.name: fact for fact in crew.orphans}
+    now = out.now
+    for name, grant in sorted(out.ledger.grants.items()):
+        key, belief, role = _find(crew, name, grant)
+        group = crew.groups.get(key)
+        if crew.blind and belief is None and name not in orphans:
+            continue
+        exit_ = _exit(name, weights, names, seen)
+        if group is not None and belief is not None:
+            workload, fact = group.workload, belief.fact
+            if grant.cause in disruption.RESTARTS:
+                available = ripe_at(belief, workload.min_ready) <= now.steady
+                progress = disruption.restart(grant, belief, exit_, workload, available, now)
+            elif role == "current":
+                progress = Progress(None, ended="wanted again")
+            else:
+                progress = disruption.leave(grant, fact, exit_, workload.drain_max, now)
+            grace = workload.template.grace
+        elif name in orphans:
+            fact = orphans[name]
+            progress = disruption.leave(grant, fact, exit_, disruption.DEFAULT_DRAIN, now)
+            grace = disruption.DEFAULT_GRACE
+        else:
+            out.granted(name, None)
+            continue
+        out.granted(name, progress.grant)
+        if progress.wait is not None:
+            out.waits.append(progress.wait)
+        if progress.hold is not None:
+            out.holds.append(progress.hold)
+        if progress.grant is None:
+            continue
+        if progress.start:
+            out.put(steps.restart_start(progress.grant, fact))
+            continue
+        if not (progress.stop or progress.remove):
+            continue
+        parent = grant.object.rpartition("/")[0]
+        word = suspended(desired, out.ledger, parent, grant.object, "stop", now)
+        if word is not None and not desired.destroy:
+            out.holds.append(word)
+        elif progress.stop:
+            out.put(steps.stop(progress.grant, fact, grace, links, key))
+        else:
+            out.put(steps.remove(progress.grant, fact))
+
+
+def _members(
+    desired: Desired, crew: Roster, weights: Weights, observed: Observed, pruning: Pruning, out: _Outbox
+) -> None:
+    """Pools: what should weigh otherwise, and members that nothing names."""
+    links = steps.Links(desired, crew)
+    for change in weights.changes:
+        word = frozen(desired, out.ledger, change.object, f"weight of {change.container}", out.now)
+        if word is not None:
+            out.holds.append(word)
+        else:
+            out.put(steps.weight(change, links))
+    for stray in weights.strays:
+        action = f"withdraw {stray.container} from {stray.provider}/{stray.pool}"
+        hold = prune_hold(desired, out.ledger, observed.source_read_at, stray.object, action, pruning, out.now)
+        if hold is not None:
+            out.holds.append(hold)
+        else:
+            out.put(steps.weight(stray, links))
+
+
+def _records(desired: Desired, crew: Roster, names: Names, observed: Observed, pruning: Pruning, out: _Outbox) -> None:
+    """Zones: what should be published otherwise, and record sets that no policy names."""
+    links = steps.Links(desired, crew)
+    for diff in names.changes:
+        word = frozen(desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now)
+        if word is not None:
+            out.holds.append(word)
+        else:
+            out.put(steps.records(desired, diff, links))
+    for stray in names.strays:
+        action = f"delete {stray.key.name} {stray.key.type}"
+        hold = prune_hold(desired, out.ledger, observed.source_read_at, stray.object, action, pruning, out.now)
+        if hold is not None:
+            out.holds.append(hold)
+        else:
+            out.put(steps.records(desired, stray, links))
+
+
+def _containers(desired: Desired, gated: Gated, out: _Outbox) -> None:
+    """Creates and starts that came through the gates."""
+    for want in gated.creates:
+        step = steps.create(desired, want)
+        if step is not None:
+            out.put(step)
+    for want in gated.starts:
+        if want.fact is not None:
+            out.put(steps.start(want, want.fact))
+
+
+# --- the rest -----------------------------------------------------------------------------------------------------
+
+
+def _unknown(seen: Sight) -> list[Hold]:
+    """What cannot be read holds everything that depends on it, and says so."""
+    holds: list[Hold] = []
+    for rule, unknown in (
+        (Rule.UNKNOWN_RUNTIME, dict(seen.unknown_runtimes)),
+        (Rule.UNKNOWN_POOL, {"/".join(key): one for key, one in seen.unknown_pools.items()}),
+        (Rule.UNKNOWN_ZONE, {"/".join(key): one for key, one in seen.unknown_zones.items()}),
+    ):
+        for name, one in unknown.items():
+            person = f"see that provider {one.source} can be read; it is looked at again by itself"
+            holds.append(Hold(f"provider/{one.source}", f"change {name}", rule, one.reason, person=person))
+    return holds
+
+
+def _forget(ledger: Ledger, ids: set[str]) -> Ledger:
+    """Drop failures of steps that nobody wants any more."""
+    kept = {step: one for step, one in ledger.step_failures.items() if step in ids}
+    return ledger if len(kept) == len(ledger.step_failures) else replace(ledger, step_failures=kept)
+
+
+_PHASES = ("records", "create", "start", "stop", "remove", "withdraw", "weight")
+
+
+def _order(step: Step) -> tuple[int, str, str]:
+    """Weights first, and of these raises before cuts; then names, then containers."""
+    verb = step.id.partition(" ")[0]
+    if verb == "weight":
+        return (-2 if getattr(step.action, "weight", 0) > 0 else -1, step.object, step.id)
+    return (_PHASES.index(verb) if verb in _PHASES else len(_PHASES), step.object, step.id)
+
+
+def _wake_at(
+    seen: Sight,
+    counts: Mapping[str, Availability],
+    holds: list[Hold],
+    waits: list[Wait],
+    ledger: Ledger,
+    before: Ledger,
+    due_steps: tuple[Step, ...],
+    now: Now,
+) -> int:
+    """The first instant at which this answer could change on the same facts."""
+    soonest = min([seen.until, *(one.until for one in counts.values())], default=FOREVER)
+    for until in (*(one.until for one in holds), *(one.until for one in waits)):
+        if until is not None:
+            soonest = min(soonest, until)
+    if ledger.grants != before.grants and not due_steps:
+        # A disruption went on without a call: its next step may be due already.
+        soonest = now.steady + 1
+    for one in ledger.suspensions.values():
+        if one.until_wall:
+            soonest = min(soonest, now.steady + one.until_wall - now.wall)
+    return max(soonest, now.steady + 1)

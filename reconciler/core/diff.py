@@ -1,0 +1,175 @@
+"""Differences, the sixth stage: what is not as wanted, as candidates, before anybody asks whether it may be done now.
+
+Containers that are missing, down, sick, outdated or too many become `Want`s; `weights` and `omission` have listed the
+differences of pools and zones already. Gates see candidates only. Called by `decide` only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from manifests.desired import Desired, Workload
+from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
+from reconciler.core.activation import Group, Roster, node_of, replica_name
+from reconciler.core.availability import Availability, ripe_at
+from reconciler.core.history import replica_of
+from reconciler.core.instant import FOREVER, Now
+from reconciler.core.ledger import Grant
+from reconciler.core.trust import Belief
+from reconciler.core.verdict import Hold, Reason, Rule, Wait, Waiting
+
+_PASS, _UNKNOWN, _FAIL = ProbeValue.PASS, ProbeValue.UNKNOWN, ProbeValue.FAIL
+_RUNNING = ContainerState.RUNNING
+_DOWN = {ContainerState.CREATED, ContainerState.EXITED}
+
+
+class Kind(StrEnum):
+    """What a candidate asks for."""
+
+    CREATE = "create"
+    START = "start"
+    RESTART = "restart"
+    RETIRE = "retire"
+
+
+class Want(NamedTuple):
+    """One candidate. `fact` is None for a container that does not exist; `workload` is None for an orphan."""
+
+    id: str
+    object: str
+    kind: Kind
+    cause: Reason
+    message: str
+    container: str
+    node: str
+    ordinal: int
+    workload: Workload | None
+    fact: ContainerFact | None = None
+    ready: ProbeValue = ProbeValue.UNKNOWN
+
+
+@dataclass(slots=True)
+class Differences:
+    """All candidates of containers, with what is held or waited for whatever the gates say."""
+
+    wants: list[Want] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+
+
+def _want(group: Group, ordinal: int, kind: Kind, cause: Reason, message: str, belief: Belief) -> Want:
+    fact, workload = belief.fact, group.workload
+    name, obj = fact.name, replica_of(workload.key, ordinal)
+    return Want(
+        f"{kind.value} {name}", obj, kind, cause, message, name, fact.node, ordinal, workload, fact, belief.ready
+    )
+
+
+def _why_down(fact: ContainerFact) -> tuple[Reason, str]:
+    """Why a container is not running, told apart: never started, ended by itself, by us, or with the host."""
+    if fact.state is ContainerState.CREATED:
+        return Reason.NOT_STARTED, "created and not started"
+    if fact.exit_cause is ExitCause.HOST_RESTARTED:
+        return Reason.HOST_RESTARTED, "the host was restarted"
+    if fact.exit_cause is ExitCause.STOPPED_BY_US:
+        return Reason.STOPPED, "stopped by us and wanted"
+    code = "an unknown result" if fact.exit_code is None else f"exit code {fact.exit_code}"
+    signal = " by a signal" if fact.exit_cause is ExitCause.SIGNALLED else ""
+    return Reason.CRASHED, f"ended{signal} with {code}"
+
+
+def _current(group: Group, ordinal: int, belief: Belief, now: Now, out: Differences) -> None:
+    """A replica of the desired revision that is not simply fine."""
+    fact, workload = belief.fact, group.workload
+    name = replica_of(workload.key, ordinal)
+    if fact.state in _DOWN:
+        cause, message = _why_down(fact)
+        out.wants.append(_want(group, ordinal, Kind.START, cause, message, belief))
+        return
+    if belief.live is _FAIL:
+        what = "startup" if belief.reason is Reason.STARTUP_FAILED else "liveness"
+        message = f"the {what} probe failed"
+        out.wants.append(_want(group, ordinal, Kind.RESTART, belief.reason, message, belief))
+        return
+    if belief.ready is _UNKNOWN or (belief.live is _UNKNOWN and fact.state is _RUNNING):
+        message = f"{fact.name} has no verdict of its probes yet"
+        out.waits.append(Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until))
+    elif belief.ready is _FAIL:
+        message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready'}"
+        out.waits.append(Wait(name, Waiting.READY, message))
+    else:
+        ripe = ripe_at(belief, workload.min_ready)
+        if ripe > now.steady:
+            message = f"{fact.name} is ready, not yet for minReadySeconds"
+            out.waits.append(Wait(name, Waiting.MIN_READY, message, ripe))
+
+
+def _missing(group: Group, crew: Roster, instance: str, out: Differences) -> None:
+    """Replicas of the desired revision that do not exist."""
+    workload = group.workload
+    for ordinal in range(workload.replicas):
+        if ordinal in group.current:
+            continue
+        name, node = replica_name(workload, instance, ordinal), node_of(workload, ordinal)
+        obj = replica_of(workload.key, ordinal)
+        if (node, name) in crew.foreign:
+            message = f"a container named {name} on {node} carries no mark of {instance}"
+            person = f"remove or rename it: docker rename {name} other-name, or delete it"
+            out.holds.append(Hold(obj, f"create {name}", Rule.NAME_TAKEN, message, person=person))
+            continue
+        message = f"no container of revision {workload.template.revision[:8]}"
+        want = Want(f"create {name}", obj, Kind.CREATE, Reason.MISSING, message, name, node, ordinal, workload)
+        out.wants.append(want)
+
+
+def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> None:
+    """Replicas of other revisions, and those that are too many."""
+    revision = group.workload.template.revision
+    for belief in group.outgoing:
+        mark = belief.fact.mark
+        if mark is not None and belief.fact.name not in grants:
+            message = f"revision {mark.revision[:8]} is replaced by {revision[:8]}"
+            out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.TEMPLATE_CHANGED, message, belief))
+    for belief in group.surplus:
+        mark = belief.fact.mark
+        if mark is not None and belief.fact.name not in grants:
+            message = f"{group.workload.replicas} replicas are wanted"
+            out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.SURPLUS, message, belief))
+
+
+def differences(
+    desired: Desired, crew: Roster, counts: Mapping[str, Availability], grants: Mapping[str, Grant], now: Now
+) -> Differences:
+    """All candidates of all workloads, then the orphans."""
+    out = Differences()
+    steady, instance = now.steady, desired.instance.id
+    for key, group in crew.groups.items():
+        workload = group.workload
+        min_ready = workload.min_ready
+        if group.blind:
+            nodes = ", ".join(group.blind)
+            message = f"node {nodes} cannot be read, so nothing is created, stopped or removed"
+            retry = counts[key].until
+            out.waits.append(Wait(key, Waiting.VERDICT, message, None if retry == FOREVER else retry))
+            continue
+        for ordinal, belief in group.current.items():
+            if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
+                continue
+            if belief.fact.name not in grants:
+                _current(group, ordinal, belief, now, out)
+        if len(group.current) < workload.replicas:
+            _missing(group, crew, instance, out)
+        if group.outgoing or group.surplus:
+            _outdated(group, grants, out)
+    for fact in crew.orphans:
+        mark = fact.mark
+        if mark is not None and fact.name not in grants:
+            cause = Reason.DESTROYED if desired.destroy else Reason.PRUNED
+            obj = replica_of(f"workload/{mark.workload}", mark.ordinal)
+            message = "destroy was asked for" if desired.destroy else f"no manifest names workload/{mark.workload}"
+            want = Want(
+                f"retire {fact.name}", obj, Kind.RETIRE, cause, message, fact.name, fact.node, mark.ordinal, None, fact
+            )
+            out.wants.append(want)
+    return out

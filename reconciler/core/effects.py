@@ -1,0 +1,150 @@
+"""Effects: what each step declares to change, folded into Observed without doing anything.
+
+`forecast` uses them to look ahead. A forecast world is a kind one: containers start, probes pass, writes take effect at once.
+Addresses that a runtime will only choose at create time are written as the container's name in angle brackets.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from providers.actions import (
+    ChangeRecords,
+    CreateContainer,
+    RemoveContainer,
+    RemoveEndpoint,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+)
+from providers.facts import (
+    ContainerFact,
+    ContainerState,
+    ExitCause,
+    Generation,
+    Known,
+    MemberFact,
+    PoolFact,
+    PortFact,
+    ProbeFact,
+    Probes,
+    ProbeValue,
+    ZoneFact,
+)
+from reconciler.core.instant import FOREVER, Now
+from reconciler.core.observed import Observed
+from reconciler.core.plan import Step
+
+
+def _containers(
+    observed: Observed, node: str, change: Callable[[tuple[ContainerFact, ...]], tuple[ContainerFact, ...]]
+) -> Observed:
+    known = observed.runtimes.get(node)
+    if not isinstance(known, Known):
+        return observed
+    runtimes = {**observed.runtimes, node: replace(known, value=change(known.value))}
+    return replace(observed, runtimes=runtimes)
+
+
+def _one(name: str, change: Callable[[ContainerFact], ContainerFact]) -> Callable[..., tuple[ContainerFact, ...]]:
+    return lambda facts: tuple(change(fact) if fact.name == name else fact for fact in facts)
+
+
+def _created(action: CreateContainer) -> ContainerFact:
+    address = f"<{action.name}>"
+    ports = tuple(PortFact(port.number, address, port.number) for port in action.template.container.ports)
+    return ContainerFact(
+        action.node,
+        action.name,
+        f"planned:{action.name}",
+        ContainerState.CREATED,
+        address=address,
+        ports=ports,
+        mark=action.mark,
+    )
+
+
+def _start(observed: Observed, action: StartContainer, now: Now) -> Observed:
+    started: list[Generation] = []
+
+    def up(fact: ContainerFact) -> ContainerFact:
+        started.append(Generation(fact.id, now.wall))
+        return replace(
+            fact,
+            state=ContainerState.RUNNING,
+            started_at=now.wall,
+            running_since=now.steady,
+            exit_cause=None,
+            exit_code=None,
+        )
+
+    observed = _containers(observed, action.node, _one(action.name, up))
+    passing = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, now.steady, now.steady, FOREVER, "forecast")
+    probes = {**observed.probes, **{one: Probes(passing, passing, passing) for one in started}}
+    return replace(observed, probes=probes)
+
+
+def _pool(observed: Observed, key: tuple[str, str], change: Callable[[PoolFact], PoolFact]) -> Observed:
+    known = observed.pools.get(key)
+    if not isinstance(known, Known):
+        return observed
+    return replace(observed, pools={**observed.pools, key: replace(known, value=change(known.value))})
+
+
+def _weighed(action: SetWeight, pool: PoolFact) -> PoolFact:
+    others = [member for member in pool.members if member.endpoint != action.endpoint]
+    mine = MemberFact(action.endpoint, action.weight, True, action.name)
+    return replace(pool, members=tuple(sorted([*others, mine], key=lambda one: one.endpoint)))
+
+
+def _recorded(action: ChangeRecords, zone: ZoneFact) -> ZoneFact:
+    records, owners = dict(zone.records), dict(zone.owners)
+    for change in action.changes:
+        if change.after is None:
+            records.pop(change.key, None)
+            owners.pop(change.key, None)
+        else:
+            records[change.key] = change.after
+            owners[change.key] = change.owner
+    return replace(zone, records=records, owners=owners, serial=zone.serial + 1)
+
+
+def fold(observed: Observed, step: Step, now: Now) -> Observed:
+    """The world after this step did what it declares."""
+    match step.action:
+        case CreateContainer() as action:
+            made = _created(action)
+            return _containers(observed, action.node, lambda facts: (*facts, made))
+        case StartContainer() as action:
+            return _start(observed, action, now)
+        case StopContainer() as action:
+            return _containers(
+                observed,
+                action.node,
+                _one(
+                    action.name,
+                    lambda fact: replace(
+                        fact, state=ContainerState.EXITED, exit_cause=ExitCause.STOPPED_BY_US, exited_at=now.steady
+                    ),
+                ),
+            )
+        case RemoveContainer() as action:
+            name = action.name
+            return _containers(observed, action.node, lambda facts: tuple(fact for fact in facts if fact.name != name))
+        case SetWeight() as action:
+            weighed = action
+            return _pool(observed, (action.provider, action.pool), lambda pool: _weighed(weighed, pool))
+        case RemoveEndpoint() as action:
+            gone = action.endpoint
+            return _pool(
+                observed,
+                (action.provider, action.pool),
+                lambda pool: replace(pool, members=tuple(one for one in pool.members if one.endpoint != gone)),
+            )
+        case ChangeRecords() as action:
+            key = (action.provider, action.zone)
+            known = observed.zones.get(key)
+            if not isinstance(known, Known):
+                return observed
+            return replace(
+                observed, zones={**observed.zones, key: replace(known, value=_recorded(action, known.value))}
+            )

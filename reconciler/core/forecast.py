@@ -1,0 +1,114 @@
+"""Forecast: the whole plan, as `--dry-run` prints it, made by the same `decide` that acts.
+
+Each step's declared effect is folded into what is observed, time jumps to the next instant that matters, and it is decided again
+until nothing is left, a person is needed, or a bound is reached. So there is one planner, and plan and apply cannot differ
+in a world that answers as forecast. Called by the command line.
+"""
+
+from dataclasses import replace
+
+from manifests.desired import SECOND, Desired
+from providers.facts import Generation, Known, ProbeFact, Probes
+from reconciler.core.decide import decide
+from reconciler.core.effects import fold
+from reconciler.core.instant import FOREVER, Now
+from reconciler.core.observed import Observed
+from reconciler.core.plan import Decision, Plan, Planned, Step
+from reconciler.core.trust import sight
+from reconciler.core.verdict import Rule
+
+HORIZON = 24 * 3600 * SECOND
+"""How far a forecast looks."""
+
+STEPS = 1_000
+"""How many steps a forecast has at most."""
+
+_OUTSIDE = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE, Rule.BUSY}
+"""Holds whose end nobody can foresee."""
+
+
+def _still(fact: ProbeFact | None, now: Now) -> ProbeFact | None:
+    if fact is None or fact.last_at + fact.valid_for <= now.steady:
+        return None
+    return fact._replace(valid_for=FOREVER)
+
+
+def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Observed]:
+    """The same knowledge without ageing: what is fresh now stays fresh, what is stale stays unknown."""
+    seen = sight(desired, observed, now)
+    probes: dict[Generation, Probes] = {}
+    for generation, one in observed.probes.items():
+        probes[generation] = Probes(_still(one.startup, now), _still(one.liveness, now), _still(one.readiness, now))
+    frozen = replace(
+        observed,
+        runtimes={
+            **{key: Known(value, key, now.steady) for key, value in seen.runtimes.items()},
+            **seen.unknown_runtimes,
+        },
+        pools={**{key: Known(value, key[0], now.steady) for key, value in seen.pools.items()}, **seen.unknown_pools},
+        zones={**{key: Known(value, key[0], now.steady) for key, value in seen.zones.items()}, **seen.unknown_zones},
+        probes=probes,
+    )
+    patient = replace(desired.instance, look_runtime=FOREVER // 8, look_endpoints=FOREVER // 8, look_dns=FOREVER // 8)
+    return replace(desired, instance=patient), frozen
+
+
+def _next(decision: Decision, now: Now) -> int | None:
+    """The next instant worth looking at, None when no clock helps."""
+    if decision.wake_at == now.steady + 1:
+        return decision.wake_at
+    instants = [one.until for one in decision.holds if one.until is not None and one.rule not in _OUTSIDE]
+    instants += [one.until for one in decision.waits if one.until is not None]
+    later = [one for one in instants if one > now.steady]
+    return min(later) if later else None
+
+
+def _after(now: Now, steady: int) -> Now:
+    return Now(now.wall + steady - now.steady, steady, now.boot)
+
+
+def _before(planned: list[Planned], step: Step, now: Now, times: dict[int, int]) -> tuple[int, ...]:
+    """The latest earlier step on the same document: what a step waited for that names none itself."""
+    document = step.object.split("/")[:2]
+    for one in reversed(planned):
+        if times[one.number] < now.steady and one.step.object.split("/")[:2] == document:
+            return (one.number,)
+    return ()
+
+
+def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
+    """All steps from here to the wanted state, in order, with what each waits for."""
+    start = now.steady
+    revision = desired.revision
+    desired, observed = _freeze(desired, observed, now)
+    planned: list[Planned] = []
+    numbers: dict[str, int] = {}
+    times: dict[int, int] = {0: start}
+    truncated = ""
+    while True:
+        decision = decide(desired, observed, now)
+        observed = replace(observed, ledger=decision.ledger)
+        if decision.steps:
+            for step in decision.steps:
+                after = tuple(sorted({numbers[one] for one in step.follows if one in numbers}))
+                if not after:
+                    after = _before(planned, step, now, times)
+                number = len(planned) + 1
+                since = max((times[one] for one in after), default=start)
+                planned.append(Planned(number, after, now.steady - since, step))
+                observed = fold(observed, step, now)
+                numbers[step.id], times[number] = number, now.steady
+            upcoming: int | None = now.steady + 1
+        else:
+            upcoming = _next(decision, now)
+        if upcoming is None:
+            break
+        if len(planned) >= STEPS:
+            truncated = f"{STEPS} steps are planned; apply and plan again"
+            break
+        if upcoming - start > HORIZON:
+            truncated = "the next change lies more than 24 h ahead"
+            break
+        now = _after(now, upcoming)
+        observed = replace(observed, source_read_at=now.steady)
+    return Plan(revision, tuple(planned), decision.holds, decision.waits, decision.guard_hash, truncated)

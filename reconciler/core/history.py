@@ -1,0 +1,148 @@
+"""History: what this look adds to the ledger before anything is decided.
+
+Failures are counted once per generation, when they are first seen; revisions get their numbers; absences start their clock;
+what is too old to matter is forgotten. Called by `decide` only.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from manifests.desired import SECOND, Desired
+from providers.facts import ContainerState, ExitCause, ProbeValue
+from reconciler.core.activation import Roster
+from reconciler.core.instant import Now, elapsed, instant
+from reconciler.core.ledger import Absence, Failures, Ledger, RevisionMark, is_empty
+from reconciler.core.observed import Observed
+from reconciler.core.restarts import recent
+
+OURS = {ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED}
+"""Ends that are no failure of the container."""
+
+MEMORY_OF_ATTEMPTS = 3600 * SECOND
+"""How long attempts of a replica are kept that no manifest describes any more."""
+
+AMNESIA = 300 * SECOND
+"""How long a lost ledger holds health restarts at least: the default window of attempts."""
+
+
+def replica_of(workload_key: str, ordinal: int) -> str:
+    """The object that attempts and failures belong to."""
+    return f"{workload_key}/{ordinal}"
+
+
+def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
+    failures = dict(ledger.failures)
+    for group, belief in crew.down:
+        fact, backoff = belief.fact, group.workload.restarts.backoff
+        if fact.state is not ContainerState.EXITED or fact.mark is None or not fact.started_at:
+            continue
+        grant = ledger.grants.get(fact.name)
+        if fact.exit_cause in OURS or (grant is not None and grant.generation == fact.generation):
+            continue
+        name = replica_of(group.workload.key, fact.mark.ordinal)
+        before = failures.get(name)
+        if before is not None and before.generation == fact.generation:
+            continue
+        row = before.streak if before is not None and elapsed(before.last, now) < backoff.reset else 0
+        failures[name] = Failures(row + 1, instant(now), fact.generation)
+    resets = {group.workload.key: group.workload.restarts.backoff.reset for group in crew.groups.values()}
+    for name, one in list(failures.items()):
+        reset = resets.get(name.rpartition("/")[0], 0)
+        if elapsed(one.last, now) >= reset and not any(
+            belief.fact.generation == one.generation for _, belief in crew.down
+        ):
+            del failures[name]
+    return failures
+
+
+def _revisions(ledger: Ledger, desired: Desired) -> Mapping[str, RevisionMark]:
+    known = ledger.revisions
+    revisions: dict[str, RevisionMark] = {}
+    for workload in desired.workloads:
+        before, wanted = known.get(workload.key), workload.template.revision
+        if before is not None and before.revision == wanted:
+            revisions[workload.key] = before
+        else:
+            revisions[workload.key] = RevisionMark(1 if before is None else before.number + 1, wanted)
+    return known if revisions == known else revisions
+
+
+def _attempts(ledger: Ledger, desired: Desired, now: Now) -> Mapping[str, tuple[object, ...]]:
+    windows = {workload.key: workload.restarts.window for workload in desired.workloads}
+    kept = {
+        name: recent(attempts, windows.get(name.rpartition("/")[0], MEMORY_OF_ATTEMPTS), now)
+        for name, attempts in ledger.attempts.items()
+    }
+    return {name: attempts for name, attempts in kept.items() if attempts}
+
+
+def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Ledger:
+    """The ledger after this look."""
+    ledger = observed.ledger
+    owned = bool(crew.orphans) or any(
+        group.current or group.outgoing or group.surplus for group in crew.groups.values()
+    )
+    source, amnesic = ledger.source, ledger.amnesic
+    if is_empty(ledger) and owned:
+        amnesic = instant(now)
+    elif amnesic is not None and elapsed(amnesic, now) >= amnesia(desired):
+        amnesic = None
+    if desired.take_over or (not source and not owned and not crew.blind):
+        source = desired.source
+    revisions = _revisions(ledger, desired)
+    passed = ledger.passed
+    if revisions is not ledger.revisions:
+        passed = frozenset(path for path in passed if path.partition("|")[0] in revisions)
+    new = _passed(observed, crew, passed)
+    passed = passed | new if new else passed
+    changes = {
+        "failures": _failures(ledger, crew, now) if crew.down or ledger.failures else ledger.failures,
+        "attempts": _attempts(ledger, desired, now) if ledger.attempts else ledger.attempts,
+        "revisions": revisions,
+        "suspensions": {
+            key: one for key, one in ledger.suspensions.items() if not one.until_wall or one.until_wall > now.wall
+        },
+        "source": source,
+        "amnesic": amnesic,
+        "passed": passed,
+    }
+    changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
+    return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
+
+
+def amnesia(desired: Desired) -> int:
+    """How long a lost ledger holds health restarts: the longest window of attempts, after which counting is right again."""
+    return max([AMNESIA, *(workload.restarts.window for workload in desired.workloads)])
+
+
+def path_of(workload_key: str, probe: str, node: str) -> str:
+    """A probe path: until it passed once, its failing to reach anything says nothing about the container."""
+    return f"{workload_key}|{probe}|{node}"
+
+
+def _passed(observed: Observed, crew: Roster, known: frozenset[str]) -> frozenset[str]:
+    """Probe paths that passed for the first time."""
+    new: set[str] = set()
+    for group in crew.groups.values():
+        container, key = group.workload.template.container, group.workload.key
+        for probe in ("startup", "liveness", "readiness"):
+            if getattr(container, probe) is None:
+                continue
+            missing = {node for node in group.workload.nodes if path_of(key, probe, node) not in known}
+            if not missing:
+                continue
+            for belief in group.current.values():
+                verdicts = observed.probes.get(belief.fact.generation)
+                fact = getattr(verdicts, probe) if verdicts is not None else None
+                if belief.fact.node in missing and fact is not None and fact.last is ProbeValue.PASS:
+                    new.add(path_of(key, probe, belief.fact.node))
+    return frozenset(new)
+
+
+def absences(ledger: Ledger, absent: Iterable[str], revision: str, now: Now) -> Ledger:
+    """Start, keep or end the clock of every owned object that the source does not name."""
+    kept: dict[str, Absence] = {}
+    for key in absent:
+        before = ledger.absences.get(key)
+        kept[key] = before if before is not None and before.revision == revision else Absence(instant(now), revision)
+    return ledger if kept == ledger.absences else replace(ledger, absences=kept)

@@ -1,0 +1,238 @@
+"""The ledger: what must be remembered over ticks, restarts of the program and of the host.
+
+`decide` takes it as part of what is observed and returns it advanced; the shell stores its rows and folds in the outcomes
+of steps. Every item can be lost without harm: restarts are found again in start times, revisions in labels, the inventory in
+labels and ownership records; until they are, an empty ledger beside owned objects is *amnesic* and restarts nothing.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from providers.facts import Generation
+from reconciler.core.instant import Instant, Now, instant
+from reconciler.core.verdict import Reason
+
+
+class Grant(NamedTuple):
+    """The permission for one disruption of one generation. It counts against the budget until the disruption is over.
+
+    `names_out` is when the address was first seen out of every name (then `ttl` ns are waited), `weight_out` when the weight
+    was first read back as 0 in every pool (then the drain is waited); `pooled` tells that it ever carried weight.
+    """
+
+    object: str
+    generation: Generation
+    cause: Reason
+    at: Instant
+    names_out: Instant | None = None
+    ttl: int = 0
+    weight_out: Instant | None = None
+    pooled: bool = False
+
+
+class Failures(NamedTuple):
+    """Consecutive failures of one replica: how many, when the last one was seen, and of which generation."""
+
+    streak: int
+    last: Instant
+    generation: Generation
+
+
+class StepFailure(NamedTuple):
+    """Consecutive failures of one step. `stop` tells that trying the same again cannot help."""
+
+    streak: int
+    last: Instant
+    stop: bool
+    message: str
+
+
+class Suspension(NamedTuple):
+    """A person's word that our actions on an object stop. `until_wall` is its expiry (0 = until resumed)."""
+
+    who: str
+    reason: str
+    until_wall: int
+
+
+class RevisionMark(NamedTuple):
+    """The number of a workload's newest revision; going back to an old template gets a new number."""
+
+    number: int
+    revision: str
+
+
+class Absence(NamedTuple):
+    """Since when an owned object is absent from complete reads of this revision of the source."""
+
+    since: Instant
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """All of it. Mappings are never changed in place.
+
+    grants: container name -> open grant. attempts: replica -> instants of health restarts. failures: replica -> streak.
+    step_failures: step id -> failure. wanted: candidate -> since when it is wanted. suspensions: object key or `*`.
+    revisions: workload key. absences: object -> absence. passed: probe paths that ever passed. source: identity of the
+    source whose inventory this is. amnesic: since when history is missing. approvals: plan hashes a person approved.
+    """
+
+    grants: Mapping[str, Grant] = field(default_factory=dict)
+    attempts: Mapping[str, tuple[Instant, ...]] = field(default_factory=dict)
+    failures: Mapping[str, Failures] = field(default_factory=dict)
+    step_failures: Mapping[str, StepFailure] = field(default_factory=dict)
+    wanted: Mapping[str, Instant] = field(default_factory=dict)
+    suspensions: Mapping[str, Suspension] = field(default_factory=dict)
+    revisions: Mapping[str, RevisionMark] = field(default_factory=dict)
+    absences: Mapping[str, Absence] = field(default_factory=dict)
+    passed: frozenset[str] = frozenset()
+    source: str = ""
+    amnesic: Instant | None = None
+    approvals: frozenset[str] = frozenset()
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------
+
+
+class OutcomeKind(StrEnum):
+    """How a step ended, for its dependents and for the back-off."""
+
+    DONE = "done"
+    FAILED = "failed"
+    REJECTED = "rejected"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one step."""
+
+    step: str
+    kind: OutcomeKind
+    message: str = ""
+
+
+def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
+    """The ledger after these outcomes: failures start or lengthen a back-off, success ends it, a conflict only asks to look."""
+    failures = dict(ledger.step_failures)
+    for outcome in outcomes:
+        if outcome.kind is OutcomeKind.DONE:
+            failures.pop(outcome.step, None)
+        elif outcome.kind in {OutcomeKind.FAILED, OutcomeKind.REJECTED, OutcomeKind.UNKNOWN}:
+            count = failures[outcome.step].streak + 1 if outcome.step in failures else 1
+            stop = outcome.kind is OutcomeKind.REJECTED
+            failures[outcome.step] = StepFailure(count, instant(now), stop, outcome.message)
+    return ledger if failures == ledger.step_failures else replace(ledger, step_failures=failures)
+
+
+# --- people's commands ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command of a person, from the inbox: `suspend`, `resume` or `approve`, about `object` (a key, `*`, or a hash)."""
+
+    verb: str
+    object: str
+    who: str = ""
+    reason: str = ""
+    until_wall: int = 0
+
+
+def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
+    """The ledger after these commands. Unknown verbs change nothing: the inbox may hold those of a newer version."""
+    suspensions = dict(ledger.suspensions)
+    approvals = set(ledger.approvals)
+    for command in commands:
+        if command.verb == "suspend":
+            suspensions[command.object] = Suspension(command.who, command.reason, command.until_wall)
+        elif command.verb == "resume":
+            suspensions.pop(command.object, None)
+        elif command.verb == "approve":
+            approvals.add(command.object)
+    return replace(ledger, suspensions=suspensions, approvals=frozenset(approvals))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------
+
+
+def _instant(raw: Any) -> Instant | None:
+    return None if raw is None else Instant(*raw)
+
+
+def _grant(raw: list[Any]) -> Grant:
+    obj, generation, cause, at, names_out, ttl, weight_out, pooled = raw
+    return Grant(
+        obj,
+        Generation(*generation),
+        Reason(cause),
+        Instant(*at),
+        _instant(names_out),
+        ttl,
+        _instant(weight_out),
+        pooled,
+    )
+
+
+_READ: Mapping[str, Any] = {
+    "grants": _grant,
+    "attempts": lambda raw: tuple(Instant(*one) for one in raw),
+    "failures": lambda raw: Failures(raw[0], Instant(*raw[1]), Generation(*raw[2])),
+    "step_failures": lambda raw: StepFailure(raw[0], Instant(*raw[1]), raw[2], raw[3]),
+    "wanted": lambda raw: Instant(*raw),
+    "suspensions": lambda raw: Suspension(*raw),
+    "revisions": lambda raw: RevisionMark(*raw),
+    "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
+}
+_SINGLE = "ledger"
+
+
+def to_rows(ledger: Ledger) -> dict[tuple[str, str], str]:
+    """The ledger as (section, key) -> JSON text, one row per remembered thing."""
+    rows: dict[tuple[str, str], str] = {}
+    for section in _READ:
+        for key, value in getattr(ledger, section).items():
+            rows[section, key] = json.dumps(value)
+    for section in ("passed", "approvals"):
+        for key in getattr(ledger, section):
+            rows[section, key] = "true"
+    rows[_SINGLE, "source"] = json.dumps(ledger.source)
+    rows[_SINGLE, "amnesic"] = json.dumps(ledger.amnesic)
+    return rows
+
+
+def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
+    """The ledger from its rows; rows of sections this version does not know are ignored.
+
+    Raises:
+        ValueError, TypeError: a row does not hold what its section promises.
+    """
+    sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
+    flags: dict[str, set[str]] = {"passed": set(), "approvals": set()}
+    single: dict[str, Any] = {"source": "", "amnesic": None}
+    for (section, key), text in rows.items():
+        if section in sections:
+            sections[section][key] = _READ[section](json.loads(text))
+        elif section in flags:
+            flags[section].add(key)
+        elif section == _SINGLE and key in single:
+            single[key] = json.loads(text)
+    return Ledger(
+        **sections,
+        passed=frozenset(flags["passed"]),
+        approvals=frozenset(flags["approvals"]),
+        source=single["source"],
+        amnesic=_instant(single["amnesic"]),
+    )
+
+
+def is_empty(ledger: Ledger) -> bool:
+    """Whether nothing at all is remembered: the very first run, or a lost ledger."""
+    return all(not getattr(ledger, one.name) for one in fields(Ledger))

@@ -1,0 +1,29 @@
+"""Observed: everything that is known of the world at one instant, as `decide` gets it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from providers.facts import ContainerFact, Generation, Known, PoolFact, Probes, Unknown, ZoneFact
+from reconciler.core.ledger import Ledger
+
+RuntimeFacts = Known[tuple[ContainerFact, ...]] | Unknown
+PoolFacts = Known[PoolFact] | Unknown
+ZoneFacts = Known[ZoneFact] | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """All facts of the latest looks, the probe verdicts and the ledger.
+
+    runtimes: node -> containers. pools: (provider, pool). zones: (provider, zone). probes: generation -> verdicts.
+    source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
+    or `provider/zone` with a call whose outcome is not known yet.
+    """
+
+    runtimes: Mapping[str, RuntimeFacts] = field(default_factory=dict)
+    pools: Mapping[tuple[str, str], PoolFacts] = field(default_factory=dict)
+    zones: Mapping[tuple[str, str], ZoneFacts] = field(default_factory=dict)
+    probes: Mapping[Generation, Probes] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    source_read_at: int = 0
+    busy: frozenset[str] = frozenset()

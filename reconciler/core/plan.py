@@ -1,0 +1,201 @@
+"""Steps, decisions and the plan as people review it: stable text first, JSON beside it.
+
+A step is exactly one provider call. `decide` makes decisions; `forecast` strings them into the whole plan; golden tests compare
+the text form made here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from manifests.desired import SECOND
+from providers.actions import (
+    Action,
+    ChangeRecords,
+    CreateContainer,
+    RemoveContainer,
+    RemoveEndpoint,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+)
+from providers.facts import RecordSet, fingerprint
+from reconciler.core.ledger import Ledger
+from reconciler.core.status import Status
+from reconciler.core.verdict import Hold, Reason, Wait
+
+FORMAT_VERSION = 1
+"""Version of the JSON form; it changes when a field changes its meaning or goes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One provider call that is due.
+
+    `id` names object and verb and is the same in every decision that wants this step; `follows` are ids of steps it comes
+    after in a plan, where they are part of it; `journal` tells that its outcome must survive a crash.
+    """
+
+    id: str
+    object: str
+    action: Action
+    cause: Reason
+    message: str
+    follows: tuple[str, ...] = ()
+    journal: bool = False
+
+    @property
+    def target(self) -> str:
+        """What is busy while the call runs: a container name, `provider/pool/address:port` or `provider/zone`."""
+        return target_of(self.action)
+
+
+def target_of(action: Action) -> str:
+    """What is busy while this action runs."""
+    if isinstance(action, ChangeRecords):
+        return f"{action.provider}/{action.zone}"
+    if isinstance(action, SetWeight | RemoveEndpoint):
+        return f"{action.provider}/{action.pool}/{action.endpoint.address}:{action.endpoint.port}"
+    return action.name
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What `decide` answers. `wake_at` is the steady instant, later than now, at which the answer may change by itself."""
+
+    steps: tuple[Step, ...]
+    holds: tuple[Hold, ...]
+    waits: tuple[Wait, ...]
+    status: Status
+    ledger: Ledger
+    wake_at: int
+    guard_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One step of a whole plan: its number from 1, the numbers it comes after, and the time that passes before it (ns)."""
+
+    number: int
+    after: tuple[int, ...]
+    delay: int
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole plan: every step until nothing is left, what stays held, and what it still waits for at its end."""
+
+    revision: str
+    steps: tuple[Planned, ...]
+    holds: tuple[Hold, ...]
+    waits: tuple[Wait, ...]
+    guard_hash: str = ""
+    truncated: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The plan's hash: the same for the same steps and holds, whatever the time of day."""
+        return fingerprint(self.revision, *(_line(one) for one in self.steps), *(_hold(one) for one in self.holds))
+
+
+def seconds(duration: int) -> str:
+    """A duration in ns, as short text in seconds."""
+    return f"{duration / SECOND:.1f}".removesuffix(".0") + "s"
+
+
+def _set(record: RecordSet | None) -> str:
+    return "nothing" if record is None else f"{','.join(record.values)} ttl {record.ttl}"
+
+
+def describe(action: Action) -> str:
+    """An action in a few words."""
+    match action:
+        case CreateContainer():
+            return f"create {action.name} on {action.node}"
+        case StartContainer():
+            return f"start {action.name}"
+        case StopContainer():
+            return f"stop {action.name} grace {seconds(action.grace)}"
+        case RemoveContainer():
+            return f"remove {action.name}"
+        case SetWeight():
+            before = "absent" if action.before is None else str(action.before)
+            where = f"{action.endpoint.address}:{action.endpoint.port} in {action.provider}/{action.pool}"
+            return f"weight {before} -> {action.weight} {where}"
+        case RemoveEndpoint():
+            return f"remove {action.endpoint.address}:{action.endpoint.port} from {action.provider}/{action.pool}"
+        case ChangeRecords():
+            parts = [f"{c.key.name} {c.key.type} {_set(c.before)} -> {_set(c.after)}" for c in action.changes]
+            return f"records {'; '.join(parts)} in {action.provider}"
+
+
+def _line(one: Planned) -> str:
+    needs = ",".join(str(number) for number in one.after)
+    delay = f" +{seconds(one.delay)}" if one.delay >= SECOND else ""
+    step = one.step
+    return f"[{needs}{delay}] {one.number} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message})"
+
+
+def _hold(one: Hold) -> str:
+    after = f"; {one.person}" if one.person else ""
+    return f"hold {one.object}: {one.action} ({one.rule.value}: {one.message}{after})"
+
+
+def _wait(one: Wait) -> str:
+    return f"wait {one.object}: {one.waiting.value} ({one.message})"
+
+
+def to_text(plan: Plan) -> str:
+    """The plan as text: one line a step (what it waits for, number, object, action, cause), then holds and waits."""
+    count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
+    lines = [f"plan {plan.digest}: {count}"]
+    lines += [_line(one) for one in plan.steps]
+    lines += [_hold(one) for one in plan.holds]
+    lines += [_wait(one) for one in plan.waits]
+    if plan.guard_hash:
+        lines.append(f"approve the held deletions with: reconcile apply --approve {plan.guard_hash}")
+    if plan.truncated:
+        lines.append(f"the forecast ends here: {plan.truncated}")
+    return "\n".join(lines) + "\n"
+
+
+def _hold_json(holds: Sequence[Hold], steady: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "object": one.object,
+            "action": one.action,
+            "rule": one.rule.value,
+            "message": one.message,
+            "retry_in_seconds": None if one.until is None else max(0, one.until - steady) / SECOND,
+            "person": one.person or None,
+        }
+        for one in holds
+    ]
+
+
+def to_json(plan: Plan, steady: int) -> dict[str, Any]:
+    """The plan as a JSON-able value. `steady` is now, to tell how far off the next tries are (ns)."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "plan": plan.digest,
+        "revision": plan.revision,
+        "steps": [
+            {
+                "number": one.number,
+                "after": list(one.after),
+                "delay_seconds": one.delay / SECOND,
+                "id": one.step.id,
+                "object": one.step.object,
+                "action": describe(one.step.action),
+                "kind": type(one.step.action).__name__,
+                "cause": one.step.cause.value,
+                "message": one.step.message,
+            }
+            for one in plan.steps
+        ],
+        "holds": _hold_json(plan.holds, steady),
+        "waits": [{"object": w.object, "waiting": w.waiting.value, "message": w.message} for w in plan.waits],
+        "approve": plan.guard_hash or None,
+        "truncated": plan.truncated or None,
+    }

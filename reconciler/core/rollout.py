@@ -1,0 +1,54 @@
+"""Rollout: in which order revisions replace each other. Rolling, create first, one replica more than wanted at a time.
+
+A new replica is created while at most `replicas + 1` exist; an old one goes only when an available new one takes its place
+and the workload keeps its budget. A new revision that does not become available stops the rollout by itself: the old one
+keeps serving, and a still newer template takes over at once. Called by `gates` only.
+"""
+
+from reconciler.core.activation import Group
+from reconciler.core.availability import Availability
+
+SURGE = 1
+"""How many replicas more than wanted may exist while a revision replaces another."""
+
+
+def may_create(group: Group, counts: Availability, created: int) -> str:
+    """Empty when one more replica of the new revision may be created now, else what that waits for.
+
+    Args:
+        created: how many this decision creates already.
+    """
+    if not group.outgoing:
+        return ""
+    existing = len(group.current) + len(group.outgoing) + created
+    room = group.workload.replicas + SURGE
+    if existing >= room:
+        return f"{existing} replicas exist, at most {room} may while a revision replaces another"
+    waiting = len(group.current) + created - counts.current
+    if waiting > 0:
+        return f"{waiting} new replica{'' if waiting == 1 else 's'} must become available first"
+    return ""
+
+
+def may_retire(
+    group: Group, counts: Availability, available: bool, unknown: bool, retiring: int, leaving_available: int
+) -> str:
+    """Empty when one more old or surplus replica may go, else why not.
+
+    Args:
+        available: whether the one that would go counts as available.
+        unknown: whether that is not known; then it is protected like an available one.
+        retiring: old replicas that go already (open grants and this decision).
+        leaving_available: how many available ones this decision takes away already.
+    """
+    workload = group.workload
+    wanted = workload.replicas
+    if group.outgoing and wanted:
+        old = len(group.outgoing) - retiring
+        if old + counts.current <= wanted:
+            return f"{counts.current} of {wanted} new replicas are available; the next old one waits for one more"
+    left = counts.total - leaving_available - (1 if available else 0)
+    floor = max(0, wanted - workload.max_unavailable)
+    if (available or unknown) and left < min(floor, wanted):
+        return f"{left} of {wanted} replicas would be available, at least {floor} must be"
+    return ""

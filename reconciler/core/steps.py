@@ -1,0 +1,161 @@
+"""Steps: every difference that came through, turned into exactly one provider call each.
+
+Also says which steps come after which in a plan, for people to read and for `apply` to skip dependents. Called by `decide`.
+"""
+
+from collections.abc import Iterable
+
+from manifests.desired import Desired, Publish
+from providers.actions import (
+    ChangeRecords,
+    CreateContainer,
+    RecordChange,
+    RemoveContainer,
+    RemoveEndpoint,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+)
+from providers.facts import ContainerFact, Endpoint, Generation, Mark, RecordKey
+from reconciler.core.activation import Roster
+from reconciler.core.diff import Want
+from reconciler.core.ledger import Grant
+from reconciler.core.omission import RecordDiff
+from reconciler.core.plan import Step
+from reconciler.core.records import owner_mark
+from reconciler.core.verdict import Reason
+from reconciler.core.weights import MemberChange, endpoints
+
+
+def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:
+    """The id of weight steps of one member."""
+    return f"weight {provider}/{pool}/{endpoint.address}:{endpoint.port}"
+
+
+def records_id(provider: str, zone: str, key: RecordKey) -> str:
+    """The id of steps on one record set."""
+    return f"records {provider}/{zone}/{key.name}/{key.type}"
+
+
+class Links:
+    """Which steps touch the same replica: looked up only when something changes."""
+
+    def __init__(self, desired: Desired, crew: Roster) -> None:
+        self.desired, self.crew = desired, crew
+
+    def _endpoints(self) -> Iterable[tuple[str, str, str, Endpoint]]:
+        for service in self.desired.services:
+            for endpoint, belief in endpoints(service, self.crew):
+                for balancer in service.balancers:
+                    yield belief.fact.name, balancer.provider, balancer.pool, endpoint
+
+    def weights_of(self, containers: frozenset[str], addresses: frozenset[str]) -> tuple[str, ...]:
+        """Weight steps of these containers or addresses."""
+        return tuple(
+            weight_id(provider, pool, endpoint)
+            for name, provider, pool, endpoint in self._endpoints()
+            if name in containers or endpoint.address in addresses
+        )
+
+    def records_of(self, service: str) -> tuple[str, ...]:
+        """Steps on the names that publish endpoints of this service."""
+        return tuple(
+            records_id(policy.provider, policy.zone, RecordKey(policy.host, kind))
+            for policy in self.desired.policies
+            if any(t.service == service and t.publish is Publish.ENDPOINTS for t in policy.targets)
+            for kind in ("A", "AAAA")
+        )
+
+    def records_of_workload(self, key: str) -> tuple[str, ...]:
+        """Steps on the names that publish endpoints of this workload."""
+        return tuple(step for service, _ in self.desired.services_of.get(key, ()) for step in self.records_of(service))
+
+
+def create(desired: Desired, want: Want) -> Step | None:
+    """Create a missing replica."""
+    workload = want.workload
+    if workload is None:
+        return None
+    mark = Mark(desired.instance.id, workload.name, want.ordinal, workload.template.revision)
+    action = CreateContainer(want.node, want.container, mark, workload.template, desired.root)
+    return Step(want.id, want.object, action, want.cause, want.message, journal=True)
+
+
+def start(want: Want, fact: ContainerFact) -> Step:
+    """Start a container that is down."""
+    action = StartContainer(fact.node, fact.name, fact.generation)
+    follows = (f"create {fact.name}", f"stop {fact.name}")
+    return Step(want.id, want.object, action, want.cause, want.message, follows, journal=True)
+
+
+def restart_start(grant: Grant, fact: ContainerFact) -> Step:
+    """The second half of a restart."""
+    action = StartContainer(fact.node, fact.name, fact.generation)
+    message = "stopped for its restart"
+    return Step(f"start {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
+
+
+def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str) -> Step:
+    """Stop a container that is out of rotation."""
+    action = StopContainer(fact.node, fact.name, grant.generation, grace)
+    follows = links.weights_of(frozenset({fact.name}), frozenset())
+    if workload_key:
+        follows = (*follows, *links.records_of_workload(workload_key))
+    message = "out of rotation and drained"
+    return Step(f"stop {fact.name}", grant.object, action, grant.cause, message, follows, journal=True)
+
+
+def remove(grant: Grant, fact: ContainerFact) -> Step:
+    """Remove a container that is down and not wanted."""
+    action = RemoveContainer(fact.node, fact.name, Generation(fact.id, fact.started_at))
+    message = "down and not wanted"
+    return Step(f"remove {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
+
+
+_WHY_WEIGHT = {
+    Reason.READY: "ready",
+    Reason.NOT_READY: "its readiness probe failed",
+    Reason.LIVENESS_FAILED: "its liveness probe failed",
+    Reason.STARTUP_FAILED: "its startup probe failed",
+    Reason.NOT_RUNNING: "it is not running",
+    Reason.PAUSED: "the runtime paused it",
+    Reason.RESTARTING: "it is about to be restarted",
+    Reason.DRAINING: "it is on its way out",
+    Reason.GONE: "nothing lives there any more",
+    Reason.PRUNED: "no manifest names it",
+}
+
+
+def weight(change: MemberChange, links: Links) -> Step:
+    """Change or remove one member of a pool."""
+    name = change.container or f"{change.endpoint.address}:{change.endpoint.port}"
+    message = f"{name}: {_WHY_WEIGHT.get(change.reason, change.reason.value)}"
+    identity = weight_id(change.provider, change.pool, change.endpoint)
+    if change.after is None:
+        gone = RemoveEndpoint(change.provider, change.pool, change.endpoint, change.container)
+        after = (identity, f"remove {change.container}")
+        return Step(f"withdraw {identity[7:]}", change.object, gone, change.reason, message, after)
+    action = SetWeight(change.provider, change.pool, change.endpoint, change.container, change.after, change.before)
+    follows: tuple[str, ...] = ()
+    if change.after > 0:
+        follows = (f"start {change.container}",)
+    elif change.reason is Reason.DRAINING:
+        follows = links.records_of(change.object)
+    return Step(identity, change.object, action, change.reason, message, follows)
+
+
+def records(desired: Desired, diff: RecordDiff, links: Links) -> Step:
+    """Change one record set."""
+    before = frozenset(diff.before.values) if diff.before else frozenset()
+    after = frozenset(diff.after.values) if diff.after else frozenset()
+    parts = []
+    if after - before:
+        parts.append(f"in: {', '.join(sorted(after - before))}")
+    if before - after:
+        parts.append(f"out: {', '.join(sorted(before - after))}")
+    change = RecordChange(diff.key, diff.before, diff.after, owner_mark(desired.instance.id, diff.object))
+    action = ChangeRecords(diff.provider, diff.zone, (change,))
+    follows = links.weights_of(frozenset(), after - before) if after - before else ()
+    message = "; ".join(parts) or "TTL"
+    identity = records_id(diff.provider, diff.zone, diff.key)
+    return Step(identity, diff.object, action, diff.reason, message, follows, journal=diff.after is None)

@@ -1,0 +1,147 @@
+"""Trust, the first stage: from facts and probe verdicts to one belief per container of ours.
+
+Facts outrank everything: a container that does not run is not ready, whatever a probe said. Then the probe verdicts, while
+they are fresh. Whatever cannot be known stays unknown and is never read as failure. Called by `decide` only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from manifests.desired import Container, Desired
+from providers.facts import (
+    ContainerFact,
+    ContainerState,
+    Generation,
+    Known,
+    PoolFact,
+    ProbeFact,
+    Probes,
+    ProbeValue,
+    Unknown,
+    ZoneFact,
+)
+from reconciler.core.instant import FOREVER, Now
+from reconciler.core.observed import Observed
+from reconciler.core.verdict import Reason
+
+T = TypeVar("T")
+
+CADENCES = 3
+"""A fact older than this many looks of its provider is unknown."""
+
+_PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
+_RUNNING = ContainerState.RUNNING
+_NO_PROBES = Probes()
+
+
+class Belief(NamedTuple):
+    """What we hold true of one container.
+
+    `live` and `ready` are pass, fail or unknown; `since` is the steady instant from which it has been ready; `until` is the
+    steady instant at which the answer changes on the same facts because a verdict gets too old.
+    """
+
+    fact: ContainerFact
+    live: ProbeValue
+    ready: ProbeValue
+    since: int
+    until: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """The facts that may be used at this instant; what is not here is unknown, and `unknown` says why.
+
+    `until` is the steady instant at which the first of these facts becomes too old.
+    """
+
+    runtimes: Mapping[str, tuple[ContainerFact, ...]]
+    pools: Mapping[tuple[str, str], PoolFact]
+    zones: Mapping[tuple[str, str], ZoneFact]
+    unknown_runtimes: Mapping[str, Unknown]
+    unknown_pools: Mapping[tuple[str, str], Unknown]
+    unknown_zones: Mapping[tuple[str, str], Unknown]
+    until: int
+
+
+def sight(desired: Desired, observed: Observed, now: Now) -> Sight:
+    """Keep the facts that are fresh. A provider that manifests name and nobody has looked at yet is unknown too."""
+    every = desired.instance
+    until = FOREVER
+
+    def usable(fact: Known[T] | Unknown | None, name: str, cadence: int) -> Unknown | Known[T]:
+        nonlocal until
+        if fact is None:
+            return Unknown("not looked at yet", name, now.steady)
+        if isinstance(fact, Unknown):
+            return fact
+        limit = fact.observed_at + CADENCES * cadence
+        if limit <= now.steady:
+            return Unknown(f"the last answer is older than {CADENCES} looks", fact.source, limit)
+        until = min(until, limit)
+        return fact
+
+    nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}
+    pool_keys = set(observed.pools) | {(b.provider, b.pool) for service in desired.services for b in service.balancers}
+    zone_keys = set(observed.zones) | {(policy.provider, policy.zone) for policy in desired.policies}
+    runtimes = {node: usable(observed.runtimes.get(node), node, every.look_runtime) for node in sorted(nodes)}
+    pools = {key: usable(observed.pools.get(key), key[0], every.look_endpoints) for key in sorted(pool_keys)}
+    zones = {key: usable(observed.zones.get(key), key[0], every.look_dns) for key in sorted(zone_keys)}
+    return Sight(
+        runtimes={key: one.value for key, one in runtimes.items() if isinstance(one, Known)},
+        pools={key: one.value for key, one in pools.items() if isinstance(one, Known)},
+        zones={key: one.value for key, one in zones.items() if isinstance(one, Known)},
+        unknown_runtimes={key: value for key, value in runtimes.items() if isinstance(value, Unknown)},
+        unknown_pools={key: value for key, value in pools.items() if isinstance(value, Unknown)},
+        unknown_zones={key: value for key, value in zones.items() if isinstance(value, Unknown)},
+        until=until,
+    )
+
+
+def _fresh(fact: ProbeFact | None, steady: int) -> tuple[ProbeValue, int, int]:
+    """(value, since, until) of a verdict now."""
+    if fact is None:
+        return _UNKNOWN, 0, FOREVER
+    limit = fact.last_at + fact.valid_for
+    if limit <= steady:
+        return _UNKNOWN, 0, FOREVER
+    value = fact.value
+    return (value, fact.since, limit) if value is _PASS or value is _FAIL else (_UNKNOWN, 0, limit)
+
+
+def believe(fact: ContainerFact, container: Container, probes: Mapping[Generation, Probes], steady: int) -> Belief:
+    """One container's belief.
+
+    Without a liveness probe it never fails for its health; without a startup probe it counts as started; without a
+    readiness probe it is ready while it runs. Startup gates the other two. A failed liveness verdict means not ready.
+    """
+    if fact.state is not _RUNNING:
+        reason = Reason.PAUSED if fact.state is ContainerState.PAUSED else Reason.NOT_RUNNING
+        return Belief(fact, _UNKNOWN, _FAIL, 0, FOREVER, reason)
+    verdicts = probes.get(Generation(fact.id, fact.started_at), _NO_PROBES)
+    since = fact.running_since
+    until = FOREVER
+    if container.startup is not None:
+        value, passed_at, limit = _fresh(verdicts.startup, steady)
+        if value is _FAIL:
+            return Belief(fact, _FAIL, _FAIL, 0, limit, Reason.STARTUP_FAILED)
+        if value is not _PASS:
+            return Belief(fact, _UNKNOWN, _UNKNOWN, 0, limit, Reason.STARTING)
+        since, until = max(since, passed_at), limit
+    live = _PASS
+    if container.liveness is not None:
+        live, _, limit = _fresh(verdicts.liveness, steady)
+        until = min(until, limit)
+        if live is _FAIL:
+            return Belief(fact, _FAIL, _FAIL, 0, until, Reason.LIVENESS_FAILED)
+    if container.readiness is None:
+        return Belief(fact, live, _PASS, since, until, Reason.READY)
+    ready, ready_since, limit = _fresh(verdicts.readiness, steady)
+    until = min(until, limit)
+    if ready is _PASS:
+        return Belief(fact, live, _PASS, max(since, ready_since), until, Reason.READY)
+    if ready is _FAIL:
+        return Belief(fact, live, _FAIL, 0, until, Reason.NOT_READY)
+    return Belief(fact, live, _UNKNOWN, 0, until, Reason.READINESS_UNKNOWN)

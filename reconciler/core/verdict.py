@@ -1,0 +1,102 @@
+"""The enumerated reasons and rules: the words in which every rule answers, in plans, holds, status and `explain`.
+
+A rule never returns a bare boolean: it says which value, for which reason, on what evidence, and until when.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why something is as it is, or why a step is taken. The value is what people read."""
+
+    READY = "Ready"
+    NOT_READY = "NotReady"
+    READINESS_UNKNOWN = "ReadinessUnknown"
+    STARTING = "Starting"
+    NOT_RUNNING = "NotRunning"
+    PAUSED = "Paused"
+    LIVENESS_FAILED = "LivenessFailed"
+    STARTUP_FAILED = "StartupFailed"
+    RESTARTING = "Restarting"
+    MISSING = "Missing"
+    NOT_STARTED = "NotStarted"
+    CRASHED = "Crashed"
+    HOST_RESTARTED = "HostRestarted"
+    STOPPED = "Stopped"
+    TEMPLATE_CHANGED = "TemplateChanged"
+    SURPLUS = "Surplus"
+    PRUNED = "Pruned"
+    DESTROYED = "Destroyed"
+    DRAINING = "Draining"
+    GONE = "Gone"
+    PUBLISHED = "Published"
+    CHANGED = "Changed"
+    LAST_MEMBER = "LastMember"
+
+
+class Rule(StrEnum):
+    """What holds something back. Every hold names its rule."""
+
+    SUSPENDED = "Suspended"
+    DENIED = "Denied"
+    AMNESIC = "Amnesic"
+    IN_FLIGHT = "InFlight"
+    BUDGET = "AvailabilityBudget"
+    BACK_OFF = "BackOff"
+    ATTEMPTS = "AttemptsSpent"
+    START_CONCURRENCY = "StartConcurrency"
+    ROLLOUT = "RolloutWaits"
+    NAME_TAKEN = "NameTaken"
+    FOREIGN_RECORD = "ForeignRecord"
+    PRUNE_OFF = "PruneOff"
+    INCOMPLETE_SOURCE = "IncompleteSource"
+    SOURCE_CHANGED = "SourceChanged"
+    ABSENCE_UNPROVEN = "AbsenceUnproven"
+    MASS_CHANGE = "MassChange"
+    LAST_MEMBER = "LastMember"
+    LAST_RECORD = "LastRecord"
+    UNKNOWN_RUNTIME = "RuntimeUnknown"
+    UNKNOWN_POOL = "PoolUnknown"
+    UNKNOWN_ZONE = "ZoneUnknown"
+    STEP_FAILED = "StepFailed"
+    BUSY = "Busy"
+
+
+class Waiting(StrEnum):
+    """What progress waits for without anybody being able to hurry it by acting."""
+
+    READY = "ready"
+    MIN_READY = "minReadySeconds"
+    VERDICT = "probe verdict"
+    NAMES = "name withdrawn"
+    TTL = "TTL"
+    WEIGHT = "weight 0 read back"
+    DRAIN = "drain"
+    DEAD_ENDPOINT = "dead endpoint at weight 0"
+    REPLACEMENT = "replacement available"
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Something that would be done but is not.
+
+    `until` is the steady instant of the next try; without one, `person` says what somebody has to do.
+    """
+
+    object: str
+    action: str
+    rule: Rule
+    message: str
+    until: int | None = None
+    person: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Progress under way that needs time or the outside world. `until` is the steady instant at which it ends by itself."""
+
+    object: str
+    waiting: Waiting
+    message: str
+    until: int | None = None

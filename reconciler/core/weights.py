@@ -1,0 +1,216 @@
+"""Weights, the fourth stage: what each endpoint of each pool should weigh, against what was read back.
+
+A ready endpoint gets its service's weight; one that is not ready, not running or on its way out gets 0; of one that is not
+known nothing is changed. The last positive weight of a pool is never taken away for what we observed of health, nor for a
+planned step. Members of somebody else are never touched. Called by `decide` only.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from manifests.desired import Balancer, Desired, Service
+from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
+from reconciler.core.activation import Roster
+from reconciler.core.disruption import RESTARTS, may_cut
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Grant
+from reconciler.core.trust import Belief, Sight
+from reconciler.core.verdict import Hold, Reason, Rule
+
+_PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
+_RUNNING = ContainerState.RUNNING
+
+
+class MemberChange(NamedTuple):
+    """One member that should weigh `after` (None = be gone) instead of `before` (None = not in the pool)."""
+
+    object: str
+    provider: str
+    pool: str
+    endpoint: Endpoint
+    container: str
+    before: int | None
+    after: int | None
+    reason: Reason
+
+
+@dataclass(slots=True)
+class Weights:
+    """The answer for all pools. Filled while this stage runs, read-only after it.
+
+    `strays` are members of pools or services that no manifest names any more: removing them is pruning. `carrying` are the
+    containers that were read back with a weight above 0, `pooled` those that are in any pool, `hidden` those behind a pool
+    that cannot be read, `lacking` the (service, container) pairs without weight in all of the service's pools. `dead` are
+    addresses with weight where nothing of ours lives any more.
+    """
+
+    changes: list[MemberChange] = field(default_factory=list)
+    strays: list[MemberChange] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    carrying: set[str] = field(default_factory=set)
+    pooled: set[str] = field(default_factory=set)
+    hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
+    lacking: set[tuple[str, str]] = field(default_factory=set)
+    dead: set[str] = field(default_factory=set)
+
+
+def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Belief]]:
+    """Every container that the service selects and whose port was observed, with the endpoint it makes."""
+    for backend in service.backends:
+        group = roster.groups.get(backend.workload)
+        if group is None:
+            continue
+        number = backend.port
+        for belief in group.members():
+            for port in belief.fact.ports:
+                if port.number == number:
+                    yield Endpoint(port.address, port.port), belief
+                    break
+
+
+def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
+    """Where something of ours really runs."""
+    facts: Iterable[ContainerFact] = (
+        *(belief.fact for group in roster.groups.values() for belief in group.members()),
+        *roster.orphans,
+    )
+    return {Endpoint(port.address, port.port): fact for fact in facts if fact.state is _RUNNING for port in fact.ports}
+
+
+class _Pool:
+    """One pool of one service while it is looked at."""
+
+    __slots__ = ("balancer", "fact", "kept", "lowered", "members", "out", "service", "survivor")
+
+    def __init__(self, service: Service, balancer: Balancer, fact: PoolFact, out: Weights) -> None:
+        self.service, self.balancer, self.fact, self.out = service, balancer, fact, out
+        self.members: dict[Endpoint, MemberFact] = {member.endpoint: member for member in fact.members if member.ours}
+        self.survivor = False
+        self.lowered: list[tuple[MemberChange, bool]] = []
+
+    def change(self, endpoint: Endpoint, name: str, before: int | None, after: int | None, why: Reason) -> MemberChange:
+        balancer = self.balancer
+        return MemberChange(self.service.key, balancer.provider, balancer.pool, endpoint, name, before, after, why)
+
+    def judge(self, endpoint: Endpoint, belief: Belief, grant: Grant | None, now: Now) -> None:
+        """Compare one endpoint with the pool."""
+        fact, out = belief.fact, self.out
+        member = self.members.pop(endpoint, None)
+        before = None if member is None else member.weight
+        if before is not None:
+            out.pooled.add(fact.name)
+            if before > 0:
+                out.carrying.add(fact.name)
+        if not before:
+            out.lacking.add((self.service.key, fact.name))
+        if fact.state is not _RUNNING:
+            if before:
+                out.changes.append(self.change(endpoint, fact.name, before, 0, belief.reason))
+                out.dead.add(endpoint.address)
+            return
+        if grant is not None:
+            if before and may_cut(grant, now):
+                restart = grant.cause in RESTARTS
+                why = Reason.RESTARTING if restart else Reason.DRAINING
+                self.lowered.append((self.change(endpoint, fact.name, before, 0, why), not restart))
+            return
+        if belief.ready is _UNKNOWN:
+            return
+        if belief.ready is _PASS:
+            if before:
+                self.survivor = True
+            if before != self.service.weight:
+                out.changes.append(self.change(endpoint, fact.name, before, self.service.weight, Reason.READY))
+            return
+        if before:
+            self.lowered.append((self.change(endpoint, fact.name, before, 0, belief.reason), True))
+
+    def finish(self, intended: bool) -> None:
+        """Take weights away, but never the last one for health or for a planned step."""
+        for change, protected in self.lowered:
+            if self.survivor or intended or not protected:
+                self.out.changes.append(change)
+                continue
+            self.out.holds.append(
+                Hold(
+                    self.service.key,
+                    f"weight {change.container} {change.before} -> 0",
+                    Rule.LAST_MEMBER,
+                    f"no other endpoint of pool {change.pool} is ready and carries weight, so {change.container} "
+                    f"({change.reason.value}) keeps {change.before}",
+                    person=f"bring another endpoint of {self.service.key} back, or scale it to 0 in its manifest",
+                )
+            )
+
+
+def _leftovers(
+    members: Iterable[MemberFact],
+    owner: str,
+    pool: tuple[str, str],
+    living: Mapping[Endpoint, ContainerFact],
+    grants: Mapping[str, Grant],
+    now: Now,
+    out: Weights,
+) -> None:
+    """Members of ours that are no endpoint of the service: dead ones go, living ones follow what happens to them."""
+    for member in sorted(members, key=lambda one: one.endpoint):
+        fact = living.get(member.endpoint)
+        alive = fact is not None and (not member.name or member.name == fact.name)
+        name = fact.name if fact is not None and alive else member.name
+        after = 0 if member.weight > 0 else None
+        make = MemberChange(owner, *pool, member.endpoint, name, member.weight, after, Reason.GONE)
+        if not alive:
+            if member.weight > 0:
+                out.dead.add(member.endpoint.address)
+            out.changes.append(make)
+            continue
+        out.pooled.add(name)
+        if member.weight > 0:
+            out.carrying.add(name)
+        grant = grants.get(name)
+        if grant is None:
+            out.strays.append(make._replace(reason=Reason.PRUNED))
+        elif member.weight > 0 and may_cut(grant, now):
+            out.changes.append(make._replace(reason=Reason.DRAINING))
+
+
+def weigh(desired: Desired, roster: Roster, seen: Sight, grants: Mapping[str, Grant], now: Now) -> Weights:
+    """Compare all pools of all services, then the pools that no service names."""
+    out = Weights()
+    leftovers: list[tuple[list[MemberFact], str, tuple[str, str]]] = []
+    named: set[tuple[str, str]] = set()
+    for service in sorted(desired.services, key=lambda one: one.key):
+        members = list(endpoints(service, roster)) if service.balancers else []
+        intended = desired.destroy or all(
+            roster.groups[backend.workload].workload.replicas == 0
+            for backend in service.backends
+            if backend.workload in roster.groups
+        )
+        for balancer in service.balancers:
+            key = (balancer.provider, balancer.pool)
+            named.add(key)
+            fact = seen.pools.get(key)
+            if fact is None:
+                for _, belief in members:
+                    out.hidden.setdefault(belief.fact.name, key)
+                    out.lacking.add((service.key, belief.fact.name))
+                continue
+            pool = _Pool(service, balancer, fact, out)
+            for endpoint, belief in members:
+                pool.judge(endpoint, belief, grants.get(belief.fact.name) if grants else None, now)
+            if pool.members:
+                leftovers.append((list(pool.members.values()), service.key, key))
+            if pool.lowered:
+                pool.finish(intended)
+    for key, fact in seen.pools.items():
+        if key not in named:
+            ours = [member for member in fact.members if member.ours]
+            if ours:
+                leftovers.append((ours, f"pool/{key[1]}", key))
+    # Where a node cannot be seen, an endpoint without a container proves nothing.
+    if leftovers and not roster.blind:
+        living = _living(roster)
+        for members_left, owner, key in leftovers:
+            _leftovers(members_left, owner, key, living, grants, now, out)
+    return out
