@@ -68,11 +68,11 @@ class RuntimeConformance:
     @pytest.fixture
     def runtime(self, context: Context) -> Iterator[RuntimeProvider]:
         """The provider under test. Afterwards everything it runs is stopped and removed."""
-        bare = self.make(context)
+        runtime = self.wrap(self.make(context), context)
         try:
-            yield self.wrap(bare, context)
+            yield runtime
         finally:
-            bare.close()
+            runtime.close()
             self._clean(context)
 
     def _clean(self, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""The in-memory runtime passes the suite, and what happens to a runtime can be made to happen."""
+"""What happens to a runtime can be made to happen to the in-memory one."""
 
 import pytest
 
@@ -6,11 +6,9 @@ from manifests.desired import Container, Port, Template
 from providers.actions import CreateContainer, RemoveContainer, StartContainer
 from providers.errors import Conflict, Rejected, Unreachable
 from providers.facts import ContainerState, ExitCause, Mark, container_name, mark_labels
-from providers.owned import owned
-from providers.spi import Context, RuntimeProvider
+from providers.spi import Context
 from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
-from providers.testing.runtime_suite import RuntimeConformance
 
 TEMPLATE = Template(
     labels=(("app", "web"),),
@@ -19,27 +17,6 @@ TEMPLATE = Template(
 )
 MARK = Mark("demo", "web", 0, TEMPLATE.revision)
 NAME = container_name(MARK)
-
-
-class TestMemoryRuntime(RuntimeConformance):
-    def make(self, context: Context) -> RuntimeProvider:
-        return MemoryRuntime("host-a", MemorySettings(), context)
-
-    def template(self) -> Template:
-        return TEMPLATE
-
-    def break_reads(self, context: Context) -> None:
-        MemoryWorld.of(context).break_reads("host-a")
-
-    def crash(self, runtime: RuntimeProvider, name: str) -> None:
-        while not isinstance(runtime, MemoryRuntime):
-            runtime = runtime.inner  # type: ignore[attr-defined]
-        runtime.kill(name)
-
-
-class TestOwnedMemoryRuntime(TestMemoryRuntime):
-    def wrap(self, runtime: RuntimeProvider, context: Context) -> RuntimeProvider:
-        return owned(runtime, context.instance)
 
 
 class Clock:

@@ -1,0 +1,163 @@
+"""Patience as a decorator: a deadline for every call, few threads, one call in flight per object, an optional rate limit.
+
+`wire.py` puts it around every provider, so that no provider can hang the loop and none is asked faster than it allows.
+The calls themselves are run by `calls.py`.
+"""
+
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import ClassVar, overload
+
+from pydantic import BaseModel
+
+from manifests.desired import SECOND, Role
+from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction, StopContainer
+from providers.calls import Calls, Rate
+from providers.facts import ContainerFact, PoolFact, ZoneFact
+from providers.naming import object_of
+from providers.spi import DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+
+__all__ = ["Limits", "Rate", "limited"]
+
+
+def boottime() -> int:
+    """The steady clock that goes on while the machine sleeps, in nanoseconds."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient to be with one provider.
+
+    `deadline` is per call in nanoseconds; a stop gets its own grace on top. `workers` is the number of threads. `rate`
+    limits all calls together; a call waits for its turn within its deadline. `steady` feeds the rate limit and the ages in
+    messages.
+    """
+
+    deadline: int = 30 * SECOND
+    workers: int = 4
+    rate: Rate | None = None
+    steady: Callable[[], int] = boottime
+
+
+class LimitedRuntime:
+    """A runtime that answers in time or says that it did not."""
+
+    role: ClassVar[Role] = Role.RUNTIME
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: RuntimeProvider, limits: Limits) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._limits = limits
+        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        """A look. Raises `Unreachable` after the deadline."""
+        return self._calls.read(_looks(names), lambda: self.inner.observe(names), self._limits.deadline)
+
+    def perform(self, action: RuntimeAction) -> None:
+        """An action. Raises `OutcomeUnknown` after the deadline, and at once while the container is busy."""
+        deadline = _deadline(self._limits, action)
+        self._calls.write(object_of(action), lambda: self.inner.perform(action), deadline)
+
+    def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
+        """A look. Raises `Unreachable` after the deadline."""
+        what = f"exec {container} {argv!r}"
+        return self._calls.read(what, lambda: self.inner.exec_target(container, argv), self._limits.deadline)
+
+    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+        """A look. Raises `Unreachable` after the deadline."""
+        return self._calls.read(f"logs {container}", lambda: self.inner.logs(container, lines), self._limits.deadline)
+
+    def busy(self) -> frozenset[str]:
+        """Names of containers whose last action has not returned yet."""
+        return self._calls.busy()
+
+    def close(self) -> None:
+        """Let go within a second, whatever hangs."""
+        self._calls.close(self.inner.close)
+
+
+class LimitedEndpoints:
+    """Pools that answer in time or say that they did not."""
+
+    role: ClassVar[Role] = Role.ENDPOINTS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: EndpointProvider, limits: Limits) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._limits = limits
+        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        """A look. Raises `Unreachable` after the deadline."""
+        return self._calls.read(_looks(pools), lambda: self.inner.observe(pools), self._limits.deadline)
+
+    def perform(self, action: EndpointAction) -> None:
+        """An action. Raises `OutcomeUnknown` after the deadline, and at once while the endpoint is busy."""
+        deadline = _deadline(self._limits, action)
+        self._calls.write(object_of(action), lambda: self.inner.perform(action), deadline)
+
+    def busy(self) -> frozenset[str]:
+        """Endpoints, as `<pool>/<address>:<port>`, whose last action has not returned yet."""
+        return self._calls.busy()
+
+    def close(self) -> None:
+        """Let go within a second, whatever hangs."""
+        self._calls.close(self.inner.close)
+
+
+class LimitedDNS:
+    """Zones that answer in time or say that they did not."""
+
+    role: ClassVar[Role] = Role.DNS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: DNSProvider, limits: Limits) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._limits = limits
+        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
+
+    def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
+        """A look. Raises `Unreachable` after the deadline."""
+        return self._calls.read(_looks(zones), lambda: self.inner.observe(zones), self._limits.deadline)
+
+    def perform(self, action: ChangeRecords) -> None:
+        """An action. Raises `OutcomeUnknown` after the deadline, and at once while the zone is busy."""
+        deadline = _deadline(self._limits, action)
+        self._calls.write(object_of(action), lambda: self.inner.perform(action), deadline)
+
+    def busy(self) -> frozenset[str]:
+        """Zones whose last change has not returned yet."""
+        return self._calls.busy()
+
+    def close(self) -> None:
+        """Let go within a second, whatever hangs."""
+        self._calls.close(self.inner.close)
+
+
+def _looks(names: Collection[str] | None) -> str:
+    return "everything" if names is None else "only " + " ".join(sorted(names))
+
+
+def _deadline(limits: Limits, action: Action) -> int:
+    return limits.deadline + (action.grace if isinstance(action, StopContainer) else 0)
+
+
+@overload
+def limited(provider: RuntimeProvider, limits: Limits = ...) -> LimitedRuntime: ...
+@overload
+def limited(provider: EndpointProvider, limits: Limits = ...) -> LimitedEndpoints: ...
+@overload
+def limited(provider: DNSProvider, limits: Limits = ...) -> LimitedDNS: ...
+def limited(provider: Provider, limits: Limits = Limits()) -> Provider:
+    """The same provider with deadlines, few threads and an optional rate limit. Close it to end its threads."""
+    if provider.role is Role.RUNTIME:
+        return LimitedRuntime(provider, limits)  # type: ignore[arg-type]
+    if provider.role is Role.ENDPOINTS:
+        return LimitedEndpoints(provider, limits)  # type: ignore[arg-type]
+    return LimitedDNS(provider, limits)  # type: ignore[arg-type]

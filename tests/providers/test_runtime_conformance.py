@@ -1,0 +1,42 @@
+"""The runtime suite on the in-memory runtime, bare and through each decorator."""
+
+from manifests.desired import Container, Port, Template
+from providers.limited import Limits, limited
+from providers.owned import owned
+from providers.spi import Context, RuntimeProvider
+from providers.testing.faults import faulty, sequence
+from providers.testing.memory import MemorySettings, MemoryWorld
+from providers.testing.memory_runtime import MemoryRuntime
+from providers.testing.runtime_suite import RuntimeConformance
+
+
+class TestMemoryRuntime(RuntimeConformance):
+    def make(self, context: Context) -> RuntimeProvider:
+        return MemoryRuntime("host-a", MemorySettings(), context)
+
+    def template(self) -> Template:
+        container = Container("web", ("serve",), ports=(Port("http", 8080), Port("metrics", 9090)))
+        return Template((("app", "web"),), container, revision="0123456789abcdef")
+
+    def break_reads(self, context: Context) -> None:
+        MemoryWorld.of(context).break_reads("host-a")
+
+    def crash(self, runtime: RuntimeProvider, name: str) -> None:
+        while not isinstance(runtime, MemoryRuntime):
+            runtime = runtime.inner  # type: ignore[attr-defined]
+        runtime.kill(name)
+
+
+class TestOwnedRuntime(TestMemoryRuntime):
+    def wrap(self, runtime: RuntimeProvider, context: Context) -> RuntimeProvider:
+        return owned(runtime, context.instance)
+
+
+class TestLimitedRuntime(TestMemoryRuntime):
+    def wrap(self, runtime: RuntimeProvider, context: Context) -> RuntimeProvider:
+        return limited(runtime, Limits(workers=1))
+
+
+class TestRuntimeThroughEveryDecorator(TestMemoryRuntime):
+    def wrap(self, runtime: RuntimeProvider, context: Context) -> RuntimeProvider:
+        return limited(owned(faulty(runtime, sequence()), context.instance))
