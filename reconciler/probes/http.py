@@ -1,0 +1,92 @@
+"""HTTP probes over plain TCP: connect, send the prepared request, read until `answer.judge` has a result."""
+
+from errno import ECONNRESET
+
+from reconciler.probes.answer import judge, waiting_for
+from reconciler.probes.net import BROKEN, ET, IN, OUT, Net, pending_error
+from reconciler.probes.slot import CONNECTING, READING, SENDING, STAGES, Slot
+
+_MASK = IN | OUT | ET
+_READ = 16 * 1024
+
+
+class HttpProber:
+    """See `Prober`."""
+
+    def __init__(self, net: Net) -> None:
+        self._net = net
+
+    def start(self, slot: Slot) -> None:
+        """Begin to connect."""
+        slot.buffer = b""
+        self._net.open(slot, _MASK)
+
+    def event(self, slot: Slot, mask: int) -> None:
+        """The socket is connected, broken, or has bytes."""
+        if slot.stage == CONNECTING:
+            if mask & BROKEN:
+                error = pending_error(slot)
+                if error:
+                    self._net.end_error(slot, error)
+                    return
+            slot.stage = READING
+            self._send(slot, slot.spec.request)
+            if not mask & (IN | BROKEN):
+                return
+        elif slot.stage == SENDING and mask & OUT:
+            slot.stage = READING
+            self._send(slot, slot.extra)
+        if slot.fd >= 0 and mask & (IN | BROKEN):
+            self._read(slot)
+
+    def _send(self, slot: Slot, data: bytes) -> None:
+        """Send the request; what does not fit into the socket's buffer is kept until there is room."""
+        try:
+            sent = slot.sock.send(data)
+        except BlockingIOError:
+            sent = 0
+        except OSError:
+            # The server may have answered and closed without reading: its answer, if any, is read first.
+            self._read(slot)
+            return
+        if sent < len(data):
+            slot.stage = SENDING
+            slot.extra = data[sent:]
+
+    def _read(self, slot: Slot) -> None:
+        """Read until there is a result or nothing more to read."""
+        sock = slot.sock
+        while True:
+            try:
+                data = sock.recv(_READ)
+            except BlockingIOError:
+                return
+            except OSError as error:
+                self._end_broken(slot, error.errno or 0)
+                return
+            slot.buffer = buffer = slot.buffer + data if slot.buffer else data
+            result = judge(buffer, not data)
+            if result is not None:
+                slot.buffer = b""
+                self._net.end(slot, *result)
+                return
+
+    def _end_broken(self, slot: Slot, number: int) -> None:
+        """The connection broke. A reset is how a server ends that answers without reading: judge what it said first."""
+        said = judge(slot.buffer, True) if number == ECONNRESET and slot.buffer else None
+        slot.buffer = b""
+        if said is None:
+            self._net.end_error(slot, number)
+            return
+        self._net.end(slot, *said)
+
+    def expire(self, slot: Slot) -> None:
+        """No complete answer in time."""
+        where = waiting_for(slot.buffer) if slot.stage == READING else STAGES[slot.stage]
+        slot.buffer = b""
+        self._net.end_late(slot, where)
+
+    def abort(self, slot: Slot) -> None:
+        """The target is gone."""
+        slot.buffer = b""
+        self._net.end_aborted(slot)

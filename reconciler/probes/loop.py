@@ -1,0 +1,342 @@
+"""The heart of the engine's child process: one epoll loop that starts probes on time and ends them in time.
+
+One turn: wait, take events, take changes of targets, end what ran out of time, start what is due, hand over results. A
+turn does a bounded amount of work, and turns are at least TICK apart: a thousand small wake-ups cost more than the
+probes themselves.
+
+When the loop was held up (the host slept, the process was stopped, the CPU was taken) for more than half of a probe's
+time-out while that probe ran, its result is void: unknown, not counted.
+"""
+
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+
+from reconciler.probes.exec import DRAIN_EVERY, ExecProber
+from reconciler.probes.http import HttpProber
+from reconciler.probes.link import Link
+from reconciler.probes.messages import BROKEN, EXEC, HEARTBEAT, HTTP, LATE_BOUNDS, TCP, TLS, Spec, Stats, late_bucket
+from reconciler.probes.net import Net, sockaddr
+from reconciler.probes.schedule import Schedule
+from reconciler.probes.slot import IDLE, WAITING, Finish, Pool, Prober, Slot, spell
+from reconciler.probes.streak import CANNOT_RUN, UNKNOWN, step
+from reconciler.probes.tcp import TcpProber
+
+TICK = 2_000_000
+"""Turns of the loop are at least this far apart, ns."""
+
+FLUSH_EVERY = 20_000_000
+"""Results are handed over this often (ns), a changed verdict at once."""
+
+HELD_UP = 50_000_000
+"""A turn that comes this much later than planned (ns) counts as having been held up; less is ordinary scheduling."""
+
+WATCHFUL = 100_000_000
+"""Longest wait while probes run (ns), so that being held up is noticed."""
+
+MAX_TLS = 64
+"""HTTPS probes at a time: their handshakes are computed in this loop."""
+
+MAX_EXEC = 8
+"""Commands at a time: many at once make each other run out of time."""
+
+_EVENTS = 256  # taken per turn
+_STARTS = 128  # probes started per turn and kind
+_DUE = 512  # due instants looked at per turn
+
+
+class Loop:
+    """The child's state. Everything happens in `run`."""
+
+    def __init__(self, link: Link, wake_fd: int, sockets: int, clock: Callable[[], int]) -> None:
+        """Prepare, but do nothing yet.
+
+        Args:
+            link: to the parent.
+            wake_fd: becomes readable when a child process has ended (SIGCHLD).
+            sockets: how many network probes may be in flight.
+            clock: steady instants in ns.
+        """
+        self._link = link
+        self._wake_fd = wake_fd
+        self._clock = clock
+        self._epoll = select.epoll()
+        self._epoll.register(link.sock.fileno(), select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+        self._epoll.register(wake_fd, select.EPOLLIN)
+        self._table: dict[int, Slot] = {}
+        self._slots: dict[int, Slot] = {}
+        self._schedule: Schedule[Slot] = Schedule()
+        self._deadlines: dict[int, deque[tuple[int, int, Slot]]] = {}
+        self._plain, self._tls, self._exec = Pool(sockets), Pool(min(MAX_TLS, sockets)), Pool(MAX_EXEC)
+        self._pools = (self._plain, self._tls, self._exec)
+        self._net = Net(self._epoll, self._table, self.finish)
+        self._probers: dict[int, Prober] = {
+            TCP: TcpProber(self._net),
+            HTTP: HttpProber(self._net),
+            BROKEN: _BrokenProber(self.finish),
+        }
+        self._commands: ExecProber | None = None
+        self._now = clock()
+        self._stolen = 0
+        self._urgent = False
+        self._backlog = False
+        self._flushed = self._beaten = 0
+        self._started = self._finished = self._timed_out = self._voided = self._delayed = self._skipped = 0
+        self._late = [0] * (len(LATE_BOUNDS) + 1)
+        self._late_max = 0
+
+    def run(self) -> None:
+        """Probe until the parent is gone."""
+        clock, poll, table, link = self._clock, self._epoll.poll, self._table, self._link
+        control = link.sock.fileno()
+        self._flush(self._now)
+        while not link.closed:
+            turned = self._now
+            worked = clock() - turned
+            if worked < TICK and not self._backlog:
+                time.sleep((TICK - worked) / 1e9)
+            wait = 0 if self._backlog else self._wait(clock())
+            events = poll(wait / 1e9, _EVENTS)
+            now = self._now = clock()
+            late = now - turned - max(TICK, worked) - wait
+            if late > HELD_UP:
+                self._stolen += late
+            self._backlog = len(events) == _EVENTS
+            for fd, mask in events:
+                slot = table.get(fd)
+                if slot is not None:
+                    slot.prober.event(slot, mask)
+                elif fd == control:
+                    link.receive()
+                    link.flush()
+                elif fd == self._wake_fd:
+                    self._reap()
+            self._change()
+            self._expire(now)
+            self._take_due(now)
+            self._start(now)
+            self._flush(now)
+        self.close()
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        if self._commands is not None:
+            self._commands.close()
+        for slot in list(self._table.values()):
+            self._net.drop(slot)
+        self._epoll.close()
+
+    def _wait(self, now: int) -> int:
+        """How long nothing can be due, ns."""
+        until = self._beaten + HEARTBEAT
+        due = self._schedule.next()
+        if due is not None and due < until:
+            until = due
+        if self._link.rows and self._link.free:
+            until = min(until, self._flushed + FLUSH_EVERY)
+        running = self._plain.running + self._tls.running + self._exec.running
+        if running:
+            until = min(until, now + (DRAIN_EVERY if self._exec.running else WATCHFUL))
+            for queue in self._deadlines.values():
+                while queue and queue[0][1] != queue[0][2].run:
+                    queue.popleft()
+                if queue and queue[0][0] < until:
+                    until = queue[0][0]
+        return max(0, until - now)
+
+    # --- targets ------------------------------------------------------------------------------------------------
+
+    def _change(self) -> None:
+        """Take one change of targets: the parent sends large ones in pieces, and is told when it may send the next."""
+        message = self._link.next()
+        if message is None:
+            return
+        add, remove = message
+        for number in remove:
+            self._remove(number)
+        for row in add:
+            self._add(Spec._make(row))
+        self._urgent = True
+        self._backlog = True
+
+    def _add(self, spec: Spec) -> None:
+        kind = spec.kind
+        pool = self._tls if kind == TLS else self._exec if kind == EXEC else self._plain
+        slot = Slot(spec, self._prober(kind), pool, self._now)
+        if kind in (TCP, HTTP, TLS):
+            slot.sockaddr = sockaddr(spec.address, spec.port)
+        self._slots[spec.id] = slot
+        self._schedule.add(spec.id, slot, max(spec.first, self._now))
+
+    def _prober(self, kind: int) -> Prober:
+        prober = self._probers.get(kind)
+        if prober is None:
+            if kind == TLS:
+                from reconciler.probes.tls import TlsProber  # noqa: PLC0415  (loads OpenSSL)
+
+                prober = TlsProber(self._net)
+            else:
+                prober = self._commands = ExecProber(self.finish)
+            self._probers[kind] = prober
+        return prober
+
+    def _remove(self, number: int) -> None:
+        slot = self._slots.pop(number)
+        slot.gone = True
+        self._schedule.dropped()
+        self._link.rows.pop(number, None)
+        if slot.stage == WAITING:
+            slot.pool.ready.remove(slot)
+        elif slot.stage != IDLE:
+            slot.prober.abort(slot)
+
+    # --- runs ---------------------------------------------------------------------------------------------------
+
+    def _take_due(self, now: int) -> None:
+        """Put what is due in line. A probe that still runs is owed one more run, however many instants it missed."""
+        found = self._schedule.take(now, _DUE)
+        if len(found) == _DUE:
+            self._backlog = True
+        for due, slot in found:
+            if slot.stage == IDLE:
+                slot.stage = WAITING
+                slot.due = due
+                slot.pool.ready.append(slot)
+            else:
+                self._skipped += 1
+                slot.owed = slot.stage != WAITING
+
+    def _start(self, now: int) -> None:
+        for pool in self._pools:
+            ready = pool.ready
+            if not ready:
+                continue
+            for _ in range(min(len(ready), _STARTS)):
+                if pool.running >= pool.limit:
+                    self._delayed += 1
+                    break
+                self._begin(ready.popleft(), pool, now)
+            else:
+                if ready:
+                    self._backlog = True
+
+    def _begin(self, slot: Slot, pool: Pool, now: int) -> None:
+        late = now - slot.due
+        self._late[late_bucket(late)] += 1
+        if late > self._late_max:  # noqa: PLR1730  (a call of max() per probe costs more)
+            self._late_max = late
+        self._started += 1
+        pool.running += 1
+        slot.run += 1
+        slot.stolen = self._stolen
+        timeout = slot.timeout
+        queue = self._deadlines.get(timeout)
+        if queue is None:
+            queue = self._deadlines[timeout] = deque()
+        queue.append((now + timeout, slot.run, slot))
+        slot.prober.start(slot)
+
+    def finish(self, slot: Slot, result: int, detail: str) -> None:
+        """End the run of a slot and count its result; every prober calls this exactly once per run."""
+        slot.stage = IDLE
+        slot.pool.running -= 1
+        slot.run += 1  # its entry in the deadline queue is void from now on
+        if slot.gone:
+            return
+        now = self._now
+        self._finished += 1
+        held_up = self._stolen - slot.stolen
+        if held_up > slot.timeout >> 1 and result != CANNOT_RUN:
+            self._voided += 1
+            result, detail = (
+                UNKNOWN,
+                f"void: the prober itself was held up for {spell(held_up // 1_000_000 * 1_000_000)}",
+            )
+        spec = slot.spec
+        before = slot.streak
+        slot.streak = after = step(before, result, now, spec.success, spec.failure, spec.valid_for)
+        value, last, streak_of, count, since, _ = after
+        if value != before.value:
+            self._urgent = True
+        self._link.rows[slot.id] = (slot.id, value, last, streak_of, count, since, now, detail)
+        if slot.owed:
+            slot.owed = False
+            slot.stage = WAITING
+            slot.due = now
+            slot.pool.ready.append(slot)
+            self._backlog = True
+
+    def _expire(self, now: int) -> None:
+        """End the runs whose deadline has passed, after the events of this turn were taken."""
+        empty = 0
+        for queue in self._deadlines.values():
+            while queue and queue[0][0] <= now:
+                _, run, slot = queue.popleft()
+                if run == slot.run:
+                    self._timed_out += 1
+                    slot.prober.expire(slot)
+            empty += not queue
+        if empty > 64:
+            self._deadlines = {timeout: queue for timeout, queue in self._deadlines.items() if queue}
+
+    def _reap(self) -> None:
+        """Some child process has ended."""
+        with suppress(BlockingIOError):
+            os.read(self._wake_fd, 4096)
+        if self._commands is not None:
+            self._commands.woken()
+
+    # --- results ------------------------------------------------------------------------------------------------
+
+    def _flush(self, now: int) -> None:
+        """Hand over results: at once when a verdict changed, else every FLUSH_EVERY; a heartbeat when there are none."""
+        if self._exec.running and self._commands is not None:
+            self._commands.tick(now)
+        link = self._link
+        beat = now - self._beaten >= HEARTBEAT
+        due = self._urgent or beat or (link.rows and now - self._flushed >= FLUSH_EVERY)
+        if not due or not link.free:
+            return
+        if beat:
+            self._beaten = now
+            if self._commands is not None:
+                self._commands.sweep()
+        self._flushed = now
+        self._urgent = False
+        link.send(now, self._stats() if beat else None)
+
+    def _stats(self) -> Stats:
+        running = self._plain.running + self._tls.running + self._exec.running
+        return Stats(
+            self._started,
+            self._finished,
+            self._timed_out,
+            self._voided,
+            self._delayed,
+            self._skipped,
+            running,
+            self._late_max,
+            tuple(self._late),
+        )
+
+
+class _BrokenProber:
+    """Answers for targets that cannot be probed as they are declared, at every period, so that the answer stays fresh."""
+
+    def __init__(self, finish: Finish) -> None:
+        self._finish = finish
+
+    def start(self, slot: Slot) -> None:
+        self._finish(slot, CANNOT_RUN, slot.spec.note)
+
+    def event(self, slot: Slot, mask: int) -> None:
+        """There is no socket."""
+
+    def expire(self, slot: Slot) -> None:
+        """A run ends when it starts."""
+
+    def abort(self, slot: Slot) -> None:
+        """A run ends when it starts."""

@@ -1,0 +1,129 @@
+"""Sockets of network probes: opened, watched, dropped, and their errors sorted into results.
+
+Each probe has a fresh connection and ends with a reset (linger 0): no TIME_WAIT here, no long-lived entry in the
+kernel's connection tracking. Quick acknowledgements are off, so that a plain port check is three packets. A server never
+sees such a connection in `accept()`: right for a port check, and said in the documentation.
+"""
+
+import errno
+import os
+import select
+import socket
+from struct import pack
+
+from reconciler.probes.slot import CONNECTING, Finish, Slot, spell
+from reconciler.probes.streak import FAIL, UNKNOWN
+
+IN, OUT, ET = select.EPOLLIN, select.EPOLLOUT, select.EPOLLET
+BROKEN = select.EPOLLERR | select.EPOLLHUP
+
+_RESET_ON_CLOSE = pack("ii", 1, 0)
+_TYPE = socket.SOCK_STREAM | socket.SOCK_NONBLOCK
+_SOL_SOCKET, _SO_LINGER, _SO_ERROR = socket.SOL_SOCKET, socket.SO_LINGER, socket.SO_ERROR
+_IPPROTO_TCP, _TCP_QUICKACK = socket.IPPROTO_TCP, socket.TCP_QUICKACK
+_STARTED = (0, errno.EINPROGRESS)
+
+_TARGET_SAID_NO = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNRESET: "connection reset",
+    errno.ECONNABORTED: "connection aborted",
+    errno.EPIPE: "connection closed while sending",
+    errno.ETIMEDOUT: "the system gave up connecting",
+}
+"""Errors that come from the target. All others (no route, no descriptor, no local port) are ours, so unknown."""
+
+_OURS = {
+    errno.EADDRNOTAVAIL: "no free local port",
+    errno.EMFILE: "too many open files in the prober",
+    errno.ENFILE: "too many open files on this host",
+}
+
+
+def classify(number: int) -> tuple[int, str]:
+    """The result and detail of a failed socket call, by its errno."""
+    said = _TARGET_SAID_NO.get(number)
+    if said:
+        return FAIL, said
+    return UNKNOWN, _OURS.get(number) or os.strerror(number).lower()
+
+
+def sockaddr(address: str, port: int) -> tuple[object, ...]:
+    """The address in the form `connect` takes. Raises OSError when it is not numeric."""
+    if ":" not in address:
+        socket.inet_pton(socket.AF_INET, address)
+        return (address, port)
+    if "%" not in address:
+        socket.inet_pton(socket.AF_INET6, address)
+        return (address, port, 0, 0)
+    found = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    return found[0][4]
+
+
+class Net:
+    """Opens and drops the sockets of probes and keeps the table from descriptor to slot."""
+
+    def __init__(self, epoll: select.epoll, table: dict[int, Slot], finish: Finish) -> None:
+        self._register = epoll.register
+        self._unregister = epoll.unregister
+        self._table = table
+        self.finish = finish
+
+    def open(self, slot: Slot, mask: int) -> None:
+        """Begin to connect and watch the socket; ends the run when that fails at once."""
+        address = slot.sockaddr
+        try:
+            sock = socket.SocketType(socket.AF_INET if len(address) == 2 else socket.AF_INET6, _TYPE, 0)
+        except OSError as error:
+            self.finish(slot, *classify(error.errno or 0))
+            return
+        sock.setsockopt(_SOL_SOCKET, _SO_LINGER, _RESET_ON_CLOSE)
+        sock.setsockopt(_IPPROTO_TCP, _TCP_QUICKACK, 0)
+        number = sock.connect_ex(address)
+        if number not in _STARTED:
+            sock.close()
+            self.finish(slot, *classify(number))
+            return
+        fd = sock.fileno()
+        try:
+            self._register(fd, mask)
+        except OSError as error:  # ENOSPC: the user's limit of watches
+            sock.close()
+            self.finish(slot, *classify(error.errno or 0))
+            return
+        slot.sock = sock
+        slot.fd = fd
+        slot.stage = CONNECTING
+        self._table[fd] = slot
+
+    def drop(self, slot: Slot) -> None:
+        """Close the socket, with a reset. Unregistered first: a command being started may still share the descriptor."""
+        fd = slot.fd
+        self._unregister(fd)
+        del self._table[fd]
+        slot.sock.close()
+        slot.fd = -1
+
+    def end(self, slot: Slot, result: int, detail: str) -> None:
+        """Close the socket and end the run."""
+        self.drop(slot)
+        self.finish(slot, result, detail)
+
+    def end_error(self, slot: Slot, number: int) -> None:
+        """Close the socket and end the run with what this errno means."""
+        self.drop(slot)
+        self.finish(slot, *classify(number))
+
+    def end_late(self, slot: Slot, stage: str) -> None:
+        """Close the socket and end the run as timed out."""
+        self.drop(slot)
+        self.finish(slot, FAIL, f"timed out after {spell(slot.timeout)} {stage}")
+
+    def end_aborted(self, slot: Slot) -> None:
+        """Close the socket of a target that is gone."""
+        self.drop(slot)
+        self.finish(slot, UNKNOWN, "")
+
+
+def pending_error(slot: Slot) -> int:
+    """The error that the kernel keeps for the socket, 0 for none."""
+    return slot.sock.getsockopt(_SOL_SOCKET, _SO_ERROR)

@@ -1,0 +1,73 @@
+"""The bytes of an HTTP probe, made once per target by the parent. The child only sends them.
+
+Follows Kubernetes' HTTP probe: GET, own User-Agent and Accept unless the manifest sets them (an empty value drops them),
+Host from the headers of the probe. Every probe uses a connection of its own, so `Connection: close` is not negotiable.
+"""
+
+from ipaddress import ip_address
+
+AGENT = "reconciler-probe/1"
+_OURS = frozenset({"connection"})
+_DROPPED_IF_EMPTY = frozenset({"user-agent", "accept"})
+_TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
+
+
+def http_request(address: str, port: int, path: str, headers: tuple[tuple[str, str], ...]) -> bytes:
+    """A complete request, header only.
+
+    Raises:
+        ValueError: a header cannot be sent; the message names it.
+    """
+    lines = [f"GET {_encoded(path)} HTTP/1.1"]
+    names = {name.lower() for name, _ in headers}
+    if "host" not in names:
+        lines.append(f"Host: {authority(address, port)}")
+    if "user-agent" not in names:
+        lines.append(f"User-Agent: {AGENT}")
+    if "accept" not in names:
+        lines.append("Accept: */*")
+    for name, value in headers:
+        if not name or not _TOKEN.issuperset(name):
+            raise ValueError(f"header name {name!r} is not a token: use letters, digits and dashes")
+        if any(c in "\r\n\0" for c in value):
+            raise ValueError(f"the value of header {name} holds a line break or NUL: it would start another header")
+        if name.lower() in _OURS or (not value and name.lower() in _DROPPED_IF_EMPTY):
+            continue
+        lines.append(f"{name}: {value}")
+    lines.append("Connection: close")
+    return ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", errors="surrogateescape")
+
+
+def authority(address: str, port: int) -> str:
+    """`address:port` as in a URL: IPv6 in brackets, without its zone."""
+    host = address.partition("%")[0]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def server_name(headers: tuple[tuple[str, str], ...]) -> str:
+    """The name to ask for in TLS: that of the Host header, or empty when it is an address or missing."""
+    for name, value in headers:
+        if name.lower() == "host":
+            host = value.strip()
+            if host.startswith("["):
+                return ""
+            host = host.partition(":")[0]
+            return "" if _is_address(host) else host
+    return ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _encoded(path: str) -> str:
+    """The path with everything that would break the request line percent-encoded; the rest is left as it is declared."""
+    path = path if path.startswith("/") else f"/{path}"
+    if path.isascii() and path.isprintable() and " " not in path:
+        return path
+    raw = path.encode("utf-8", errors="surrogateescape")
+    return "".join(chr(byte) if 0x21 <= byte <= 0x7E else f"%{byte:02X}" for byte in raw)
