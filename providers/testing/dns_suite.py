@@ -1,0 +1,281 @@
+"""The conformance suite for DNS providers, told like the levels of a game: each level needs the ones before it.
+
+For authors of providers: subclass `DNSConformance` in a test module, name the class `Test...`, and write the hooks at its
+top. Start with level 1 and work down. Records that a zone has from its birth (NS at its top) are left aside.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from providers.actions import ChangeRecords, RecordChange
+from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError, Rejected
+from providers.facts import RecordKey, RecordSet, ZoneFact
+from providers.owned import owned
+from providers.spi import Context, DNSProvider
+from providers.testing.checks import expect, raises, same
+from providers.testing.faults import Fault, faulty, sequence
+
+INSTANCE = "suite"
+OTHER = "other"
+
+
+class DNSConformance:
+    """Levels 1 to 10 for a DNS provider."""
+
+    zone = "example.test."
+    """The zone the suite works in. At the start of each test it holds nothing but what every zone has."""
+
+    # --- hooks: what an author writes ---------------------------------------------------------------------------
+
+    def make(self, context: Context) -> DNSProvider:
+        """A new provider object on the same world for the same state directory, without decorators. No I/O."""
+        raise NotImplementedError
+
+    def break_reads(self, context: Context) -> None:
+        """Make the zone unreadable: a corrupt file, a dead server, missing rights."""
+        raise NotImplementedError
+
+    def wrap(self, names: DNSProvider, context: Context) -> DNSProvider:
+        """Put decorators around the provider under test; by default none."""
+        del context
+        return names
+
+    # --- fixtures and small words -------------------------------------------------------------------------------
+
+    @pytest.fixture
+    def context(self, tmp_path: Path) -> Context:
+        """This instance, with a private state directory."""
+        state = tmp_path / "state"
+        state.mkdir(mode=0o700)
+        return Context(INSTANCE, str(state))
+
+    @pytest.fixture
+    def names(self, context: Context) -> Iterator[DNSProvider]:
+        """The provider under test."""
+        provider = self.wrap(self.make(context), context)
+        yield provider
+        provider.close()
+
+    @pytest.fixture
+    def theirs(self, context: Context) -> Iterator[DNSProvider]:
+        """The same world as another instance sees it, with ownership."""
+        provider = owned(self.make(Context(OTHER, context.state_dir)), OTHER)
+        yield provider
+        provider.close()
+
+    def key(self, label: str, kind: str = "A") -> RecordKey:
+        """A name in the suite's zone; the zone itself for an empty label."""
+        return RecordKey(f"{label}.{self.zone}" if label else self.zone, kind)
+
+    def look(self, provider: DNSProvider) -> ZoneFact:
+        """The suite's zone as one look sees it."""
+        facts = provider.observe([self.zone])
+        same([fact.zone for fact in facts], [self.zone], 1, "one fact for the zone that was asked for")
+        return facts[0]
+
+    def records(self, provider: DNSProvider) -> dict[RecordKey, RecordSet]:
+        """The zone's record sets without what every zone has."""
+        born = (self.key("", "NS"), self.key("", "SOA"))
+        return {key: record for key, record in self.look(provider).records.items() if key not in born}
+
+    def change(
+        self, provider: DNSProvider, *changes: tuple[RecordKey, RecordSet | None, RecordSet | None]
+    ) -> ChangeRecords:
+        """Change sets, each (key, before, after), in one request; returns the action, to repeat it."""
+        action = self.action(provider, *changes)
+        provider.perform(action)
+        return action
+
+    def action(
+        self,
+        provider: DNSProvider,
+        *changes: tuple[RecordKey, RecordSet | None, RecordSet | None],
+        instance: str = INSTANCE,
+    ) -> ChangeRecords:
+        """The action for some changes, each (key, before, after)."""
+        owner = f"{instance}/DNSPolicy/app"
+        return ChangeRecords(provider.name, self.zone, tuple(RecordChange(*change, owner) for change in changes))
+
+    def holds(self, provider: DNSProvider, expected: Mapping[RecordKey, RecordSet], what: str) -> None:
+        """Check that the zone has exactly these sets."""
+        same(self.records(provider), dict(expected), 2, what)
+
+    # --- level 1: see nothing -----------------------------------------------------------------------------------
+
+    def test_level_01_a_new_zone_shows_nothing_of_ours(self, names: DNSProvider) -> None:
+        """Nothing there is an answer, not an error."""
+        self.holds(names, {}, "an empty zone")
+        same(self.look(names).owners, {}, 1, "and nobody owns anything in it")
+
+    # --- level 2: create and see it -----------------------------------------------------------------------------
+
+    def test_level_02_a_created_set_is_seen_exactly(self, names: DNSProvider) -> None:
+        """Name, type, TTL and values as asked for."""
+        self.change(names, (self.key("app"), None, A1))
+        self.holds(names, {self.key("app"): A1}, "the set as asked for")
+
+    @pytest.mark.parametrize(
+        ("kind", "values"),
+        [
+            ("A", ("192.0.2.1", "192.0.2.2")),
+            ("AAAA", ("2001:db8::1",)),
+            ("CNAME", ("target.example.net.",)),
+            ("TXT", ('"one \\"quoted\\" text; with a semicolon" "and a second part"',)),
+        ],
+    )
+    @pytest.mark.parametrize("label", ["app", "*.apps", "_service", "a-b.c"])
+    def test_level_02_common_types_and_odd_names(
+        self, names: DNSProvider, label: str, kind: str, values: tuple[str, ...]
+    ) -> None:
+        """Wildcards, underscores and texts with quotes come back as they went in."""
+        record = RecordSet(300, values)
+        self.change(names, (self.key(label, kind), None, record))
+        self.holds(names, {self.key(label, kind): record}, f"{kind} at {label}")
+
+    def test_level_02_addresses_at_the_top_of_the_zone(self, names: DNSProvider) -> None:
+        """The zone's own name is a name like others."""
+        self.change(names, (self.key(""), None, A1))
+        self.holds(names, {self.key(""): A1}, "addresses at the zone's own name")
+
+    # --- level 3: repeat, nothing changes -----------------------------------------------------------------------
+
+    def test_level_03_repeating_a_change_changes_nothing(self, names: DNSProvider) -> None:
+        """Not even the serial."""
+        action = self.change(names, (self.key("app"), None, A1), (self.key("www"), None, A2))
+        before = self.look(names)
+        names.perform(action)
+        same(self.look(names), before, 2, "the zone after repeating")
+
+    # --- level 4: change ----------------------------------------------------------------------------------------
+
+    def test_level_04_values_and_ttl_change_and_the_serial_rises(self, names: DNSProvider) -> None:
+        """Each effective change is a new version of the zone."""
+        self.change(names, (self.key("app"), None, A1), (self.key("www"), None, A1))
+        serial = self.look(names).serial
+        self.change(names, (self.key("app"), A1, A2))
+        self.holds(names, {self.key("app"): A2, self.key("www"): A1}, "new values, the other set as it was")
+        expect(self.look(names).serial > serial, 1, f"a serial above {serial}", self.look(names).serial)
+        slow = RecordSet(3600, A2.values)
+        self.change(names, (self.key("app"), A2, slow))
+        self.holds(names, {self.key("app"): slow, self.key("www"): A1}, "a new TTL")
+
+    def test_level_04_another_type_replaces_one_in_one_request(self, names: DNSProvider) -> None:
+        """Addresses become a CNAME without a moment in which the name has neither or both."""
+        cname = RecordSet(60, ("target.example.net.",))
+        self.change(names, (self.key("app"), None, A1))
+        self.change(names, (self.key("app"), A1, None), (self.key("app", "CNAME"), None, cname))
+        self.holds(names, {self.key("app", "CNAME"): cname}, "the CNAME alone")
+
+    # --- level 5: delete ----------------------------------------------------------------------------------------
+
+    def test_level_05_a_deleted_set_is_gone(self, names: DNSProvider) -> None:
+        """Twice is as once, and what is beside it stays."""
+        self.change(
+            names, (self.key("app"), None, A1), (self.key("app", "AAAA"), None, AAAA), (self.key("www"), None, A1)
+        )
+        action = self.change(names, (self.key("app"), A1, None))
+        names.perform(action)
+        self.holds(names, {self.key("app", "AAAA"): AAAA, self.key("www"): A1}, "only the deleted set is gone")
+
+    # --- level 6: somebody else's stays -------------------------------------------------------------------------
+
+    def test_level_06_another_instances_set_is_never_touched(self, context: Context, theirs: DNSProvider) -> None:
+        """With the ownership decorator: the mark lies beside the data, and the refusal names the other owner."""
+        theirs.perform(self.action(theirs, (self.key("app"), None, A1), instance=OTHER))
+        mine = owned(self.make(context), INSTANCE)
+        before = self.look(mine)
+        same(dict(before.owners), {self.key("app"): f"{OTHER}/DNSPolicy/app"}, 5, "the owner mark of the set")
+        for after in (A2, None):
+            error = raises(
+                partial(mine.perform, self.action(mine, (self.key("app"), A1, after))), Foreign, 5, f"{after} on theirs"
+            )
+            expect(OTHER in str(error), 5, "the refusal names the other owner", error)
+        same(self.look(mine), before, 5, "it is untouched")
+        mine.close()
+
+    def test_level_06_a_set_without_a_mark_is_never_touched(self, context: Context) -> None:
+        """Somebody wrote it by hand; not even the same content is taken over silently."""
+        bare = self.make(context)
+        self.change(bare, (self.key("by-hand"), None, A1))
+        mine = owned(bare, INSTANCE)
+        for after in (A1, A2, None):
+            action = self.action(mine, (self.key("by-hand"), A1, after), (self.key("app"), None, A1))
+            raises(partial(mine.perform, action), Foreign, 5, f"{after} on an unmarked set")
+        self.holds(mine, {self.key("by-hand"): A1}, "nothing of the request was done")
+        mine.close()
+
+    # --- level 7: the reply is lost after success ---------------------------------------------------------------
+
+    def test_level_07_a_lost_reply_then_look_and_repeat(self, names: DNSProvider) -> None:
+        """The change was done although its answer was lost: looking tells, and repeating is harmless."""
+        for before, after in ((None, A1), (A1, A2), (A2, None)):
+            lossy = faulty(names, sequence(Fault.LOST_REPLY))
+            action = self.action(lossy, (self.key("app"), before, after))
+            raises(partial(lossy.perform, action), OutcomeUnknown, 3, "a lost reply")
+            seen = self.look(lossy)
+            lossy.perform(action)
+            same(self.look(lossy), seen, 2, "repeating after a lost reply changes nothing")
+            self.holds(lossy, {} if after is None else {self.key("app"): after}, "the change was done once")
+
+    # --- level 8: the expectation is stale ----------------------------------------------------------------------
+
+    def test_level_08_a_stale_expectation_changes_nothing_at_all(self, names: DNSProvider) -> None:
+        """One stale set stops the whole request."""
+        self.change(names, (self.key("app"), None, A1))
+        for key, before in ((self.key("app"), A2), (self.key("app"), None), (self.key("gone"), A1)):
+            action = self.action(names, (self.key("new"), None, A1), (key, before, AOTHER))
+            raises(partial(names.perform, action), Conflict, 2, f"{key.name} was {before} for the plan")
+        self.holds(names, {self.key("app"): A1}, "nothing changed")
+
+    def test_level_08_what_dns_forbids_is_rejected(self, names: DNSProvider) -> None:
+        """A CNAME beside other types, two CNAMEs, a name of another zone."""
+        cname = RecordSet(60, ("target.example.net.",))
+        self.change(names, (self.key("app"), None, A1))
+        for key, after in (
+            (self.key("app", "CNAME"), cname),
+            (self.key("", "CNAME"), cname),
+            (self.key("two", "CNAME"), RecordSet(60, ("a.example.net.", "b.example.net."))),
+            (RecordKey("app.example.net.", "A"), A1),
+            (self.key("none"), RecordSet(60, ())),
+        ):
+            raises(partial(names.perform, self.action(names, (key, None, after))), Rejected, 3, f"{after} at {key}")
+        self.holds(names, {self.key("app"): A1}, "nothing changed")
+
+    # --- level 9: unreadable is an error ------------------------------------------------------------------------
+
+    def test_level_09_a_zone_that_cannot_be_read_raises(self, context: Context, names: DNSProvider) -> None:
+        """An empty answer would look like: every name is gone."""
+        self.change(names, (self.key("app"), None, A1))
+        self.break_reads(context)
+        raises(partial(names.observe, [self.zone]), ProviderError, 1, "a look at an unreadable zone")
+
+    # --- level 10: the strongest law ----------------------------------------------------------------------------
+
+    def test_level_10_after_each_change_the_zone_is_exactly_as_asked(
+        self, context: Context, names: DNSProvider, theirs: DNSProvider
+    ) -> None:
+        """A long walk against a model, looked at by a new provider object after each step, as after a kill -9."""
+        theirs.perform(self.action(theirs, (self.key("theirs"), None, A1), instance=OTHER))
+        model = {self.key("theirs"): A1}
+        values = (A1, A2, None, AOTHER, A2)
+        for step in range(24):
+            first, second = self.key(f"n{step % 4}"), self.key(f"n{step * 5 % 7}", "TXT")
+            one, two = values[step % 5], (T1, None, T2)[step % 3]
+            self.change(names, (first, model.get(first), one), (second, model.get(second), two))
+            for key, after in ((first, one), (second, two)):
+                model.pop(key, None)
+                model |= {} if after is None else {key: after}
+            again = owned(self.make(context), INSTANCE)
+            self.holds(again, model, f"the zone after step {step}, seen by a new provider object")
+            again.close()
+
+
+A1 = RecordSet(60, ("192.0.2.1",))
+A2 = RecordSet(60, ("192.0.2.1", "192.0.2.2"))
+AOTHER = RecordSet(30, ("192.0.2.3",))
+AAAA = RecordSet(60, ("2001:db8::1",))
+T1 = RecordSet(60, ('"one"',))
+T2 = RecordSet(60, ('"one"', '"two"'))

@@ -1,0 +1,245 @@
+"""The conformance suite for endpoint providers, told like the levels of a game: each level needs the ones before it.
+
+For authors of providers: subclass `EndpointConformance` in a test module, name the class `Test...`, and write the hooks at
+its top. Start with level 1 and work down.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
+from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError
+from providers.facts import Endpoint, MemberFact
+from providers.owned import owned
+from providers.spi import Context, EndpointProvider
+from providers.testing.checks import raises, same
+from providers.testing.faults import Fault, faulty, sequence
+
+INSTANCE = "suite"
+OTHER = "other"
+
+
+class EndpointConformance:
+    """Levels 1 to 10 for an endpoint provider."""
+
+    pool = "web"
+    """The pool the suite works in. It must be empty at the start of each test."""
+
+    places = (Endpoint("192.0.2.10", 8080), Endpoint("192.0.2.9", 8080), Endpoint("192.0.2.9", 9090))
+    """Three endpoints the provider can hold."""
+
+    # --- hooks: what an author writes ---------------------------------------------------------------------------
+
+    def make(self, context: Context) -> EndpointProvider:
+        """A new provider object on the same world for the same state directory. The instance may differ. No I/O."""
+        raise NotImplementedError
+
+    def break_reads(self, context: Context) -> None:
+        """Make the world unreadable: a corrupt file, a dead socket, missing rights."""
+        raise NotImplementedError
+
+    def wrap(self, endpoints: EndpointProvider, context: Context) -> EndpointProvider:
+        """Put decorators around the provider under test; by default none."""
+        del context
+        return endpoints
+
+    # --- fixtures and small words -------------------------------------------------------------------------------
+
+    @pytest.fixture
+    def context(self, tmp_path: Path) -> Context:
+        """This instance, with a private state directory."""
+        state = tmp_path / "state"
+        state.mkdir(mode=0o700)
+        return Context(INSTANCE, str(state))
+
+    @pytest.fixture
+    def endpoints(self, context: Context) -> Iterator[EndpointProvider]:
+        """The provider under test."""
+        provider = self.wrap(self.make(context), context)
+        yield provider
+        provider.close()
+
+    @pytest.fixture
+    def theirs(self, context: Context) -> Iterator[EndpointProvider]:
+        """The same world as another instance sees it."""
+        provider = self.make(Context(OTHER, context.state_dir))
+        yield provider
+        provider.close()
+
+    def put(
+        self, provider: EndpointProvider, place: Endpoint, weight: int, before: int | None = None, name: str = "web-0"
+    ) -> SetWeight:
+        """Set a weight; returns the action, to repeat it."""
+        action = SetWeight(provider.name, self.pool, place, name, weight, before)
+        provider.perform(action)
+        return action
+
+    def removal(self, provider: EndpointProvider, place: Endpoint) -> RemoveEndpoint:
+        """The action that takes an endpoint out."""
+        return RemoveEndpoint(provider.name, self.pool, place, "web-0")
+
+    def members(self, provider: EndpointProvider) -> tuple[MemberFact, ...]:
+        """The members of the suite's pool, as one look sees them."""
+        facts = [fact for fact in provider.observe([self.pool]) if fact.pool == self.pool]
+        same(len(facts), 1, 1, "one fact for a pool that was asked for")
+        return facts[0].members
+
+    def weights(self, provider: EndpointProvider) -> dict[Endpoint, int]:
+        """The weights of the suite's pool."""
+        return {member.endpoint: member.weight for member in self.members(provider)}
+
+    # --- level 1: see nothing -----------------------------------------------------------------------------------
+
+    def test_level_01_a_pool_without_members_is_empty(self, endpoints: EndpointProvider) -> None:
+        """Nothing there is an answer, not an error."""
+        same(self.members(endpoints), (), 1, "an empty pool has no members")
+        same(len(endpoints.observe([])), 0, 1, "and without members of ours there is no other pool to tell of")
+
+    # --- level 2: create and see it -----------------------------------------------------------------------------
+
+    def test_level_02_an_added_endpoint_is_seen_with_its_weight(self, endpoints: EndpointProvider) -> None:
+        """It is ours, and the name for people is kept where the other side can keep one."""
+        self.put(endpoints, self.places[0], 10)
+        (member,) = self.members(endpoints)
+        same((member.endpoint, member.weight, member.ours), (self.places[0], 10, True), 2, "the member as asked for")
+        same(member.name in ("web-0", ""), True, 1, "its name is the one given, or none")
+
+    def test_level_02_members_are_seen_in_the_order_of_their_endpoints(self, endpoints: EndpointProvider) -> None:
+        """The order of writing does not matter."""
+        for place in self.places:
+            self.put(endpoints, place, 10)
+        seen = [member.endpoint for member in self.members(endpoints)]
+        same(seen, sorted(self.places), 1, "members in the order of their endpoints")
+
+    def test_level_02_a_pool_with_a_member_of_ours_is_always_told(self, endpoints: EndpointProvider) -> None:
+        """So that a pool which no manifest names any more can be cleaned up."""
+        self.put(endpoints, self.places[0], 10)
+        same([fact.pool for fact in endpoints.observe([])], [self.pool], 1, "a pool with a member of ours")
+
+    # --- level 3: repeat, nothing changes -----------------------------------------------------------------------
+
+    def test_level_03_repeating_a_weight_changes_nothing(self, endpoints: EndpointProvider) -> None:
+        """Also when what it saw before is long past."""
+        action = self.put(endpoints, self.places[0], 10)
+        before = self.members(endpoints)
+        endpoints.perform(action)
+        same(self.members(endpoints), before, 2, "the same members after repeating")
+
+    # --- level 4: change ----------------------------------------------------------------------------------------
+
+    def test_level_04_a_weight_is_changed_and_may_be_zero(self, endpoints: EndpointProvider) -> None:
+        """Weight 0 keeps the member."""
+        self.put(endpoints, self.places[0], 10)
+        self.put(endpoints, self.places[1], 20)
+        self.put(endpoints, self.places[0], 50, before=10)
+        same(
+            self.weights(endpoints), {self.places[0]: 50, self.places[1]: 20}, 2, "the new weight, the other as it was"
+        )
+        self.put(endpoints, self.places[0], 0, before=50)
+        same(self.weights(endpoints), {self.places[0]: 0, self.places[1]: 20}, 2, "weight 0 keeps the member")
+
+    # --- level 5: delete ----------------------------------------------------------------------------------------
+
+    def test_level_05_an_endpoint_of_weight_zero_is_removed(self, endpoints: EndpointProvider) -> None:
+        """Twice is as once."""
+        self.put(endpoints, self.places[0], 0)
+        self.put(endpoints, self.places[1], 20)
+        endpoints.perform(self.removal(endpoints, self.places[0]))
+        endpoints.perform(self.removal(endpoints, self.places[0]))
+        same(self.weights(endpoints), {self.places[1]: 20}, 2, "only the other one is left")
+
+    def test_level_05_an_endpoint_with_weight_is_not_removed(self, endpoints: EndpointProvider) -> None:
+        """It may carry traffic."""
+        self.put(endpoints, self.places[0], 10)
+        action = self.removal(endpoints, self.places[0])
+        raises(partial(endpoints.perform, action), Conflict, 2, "removing an endpoint of weight 10")
+        same(self.weights(endpoints), {self.places[0]: 10}, 2, "it stays")
+
+    # --- level 6: somebody else's stays -------------------------------------------------------------------------
+
+    def test_level_06_a_member_of_another_instance_is_seen_as_not_ours(
+        self, endpoints: EndpointProvider, theirs: EndpointProvider
+    ) -> None:
+        """And our own writes beside it leave it alone."""
+        self.put(theirs, self.places[0], 30)
+        self.put(endpoints, self.places[1], 10)
+        seen = {member.endpoint: (member.weight, member.ours) for member in self.members(endpoints)}
+        same(seen, {self.places[0]: (30, False), self.places[1]: (10, True)}, 1, "theirs and ours")
+
+    def test_level_06_a_member_of_another_instance_is_never_touched(
+        self, context: Context, endpoints: EndpointProvider, theirs: EndpointProvider
+    ) -> None:
+        """With the ownership decorator around it, nothing without our mark is changed."""
+        self.put(theirs, self.places[0], 0)
+        before = self.members(endpoints)
+        mine = owned(self.make(context), INSTANCE)
+        actions: list[EndpointAction] = [
+            SetWeight(mine.name, self.pool, self.places[0], "web-0", 10, 0),
+            SetWeight(mine.name, self.pool, self.places[0], "web-0", 10, None),
+            self.removal(mine, self.places[0]),
+        ]
+        for action in actions:
+            raises(partial(mine.perform, action), Foreign, 5, f"{type(action).__name__} on another's member")
+        same(self.members(endpoints), before, 5, "it is untouched")
+        mine.close()
+
+    # --- level 7: the reply is lost after success ---------------------------------------------------------------
+
+    def test_level_07_a_lost_reply_then_look_and_repeat(self, endpoints: EndpointProvider) -> None:
+        """The write was done although its answer was lost: looking tells, and repeating is harmless."""
+        lossy = faulty(endpoints, sequence(Fault.LOST_REPLY, Fault.NONE, Fault.LOST_REPLY))
+        action = SetWeight(lossy.name, self.pool, self.places[0], "web-0", 0, None)
+        raises(partial(lossy.perform, action), OutcomeUnknown, 3, "a lost reply")
+        same(self.weights(lossy), {self.places[0]: 0}, 2, "a look tells that it was done")
+        lossy.perform(action)
+        same(self.weights(lossy), {self.places[0]: 0}, 2, "one member, not two")
+        removal = self.removal(lossy, self.places[0])
+        raises(partial(lossy.perform, removal), OutcomeUnknown, 3, "a lost reply")
+        lossy.perform(removal)
+        same(self.weights(lossy), {}, 2, "removed, once")
+
+    # --- level 8: the expectation is stale ----------------------------------------------------------------------
+
+    def test_level_08_a_stale_expectation_changes_nothing(self, endpoints: EndpointProvider) -> None:
+        """Somebody changed the weight, added the endpoint, or took it out, after the plan was made."""
+        self.put(endpoints, self.places[0], 10)
+        for before, place in ((20, self.places[0]), (None, self.places[0]), (10, self.places[1])):
+            action = SetWeight(endpoints.name, self.pool, place, "web-0", 77, before)
+            raises(partial(endpoints.perform, action), Conflict, 2, f"a weight that was {before} for the plan")
+        same(self.weights(endpoints), {self.places[0]: 10}, 2, "nothing changed")
+
+    # --- level 9: unreadable is an error ------------------------------------------------------------------------
+
+    def test_level_09_a_world_that_cannot_be_read_raises(self, context: Context, endpoints: EndpointProvider) -> None:
+        """An empty answer would look like: every endpoint is gone."""
+        self.put(endpoints, self.places[0], 10)
+        self.break_reads(context)
+        raises(partial(endpoints.observe, [self.pool]), ProviderError, 1, "a look at an unreadable world")
+        raises(partial(endpoints.observe, []), ProviderError, 1, "a look for pools with members of ours")
+
+    # --- level 10: the strongest law ----------------------------------------------------------------------------
+
+    def test_level_10_after_each_action_the_world_is_exactly_as_asked(
+        self, context: Context, endpoints: EndpointProvider, theirs: EndpointProvider
+    ) -> None:
+        """A long walk against a model, looked at by a new provider object after each step, as after a kill -9."""
+        foreign = Endpoint("198.51.100.1", 80)
+        self.put(theirs, foreign, 5)
+        model: dict[Endpoint, int] = {foreign: 5}
+        for step in range(30):
+            place = self.places[step % 3]
+            self._walk(endpoints, model, place, step * 7 % 4 * 10)
+            again = self.make(context)
+            same(self.weights(again), model, 1, f"the world after step {step}, seen by a new provider object")
+            again.close()
+
+    def _walk(self, endpoints: EndpointProvider, model: dict[Endpoint, int], place: Endpoint, weight: int) -> None:
+        if model.get(place) == 0:
+            endpoints.perform(self.removal(endpoints, place))
+            del model[place]
+            return
+        self.put(endpoints, place, weight, before=model.get(place))
+        model[place] = weight

@@ -1,0 +1,21 @@
+"""The endpoint suite on the in-memory and the file provider, bare and through each decorator."""
+
+from providers.limited import Limits, limited
+from providers.owned import owned
+from providers.spi import Context, EndpointProvider
+from providers.testing.endpoint_suite import EndpointConformance
+from providers.testing.faults import faulty, sequence
+from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
+
+
+class TestMemoryEndpoints(EndpointConformance):
+    def make(self, context: Context) -> EndpointProvider:
+        return MemoryEndpoints("edge", MemorySettings(), context)
+
+    def break_reads(self, context: Context) -> None:
+        MemoryWorld.of(context).break_reads("edge")
+
+
+class TestMemoryEndpointsThroughEveryDecorator(TestMemoryEndpoints):
+    def wrap(self, endpoints: EndpointProvider, context: Context) -> EndpointProvider:
+        return limited(owned(faulty(endpoints, sequence()), context.instance), Limits(workers=1))
