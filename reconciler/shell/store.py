@@ -167,7 +167,7 @@ class Store:
 
     # --- journal --------------------------------------------------------------------------------------------------
 
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002, PLR0917
+    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         """Write down that an action is about to be done; it is on the disk when this returns.
 
         Returns:

@@ -24,7 +24,7 @@ SETTLE_MS = 50
 GROUP_MS = 400
 """Changes are handed on after this time even when they do not stop coming."""
 
-CHECK_MS = 1_000
+CHECK_MS = 2_000
 """How often the watched directory is compared with the one that the path leads to now (one `stat`). The kernel reports
 nothing about a directory that was removed or swapped behind a link."""
 

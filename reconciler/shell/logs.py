@@ -1,0 +1,217 @@
+"""Logging as the whole program uses it: to standard error, as text for people or one JSON object per line for machines.
+
+The command line calls `configure` once; everything else uses the standard `logging.getLogger(__name__)`. Two things are
+added to each record: which run and which object it belongs to (context variables, so that tasks do not mix them up), and a
+mask over every secret that was ever resolved. Other people's libraries are heard from warning on only.
+
+A record that cannot be written is dropped: a broken pipe must not end a reconcile loop.
+"""
+
+import json
+import logging
+import re
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from enum import StrEnum
+from typing import IO, Any
+from urllib.parse import quote
+
+from reconciler.shell.clock import utc
+
+OURS = ("reconciler", "manifests", "providers")
+MASK = "***"
+
+_run: ContextVar[str] = ContextVar("run", default="")
+_object: ContextVar[str] = ContextVar("object", default="")
+
+# What every record has anyway: whatever else is on one came in through `extra`.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+# Control characters, so that a text from outside can neither begin a line of its own nor command the terminal.
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class LogFormat(StrEnum):
+    """How log lines look."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Secrets:
+    """The secret texts known to this process, and the mask over them."""
+
+    def __init__(self) -> None:
+        self._texts: set[str] = set()
+        self._pattern: re.Pattern[str] | None = None
+
+    def add(self, secret: str) -> None:
+        """From now on, mask this text wherever it occurs, also escaped or percent-encoded, and each line of it.
+
+        An empty text is ignored. A very short one is masked as well: readable logs matter less than a secret in them.
+        """
+        for part in {secret, secret.strip(), *secret.splitlines()}:
+            if part.strip():
+                self._texts |= {part, *_escaped(part)}
+        longest_first = sorted(self._texts, key=lambda text: (-len(text), text))
+        self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
+
+    def mask(self, text: str) -> str:
+        """The text with every secret replaced."""
+        return self._pattern.sub(MASK, text) if self._pattern else text
+
+
+def _escaped(text: str) -> set[str]:
+    """How a text may look inside other texts: `repr` with either kind of quotes, JSON, URLs."""
+    bare = repr(text)[1:-1].replace("\\'", "'")
+    quoted = bare.replace("'", "\\'")
+    return {
+        bare,
+        quoted,
+        json.dumps(text)[1:-1],
+        json.dumps(text, ensure_ascii=False)[1:-1],
+        quote(text, safe=""),
+        quote(text),
+    }
+
+
+SECRETS = Secrets()
+"""The secrets of this process: whoever resolves one adds it here, whoever prints asks for the mask."""
+
+
+@contextmanager
+def about(object: str = "", *, run: str = "") -> Iterator[None]:  # noqa: A002
+    """Everything logged inside belongs to this object and run. An empty text leaves what is set outside."""
+    tokens = [(var, var.set(value)) for var, value in ((_run, run), (_object, object)) if value]
+    try:
+        yield
+    finally:
+        for var, token in reversed(tokens):
+            var.reset(token)
+
+
+def configure(
+    level: str = "info",
+    form: LogFormat = LogFormat.TEXT,
+    *,
+    stream: IO[str] | None = None,
+    secrets: Secrets = SECRETS,
+) -> None:
+    """Set up logging for the process. May be called again: the later call wins.
+
+    Args:
+        level: from which level on our own loggers are heard: debug, info, warning or error.
+        form: text or JSON.
+        stream: where to; standard error when not given.
+        secrets: what to mask.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if not number:
+        raise ValueError(f"log level {level!r}: not known; use debug, info, warning or error")
+    handler = _Handler(stream or sys.stderr)
+    handler.setFormatter(_JSON(secrets) if form is LogFormat.JSON else _Text(secrets))
+    root = logging.getLogger()
+    for old in [found for found in root.handlers if isinstance(found, _Handler)]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(max(number, logging.WARNING))
+    for name in OURS:
+        logging.getLogger(name).setLevel(number)
+
+
+class _Handler(logging.StreamHandler[Any]):
+    """Drops what it cannot write; says so, without the record's arguments, when it is the record that is at fault."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            return
+        try:
+            self.stream.write(f"a log record of {record.name}:{record.lineno} is malformed ({type(error).__name__})\n")
+        except (OSError, ValueError):
+            return
+
+
+class _Text(logging.Formatter):
+    """`2026-11-27T09:30:00.123Z warning Workload/web: message key=value`, then the traceback."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        about_ = f"{_object.get()}: " if _object.get() else ""
+        extra = "".join(f" {key}={value}" for key, value in _extra(record))
+        line = f"{_time(record)} {record.levelname.lower()} {about_}{record.getMessage()}{extra}"
+        trace = _trace(record)
+        text = _one_line(self._secrets.mask(line))
+        return f"{text}\n{_lines(self._secrets.mask(trace))}" if trace else text
+
+
+class _JSON(logging.Formatter):
+    """One object per line: time, level, logger, run, object, message, what came as `extra`, exception."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        super().__init__()
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, object] = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "run": _run.get(),
+            "object": _object.get(),
+            "message": record.getMessage(),
+            "exception": _trace(record),
+        }
+        fields = {key: value for key, value in fields.items() if value != ""}
+        for key, value in _extra(record):
+            fields.setdefault(key, value)
+        return json.dumps(_masked(fields, self._secrets), ensure_ascii=False, default=str)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return utc(int(record.created * 1e9)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _extra(record: logging.LogRecord) -> Iterable[tuple[str, Any]]:
+    return ((key, value) for key, value in vars(record).items() if key not in _STANDARD)
+
+
+def _trace(record: logging.LogRecord) -> str:
+    """Traceback and stack as text, made anew for each handler: logging's own cache would be unmasked."""
+    parts = []
+    if record.exc_info and record.exc_info[0]:
+        parts.append("".join(traceback.format_exception(*record.exc_info)).rstrip())
+    if record.stack_info:
+        parts.append(record.stack_info)
+    return "\n".join(parts)
+
+
+def _one_line(text: str) -> str:
+    return _CONTROL.sub(lambda found: repr(found.group())[1:-1], text)
+
+
+def _lines(text: str) -> str:
+    return "\n".join(map(_one_line, text.split("\n")))
+
+
+def _masked(value: object, secrets: Secrets) -> object:
+    """The value as JSON knows it, masked in all its depth. Anything else becomes its text."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        shown = secrets.mask(str(value))
+        return value if shown == str(value) else shown
+    if isinstance(value, Mapping):
+        return {secrets.mask(str(key)): _masked(inner, secrets) for key, inner in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_masked(inner, secrets) for inner in value]
+    return secrets.mask(str(value))
