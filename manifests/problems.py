@@ -63,6 +63,48 @@ class Code(StrEnum):
 WARNINGS = frozenset({Code.YAML_AMBIGUOUS})
 """Codes that do not make a tree invalid."""
 
+MEANINGS: dict[Code, str] = {
+    Code.PATH_NOT_FOUND: "The path that was given does not exist.",
+    Code.UNREADABLE_FILE: "A file or directory cannot be read, or is not a regular file.",
+    Code.FILE_TOO_LARGE: "A file is larger than the limit.",
+    Code.TOO_MANY_FILES: "There are more files, or deeper directories, than the limits.",
+    Code.LINK_LEAVES_TREE: "A symbolic link leads out of the manifests' directory.",
+    Code.EMPTY_TREE: "There are no manifests at all: a person should look, nothing is removed.",
+    Code.ENCODING: "A file is not UTF-8.",
+    Code.YAML_SYNTAX: "The text is not YAML.",
+    Code.YAML_VERSION: "The text declares another version than YAML 1.2.",
+    Code.YAML_TAG: "A tag that is not allowed, or that does not fit its value.",
+    Code.YAML_AMBIGUOUS: "YAML 1.1 would read another value than YAML 1.2.",
+    Code.DUPLICATE_KEY: "A mapping has a key twice.",
+    Code.BAD_KEY: "A key is not a text.",
+    Code.BAD_NUMBER: "A number is infinite, not a number, or too long.",
+    Code.BAD_ALIAS: "An alias without its anchor, inside its own anchor, or merged although it is not a mapping.",
+    Code.ALIAS_BUDGET: "Aliases repeat more values than the limit.",
+    Code.TOO_DEEP: "Values are nested deeper than the limit.",
+    Code.TOO_MANY_DOCUMENTS: "A file has more documents than the limit.",
+    Code.NOT_A_MANIFEST: "A document is not a manifest.",
+    Code.UNKNOWN_VERSION: "The `apiVersion` is not one that this program reads.",
+    Code.UNKNOWN_KIND: "There is no such kind.",
+    Code.UNKNOWN_FIELD: "There is no such field at this place.",
+    Code.MISSING_FIELD: "A required field is missing.",
+    Code.WRONG_TYPE: "A value has another type than its field.",
+    Code.OUT_OF_RANGE: "A number or a length is outside its limits.",
+    Code.BAD_VALUE: "A value has the right type but is not valid.",
+    Code.DUPLICATE_OBJECT: "Two documents declare the same object.",
+    Code.NO_INSTANCE: "There is no Instance.",
+    Code.UNKNOWN_REFERENCE: "A name or key points at nothing.",
+    Code.UNKNOWN_TYPE: "There is no such type of provider.",
+    Code.UNKNOWN_PORT: "A port is not declared by the container.",
+    Code.WRONG_ROLE: "A provider is of another role than is needed.",
+    Code.NO_DEFAULT: "A provider must be named, because there is not exactly one to choose.",
+    Code.SELECTS_NOTHING: "A selector fits no workload.",
+    Code.NOTHING_TO_PUBLISH: "A service without balancer addresses is to be published by them.",
+    Code.OUTSIDE_ZONE: "A host is not in its zone.",
+    Code.CONFLICT: "Two objects claim the same pool or host name.",
+    Code.NAME_TOO_LONG: "Container names would be longer than 63 characters.",
+}
+"""One sentence for each code, for the generated reference."""
+
 LOST = frozenset(
     {
         Code.UNREADABLE_FILE,

@@ -17,3 +17,5 @@ KINDS: dict[str, type[Manifest]] = {
     "Guard": Guard,
 }
 """Model of each kind, in the order in which the reference explains them."""
+
+__all__ = ["KINDS", "DNSPolicy", "Guard", "Instance", "Manifest", "Provider", "Service", "Workload"]

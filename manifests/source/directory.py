@@ -69,7 +69,7 @@ def read_tree(path: str | os.PathLike[str]) -> SourceTree:
         return SourceTree(identity, str(real), digest(()), False, False, (), (problem,))
     if not real.is_dir():
         found, problems = read_one(real, real.name)
-        files = (found,) if found else ()
+        files: tuple[SourceFile, ...] = (found,) if found else ()
         return SourceTree(identity, str(real.parent), digest(files), False, is_git, files, tuple(problems))
     walk = _Walk(str(real))
     walk.enter("", 0)

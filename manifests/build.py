@@ -1,0 +1,304 @@
+"""From checked manifests to the values of `desired.py`, with every reference resolved. Called by `resolve.py`.
+
+Each function takes one declared object and the scope of the tree. It reports what is wrong to the scope and returns None
+when no value can be made; the value of an object with a reported problem is never used.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from manifests import desired, kinds
+from manifests.desired import SECOND, Role
+from manifests.kinds.probe import Probe
+from manifests.kinds.workload import Container, ContainerPort
+from manifests.problems import Code, did_you_mean
+from manifests.references import Scope
+from manifests.scalars import Percent
+from manifests.template_revision import HASH_VERSION, template_revision
+from manifests.validate import Declared, Path, explain
+
+SettingsModel = Callable[[str], tuple[Role, type[BaseModel]] | None]
+"""Role and settings model of a provider type, or None for an unknown type."""
+
+KnownTypes = Callable[[], Sequence[str]]
+"""Names of all provider types, for suggestions."""
+
+CONTAINER_NAME = 63
+"""Longest name of a container: it is also a host name on its network (RFC 1123)."""
+
+_CONTAINER: Path = ("spec", "template", "spec", "containers", 0)
+
+
+def provider(
+    declared: Declared, scope: Scope, settings_model: SettingsModel, known_types: KnownTypes
+) -> desired.Provider | None:
+    """A provider whose settings fit its type. Notes its role in the scope."""
+    manifest = declared.manifest
+    scope.roles[declared.name] = None
+    if not isinstance(manifest, kinds.Provider):
+        return None
+    known = settings_model(manifest.spec.type)
+    if known is None:
+        hint = did_you_mean(manifest.spec.type, list(known_types()), "known types")
+        message = f"{declared.key}: there is no provider type '{manifest.spec.type[:60]}'"
+        scope.report(declared, ("spec", "type"), Code.UNKNOWN_TYPE, message, hint)
+        return None
+    role, model = known
+    scope.roles[declared.name] = role
+    try:
+        model.model_validate(manifest.spec.settings)
+    except ValidationError as error:
+        scope.problems.extend(explain(declared.document, error, model, ("spec", "settings"), declared.key))
+        return None
+    settings = _canonical(manifest.spec.settings)
+    return desired.Provider(declared.key, declared.name, manifest.spec.type, role, settings, declared.document.where)
+
+
+def _canonical(value: Any) -> Any:
+    """The same JSON value with the keys of all mappings in order."""
+    if isinstance(value, dict):
+        return {key: _canonical(value[key]) for key in sorted(value)}
+    if isinstance(value, list):
+        return [_canonical(item) for item in value]
+    return value
+
+
+# --- workloads ----------------------------------------------------------------------------------------------------
+
+
+def workload(declared: Declared, scope: Scope, instance_id: str) -> desired.Workload | None:
+    """A workload with its nodes, its probes' ports and its revision. `instance_id` is empty while it is not known."""
+    manifest = declared.manifest
+    if not isinstance(manifest, kinds.Workload):
+        return None
+    spec = manifest.spec
+    if instance_id:
+        _check_name_length(declared, scope, instance_id, spec.replicas)
+    return desired.Workload(
+        key=declared.key,
+        name=declared.name,
+        nodes=_nodes(declared, scope, spec.nodes),
+        replicas=spec.replicas,
+        template=_template(declared, scope, manifest),
+        min_ready=spec.min_ready_seconds * SECOND,
+        max_unavailable=_max_unavailable(spec.availability.max_unavailable, spec.replicas),
+        restarts=desired.Restarts(
+            limit=spec.restarts.limit,
+            window=int(spec.restarts.window),
+            backoff=desired.Backoff(
+                int(spec.restarts.backoff.initial), int(spec.restarts.backoff.max), int(spec.restarts.backoff.reset)
+            ),
+        ),
+        drain_max=int(spec.drain.max),
+        suspend=spec.suspend,
+        where=declared.document.where,
+    )
+
+
+def _nodes(declared: Declared, scope: Scope, names: Sequence[str]) -> tuple[str, ...]:
+    if not names:
+        return (scope.only_provider(Role.RUNTIME, declared, ("spec",), "spec.nodes"),)
+    for index, name in enumerate(names):
+        scope.provider(name, Role.RUNTIME, declared, ("spec", "nodes", index))
+    return tuple(names)
+
+
+def _max_unavailable(given: int, replicas: int) -> int:
+    if not isinstance(given, Percent):
+        return given
+    count = replicas * given // 100
+    return max(count, 1) if replicas > 1 else count
+
+
+def _check_name_length(declared: Declared, scope: Scope, instance_id: str, replicas: int) -> None:
+    longest = f"{instance_id}-{declared.name}-{'0' * 8}-{max(replicas - 1, 0)}"
+    excess = len(longest) - CONTAINER_NAME
+    if excess <= 0:
+        return
+    message = f"{declared.key}: the names of its containers, '{longest}', have more than {CONTAINER_NAME} characters"
+    hint = f"shorten the name or the id of the Instance by {excess}"
+    scope.report(declared, ("metadata", "name"), Code.NAME_TOO_LONG, message, hint)
+
+
+def _template(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Template:
+    template = manifest.spec.template
+    container = template.spec.containers[0]
+    probes = {
+        field: _probe(declared, scope, container, getattr(container, name), (*_CONTAINER, alias))
+        for field, name, alias in (
+            ("startup", "startup_probe", "startupProbe"),
+            ("liveness", "liveness_probe", "livenessProbe"),
+            ("readiness", "readiness_probe", "readinessProbe"),
+        )
+    }
+    return desired.Template(
+        labels=tuple(sorted(template.metadata.labels.items())),
+        container=desired.Container(
+            name=container.name,
+            argv=(*container.command, *container.args),
+            env=tuple((variable.name, variable.value) for variable in container.env),
+            ports=tuple(desired.Port(port.name or "", port.container_port) for port in container.ports),
+            working_dir=container.working_dir,
+            **probes,
+        ),
+        grace=template.spec.termination_grace_period_seconds * SECOND,
+        revision=template_revision(template),
+        hash_version=HASH_VERSION,
+    )
+
+
+def _probe(
+    declared: Declared, scope: Scope, container: Container, probe: Probe | None, path: Path
+) -> desired.Probe | None:
+    if probe is None:
+        return None
+    asked = _question(declared, scope, container, probe, path)
+    return replace(
+        asked,
+        initial_delay=round(probe.initial_delay_seconds * SECOND),
+        period=round(probe.period_seconds * SECOND),
+        timeout=round(probe.timeout_seconds * SECOND),
+        success_threshold=probe.success_threshold,
+        failure_threshold=probe.failure_threshold,
+    )
+
+
+def _question(declared: Declared, scope: Scope, container: Container, probe: Probe, path: Path) -> desired.Probe:
+    """What the probe asks, without its timing; the model has made sure that it asks exactly one thing."""
+    if probe.http_get is not None:
+        get = probe.http_get
+        port = _probe_port(declared, scope, container, get.port, (*path, "httpGet", "port"))
+        headers = tuple((header.name, header.value) for header in get.http_headers)
+        return desired.Probe(desired.ProbeKind.HTTP, port, get.path, get.scheme, headers)
+    if probe.tcp_socket is not None:
+        port = _probe_port(declared, scope, container, probe.tcp_socket.port, (*path, "tcpSocket", "port"))
+        return desired.Probe(desired.ProbeKind.TCP, port)
+    command = probe.exec.command if probe.exec is not None else ()
+    return desired.Probe(desired.ProbeKind.EXEC, command=command)
+
+
+def _probe_port(declared: Declared, scope: Scope, container: Container, ref: int | str, path: Path) -> int:
+    number = port_number(ref, container.ports)
+    if number:
+        return number
+    message = f"{declared.key}: container '{container.name}' declares no port {ref!r}"
+    scope.report(declared, path, Code.UNKNOWN_PORT, message, _ports_hint(ref, container.ports))
+    return 0
+
+
+def port_number(ref: int | str, ports: Iterable[ContainerPort]) -> int:
+    """The number of a declared port, by number or name; 0 when it is not declared."""
+    return next((port.container_port for port in ports if ref in (port.container_port, port.name)), 0)
+
+
+def _ports_hint(ref: int | str, ports: Sequence[ContainerPort]) -> str:
+    names = [port.name for port in ports if port.name]
+    guess = did_you_mean(str(ref), names, "declared ports") if isinstance(ref, str) else ""
+    numbers = ", ".join(str(port.container_port) for port in ports)
+    return guess or (f"declared ports: {numbers}" if numbers else "add it to the ports of the container")
+
+
+# --- services -----------------------------------------------------------------------------------------------------
+
+
+class Selection:
+    """Finds the workloads that a selector selects, by their rarest label, so that many services stay cheap."""
+
+    def __init__(self, declared: Iterable[Declared]) -> None:
+        self._by_label: dict[tuple[str, str], dict[str, Declared]] = {}
+        for one in declared:
+            if isinstance(one.manifest, kinds.Workload):
+                for label in one.manifest.spec.template.metadata.labels.items():
+                    self._by_label.setdefault(label, {})[one.key] = one
+
+    def of(self, selector: dict[str, str]) -> list[Declared]:
+        """The workloads whose template has all of these labels, sorted by key."""
+        found = sorted((self._by_label.get(label, {}) for label in selector.items()), key=len)
+        return [found[0][key] for key in sorted(found[0]) if all(key in other for other in found[1:])]
+
+
+def service(declared: Declared, scope: Scope, selection: Selection) -> desired.Service | None:
+    """A service with the workloads behind it."""
+    manifest = declared.manifest
+    if not isinstance(manifest, kinds.Service):
+        return None
+    spec = manifest.spec
+    selected = selection.of(spec.selector)
+    if not selected and not scope.any_invalid("Workload"):
+        hint = "the labels of a workload are in spec.template.metadata.labels"
+        message = f"{declared.key}: no workload has the labels of the selector"
+        scope.report(declared, ("spec", "selector"), Code.SELECTS_NOTHING, message, hint)
+    backends = []
+    for one in selected:
+        assert isinstance(one.manifest, kinds.Workload)  # noqa: S101  (Selection holds nothing else)
+        ports = one.manifest.spec.template.spec.containers[0].ports
+        number = port_number(spec.port, ports)
+        if not number:
+            message = f"{declared.key}: {one.key} declares no port {spec.port!r}"
+            scope.report(declared, ("spec", "port"), Code.UNKNOWN_PORT, message, _ports_hint(spec.port, ports))
+        backends.append(desired.Backend(one.key, number))
+    for index, balancer in enumerate(spec.balancers):
+        scope.provider(balancer.provider, Role.ENDPOINTS, declared, ("spec", "balancers", index, "provider"))
+    balancers = sorted(spec.balancers, key=lambda one: (one.provider, one.pool))
+    return desired.Service(
+        key=declared.key,
+        name=declared.name,
+        backends=tuple(backends),
+        balancers=tuple(desired.Balancer(one.provider, one.pool, tuple(sorted(one.addresses))) for one in balancers),
+        weight=spec.weight,
+        where=declared.document.where,
+    )
+
+
+# --- names --------------------------------------------------------------------------------------------------------
+
+
+def policy(declared: Declared, scope: Scope) -> desired.DNSPolicy | None:
+    """A policy with its provider, and what each of its targets publishes."""
+    manifest = declared.manifest
+    if not isinstance(manifest, kinds.DNSPolicy):
+        return None
+    spec = manifest.spec
+    if spec.provider is None:
+        provider_name = scope.only_provider(Role.DNS, declared, ("spec",), "spec.provider")
+    else:
+        provider_name = spec.provider
+        scope.provider(provider_name, Role.DNS, declared, ("spec", "provider"))
+    if spec.host != spec.zone and not spec.host.endswith("." + spec.zone):
+        message = f"{declared.key}: {spec.host} is not in the zone {spec.zone}"
+        scope.report(
+            declared, ("spec", "host"), Code.OUTSIDE_ZONE, message, "a host is the zone itself or a name below it"
+        )
+    targets = [_target(declared, scope, target, index) for index, target in enumerate(spec.targets)]
+    return desired.DNSPolicy(
+        key=declared.key,
+        name=declared.name,
+        host=spec.host,
+        provider=provider_name,
+        zone=spec.zone,
+        targets=tuple(sorted(targets, key=lambda target: target.name)),
+        ttl=int(spec.ttl) // SECOND,
+        where=declared.document.where,
+    )
+
+
+def _target(declared: Declared, scope: Scope, target: Any, index: int) -> desired.Target:
+    if target.service is None:
+        return desired.Target(target.name, desired.Publish.ADDRESSES, addresses=tuple(sorted(target.addresses)))
+    path: Path = ("spec", "targets", index, "service", "name")
+    found = scope.find("Service", target.service.name, declared, path)
+    has_addresses = (
+        found is not None
+        and isinstance(found.manifest, kinds.Service)
+        and any(balancer.addresses for balancer in found.manifest.spec.balancers)
+    )
+    default = desired.Publish.BALANCER if has_addresses else desired.Publish.ENDPOINTS
+    publish = desired.Publish(target.service.publish) if target.service.publish else default
+    if publish is desired.Publish.BALANCER and found is not None and found.manifest is not None and not has_addresses:
+        hint = "add addresses to a balancer of the service, or write publish: endpoints"
+        message = f"{declared.key}: the balancers of {found.key} have no addresses to publish"
+        scope.report(declared, (*path[:-1], "publish"), Code.NOTHING_TO_PUBLISH, message, hint)
+    return desired.Target(target.name, publish, f"service/{target.service.name}")

@@ -1,0 +1,29 @@
+"""The revision of a pod template: equal when no new container is needed. Called by `build.py`."""
+
+import json
+from hashlib import sha256
+from typing import Any
+
+from manifests.kinds.workload import PodTemplate
+
+HASH_VERSION = 1
+"""Version of the way revisions are made. It is part of the hash and is recorded on containers beside it."""
+
+_LIVE: dict[str, Any] = {
+    "spec": {
+        "termination_grace_period_seconds": True,
+        "containers": {"__all__": {"liveness_probe", "readiness_probe", "startup_probe"}},
+    }
+}
+"""Fields that take effect on containers that run already."""
+
+
+def template_revision(template: PodTemplate) -> str:
+    """16 hex digits of SHA-256 over the fields that somebody wrote and whose change needs a new container.
+
+    Fields left at their default are not part of it, so that a later version of the program with more fields, or with
+    other defaults, finds the same revision. Neither the order of keys nor the style of the YAML matters.
+    """
+    explicit = template.model_dump(mode="python", by_alias=True, exclude_unset=True, exclude=_LIVE)
+    canonical = json.dumps(explicit, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return sha256(f"{HASH_VERSION}\n{canonical}".encode()).hexdigest()[:16]
