@@ -62,7 +62,6 @@ class ProcessRuntime:
     def __init__(self, name: str, settings: BaseModel, context: Context) -> None:
         self.name = name
         self._settings = ProcessSettings.model_validate(settings)
-        self._context = context
         self._store = Store(context.state_dir, name)
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
@@ -121,7 +120,6 @@ class ProcessRuntime:
             if isinstance(action, StartContainer):
                 raise Gone(action.name, f"there is no such container on {self.name}", "look again")
             return
-        self._check_ours(record, action.name)
         if isinstance(action, StartContainer):
             start(self._store, record, action.expect)
         elif isinstance(action, StopContainer):
@@ -135,11 +133,6 @@ class ProcessRuntime:
         except FileNotFoundError:  # somebody else has removed it meanwhile
             if os.path.lexists(self._store.directory(action.name)):
                 raise
-
-    def _check_ours(self, record: ContainerRecord, name: str) -> None:
-        mark, _ = record.mark(name)
-        if mark is None or mark.instance != self._context.instance:
-            raise Foreign(name, f"does not belong to instance {self._context.instance}", "leave it to its owner")
 
     def _create(self, action: CreateContainer) -> None:
         if container_name(action.mark) != action.name:
@@ -177,10 +170,12 @@ class ProcessRuntime:
         record = self._store.read(action.name)
         if record is None:
             return False
-        self._check_ours(record, action.name)
-        if record.mark(action.name)[0] != action.mark:
-            raise Conflict(action.name, f"exists with another mark: {record.mark(action.name)[0]}", "look again")
-        return True
+        mark, _ = record.mark(action.name)
+        if mark == action.mark:
+            return True
+        if mark is None or mark.instance != action.mark.instance:
+            raise Foreign(action.name, "the name is taken by somebody else's container", "remove or rename that one")
+        raise Conflict(action.name, f"exists with another mark: {mark}", "look again")
 
     def _check_template(self, action: CreateContainer) -> None:
         container = action.template.container

@@ -63,10 +63,15 @@ def start(store: Store, record: ContainerRecord, expect: Generation) -> None:
             return
         if words[0] != "busy":
             raise _failure(store, name, words)
-        with store.held(name):  # the other start is over, or this raises; then see what it made
-            pass
+        _await_other(store, name, end)
+
+
+def _await_other(store: Store, name: str, end: int) -> None:
+    """Another start holds the lock: wait until it runs, or has failed and let go. Raises Conflict at `end`."""
+    while not look(store, name, read_host()).up and not store.is_free(name):
         if time.monotonic_ns() > end:
-            raise Conflict(name, "others start and stop it all the time", "look again")
+            raise Conflict(name, "is being started or removed by somebody else all the time", "look again")
+        time.sleep(0.01)
 
 
 def _message(store: Store, record: ContainerRecord, expect: Generation) -> bytes:

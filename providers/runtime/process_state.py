@@ -197,6 +197,17 @@ class Store:
         finally:
             os.close(fd)
 
+    def is_free(self, name: str) -> bool:
+        """Whether nobody holds the lock of a replica; also when it is gone. Raises OSError."""
+        try:
+            fd = os.open(f"{self.directory(name)}/{LOCK}", os.O_RDWR)
+        except FileNotFoundError:
+            return True
+        try:
+            return try_lock(fd)
+        finally:
+            os.close(fd)
+
     def _names_in(self, directory: str) -> list[str]:
         try:
             with os.scandir(directory) as entries:

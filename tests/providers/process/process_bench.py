@@ -1,0 +1,133 @@
+"""A bench for real replicas: makes them, looks at them, and leaves no process behind."""
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from manifests.desired import SECOND, Container, Port, Template
+from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
+from providers.facts import ContainerFact, ContainerState, Mark, container_name
+from providers.runtime.process import ProcessRuntime, ProcessSettings
+from providers.runtime.process_kernel import COOKIE, decode, encode, read_file
+from providers.spi import Context
+from providers.testing.checks import wait_until
+
+REVISION = "abcdef0123456789"
+SLEEP = ("/bin/sleep", "1000")
+
+
+def python(code: str) -> tuple[str, ...]:
+    """A command that runs this code in a bare interpreter."""
+    return (sys.executable, "-I", "-S", "-u", "-c", code)
+
+
+@dataclass
+class Bench:
+    """One state directory with one runtime on it, and a memory of everything that was made."""
+
+    state: Path
+    root: Path
+    node: str = "local"
+    ids: dict[str, str] = field(default_factory=dict)
+
+    def runtime(self, **settings: object) -> ProcessRuntime:
+        """A new provider object, as a new run of the program would make it."""
+        return ProcessRuntime(self.node, ProcessSettings.model_validate(settings), Context("demo", str(self.state)))
+
+    def creation(self, argv: tuple[str, ...] = SLEEP, ordinal: int = 0, **container: object) -> CreateContainer:
+        mark = Mark("demo", "web", ordinal, REVISION)
+        ports = container.pop("ports", (Port("http", 8080), Port("admin-api", 9090)))
+        inner = Container("web", argv, ports=ports, **container)  # type: ignore[arg-type]
+        template = Template((("app", "web"),), inner, grace=2 * SECOND, revision=REVISION)
+        return CreateContainer(self.node, container_name(mark), mark, template, str(self.root))
+
+    def create(self, argv: tuple[str, ...] = SLEEP, ordinal: int = 0, **container: object) -> ContainerFact:
+        action = self.creation(argv, ordinal, **container)
+        self.runtime().perform(action)
+        return self.fact(action.name)
+
+    def start(self, fact: ContainerFact) -> ContainerFact:
+        self.runtime().perform(StartContainer(fact.node, fact.name, fact.generation))
+        return self.fact(fact.name)
+
+    def run(self, *argv: str, **container: object) -> ContainerFact:
+        """Create and start one replica."""
+        return self.start(self.create(argv or SLEEP, **container))
+
+    def stop(self, fact: ContainerFact, grace: int = 2 * SECOND) -> ContainerFact:
+        self.runtime().perform(StopContainer(fact.node, fact.name, fact.generation, grace))
+        return self.fact(fact.name)
+
+    def remove(self, fact: ContainerFact) -> None:
+        self.runtime().perform(RemoveContainer(fact.node, fact.name, fact.generation))
+
+    def fact(self, name: str) -> ContainerFact:
+        (found,) = self.runtime().observe([name])
+        self.ids[found.id] = name
+        return found
+
+    def ended(self, fact: ContainerFact) -> ContainerFact:
+        """Wait until it has exited by itself."""
+        self.wait(lambda: self.fact(fact.name).state is ContainerState.EXITED, f"{fact.name} exits")
+        return self.fact(fact.name)
+
+    def says(self, fact: ContainerFact, text: str) -> None:
+        """Wait until its log holds a text."""
+        self.wait(lambda: text in "\n".join(self.runtime().logs(fact.name, 1000)), f"{fact.name} says {text!r}")
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        wait_until(condition, what)
+
+    def directory(self, fact: ContainerFact) -> Path:
+        return self.state / "process" / fact.node / fact.name
+
+    def record(self, fact: ContainerFact) -> dict[str, str]:
+        """The generation record, as it is on the disk."""
+        return decode(read_file(f"{self.directory(fact)}/generation") or b"")
+
+    def rewrite(self, fact: ContainerFact, **fields: object) -> None:
+        """Change fields of the generation record behind everybody's back."""
+        changed = {**self.record(fact), **{key: str(value) for key, value in fields.items()}}
+        (self.directory(fact) / "generation").write_bytes(encode(changed))
+
+    def pid(self, fact: ContainerFact) -> int:
+        return int(self.record(fact)["pid"])
+
+    def shim(self, fact: ContainerFact) -> int:
+        return int(self.record(fact)["shim"])
+
+    def kill(self, pid: int, number: int) -> None:
+        os.kill(pid, number)
+
+    def processes(self, fact: ContainerFact) -> list[int]:
+        """All processes of the replica that have reached their exec, by the cookie in their environment."""
+        return carriers(fact.id)
+
+
+def carriers(container_id: str) -> list[int]:
+    cookie = f"{COOKIE}={container_id}".encode()
+    return [int(pid) for pid in os.listdir("/proc") if pid.isdigit() and cookie in _environ(pid)]
+
+
+def _environ(pid: str) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+def holders(paths: list[str]) -> list[str]:
+    """Those of the lock files that a process has open."""
+    inodes = {(os.stat(path).st_dev, os.stat(path).st_ino) for path in paths}
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            for fd in os.listdir(f"/proc/{pid}/fd"):
+                stat = os.stat(f"/proc/{pid}/fd/{fd}")
+                if (stat.st_dev, stat.st_ino) in inodes:
+                    found.append(pid)
+        except OSError:
+            continue
+    return found
