@@ -1,5 +1,8 @@
 """The endpoint suite on the in-memory and the file provider, bare and through each decorator."""
 
+from pathlib import Path
+
+from providers.endpoints.file import FileEndpoints, FileSettings
 from providers.limited import Limits, limited
 from providers.owned import owned
 from providers.spi import Context, EndpointProvider
@@ -17,5 +20,18 @@ class TestMemoryEndpoints(EndpointConformance):
 
 
 class TestMemoryEndpointsThroughEveryDecorator(TestMemoryEndpoints):
+    def wrap(self, endpoints: EndpointProvider, context: Context) -> EndpointProvider:
+        return limited(owned(faulty(endpoints, sequence()), context.instance), Limits(workers=1))
+
+
+class TestFileEndpoints(EndpointConformance):
+    def make(self, context: Context) -> EndpointProvider:
+        return FileEndpoints("edge", FileSettings(), context)
+
+    def break_reads(self, context: Context) -> None:
+        Path(context.state_dir, "pools", "web.json").write_text('{"format_version": 1, "pool": "web", "members": [')
+
+
+class TestFileEndpointsThroughEveryDecorator(TestFileEndpoints):
     def wrap(self, endpoints: EndpointProvider, context: Context) -> EndpointProvider:
         return limited(owned(faulty(endpoints, sequence()), context.instance), Limits(workers=1))

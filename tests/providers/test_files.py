@@ -1,0 +1,55 @@
+"""What the disk may do to a file that is being replaced."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from providers.errors import Rejected, Unreachable
+from providers.files import locked, replace
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "reconciler-test", str(place)], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("cannot mount a small file system here (needs root)")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_rubbish(small_disk: Path) -> None:
+    path = small_disk / "web.json"
+    replace("pool web", path, b"old")
+    with pytest.raises(Unreachable, match=r"No space left.*nothing was changed; free some space"):
+        replace("pool web", path, b"x" * 100_000)
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in small_disk.iterdir()] == ["web.json"]
+
+
+def test_a_path_that_is_a_directory_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "web.json").mkdir()
+    with pytest.raises(Rejected, match="nothing was changed"):
+        replace("pool web", tmp_path / "web.json", b"x")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["web.json"]
+
+
+def test_a_directory_below_a_file_is_rejected(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Rejected, match="Not a directory"), locked("pool web", tmp_path / "file" / "pools"):
+        pass
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_missing_rights_are_rejected(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(Rejected, match="right to write"):
+        replace("pool web", tmp_path / "web.json", b"x")
+    tmp_path.chmod(0o700)
