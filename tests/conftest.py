@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,38 @@ SERVER_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/
 """Servers live in directories that are not on every user's PATH."""
 
 E2E = Path(__file__).parent / "e2e"
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write what the program prints into tests/golden")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`golden("plan/rolling.txt", text)`: the text must equal that file below tests/golden, byte for byte.
+
+    With --update-golden the file is written instead; the change is then reviewed like any other.
+    """
+
+    def compare(name: str, text: str) -> None:
+        file = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(text.encode())
+            return
+        if not file.exists():
+            pytest.fail(
+                f"tests/golden/{name} is missing; look at the text, then run with --update-golden:\n{text}",
+                pytrace=False,
+            )
+        assert text == file.read_bytes().decode(), (
+            f"differs from tests/golden/{name}; if that is meant: --update-golden"
+        )
+
+    return compare
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
