@@ -185,7 +185,7 @@ class Composer:
                     continue
                 break
             key = key_event.value
-            if key_event.implicit[0] and (key in _ODD_KEYS or key[0] in NUMBER_START):
+            if key_event.implicit[0] and (key in _ODD_KEYS or key[0] in NUMBER_START) and not key_event.style:
                 if key == "<<":
                     merged.append((key_event, node(following())))
                     continue
@@ -258,6 +258,8 @@ class Composer:
 
     def _plain(self, event: Any, text: str) -> object:
         value = WORDS.get(text, MISSING)
+        if event.style:  # the parser forgets a lone ! before a quoted text, and then calls it unquoted
+            return text
         if value is not MISSING:
             return value
         if text[0] in NUMBER_START:

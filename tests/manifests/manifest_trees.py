@@ -1,0 +1,156 @@
+"""A small valid tree, provider types to resolve it with, and helpers that load variations of it."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from manifests.desired import Desired, Role
+from manifests.load import load, load_tree
+from manifests.problems import ManifestErrors, Problem
+
+
+class RuntimeSettings(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    slots: int = 4
+
+
+class PoolSettings(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    path: str
+    mode: str = "plain"
+
+
+TYPES: dict[str, tuple[Role, type[BaseModel]]] = {
+    "process": (Role.RUNTIME, RuntimeSettings),
+    "file": (Role.ENDPOINTS, PoolSettings),
+    "zonefile": (Role.DNS, PoolSettings),
+}
+
+INSTANCE = """\
+apiVersion: reconciler/v1
+kind: Instance
+metadata: {name: this}
+spec: {id: demo}
+"""
+
+PROVIDERS = """\
+apiVersion: reconciler/v1
+kind: Provider
+metadata: {name: here}
+spec: {type: process}
+---
+apiVersion: reconciler/v1
+kind: Provider
+metadata: {name: edge}
+spec: {type: file, settings: {path: pools.json}}
+---
+apiVersion: reconciler/v1
+kind: Provider
+metadata: {name: zones}
+spec:
+  type: zonefile
+  settings:
+    path: example.zone
+"""
+
+WORKLOAD = """\
+apiVersion: reconciler/v1
+kind: Workload
+metadata:
+  name: web
+spec:
+  replicas: 3
+  template:
+    metadata:
+      labels: {app: web}
+    spec:
+      containers:
+        - name: app
+          command: [python3, server.py]
+          args: [--verbose]
+          env:
+            - {name: MODE, value: production}
+          ports:
+            - {name: http, containerPort: 8080}
+          livenessProbe:
+            httpGet: {path: /live, port: http}
+          readinessProbe:
+            tcpSocket: {port: 8080}
+            periodSeconds: 0.5
+"""
+
+SERVICE = """\
+apiVersion: reconciler/v1
+kind: Service
+metadata: {name: web}
+spec:
+  selector: {app: web}
+  port: http
+  balancers:
+    - {provider: edge, pool: be_web, addresses: [203.0.113.10]}
+"""
+
+POLICY = """\
+apiVersion: reconciler/v1
+kind: DNSPolicy
+metadata: {name: app}
+spec:
+  host: app.example.com
+  zone: example.com
+  targets:
+    - {name: main, service: {name: web}}
+"""
+
+GUARD = """\
+apiVersion: reconciler/v1
+kind: Guard
+metadata: {name: limits}
+spec: {deny: [workload/web]}
+"""
+
+GOOD: dict[str, str | bytes] = {
+    "instance.yaml": INSTANCE,
+    "providers.yaml": PROVIDERS,
+    "web.yaml": WORKLOAD,
+    "service.yml": SERVICE,
+    "dns.yaml": POLICY,
+}
+
+
+def settings_model(name: str) -> tuple[Role, type[BaseModel]] | None:
+    return TYPES.get(name)
+
+
+def known_types() -> list[str]:
+    return sorted(TYPES)
+
+
+def write(root: Path, files: dict[str, str | bytes]) -> Path:
+    for name, content in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+def load_path(path: Path, instance_file: Path | None = None) -> Desired:
+    return load(path, instance_file=instance_file, settings_model=settings_model, known_types=known_types)
+
+
+def load_files(root: Path, files: dict[str, str | bytes]) -> Desired:
+    return load_path(write(root, files))
+
+
+def problems_at(path: Path, instance_file: Path | None = None) -> tuple[Problem, ...]:
+    """Everything that loading reports: the problems of an invalid tree, or the warnings of a valid one."""
+    try:
+        resolved = load_tree(path, instance_file=instance_file, settings_model=settings_model, known_types=known_types)
+    except ManifestErrors as errors:
+        return errors.problems
+    return resolved.warnings
+
+
+def problems_of(root: Path, files: dict[str, str | bytes]) -> tuple[Problem, ...]:
+    return problems_at(write(root, files))
