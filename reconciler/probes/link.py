@@ -29,19 +29,22 @@ class Link:
         self._inbox = Inbox()
         self._unsent = memoryview(b"")
 
-    def receive(self) -> None:
-        """Take what the parent has sent; `next` hands it out message by message."""
+    def receive(self) -> bool:
+        """Take what the parent has sent, for `next` to hand out; False when there was nothing."""
+        received = False
         while not self.closed:
             try:
                 data = self.sock.recv(_READ)
             except BlockingIOError:
-                return
+                break
             except OSError:
                 data = b""
             if not data:
                 self.closed = True
-                return
+                break
             self._inbox.feed(data)
+            received = True
+        return received
 
     def next(self) -> tuple[Any, ...] | None:
         """The next complete message."""

@@ -110,7 +110,8 @@ class Loop:
                 if slot is not None:
                     slot.prober.event(slot, mask)
                 elif fd == control:
-                    link.receive()
+                    if link.receive():
+                        self._urgent = True  # any batch tells the parent that there is room again
                     link.flush()
                 elif fd == self._wake_fd:
                     self._reap()
@@ -150,7 +151,7 @@ class Loop:
     # --- targets ------------------------------------------------------------------------------------------------
 
     def _change(self) -> None:
-        """Take one change of targets: the parent sends large ones in pieces, and is told when it may send the next."""
+        """Take one change of targets a turn: the parent sends large ones in pieces."""
         message = self._link.next()
         if message is None:
             return
@@ -159,7 +160,6 @@ class Loop:
             self._remove(number)
         for row in add:
             self._add(Spec._make(row))
-        self._urgent = True
         self._backlog = True
 
     def _add(self, spec: Spec) -> None:

@@ -96,6 +96,8 @@ class TlsProber:
                 session.tls.do_handshake()
             except ssl.SSLWantReadError:
                 return (FAIL, "closed in the TLS handshake") if ended else None
+            except ssl.SSLEOFError:
+                return FAIL, "closed in the TLS handshake"
             session.tls.write(slot.spec.request)
             slot.stage = READING
         while True:

@@ -1,0 +1,20 @@
+"""Engines for the tests, always closed."""
+
+from collections.abc import Iterator
+
+import pytest
+from probe_helpers import Watch
+
+from reconciler.probes.engine import ProbeEngine
+
+
+@pytest.fixture
+def engine() -> Iterator[ProbeEngine]:
+    made = ProbeEngine(phase=False)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def watch(engine: ProbeEngine) -> Watch:
+    return Watch(engine)

@@ -1,0 +1,127 @@
+"""Targets as the child gets them: requests, names for TLS, and what cannot be probed."""
+
+import pytest
+from probe_helpers import command, target
+
+from manifests.desired import ProbeKind
+from reconciler.probes import messages
+from reconciler.probes.messages import Spec
+from reconciler.probes.request import authority, http_request, server_name
+from reconciler.probes.schedule import NO_PHASE
+from reconciler.probes.target import Target, same, specify
+
+
+def spec(one: Target) -> Spec:
+    return specify(one, 1, 0, phase=False, together=1)
+
+
+def lines(path: str = "/", *headers: tuple[str, str]) -> list[str]:
+    request = http_request("127.0.0.1", 80, path, headers).decode()
+    assert request.endswith("\r\n\r\n")
+    return request[:-4].split("\r\n")
+
+
+def test_a_request_has_what_kubernetes_sends_and_closes() -> None:
+    assert lines("/healthz?full=1") == [
+        "GET /healthz?full=1 HTTP/1.1",
+        "Host: 127.0.0.1:80",
+        "User-Agent: reconciler-probe/1",
+        "Accept: */*",
+        "Connection: close",
+    ]
+
+
+def test_headers_of_the_manifest_win_keep_their_order_and_may_repeat() -> None:
+    assert lines("/", ("Host", "app.example.com"), ("X-A", "1"), ("X-A", "2"), ("user-agent", "me"))[1:] == [
+        "Accept: */*",
+        "Host: app.example.com",
+        "X-A: 1",
+        "X-A: 2",
+        "user-agent: me",
+        "Connection: close",
+    ]
+
+
+def test_an_empty_accept_or_user_agent_is_left_out() -> None:
+    assert lines("/", ("Accept", ""), ("User-Agent", ""))[1:] == ["Host: 127.0.0.1:80", "Connection: close"]
+
+
+def test_the_connection_header_cannot_be_overridden() -> None:
+    assert lines("/", ("Connection", "keep-alive"))[-1] == "Connection: close"
+    assert "Connection: keep-alive" not in lines("/", ("Connection", "keep-alive"))
+
+
+@pytest.mark.parametrize(
+    ("path", "sent"),
+    [("healthz", "/healthz"), ("", "/"), ("/a b", "/a%20b"), ("/\r\nX: y", "/%0D%0AX:%20y"), ("/ü", "/%C3%BC")],
+)
+def test_a_path_cannot_break_the_request_line(path: str, sent: str) -> None:
+    assert lines(path)[0] == f"GET {sent} HTTP/1.1"
+
+
+@pytest.mark.parametrize("header", [("X A", "1"), ("", "1"), ("X", "1\r\nY: 2"), ("X", "a\0b"), ("X:", "1")])
+def test_a_header_that_cannot_be_sent_makes_the_probe_impossible(header: tuple[str, str]) -> None:
+    broken = spec(target("a", headers=(header,)))
+    assert broken.kind == messages.BROKEN
+    assert "header" in broken.note
+
+
+@pytest.mark.parametrize(
+    ("address", "text"), [("10.0.0.1", "10.0.0.1:80"), ("fe80::1", "[fe80::1]:80"), ("fe80::1%eth0", "[fe80::1]:80")]
+)
+def test_ipv6_is_bracketed_in_the_host_header(address: str, text: str) -> None:
+    assert authority(address, 80) == text
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [
+        ("app.example.com", "app.example.com"),
+        ("app.example.com:8443", "app.example.com"),
+        ("10.0.0.1", ""),
+        ("[::1]:8", ""),
+    ],
+)
+def test_only_a_name_in_the_host_header_is_asked_for_in_tls(host: str, name: str) -> None:
+    assert server_name((("Host", host),)) == name
+
+
+@pytest.mark.parametrize(
+    ("address", "port"), [("", 80), ("web.example.com", 80), ("1.2.3", 0), ("300.1.1.1", 80), ("::1", 70000)]
+)
+def test_a_place_that_was_not_observed_cannot_be_probed(address: str, port: int) -> None:
+    broken = spec(target("a", address, port))
+    assert broken.kind == messages.BROKEN
+    assert "not observed" in broken.note
+
+
+def test_an_exec_probe_without_a_way_to_run_it_cannot_be_run() -> None:
+    assert spec(command("a", "true")._replace(exec=None)).note
+    assert spec(command("a")).note == "the command is empty"
+    assert "NUL" in spec(command("a", "echo", "a\0b")).note
+
+
+def test_one_result_counts_for_at_least_three_periods() -> None:
+    assert spec(target("a", period=10, timeout=4)).valid_for == 34
+
+
+def test_without_phase_the_first_probe_is_due_when_the_delay_is_over() -> None:
+    late = target("a", initial_delay=50)._replace(started=100)
+    made = specify(late, 1, 120, phase=False, together=1000)
+    assert (made.first, made.phase) == (150, NO_PHASE)
+
+
+def test_a_restarted_container_keeps_its_phase() -> None:
+    one = target("a")
+    again = one._replace(generation=one.generation._replace(started_at=99))
+    phases = {specify(t, 1, 0, phase=True, together=1).phase for t in (one, again)}
+    assert len(phases) == 1
+
+
+def test_a_target_stays_the_same_when_only_its_start_is_computed_anew() -> None:
+    one = target("a")
+    assert same(one, one._replace(started=one.started + 1))
+    assert not same(one, one._replace(port=2))
+    assert not same(one, one._replace(address="127.0.0.2"))
+    assert not same(one, target("a", kind=ProbeKind.TCP))
+    assert not same(command("a", "true"), command("a", "false"))
