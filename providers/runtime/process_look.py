@@ -39,6 +39,12 @@ class Seen(NamedTuple):
         return self.state in UP
 
     @property
+    def runs(self) -> bool:
+        """Whether the application runs: its exec has succeeded, and nobody is stopping it."""
+        starting = self.generation is not None and self.generation.phase == "starting"
+        return self.state in (ContainerState.RUNNING, ContainerState.PAUSED) and not starting
+
+    @property
     def started_at(self) -> int:
         """Wall-clock start of the newest generation; 0 before the first."""
         return self.generation.started_at if self.generation else 0

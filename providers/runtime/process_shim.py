@@ -134,6 +134,8 @@ class _Shim:
             write_file(GENERATION, encode(self.record))
             os.write(gate_end, b"g")
             failure = self._await_exec(errors)
+            if not failure:
+                self._write({**self.record, "phase": "running"})
         except OSError as error:
             failure = f"record {error.errno}"
         os.close(gate_end)
@@ -151,7 +153,7 @@ class _Shim:
         # Later than the generation before even when the wall clock was set back: generations are ordered by it.
         started_at = max(time.time_ns(), last + 1)
         return {
-            "phase": "running",
+            "phase": "starting",
             "started_at": str(started_at),
             "boot": self.spec["boot"],
             "namespace": os.readlink("/proc/self/ns/pid"),

@@ -51,11 +51,11 @@ def start(store: Store, record: ContainerRecord, expect: Generation) -> None:
     end = time.monotonic_ns() + START_DEADLINE
     while True:
         seen = look(store, name, read_host())
-        if seen.state in (ContainerState.RUNNING, ContainerState.PAUSED):
+        if seen.runs:
             return
         if seen.state is ContainerState.STOPPING:
             raise Conflict(name, "is still stopping", "look again")
-        if seen.started_at != expect.started_at:
+        if not seen.up and seen.started_at != expect.started_at:
             raise Conflict(name, f"ran after the plan looked, from {seen.started_at} on", "look again")
         message = _message(store, record, expect)
         words = _launch(name, message, end)
@@ -68,7 +68,7 @@ def start(store: Store, record: ContainerRecord, expect: Generation) -> None:
 
 def _await_other(store: Store, name: str, end: int) -> None:
     """Another start holds the lock: wait until it runs, or has failed and let go. Raises Conflict at `end`."""
-    while not look(store, name, read_host()).up and not store.is_free(name):
+    while not look(store, name, read_host()).runs and not store.is_free(name):
         if time.monotonic_ns() > end:
             raise Conflict(name, "is being started or removed by somebody else all the time", "look again")
         time.sleep(0.01)

@@ -278,7 +278,7 @@ def _container(fields: dict[str, object]) -> ContainerRecord:
 def _generation(fields: dict[str, str]) -> GenerationRecord:
     """Raises KeyError or ValueError when a field is missing or no number."""
     phase = fields["phase"]
-    if phase not in ("running", "stopping", "exited"):
+    if phase not in ("starting", "running", "stopping", "exited"):
         raise ValueError(f"unknown phase {phase!r}")
     ended = phase == "exited"
     code = fields["exit_code"] if ended else ""

@@ -23,7 +23,8 @@ def environment(record: ContainerRecord) -> dict[str, str]:
     if record.ports:
         result["PORT"] = str(record.ports[0][1])
     for name, number in record.ports:
-        result["PORT_" + re.sub("[^A-Z0-9]", "_", name.upper())] = str(number)
+        if name:
+            result["PORT_" + re.sub("[^A-Z0-9]", "_", name.upper())] = str(number)
     return result
 
 

@@ -1,6 +1,7 @@
 """A bench for real replicas: makes them, looks at them, and leaves no process behind."""
 
 import os
+import secrets
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,14 +31,19 @@ class Bench:
     state: Path
     root: Path
     node: str = "local"
+    workload: str = field(default_factory=lambda: f"web{secrets.token_hex(4)}")
     ids: dict[str, str] = field(default_factory=dict)
+
+    def name(self, ordinal: int = 0) -> str:
+        """Name of a replica; of this test alone, as other tests may run at the same time."""
+        return container_name(Mark("demo", self.workload, ordinal, REVISION))
 
     def runtime(self, **settings: object) -> ProcessRuntime:
         """A new provider object, as a new run of the program would make it."""
         return ProcessRuntime(self.node, ProcessSettings.model_validate(settings), Context("demo", str(self.state)))
 
     def creation(self, argv: tuple[str, ...] = SLEEP, ordinal: int = 0, **container: object) -> CreateContainer:
-        mark = Mark("demo", "web", ordinal, REVISION)
+        mark = Mark("demo", self.workload, ordinal, REVISION)
         ports = container.pop("ports", (Port("http", 8080), Port("admin-api", 9090)))
         inner = Container("web", argv, ports=ports, **container)  # type: ignore[arg-type]
         template = Template((("app", "web"),), inner, grace=2 * SECOND, revision=REVISION)

@@ -195,7 +195,7 @@ def test_an_exec_probe_runs_in_the_replicas_surroundings(bench):
     with pytest.raises(Rejected):
         bench.runtime().exec_target(running.name, ())
     with pytest.raises(Gone):
-        bench.runtime().exec_target("demo-web-abcdef01-9", ("true",))
+        bench.runtime().exec_target(bench.name(9), ("true",))
 
 
 def test_a_port_taken_since_the_create_is_named(bench):

@@ -58,7 +58,7 @@ def test_what_a_crashed_create_or_remove_left_is_invisible_and_swept_by_the_next
 
 def test_a_record_copied_under_another_name_is_foreign(bench):
     fact = bench.create()
-    copy = bench.directory(fact).with_name("demo-web-abcdef01-7")
+    copy = bench.directory(fact).with_name(bench.name(7))
     copy.mkdir()
     (copy / "container.json").write_bytes((bench.directory(fact) / "container.json").read_bytes())
     (seen,) = bench.runtime().observe([copy.name])
