@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
 
-from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
 
 LOCK_NAME = ".reconciler.lock"
 LOCK_SECONDS = 5.0
@@ -90,10 +90,14 @@ def locked(target: str, directory: Path, seconds: float = LOCK_SECONDS) -> Itera
         os.close(descriptor)
 
 
-def replace(target: str, path: Path, data: bytes) -> None:
+def replace(target: str, path: Path, data: bytes, before: bytes | None) -> None:
     """Put `data` in the place of a file, atomically and durably; call it under the lock of its directory.
 
+    People's editors do not ask for the lock, so the file is compared with `before` (None = it did not exist) once more
+    right before it is replaced.
+
     Raises:
+        Conflict: the file is not as `before` any more; nothing was changed.
         Rejected: missing rights, or the path is a link or a directory; nothing was changed.
         Unreachable: the disk is full or broken; nothing was changed.
         OutcomeUnknown: the file is in place, but it is not known to be on disk, or it reads back differently.
@@ -106,11 +110,15 @@ def replace(target: str, path: Path, data: bytes) -> None:
             temporary.unlink(missing_ok=True)
         raise _failed(target, path, error) from error
     try:
+        if read(target, path) != before:
+            raise Conflict(target, f"{path} was changed by somebody else meanwhile", "look again")
         temporary.replace(path)
     except OSError as error:
+        raise _failed(target, path, error) from error
+    finally:
+        # After the replacement there is nothing left to remove.
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise _failed(target, path, error) from error
     try:
         _sync_directory(path.parent)
     except OSError as error:

@@ -76,12 +76,13 @@ class FileEndpoints:
         path = self._path(directory, action.pool)
         _check(action)
         with locked(f"pool {action.pool}", directory):
-            pool = self._load(directory, action.pool)
+            before = read(f"pool {action.pool}", path)
+            pool = Pool(action.pool) if before is None else parse(action.pool, str(path), before)
             members = dict(pool.members)
             self._apply(members, action)
             if members == pool.members:
                 return
-            replace(f"pool {action.pool}", path, render(Pool(pool.name, members, pool.extra)))
+            replace(f"pool {action.pool}", path, render(Pool(pool.name, members, pool.extra)), before)
 
     def close(self) -> None:
         """Nothing to let go of."""

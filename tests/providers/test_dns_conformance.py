@@ -1,5 +1,8 @@
 """The DNS suite on the in-memory and the zone file provider, bare and through each decorator."""
 
+from pathlib import Path
+
+from providers.dns.zonefile import ZoneFiles, ZoneFileSettings
 from providers.limited import Limits, limited
 from providers.owned import owned
 from providers.spi import Context, DNSProvider
@@ -17,5 +20,19 @@ class TestMemoryDNS(DNSConformance):
 
 
 class TestMemoryDNSThroughEveryDecorator(TestMemoryDNS):
+    def wrap(self, names: DNSProvider, context: Context) -> DNSProvider:
+        return limited(owned(faulty(names, sequence()), context.instance), Limits(workers=1))
+
+
+class TestZoneFiles(DNSConformance):
+    def make(self, context: Context) -> DNSProvider:
+        return ZoneFiles("zone", ZoneFileSettings(), context)
+
+    def break_reads(self, context: Context) -> None:
+        path = Path(context.state_dir, "zones", "example.test.zone")
+        path.write_text(path.read_text().replace("SOA", "SO"))
+
+
+class TestZoneFilesThroughEveryDecorator(TestZoneFiles):
     def wrap(self, names: DNSProvider, context: Context) -> DNSProvider:
         return limited(owned(faulty(names, sequence()), context.instance), Limits(workers=1))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from providers.errors import Rejected, Unreachable
+from providers.errors import Conflict, Rejected, Unreachable
 from providers.files import locked, replace
 
 
@@ -27,9 +27,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 def test_a_full_disk_leaves_the_old_file_and_no_rubbish(small_disk: Path) -> None:
     path = small_disk / "web.json"
-    replace("pool web", path, b"old")
+    replace("pool web", path, b"old", None)
     with pytest.raises(Unreachable, match=r"No space left.*nothing was changed; free some space"):
-        replace("pool web", path, b"x" * 100_000)
+        replace("pool web", path, b"x" * 100_000, b"old")
     assert path.read_bytes() == b"old"
     assert [entry.name for entry in small_disk.iterdir()] == ["web.json"]
 
@@ -37,7 +37,7 @@ def test_a_full_disk_leaves_the_old_file_and_no_rubbish(small_disk: Path) -> Non
 def test_a_path_that_is_a_directory_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "web.json").mkdir()
     with pytest.raises(Rejected, match="nothing was changed"):
-        replace("pool web", tmp_path / "web.json", b"x")
+        replace("pool web", tmp_path / "web.json", b"x", None)
     assert [entry.name for entry in tmp_path.iterdir()] == ["web.json"]
 
 
@@ -47,9 +47,19 @@ def test_a_directory_below_a_file_is_rejected(tmp_path: Path) -> None:
         pass
 
 
+def test_a_file_changed_by_an_editor_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "web.json"
+    path.write_bytes(b"by hand")
+    for before in (None, b"old"):
+        with pytest.raises(Conflict, match="changed by somebody else meanwhile"):
+            replace("pool web", path, b"new", before)
+    assert path.read_bytes() == b"by hand"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["web.json"]
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_missing_rights_are_rejected(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(Rejected, match="right to write"):
-        replace("pool web", tmp_path / "web.json", b"x")
+        replace("pool web", tmp_path / "web.json", b"x", None)
     tmp_path.chmod(0o700)

@@ -1,0 +1,116 @@
+"""One spelling for each name and value, so that equal records compare equal. Used by everything that reads zone text.
+
+Names are absolute and lower case. Addresses are in the shortest form. Values of all other types get dnspython's spelling,
+with the names inside them in lower case where the type allows that (RFC 4034 section 6.2). Common types take a short way.
+"""
+
+import re
+import socket
+from functools import lru_cache
+from ipaddress import IPv6Address
+
+import dns.exception
+import dns.name
+import dns.rdata
+import dns.rdataclass
+import dns.rdatatype
+
+PLAIN_NAME = re.compile(r"(?:[a-z0-9_*-]{1,63}\.)+")
+"""Names that need no escapes and no further look at their labels."""
+
+PLAIN_TEXT = re.compile(r'"[ !#-\[\]-~]{0,255}"')
+"""One quoted string without escapes: the same in every spelling."""
+
+ONE_NAME = frozenset({"CNAME", "DNAME", "NS", "PTR"})
+MAX_NAME = 254
+"""Characters of a name with its final dot (255 octets on the wire, RFC 1035 section 2.3.4)."""
+
+HIGH = re.compile(r"[\x80-\xff]")
+
+
+def name(text: str, origin: str) -> str:
+    """The absolute, lower-case spelling of a name; one without a final dot is below `origin`, `@` is `origin`.
+
+    Raises:
+        ValueError: it is no name.
+    """
+    if text == "@":
+        return origin
+    lower = text.lower()
+    full = lower if lower.endswith(".") else f"{lower}.{origin}" if origin != "." else f"{lower}."
+    if len(full) <= MAX_NAME and PLAIN_NAME.fullmatch(full):
+        return full
+    try:
+        base = dns.name.from_text(escape_high(origin))
+        return dns.name.from_text(escape_high(text), base).canonicalize().to_text()
+    except dns.exception.DNSException as error:
+        raise ValueError(f"{text!r} is no domain name: {error}") from error
+
+
+def value(kind: str, text: str, origin: str) -> str:
+    """The canonical spelling of the value of one record.
+
+    Args:
+        kind: the type, as `type_name` gives it.
+        text: the value as it stands in a zone file, on one line and without comments.
+        origin: what relative names in it are below.
+
+    Raises:
+        ValueError: it is no value of this type.
+    """
+    if kind == "A":
+        return _ipv4(text)
+    if kind == "AAAA":
+        return _ipv6(text)
+    if kind in ONE_NAME and " " not in text and '"' not in text:
+        return name(text, origin)
+    if kind == "TXT" and PLAIN_TEXT.fullmatch(text):
+        return text
+    return _any(kind, text, origin)
+
+
+@lru_cache(maxsize=512)
+def type_name(text: str) -> str:
+    """The upper-case mnemonic of a type (`TYPEn` for an unknown one).
+
+    Raises:
+        ValueError: there is no such type, or it is one of queries only.
+    """
+    try:
+        kind = dns.rdatatype.from_text(text)
+    except (dns.exception.DNSException, ValueError) as error:
+        raise ValueError(f"{text!r} is no record type") from error
+    if dns.rdatatype.is_metatype(kind):
+        raise ValueError(f"{text!r} is a type for queries, not for records")
+    return dns.rdatatype.to_text(kind)
+
+
+def escape_high(text: str) -> str:
+    """Octets above 127 as `\\DDD`. `text` holds one character per octet (Latin-1), so nothing is guessed about encodings."""
+    return HIGH.sub(lambda match: f"\\{ord(match[0]):03d}", text)
+
+
+def _ipv4(text: str) -> str:
+    try:
+        socket.inet_pton(socket.AF_INET, text)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{text!r} is no IPv4 address") from error
+    return text
+
+
+@lru_cache(maxsize=4096)
+def _ipv6(text: str) -> str:
+    if "%" in text:
+        raise ValueError(f"{text!r} is no IPv6 address for a zone")
+    return str(IPv6Address(text))
+
+
+def _any(kind: str, text: str, origin: str) -> str:
+    number = dns.rdatatype.from_text(kind)
+    try:
+        base = dns.name.from_text(escape_high(origin))
+        first = dns.rdata.from_text(dns.rdataclass.IN, number, escape_high(text), base, False)
+        wire = first.to_digestable()
+        return dns.rdata.from_wire(dns.rdataclass.IN, number, wire, 0, len(wire)).to_text()
+    except (dns.exception.DNSException, ValueError) as error:
+        raise ValueError(f"{text!r} is no value of type {kind}: {error}") from error
