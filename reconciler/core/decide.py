@@ -55,7 +55,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
     weights = weigh(desired, crew, seen, ledger.grants, now)
     names = name_all(desired, crew, seen, weights, ledger.grants, now)  # DNS omission
-    found = differences(desired, crew, counts, ledger.grants, now)
+    found = differences(desired, crew, ledger.grants, now)
 
     pruned = _pruned(crew, weights, names)
     ledger = absences(ledger, pruned, desired.revision, now)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from manifests.desired import Desired, Workload
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
 from reconciler.core.activation import Group, Roster, node_of, replica_name
-from reconciler.core.availability import Availability, ripe_at
+from reconciler.core.availability import ripe_at
 from reconciler.core.history import replica_of
 from reconciler.core.instant import FOREVER, Now
 from reconciler.core.ledger import Grant
@@ -138,9 +138,7 @@ def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> No
             out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.SURPLUS, message, belief))
 
 
-def differences(
-    desired: Desired, crew: Roster, counts: Mapping[str, Availability], grants: Mapping[str, Grant], now: Now
-) -> Differences:
+def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now: Now) -> Differences:
     """All candidates of all workloads, then the orphans."""
     out = Differences()
     steady, instance = now.steady, desired.instance.id
@@ -150,8 +148,7 @@ def differences(
         if group.blind:
             nodes = ", ".join(group.blind)
             message = f"node {nodes} cannot be read, so nothing is created, stopped or removed"
-            retry = counts[key].until
-            out.waits.append(Wait(key, Waiting.VERDICT, message, None if retry == FOREVER else retry))
+            out.waits.append(Wait(key, Waiting.NODE, message))
             continue
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:

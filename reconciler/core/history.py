@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from manifests.desired import SECOND, Desired
-from providers.facts import ContainerState, ExitCause, ProbeValue
+from providers.facts import ContainerState, ExitCause, Known, ProbeValue
 from reconciler.core.activation import Roster
 from reconciler.core.instant import Now, elapsed, instant
 from reconciler.core.ledger import Absence, Failures, Ledger, RevisionMark, is_empty
@@ -105,9 +105,23 @@ def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Le
         "source": source,
         "amnesic": amnesic,
         "passed": passed,
+        "zones": _zones(ledger, desired, observed),
     }
     changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
     return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
+
+
+def _zones(ledger: Ledger, desired: Desired, observed: Observed) -> frozenset[str]:
+    """Where we publish, or still have record sets: a zone is forgotten once it was read and holds none of ours."""
+    prefix = f"{desired.instance.id}/"
+    named = {(policy.provider, policy.zone) for policy in desired.policies}
+    zones = {f"{provider}/{zone}" for provider, zone in named}
+    for name in ledger.zones - zones:
+        provider, _, zone = name.partition("/")
+        known = observed.zones.get((provider, zone))
+        if not isinstance(known, Known) or any(mark.startswith(prefix) for mark in known.value.owners.values()):
+            zones.add(name)
+    return frozenset(zones)
 
 
 def amnesia(desired: Desired) -> int:

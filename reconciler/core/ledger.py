@@ -78,7 +78,8 @@ class Ledger:
 
     grants: container name -> open grant. attempts: replica -> instants of health restarts. failures: replica -> streak.
     step_failures: step id -> failure. wanted: candidate -> since when it is wanted. suspensions: object key or `*`.
-    revisions: workload key. absences: object -> absence. passed: probe paths that ever passed. source: identity of the
+    revisions: workload key. absences: object -> absence. passed: probe paths that ever passed.
+    zones: `provider/zone` where we publish or have published. source: identity of the
     source whose inventory this is. amnesic: since when history is missing. approvals: plan hashes a person approved.
     """
 
@@ -91,6 +92,7 @@ class Ledger:
     revisions: Mapping[str, RevisionMark] = field(default_factory=dict)
     absences: Mapping[str, Absence] = field(default_factory=dict)
     passed: frozenset[str] = frozenset()
+    zones: frozenset[str] = frozenset()
     source: str = ""
     amnesic: Instant | None = None
     approvals: frozenset[str] = frozenset()
@@ -120,7 +122,7 @@ class Outcome:
 
 
 def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
-    """The ledger after these outcomes: failures start or lengthen a back-off, success ends it, a conflict only asks to look."""
+    """The ledger after these outcomes: failures start or lengthen a back-off, success ends it."""
     failures = dict(ledger.step_failures)
     for outcome in outcomes:
         if outcome.kind is OutcomeKind.DONE:
@@ -129,6 +131,10 @@ def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
             count = failures[outcome.step].streak + 1 if outcome.step in failures else 1
             stop = outcome.kind is OutcomeKind.REJECTED
             failures[outcome.step] = StepFailure(count, instant(now), stop, outcome.message)
+        elif outcome.kind is OutcomeKind.CONFLICT:
+            # The world moved on: decide anew at once, but do not chase it if that happens again and again.
+            count = failures[outcome.step].streak + 1 if outcome.step in failures else 0
+            failures[outcome.step] = StepFailure(count, instant(now), False, outcome.message)
     return ledger if failures == ledger.step_failures else replace(ledger, step_failures=failures)
 
 
@@ -200,7 +206,7 @@ def to_rows(ledger: Ledger) -> dict[tuple[str, str], str]:
     for section in _READ:
         for key, value in getattr(ledger, section).items():
             rows[section, key] = json.dumps(value)
-    for section in ("passed", "approvals"):
+    for section in ("passed", "zones", "approvals"):
         for key in getattr(ledger, section):
             rows[section, key] = "true"
     rows[_SINGLE, "source"] = json.dumps(ledger.source)
@@ -215,7 +221,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
         ValueError, TypeError: a row does not hold what its section promises.
     """
     sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
-    flags: dict[str, set[str]] = {"passed": set(), "approvals": set()}
+    flags: dict[str, set[str]] = {"passed": set(), "zones": set(), "approvals": set()}
     single: dict[str, Any] = {"source": "", "amnesic": None}
     for (section, key), text in rows.items():
         if section in sections:
@@ -227,6 +233,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
     return Ledger(
         **sections,
         passed=frozenset(flags["passed"]),
+        zones=frozenset(flags["zones"]),
         approvals=frozenset(flags["approvals"]),
         source=single["source"],
         amnesic=_instant(single["amnesic"]),

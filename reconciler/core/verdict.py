@@ -75,6 +75,7 @@ class Waiting(StrEnum):
     DRAIN = "drain"
     DEAD_ENDPOINT = "dead endpoint at weight 0"
     REPLACEMENT = "replacement available"
+    NODE = "node readable"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""The impure part of the loop: clocks, state on disk, the lock, triggers, logs, looks and actions."""
+"""The acting half: clocks, looks, calls, the store and the loop. It decides nothing."""

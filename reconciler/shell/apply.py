@@ -1,0 +1,184 @@
+"""Apply: one provider call per step, journalled, read back. Decides nothing.
+
+The target of a step is busy from before its call until its outcome is known; steps on the same target go one after another,
+all others at once. A step that comes after one that failed is skipped; everything else goes on. Called by the loop.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from manifests.desired import Role
+from providers.actions import (
+    Action,
+    ChangeRecords,
+    CreateContainer,
+    RemoveContainer,
+    RemoveEndpoint,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+)
+from providers.errors import OutcomeUnknown, ProviderError, Retry
+from providers.facts import ContainerState
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Outcome, OutcomeKind
+from reconciler.core.plan import Step, describe
+from reconciler.shell.clock import Clock
+from reconciler.shell.observe import Looks
+from reconciler.shell.providers import Runner, perform
+
+
+class Journal(Protocol):
+    """What `apply` needs of the store."""
+
+    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        """Write down, durably, that a call is about to be made."""
+
+    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        """Write down how it ended."""
+
+
+_DOWN = {ContainerState.CREATED, ContainerState.EXITED}
+
+
+def _kind(error: ProviderError) -> OutcomeKind:
+    if isinstance(error, OutcomeUnknown):
+        return OutcomeKind.UNKNOWN
+    return {
+        Retry.LATER: OutcomeKind.FAILED,
+        Retry.STOP: OutcomeKind.REJECTED,
+        Retry.LOOK_AGAIN: OutcomeKind.CONFLICT,
+    }[error.retry]
+
+
+def _generation(action: Action) -> str:
+    if isinstance(action, StartContainer | StopContainer | RemoveContainer):
+        return f"{action.expect.container_id}@{action.expect.started_at}"
+    return ""
+
+
+class Applier:
+    """Carries out steps and keeps count of what is under way."""
+
+    def __init__(self, looks: Looks, journal: Journal, runner: Runner, clock: Clock) -> None:
+        self.looks, self.journal, self.runner, self.clock = looks, journal, runner, clock
+        self.busy: set[str] = set()
+
+    async def run(
+        self,
+        steps: tuple[Step, ...],
+        started: Callable[[Step], None],
+        finished: Callable[[Step, Outcome], None],
+        may_go: Callable[[], bool],
+    ) -> None:
+        """Do these steps. `may_go` is asked before each: once it says no, nothing new is begun.
+
+        Raises:
+            StoreError: the journal cannot be written; nothing is done without it.
+        """
+        turns: dict[str, asyncio.Lock] = {step.target: asyncio.Lock() for step in steps}
+        self.busy.update(turns)
+        tasks: dict[str, asyncio.Task[Outcome]] = {}
+        left = dict.fromkeys(turns, 0)
+        for step in steps:
+            left[step.target] += 1
+
+        async def one(step: Step, before: list[Awaitable[Outcome]]) -> Outcome:
+            try:
+                earlier = [await outcome for outcome in before]
+                async with turns[step.target]:
+                    outcome = await self._one(step, earlier, started, may_go)
+            finally:
+                left[step.target] -= 1
+                if not left[step.target]:
+                    self.busy.discard(step.target)
+            finished(step, outcome)
+            return outcome
+
+        for step in steps:
+            before: list[Awaitable[Outcome]] = [tasks[name] for name in step.follows if name in tasks]
+            tasks[step.id] = asyncio.create_task(one(step, before))
+        results = await asyncio.gather(*tasks.values(), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def _one(
+        self, step: Step, before: list[Outcome], started: Callable[[Step], None], may_go: Callable[[], bool]
+    ) -> Outcome:
+        bad = next((one for one in before if one.kind is not OutcomeKind.DONE), None)
+        if bad is not None:
+            return Outcome(step.id, OutcomeKind.SKIPPED, f"it comes after {bad.step}, which is {bad.kind.value}")
+        if not may_go():
+            return Outcome(step.id, OutcomeKind.SKIPPED, "asked to stop")
+        call = perform(self.looks.providers, step.action)
+        if call is None:
+            return Outcome(step.id, OutcomeKind.REJECTED, "its provider is not configured")
+        entry = 0
+        if step.journal:
+            action = describe(step.action)
+            generation = _generation(step.action)
+            entry = self.journal.begin(step.id, step.object, action, generation, step.cause.value, self.clock.now())
+        started(step)
+        outcome = await self._call(step, call)
+        if entry:
+            self.journal.end(entry, outcome.kind.value, outcome.message)
+        return outcome
+
+    async def _call(self, step: Step, call: Callable[[], None]) -> Outcome:
+        """Make the call, then look at what it was about, whether it said yes or not."""
+        failed: ProviderError | None = None
+        try:
+            await self.runner.run(call)
+        except ProviderError as error:
+            failed = error
+        try:
+            wrong = await self._read_back(step.action)
+        except ProviderError as error:
+            self._hurry(step.action)
+            if failed is None:
+                return Outcome(step.id, OutcomeKind.UNKNOWN, f"done, but it cannot be read back: {error}")
+            return Outcome(step.id, _kind(failed), str(failed))
+        if failed is not None and not (isinstance(failed, OutcomeUnknown) and not wrong):
+            self._hurry(step.action)
+            return Outcome(step.id, _kind(failed), str(failed))
+        if wrong:
+            self._hurry(step.action)
+            return Outcome(step.id, OutcomeKind.FAILED, f"done, but read back as {wrong}")
+        return Outcome(step.id, OutcomeKind.DONE)
+
+    def _hurry(self, action: Action) -> None:
+        if isinstance(action, ChangeRecords):
+            self.looks.hurry(Role.DNS, action.provider)
+        elif isinstance(action, SetWeight | RemoveEndpoint):
+            self.looks.hurry(Role.ENDPOINTS, action.provider)
+        else:
+            self.looks.hurry(Role.RUNTIME, action.node)
+
+    async def _read_back(self, action: Action) -> str:
+        """What is there instead of what was wanted; empty when it is as wanted."""
+        if isinstance(action, ChangeRecords):
+            zone = await self.looks.read_zone(action.provider, action.zone)
+            if zone is None:
+                return "no such zone"
+            for change in action.changes:
+                if zone.records.get(change.key) != change.after:
+                    return f"{change.key.name} {change.key.type} {zone.records.get(change.key)}"
+            return ""
+        if isinstance(action, SetWeight | RemoveEndpoint):
+            pool = await self.looks.read_pool(action.provider, action.pool)
+            weight = next((one.weight for one in pool.members if one.endpoint == action.endpoint), None)
+            wanted = action.weight if isinstance(action, SetWeight) else None
+            return "" if weight == wanted else f"weight {'absent' if weight is None else weight}"
+        fact = await self.looks.read_container(action.node, action.name)
+        if isinstance(action, RemoveContainer):
+            return "" if fact is None or fact.id != action.expect.container_id else f"{fact.state.value}"
+        if fact is None:
+            return "absent"
+        if isinstance(action, CreateContainer):
+            return ""
+        if isinstance(action, StopContainer):
+            return "" if fact.state in _DOWN or fact.generation != action.expect else fact.state.value
+        # Started and ended at once is still started: the next look says that it crashed.
+        return "" if fact.generation != action.expect else fact.state.value

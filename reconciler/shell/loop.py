@@ -1,0 +1,363 @@
+"""The loop: observe, decide, remember, act, tell, sleep until it matters. It holds no rule of its own.
+
+`once` runs until nothing is left that time would change; `watch` runs until it is told to stop. An event, a timer or a person only
+makes the next look come sooner. Whatever is decided is stored before it is done, so a kill at any point loses nothing.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+
+from manifests.desired import SECOND, Role
+from providers.facts import Known, Unknown
+from reconciler.core.decide import decide
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, from_rows, obey, to_rows
+from reconciler.core.observed import Observed
+from reconciler.core.plan import Decision, Step
+from reconciler.exits import Exit
+from reconciler.shell.apply import Applier
+from reconciler.shell.observe import Looks
+from reconciler.shell.parts import Parts
+from reconciler.shell.probing import Probing
+from reconciler.shell.report import Summary, decision_json, news, pending, summarize
+from reconciler.shell.triggers import Wake
+
+NAP = 30 * SECOND
+"""The longest sleep: a missed trigger costs no more than this."""
+
+READ_SOURCE = 15 * SECOND
+"""How often the source is read again without a trigger."""
+
+BLIND_TRIES = 3
+"""Looks that must fail before a single run gives up on a provider."""
+
+DONE_KEPT = 10_000
+"""Steps of a run that are kept for its summary."""
+
+
+class Loop:
+    """One run over one instance."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self.desired = parts.desired
+        self.clock, self.reporter, self.memory = parts.clock, parts.reporter, parts.memory
+        self.wake = Wake()
+        self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
+        self.probing = Probing(parts.prober, self.looks)
+        self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock)
+        self.ledger = Ledger()
+        self.stopping: Exit | None = None
+        self.done: list[tuple[Step, Outcome]] = []
+        self._outcomes: list[Outcome] = []
+        self._applying: set[asyncio.Task[None]] = set()
+        self._told: tuple[object, ...] = ()
+        self._saved: Ledger | None = None
+        self._read_at = 0
+        self._next_read = 0
+        self._engine_retry = 0
+        self._reading_from = -1
+
+    # --- life -----------------------------------------------------------------------------------------------------
+
+    async def once(self, within: int, wait: bool = True) -> Summary:
+        """Converge once.
+
+        Args:
+            within: ns after which the run ends whatever is left.
+            wait: sit through waits and holds that end in that time; without it, one pass.
+
+        Raises:
+            StoreError: the ledger or journal cannot be written; nothing is done without them.
+        """
+        self._begin()
+        end = self.clock.now().steady + within
+        try:
+            while True:
+                decision = await self._tick()
+                if self._finished(decision, end, wait):
+                    break
+                await self._sleep(decision, end)
+            await self._drain()
+            final = await self._tick(act=False)
+            return summarize(final, tuple(self.done), self.clock.now(), self.stopping)
+        finally:
+            await self._end()
+
+    async def watch(self) -> Exit:
+        """Keep converging until a signal says stop. Raises `StoreError` as `once` does."""
+        self._begin()
+        try:
+            while self.stopping is None:
+                decision = await self._tick()
+                await self._sleep(decision, None)
+            await self._drain()
+            return self.stopping
+        finally:
+            await self._end()
+
+    async def glance(self, deadline: int) -> tuple[Decision, Observed, Now]:
+        """One look at everything and one attempt per probe, for a plan: decides, acts on nothing, writes nothing.
+
+        Args:
+            deadline: ns that probes get to answer.
+        """
+        self._begin(write=False)
+        try:
+            end = self.clock.now().steady + deadline
+            self.looks.start_due()
+            await self.looks.settle()
+            await self._aim()
+            while self._unanswered() and self.clock.now().steady < end and self.stopping is None:
+                self.wake.take()
+                self._take_probes()
+                if self._unanswered():
+                    await self.clock.sleep_until(min(end, self.clock.now().steady + SECOND), self.wake.event)
+            now = self.clock.now()
+            observed = self._observed()
+            return self._decide(observed, now), observed, now
+        finally:
+            await self._end()
+
+    def stop(self, how: Exit) -> None:
+        """End after the current actions. A second call ends the process at once: every point survives that."""
+        if self.stopping is not None:
+            os._exit(int(how))
+        self.stopping = how
+        self.reporter.note("stopping after the current actions; once more stops at once")
+        self.wake.set("asked to stop")
+
+    def _begin(self, write: bool = True) -> None:
+        loop = asyncio.get_running_loop()
+        for number, how in ((signal.SIGTERM, Exit.TERMINATED), (signal.SIGINT, Exit.INTERRUPTED)):
+            try:
+                loop.add_signal_handler(number, self.stop, how)
+            except (ValueError, RuntimeError):
+                break  # not the main thread: whoever runs this loop stops it by `stop`
+        self.ledger = self._saved = from_rows(self.memory.load_ledger())
+        if self.parts.approve and write:
+            self.ledger = obey(self.ledger, (Command("approve", self.parts.approve),))
+        if write:
+            for sentence in self.memory.leftovers():
+                self.reporter.note(sentence, level=logging.WARNING)
+        self.looks.remembered = self.parts.remembered | self.ledger.zones
+        self.looks.want(self.desired)
+        self._read_at = self.clock.now().steady
+        self._next_read = self._read_at + READ_SOURCE
+        self._listen()
+
+    def _listen(self) -> None:
+        """Wake up when the probe engine has results."""
+        loop = asyncio.get_running_loop()
+        number = self.parts.prober.fileno()
+        if number == self._reading_from:
+            return
+        if self._reading_from >= 0:
+            loop.remove_reader(self._reading_from)
+        if number >= 0:
+            loop.add_reader(number, self._probes_came)
+        self._reading_from = number
+
+    def _probes_came(self) -> None:
+        if self._take_probes():
+            self.wake.set("a probe verdict changed")
+
+    def _take_probes(self) -> bool:
+        changed, failed = self.probing.read()
+        if failed:
+            # What stopped answering may be gone: look before its cadence says so.
+            for name in self.looks.providers.runtimes:
+                self.looks.hurry(Role.RUNTIME, name)
+        return changed
+
+    async def _drain(self) -> None:
+        """Let what is under way come to its end; every call has a deadline."""
+        while self._applying:
+            await asyncio.gather(*self._applying)
+        await self.looks.settle()
+
+    async def _end(self) -> None:
+        if self._reading_from >= 0:
+            asyncio.get_running_loop().remove_reader(self._reading_from)
+            self._reading_from = -1
+        for task in self._applying:
+            task.cancel()
+        await asyncio.gather(*self._applying, return_exceptions=True)
+        await self.looks.settle()
+
+    # --- one tick -------------------------------------------------------------------------------------------------
+
+    async def _tick(self, act: bool = True) -> Decision:
+        """Decide over what is known, store what must be remembered, begin what is due."""
+        self.wake.take()
+        for task in [task for task in self._applying if task.done()]:
+            self._applying.discard(task)
+            task.result()
+        now = self.clock.now()
+        commands = tuple(self.memory.commands())
+        self.ledger = obey(self.ledger, tuple(command for _, command in commands)) if commands else self.ledger
+        self.ledger = fold(self.ledger, tuple(self._outcomes), now)
+        self._outcomes.clear()
+        await self._reread(now)
+        self._check_engine(now)
+        self._take_probes()
+        self.looks.start_due()
+        await asyncio.sleep(0)
+        await self._aim()
+        now = self.clock.now()
+        decision = self._decide(self._observed(), now)
+        self.ledger = decision.ledger
+        self.looks.remembered = self.parts.remembered | self.ledger.zones
+        self._save(tuple(number for number, _ in commands))
+        if act and decision.steps and self.stopping is None:
+            self._act(decision.steps)
+        self._tell(decision, now)
+        return decision
+
+    def _decide(self, observed: Observed, now: Now) -> Decision:
+        """Decide with the garbage collector off: a full collection over all facts would cost more than the decision."""
+        gc.disable()
+        try:
+            return decide(self.desired, observed, now)
+        finally:
+            gc.enable()
+
+    def _observed(self) -> Observed:
+        looks = self.looks
+        return Observed(
+            runtimes=dict(looks.runtimes),
+            pools=dict(looks.pools),
+            zones=dict(looks.zones),
+            probes=dict(self.probing.verdicts),
+            ledger=self.ledger,
+            source_read_at=self._read_at,
+            busy=frozenset(self.applier.busy) | looks.providers.busy(),
+        )
+
+    def _save(self, folded: tuple[int, ...]) -> None:
+        if self.ledger is self._saved and not folded:
+            return
+        self.memory.save_ledger(to_rows(self.ledger), folded)
+        self._saved = self.ledger
+
+    def _act(self, steps: tuple[Step, ...]) -> None:
+        def finished(step: Step, outcome: Outcome) -> None:
+            self._outcomes.append(outcome)
+            if len(self.done) < DONE_KEPT:
+                self.done.append((step, outcome))
+            if outcome.kind is not OutcomeKind.SKIPPED:
+                self.memory.told(step, outcome, self.desired.revision, self.clock.now())
+            self.reporter.finished(step, outcome)
+            self.wake.set(f"{step.id} ended")
+
+        task = asyncio.create_task(
+            self.applier.run(steps, self.reporter.started, finished, lambda: self.stopping is None)
+        )
+        task.add_done_callback(lambda _: self.wake.set("steps ended"))
+        self._applying.add(task)
+
+    def _tell(self, decision: Decision, now: Now) -> None:
+        latest = news(decision)
+        if latest == self._told:
+            return
+        self._told = latest
+        self.reporter.decided(decision, now)
+        self.memory.put_decision(decision_json(decision, self.desired, now))
+
+    async def _aim(self) -> None:
+        await self.probing.aim(self.desired, self.applier.busy)
+
+    def _unanswered(self) -> bool:
+        """Whether a probe that was aimed has no result at all yet."""
+        workloads = {one.name: one.template.container for one in self.desired.workloads}
+        for known in self.looks.runtimes.values():
+            for fact in known.value if isinstance(known, Known) else ():
+                verdicts = self.probing.verdicts.get(fact.generation)
+                container = workloads.get(fact.mark.workload) if fact.mark is not None else None
+                if verdicts is None or container is None:
+                    continue
+                started = container.startup is None or verdicts.startup is not None
+                if container.startup is not None and verdicts.startup is None:
+                    return True
+                if container.liveness is not None and verdicts.liveness is None and started:
+                    return True
+                if container.readiness is not None and verdicts.readiness is None and started:
+                    return True
+        return False
+
+    def _check_engine(self, now: Now) -> None:
+        """A probe engine that died or fell silent is replaced; until it speaks, nothing is known of probes."""
+        silence = self.parts.prober.silent()
+        if not silence or now.steady < self._engine_retry:
+            return
+        self._engine_retry = now.steady + 5 * SECOND
+        self.probing.forget()
+        self.reporter.note(f"probes are unknown: {silence}; starting the probe engine again", level=logging.WARNING)
+        self.parts.prober.restart()
+        self._listen()
+
+    # --- the source -----------------------------------------------------------------------------------------------
+
+    async def _reread(self, now: Now) -> None:
+        """Read the manifests again when it is time; what is broken changes nothing that is in force."""
+        source = self.parts.source
+        if source is None or now.steady < self._next_read:
+            return
+        self._next_read = now.steady + READ_SOURCE
+        desired, told = await self.parts.runner.run(source.reread)
+        for sentence in told:
+            self.reporter.note(sentence, level=logging.WARNING if desired is None else logging.INFO)
+        if source.same():
+            self._read_at = now.steady
+        if desired is None:
+            return
+        if self.parts.providers_for is not None and desired.providers != self.desired.providers:
+            await self._drain()
+            old = self.looks.providers
+            self.looks.replace_providers(self.parts.providers_for(desired))
+            old.close()
+        self.desired = desired
+        self._read_at = now.steady
+        self.looks.want(desired)
+
+    def source_changed(self) -> None:
+        """A hint that the source changed: read it at the next tick."""
+        self._next_read = 0
+
+    # --- waiting --------------------------------------------------------------------------------------------------
+
+    async def _sleep(self, decision: Decision, end: int | None) -> None:
+        if self.stopping is not None and not self._applying:
+            return
+        now = self.clock.now().steady
+        until = min(decision.wake_at, self.looks.next_due(), now + NAP)
+        if self.parts.source is not None:
+            until = min(until, self._next_read)
+        if end is not None:
+            until = min(until, end)
+        await self.clock.sleep_until(max(until, now), self.wake.event)
+
+    def _finished(self, decision: Decision, end: int, wait: bool) -> bool:
+        """Whether a single run is over."""
+        if self._applying or self._outcomes:
+            return False
+        if self.stopping is not None:
+            return True
+        now = self.clock.now().steady
+        if now >= end:
+            return True
+        tried = self.looks.attempts.values()
+        if not all(tried):
+            return False
+        if not wait:
+            return not decision.steps and decision.wake_at > now + 1
+        return not pending(decision, end, blind_is_final=all(one >= BLIND_TRIES for one in self._blind_tries()))
+
+    def _blind_tries(self) -> list[int]:
+        """How often each provider that cannot be read was tried."""
+        facts = [*self.looks.runtimes.values(), *self.looks.pools.values(), *self.looks.zones.values()]
+        unknown = {one.source for one in facts if isinstance(one, Unknown)}
+        return [count for (_, name), count in self.looks.attempts.items() if name in unknown]

@@ -1,0 +1,110 @@
+"""The store in the loop's words: ledger, journal, inbox and audit of one instance.
+
+`StoreMemory` is the lock holder's; `Glimpse` reads beside it for plans and writes nothing.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Command, Outcome, OutcomeKind
+from reconciler.core.plan import Step
+from reconciler.shell.store import AuditRow, Store
+
+LOOKED_AGAIN = "looked-again"
+"""How a call ended whose process died: nobody knows, so it was looked at again."""
+
+
+def command_of(verb: str, payload: str, who: str) -> Command:
+    """A command of the inbox as the core reads it. A payload that is no JSON object is a command about nothing."""
+    try:
+        raw = json.loads(payload)
+        return Command(verb, str(raw["object"]), who, str(raw.get("reason", "")), int(raw.get("until_wall", 0) or 0))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Command("unreadable", "", who)
+
+
+class StoreMemory:
+    """What the loop remembers, in the store."""
+
+    def __init__(self, store: Store, actor: str) -> None:
+        self.store, self.actor = store, actor
+
+    def load_ledger(self) -> dict[tuple[str, str], str]:
+        """All rows of the ledger."""
+        return self.store.load_ledger()
+
+    def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
+        """Store the rows that differ, and acknowledge folded commands in the same transaction."""
+        return self.store.save_ledger(rows, acknowledge)
+
+    def put_decision(self, text: str) -> bool:
+        """Store the last decision when it changed."""
+        return self.store.put_decision(text)
+
+    def commands(self) -> Sequence[tuple[int, Command]]:
+        """People's commands that are not folded yet, with their numbers."""
+        return [(one.id, command_of(one.command, one.payload, one.who)) for one in self.store.pending()]
+
+    def leftovers(self) -> Sequence[str]:
+        """Close what an earlier process left open in the journal; a sentence for each."""
+        told = []
+        for entry in self.store.open_entries():
+            self.store.end(entry.id, LOOKED_AGAIN, "the process ended before the outcome was known")
+            told.append(f'{entry.object}: whether "{entry.action}" was carried out is not known; looking again')
+        return told
+
+    def told(self, step: Step, outcome: Outcome, revision: str, now: Now) -> None:
+        """Append to the audit."""
+        result = outcome.kind.value + (f": {outcome.message}" if outcome.message else "")
+        if outcome.kind is not OutcomeKind.SKIPPED:
+            self.store.audit([AuditRow(now.wall, self.actor, revision, "", step.id, step.cause.value, result)])
+
+    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        """Write down, durably, that a call is about to be made."""
+        return self.store.begin(step_id, object, action, generation, cause, now)
+
+    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        """Write down how it ended."""
+        self.store.end(entry, outcome, detail)
+
+
+class Glimpse:
+    """The ledger as it was read, and nothing else: what a plan may see of the store."""
+
+    def __init__(self, rows: Mapping[tuple[str, str], str], commands: Sequence[tuple[int, Command]] = ()) -> None:
+        self.rows, self._commands = dict(rows), commands
+
+    def load_ledger(self) -> dict[tuple[str, str], str]:
+        """All rows of the ledger."""
+        return dict(self.rows)
+
+    def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
+        """Nothing is written: a plan changes nothing."""
+        del rows, acknowledge
+        return 0
+
+    def put_decision(self, text: str) -> bool:
+        """Nothing is written."""
+        del text
+        return False
+
+    def commands(self) -> Sequence[tuple[int, Command]]:
+        """People's commands that are not folded yet: a plan respects them too."""
+        return self._commands
+
+    def leftovers(self) -> Sequence[str]:
+        """The journal is not read."""
+        return ()
+
+    def told(self, step: Step, outcome: Outcome, revision: str, now: Now) -> None:
+        """Nothing is written."""
+        del step, outcome, revision, now
+
+    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        """Never reached: a plan makes no call."""
+        raise AssertionError(f"a plan was about to {action}: {step_id} {object} {generation} {cause} {now}")
+
+    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        """Never reached."""
+        del entry, outcome, detail

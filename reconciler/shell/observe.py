@@ -1,0 +1,210 @@
+"""Looks: when each provider is read, and what is kept of the answers.
+
+Every provider has its own cadence; a look that fails leaves Unknown behind, never "nothing there". Looks run beside the ticks:
+a tick decides over what is known. After a write only the object written is read back. Called by the loop and by `apply`.
+"""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+
+from manifests.desired import SECOND, Desired, Role
+from providers.errors import ProviderError
+from providers.facts import ContainerFact, Known, PoolFact, Unknown, ZoneFact
+from reconciler.core.observed import PoolFacts, RuntimeFacts, ZoneFacts
+from reconciler.shell.clock import Clock
+from reconciler.shell.providers import Providers, Runner
+from reconciler.shell.triggers import Wake
+
+RETRY = SECOND
+"""How soon a provider that could not be read is looked at again, at the latest by its cadence."""
+
+
+class Looks:
+    """The latest facts of all providers, kept up to date."""
+
+    def __init__(self, providers: Providers, runner: Runner, clock: Clock, wake: Wake) -> None:
+        self.providers, self.runner, self.clock, self.wake = providers, runner, clock, wake
+        self.runtimes: dict[str, RuntimeFacts] = {}
+        self.pools: dict[tuple[str, str], PoolFacts] = {}
+        self.zones: dict[tuple[str, str], ZoneFacts] = {}
+        self.attempts: dict[tuple[Role, str], int] = {}
+        self.version = 0
+        self.remembered: frozenset[str] = frozenset()
+        self._due: dict[tuple[Role, str], int] = {}
+        self._under_way: dict[tuple[Role, str], asyncio.Task[None]] = {}
+        self._written: dict[tuple[str, str], int] = {}
+        self._desired: Desired | None = None
+
+    def want(self, desired: Desired) -> None:
+        """From now on, look at what this set of manifests names. Providers that went are forgotten, new ones are due."""
+        self._desired = desired
+        keys = [(Role.RUNTIME, name) for name in self.providers.runtimes]
+        keys += [(Role.ENDPOINTS, name) for name in self.providers.endpoints]
+        keys += [(Role.DNS, name) for name in self.providers.dns]
+        now = self.clock.now().steady
+        self._due = dict.fromkeys(keys, now)
+        self.attempts = {key: self.attempts.get(key, 0) for key in keys}
+
+    def replace_providers(self, providers: Providers) -> None:
+        """Use other provider objects; facts of providers that are gone are dropped."""
+        self.providers = providers
+        self.runtimes = {name: one for name, one in self.runtimes.items() if name in providers.runtimes}
+        self.pools = {key: one for key, one in self.pools.items() if key[0] in providers.endpoints}
+        self.zones = {key: one for key, one in self.zones.items() if key[0] in providers.dns}
+
+    def _cadence(self, role: Role) -> int:
+        assert self._desired is not None  # noqa: S101  (`want` is called before any look)
+        instance = self._desired.instance
+        return {
+            Role.RUNTIME: instance.look_runtime,
+            Role.ENDPOINTS: instance.look_endpoints,
+            Role.DNS: instance.look_dns,
+        }[role]
+
+    def hurry(self, role: Role, name: str) -> None:
+        """Look at this provider now: something hints that it changed."""
+        if (role, name) in self._due:
+            self._due[role, name] = self.clock.now().steady
+
+    def next_due(self) -> int:
+        """The steady instant of the next look that is not under way."""
+        return min((due for key, due in self._due.items() if key not in self._under_way), default=2**62)
+
+    def start_due(self) -> None:
+        """Begin every look that is due."""
+        now = self.clock.now().steady
+        for key, due in list(self._due.items()):
+            if due <= now and key not in self._under_way:
+                self._under_way[key] = asyncio.create_task(self._look(key))
+
+    async def settle(self) -> None:
+        """Wait for the looks under way; each has its own deadline."""
+        while self._under_way:
+            await asyncio.gather(*self._under_way.values())
+
+    async def _look(self, key: tuple[Role, str]) -> None:
+        role, name = key
+        began = self.clock.now().steady
+        try:
+            if role is Role.RUNTIME:
+                await self._look_runtime(name, began)
+            elif role is Role.ENDPOINTS:
+                await self._look_pools(name, began)
+            else:
+                await self._look_zones(name, began)
+            again = self._cadence(role)
+        except ProviderError as error:
+            self._blind(role, name, str(error), began)
+            again = min(RETRY, self._cadence(role))
+        finally:
+            self._under_way.pop(key, None)
+        self.attempts[key] = self.attempts.get(key, 0) + 1
+        if key in self._due:
+            self._due[key] = began + again
+        self.wake.set(f"looked at {name}")
+
+    async def _look_runtime(self, name: str, began: int) -> None:
+        provider = self.providers.runtimes[name]
+        facts = await self.runner.run(provider.observe)
+        before = self.runtimes.get(name)
+        if isinstance(before, Known):
+            # What was read back after a write of ours is newer than a look that began earlier.
+            newer = {fact.name: fact for fact in before.value if self._written.get((name, fact.name), 0) >= began}
+            removed = {one for (node, one), at in self._written.items() if node == name and at >= began}
+            if removed:
+                facts = tuple(fact for fact in facts if fact.name not in removed) + tuple(newer.values())
+        self._written = {key: at for key, at in self._written.items() if at >= began - 60 * SECOND}
+        if not isinstance(before, Known) or before.value != facts:
+            self.version += 1
+        self.runtimes[name] = Known(facts, name, began)
+
+    async def _look_pools(self, name: str, began: int) -> None:
+        assert self._desired is not None  # noqa: S101
+        named = sorted({b.pool for s in self._desired.services for b in s.balancers if b.provider == name})
+        provider = self.providers.endpoints[name]
+        facts = await self.runner.run(lambda: provider.observe(named))
+        found = {(name, fact.pool): fact for fact in facts}
+        for key in [key for key in self.pools if key[0] == name and key not in found]:
+            del self.pools[key]
+        for key, fact in found.items():
+            self._put_pool(key, fact, began)
+
+    def _put_pool(self, key: tuple[str, str], fact: PoolFact, began: int) -> None:
+        before = self.pools.get(key)
+        if not isinstance(before, Known) or before.observed_at <= began:
+            self.pools[key] = Known(fact, key[0], began)
+
+    async def _look_zones(self, name: str, began: int) -> None:
+        zones = self._zones_of(name)
+        if not zones:
+            return
+        provider = self.providers.dns[name]
+        for fact in await self.runner.run(lambda: provider.observe(zones)):
+            self._put_zone((name, fact.zone), fact, began)
+
+    def _zones_of(self, name: str) -> list[str]:
+        """Zones that policies name, and those we have published in before."""
+        assert self._desired is not None  # noqa: S101
+        named = {policy.zone for policy in self._desired.policies if policy.provider == name}
+        known = {zone for provider, zone in self.zones if provider == name}
+        remembered = {zone.partition("/")[2] for zone in self.remembered if zone.startswith(f"{name}/")}
+        return sorted(named | known | remembered)
+
+    def _put_zone(self, key: tuple[str, str], fact: ZoneFact, began: int) -> None:
+        before = self.zones.get(key)
+        if not isinstance(before, Known) or before.observed_at <= began:
+            self.zones[key] = Known(fact, key[0], began)
+
+    def _blind(self, role: Role, name: str, reason: str, began: int) -> None:
+        """A provider that cannot be read: everything it would have told is unknown from here on."""
+
+        def unknown(before: Known[object] | Unknown | None) -> Unknown:
+            return Unknown(reason, name, before.since if isinstance(before, Unknown) else began)
+
+        assert self._desired is not None  # noqa: S101
+        if role is Role.RUNTIME:
+            self.runtimes[name] = unknown(self.runtimes.get(name))  # type: ignore[arg-type]
+            self.version += 1
+            return
+        if role is Role.ENDPOINTS:
+            named = {(name, b.pool) for s in self._desired.services for b in s.balancers if b.provider == name}
+            for pool_key in named | {key for key in self.pools if key[0] == name}:
+                self.pools[pool_key] = unknown(self.pools.get(pool_key))  # type: ignore[arg-type]
+            return
+        for zone in self._zones_of(name):
+            self.zones[name, zone] = unknown(self.zones.get((name, zone)))  # type: ignore[arg-type]
+
+    # --- read-back of single objects ------------------------------------------------------------------------------
+
+    async def read_container(self, node: str, name: str) -> ContainerFact | None:
+        """One container after a write of ours; None when it is not there. Raises `ProviderError`."""
+        provider = self.providers.runtimes[node]
+        facts = await self.runner.run(lambda: provider.observe({name}))
+        found = next((fact for fact in facts if fact.name == name), None)
+        self._written[node, name] = self.clock.now().steady
+        known = self.runtimes.get(node)
+        if isinstance(known, Known):
+            others = tuple(fact for fact in known.value if fact.name != name)
+            self.runtimes[node] = replace(known, value=(*others, found) if found is not None else others)
+            self.version += 1
+        return found
+
+    async def read_pool(self, name: str, pool: str) -> PoolFact:
+        """One pool after a write of ours. Raises `ProviderError`."""
+        began = self.clock.now().steady
+        provider = self.providers.endpoints[name]
+        facts = await self.runner.run(lambda: provider.observe([pool]))
+        fact = next((one for one in facts if one.pool == pool), PoolFact(pool))
+        self._put_pool((name, pool), fact, began)
+        return fact
+
+    async def read_zone(self, name: str, zone: str) -> ZoneFact | None:
+        """One zone after a write of ours. Raises `ProviderError`."""
+        began = self.clock.now().steady
+        provider = self.providers.dns[name]
+        facts: Collection[ZoneFact] = await self.runner.run(lambda: provider.observe([zone]))
+        fact = next((one for one in facts if one.zone == zone), None)
+        if fact is not None:
+            self._put_zone((name, zone), fact, began)
+        return fact

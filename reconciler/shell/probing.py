@@ -1,0 +1,138 @@
+"""Probing: which probes should run for what was observed, and the verdicts that came back.
+
+The shell builds the complete set of targets from manifests and facts; the probe engine compares it with what it runs. Startup
+gates the other two: they become targets once it passed, and it is not probed again in that generation. Called by the loop.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from manifests.desired import Container, Desired, Probe, ProbeKind
+from providers.errors import ProviderError
+from providers.facts import ContainerFact, ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
+from providers.spi import ExecTarget
+from reconciler.core.instant import FOREVER
+from reconciler.probes.target import Target
+from reconciler.shell.observe import Looks
+
+
+class Prober(Protocol):
+    """What the loop needs of the probe engine."""
+
+    def set_targets(self, targets: list[Target]) -> None:
+        """Probe exactly these from now on."""
+
+    def read(self) -> Mapping[tuple[Generation, str], ProbeFact]:
+        """All results that arrived since the last call, newest per target."""
+
+    def fileno(self) -> int:
+        """Readable when there are results; -1 when results never come by themselves."""
+
+    def silent(self) -> str:
+        """Why the engine is not to be believed now; empty when it is."""
+
+    def restart(self) -> None:
+        """Start a new child in place of one that died or fell silent."""
+
+    def close(self) -> None:
+        """End it."""
+
+
+class Probing:
+    """The targets of the latest facts and the verdicts of their generations."""
+
+    def __init__(self, prober: Prober, looks: Looks) -> None:
+        self.prober, self.looks = prober, looks
+        self.verdicts: dict[Generation, Probes] = {}
+        self._exec: dict[tuple[Generation, tuple[str, ...]], ExecTarget | None] = {}
+        self._dirty = True
+        self._seen: tuple[int, str] = (-1, "")
+
+    def read(self) -> tuple[bool, bool]:
+        """Take what arrived: whether a verdict changed, and whether one turned to fail."""
+        changed = failed = False
+        for (generation, name), fact in self.prober.read().items():
+            before = self.verdicts.get(generation)
+            if before is None:
+                continue
+            old: ProbeFact | None = getattr(before, name)
+            if name == "startup" and fact.value is ProbeValue.PASS:
+                # Once started, a generation stays started.
+                fact = fact._replace(valid_for=FOREVER)  # noqa: PLW2901
+            self.verdicts[generation] = before._replace(**{name: fact})
+            if old is None or old.value is not fact.value:
+                changed = True
+                failed = failed or fact.value is ProbeValue.FAIL
+                if name == "startup":
+                    self._dirty = True
+        return changed, failed
+
+    def forget(self) -> None:
+        """Nothing is known any more: the engine died or fell silent."""
+        self.verdicts = {generation: Probes(startup=one.startup) for generation, one in self.verdicts.items()}
+        self._dirty = True
+
+    async def aim(self, desired: Desired, stopping: Iterable[str]) -> None:
+        """Tell the engine what to probe now, when anything changed. Containers that are being stopped are left alone."""
+        version = (self.looks.version, f"{desired.revision}/{','.join(sorted(stopping))}")
+        if not self._dirty and version == self._seen:
+            return
+        self._seen, self._dirty = version, False
+        workloads = {one.name: one for one in desired.workloads}
+        leave_alone = set(stopping)
+        targets: list[Target] = []
+        live: dict[Generation, Probes] = {}
+        unseen = False
+        for node, known in self.looks.runtimes.items():
+            if not isinstance(known, Known):
+                unseen = True
+                continue
+            for fact in known.value:
+                mark = fact.mark
+                if mark is None or mark.instance != desired.instance.id or fact.state is not ContainerState.RUNNING:
+                    continue
+                workload = workloads.get(mark.workload)
+                if workload is None:
+                    continue
+                generation = fact.generation
+                live[generation] = self.verdicts.get(generation, Probes())
+                if fact.name not in leave_alone:
+                    await self._aim_one(node, fact, workload.template.container, live[generation], targets)
+        if unseen:
+            # Generations on a node that cannot be seen may well live on.
+            live = {**self.verdicts, **live}
+        self.verdicts = live
+        self._exec = {key: one for key, one in self._exec.items() if key[0] in live}
+        self.prober.set_targets(targets)
+
+    async def _aim_one(
+        self, node: str, fact: ContainerFact, container: Container, verdicts: Probes, targets: list[Target]
+    ) -> None:
+        startup = container.startup
+        passed = verdicts.startup is not None and verdicts.startup.value is ProbeValue.PASS
+        if startup is not None and not passed:
+            targets.append(await self._target(node, fact, "startup", startup))
+            return
+        for name, probe in (("liveness", container.liveness), ("readiness", container.readiness)):
+            if probe is not None:
+                targets.append(await self._target(node, fact, name, probe))
+
+    async def _target(self, node: str, fact: ContainerFact, name: str, probe: Probe) -> Target:
+        address, port = fact.address, probe.port
+        for one in fact.ports:
+            if one.number == probe.port:
+                address, port = one.address, one.port
+        how = await self._how(node, fact, probe) if probe.kind is ProbeKind.EXEC else None
+        return Target(fact.generation, name, probe, address, port, fact.running_since, how)
+
+    async def _how(self, node: str, fact: ContainerFact, probe: Probe) -> ExecTarget | None:
+        key = (fact.generation, probe.command)
+        if key not in self._exec:
+            provider = self.looks.providers.runtimes[node]
+            try:
+                self._exec[key] = await self.looks.runner.run(lambda: provider.exec_target(fact.name, probe.command))
+            except ProviderError:
+                # Not known now; asked again at the next change.
+                self._dirty = True
+                return None
+        return self._exec[key]

@@ -1,0 +1,100 @@
+"""The providers of one run, by role and name, and how calls to them are made.
+
+`wire.py` fills it, with every decorator in place; `observe` and `apply` use it. Providers block, so the real runner calls them
+on threads; simulations in virtual time call them in place.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from providers.actions import Action, ChangeRecords, RemoveEndpoint, SetWeight
+from providers.spi import DNSProvider, EndpointProvider, Provider, RuntimeProvider
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Makes blocking calls for the loop."""
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """The call's result; what it raises is raised here."""
+
+    def close(self) -> None:
+        """Let go of threads."""
+
+
+class ThreadRunner:
+    """Calls on threads of its own, never on the event loop's shared ones, which name resolution needs."""
+
+    def __init__(self, workers: int = 32) -> None:
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="call")
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """The call's result; what it raises is raised here."""
+        return await asyncio.get_running_loop().run_in_executor(self._pool, call)
+
+    def close(self) -> None:
+        """Let go of threads; calls under way end at their own deadlines."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class InlineRunner:
+    """Calls in place: for virtual time, where a call takes none."""
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """The call's result; what it raises is raised here."""
+        await asyncio.sleep(0)
+        return call()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Providers:
+    """All providers of one set of manifests."""
+
+    runtimes: Mapping[str, RuntimeProvider] = field(default_factory=dict)
+    endpoints: Mapping[str, EndpointProvider] = field(default_factory=dict)
+    dns: Mapping[str, DNSProvider] = field(default_factory=dict)
+
+    def all(self) -> tuple[Provider, ...]:
+        """Every provider, in the order of roles and names."""
+        groups = (self.runtimes, self.endpoints, self.dns)
+        return tuple(group[name] for group in groups for name in sorted(group))
+
+    def busy(self) -> frozenset[str]:
+        """Targets with a call whose outcome is not known, in the words of `Step.target`."""
+        found: set[str] = set()
+        for runtime in self.runtimes.values():
+            found |= _busy(runtime)
+        for group in (self.endpoints, self.dns):
+            for name, provider in group.items():
+                found |= {f"{name}/{one}" for one in _busy(provider)}
+        return frozenset(found)
+
+    def close(self) -> None:
+        """Close them all."""
+        for provider in self.all():
+            provider.close()
+
+
+def _busy(provider: object) -> frozenset[str]:
+    """Providers without a deadline of their own are never busy beyond their calls."""
+    ask: Callable[[], frozenset[str]] | None = getattr(provider, "busy", None)
+    return frozenset() if ask is None else ask()
+
+
+def perform(providers: Providers, action: Action) -> Callable[[], None] | None:
+    """The call that does an action, None when no provider of that name is there."""
+    if isinstance(action, ChangeRecords):
+        zone = providers.dns.get(action.provider)
+        return None if zone is None else lambda: zone.perform(action)
+    if isinstance(action, SetWeight | RemoveEndpoint):
+        pool = providers.endpoints.get(action.provider)
+        return None if pool is None else lambda: pool.perform(action)
+    runtime = providers.runtimes.get(action.node)
+    return None if runtime is None else lambda: runtime.perform(action)
