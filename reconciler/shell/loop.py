@@ -11,7 +11,7 @@ import os
 import signal
 
 from manifests.desired import SECOND, Role
-from providers.facts import Known, Unknown
+from providers.facts import Unknown
 from reconciler.core.decide import decide
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, from_rows, obey, to_rows
@@ -105,16 +105,17 @@ class Loop:
         Args:
             deadline: ns that probes get to answer.
         """
+        self.probing.network_only = True
         self._begin(write=False)
         try:
             end = self.clock.now().steady + deadline
             self.looks.start_due()
             await self.looks.settle()
             await self._aim()
-            while self._unanswered() and self.clock.now().steady < end and self.stopping is None:
+            while self.probing.unanswered(self.desired) and self.clock.now().steady < end and self.stopping is None:
                 self.wake.take()
                 self._take_probes()
-                if self._unanswered():
+                if self.probing.unanswered(self.desired):
                     await self.clock.sleep_until(min(end, self.clock.now().steady + SECOND), self.wake.event)
             now = self.clock.now()
             observed = self._observed()
@@ -269,24 +270,6 @@ class Loop:
 
     async def _aim(self) -> None:
         await self.probing.aim(self.desired, self.applier.busy)
-
-    def _unanswered(self) -> bool:
-        """Whether a probe that was aimed has no result at all yet."""
-        workloads = {one.name: one.template.container for one in self.desired.workloads}
-        for known in self.looks.runtimes.values():
-            for fact in known.value if isinstance(known, Known) else ():
-                verdicts = self.probing.verdicts.get(fact.generation)
-                container = workloads.get(fact.mark.workload) if fact.mark is not None else None
-                if verdicts is None or container is None:
-                    continue
-                started = container.startup is None or verdicts.startup is not None
-                if container.startup is not None and verdicts.startup is None:
-                    return True
-                if container.liveness is not None and verdicts.liveness is None and started:
-                    return True
-                if container.readiness is not None and verdicts.readiness is None and started:
-                    return True
-        return False
 
     def _check_engine(self, now: Now) -> None:
         """A probe engine that died or fell silent is replaced; until it speaks, nothing is known of probes."""

@@ -39,10 +39,15 @@ class Prober(Protocol):
 
 
 class Probing:
-    """The targets of the latest facts and the verdicts of their generations."""
+    """The targets of the latest facts and the verdicts of their generations.
+
+    Attributes:
+        network_only: leave exec probes out: a plan must not run commands in containers.
+    """
 
     def __init__(self, prober: Prober, looks: Looks) -> None:
         self.prober, self.looks = prober, looks
+        self.network_only = False
         self.verdicts: dict[Generation, Probes] = {}
         self._exec: dict[tuple[Generation, tuple[str, ...]], ExecTarget | None] = {}
         self._dirty = True
@@ -111,11 +116,37 @@ class Probing:
         startup = container.startup
         passed = verdicts.startup is not None and verdicts.startup.value is ProbeValue.PASS
         if startup is not None and not passed:
-            targets.append(await self._target(node, fact, "startup", startup))
+            if self.runs(startup):
+                targets.append(await self._target(node, fact, "startup", startup))
             return
         for name, probe in (("liveness", container.liveness), ("readiness", container.readiness)):
-            if probe is not None:
+            if probe is not None and self.runs(probe):
                 targets.append(await self._target(node, fact, name, probe))
+
+    def runs(self, probe: Probe) -> bool:
+        """Whether this probe is run at all."""
+        return not (self.network_only and probe.kind is ProbeKind.EXEC)
+
+    def unanswered(self, desired: Desired) -> bool:
+        """Whether a probe that was aimed has no result at all yet."""
+        containers = {one.name: one.template.container for one in desired.workloads}
+        for known in self.looks.runtimes.values():
+            for fact in known.value if isinstance(known, Known) else ():
+                verdicts = self.verdicts.get(fact.generation)
+                container = containers.get(fact.mark.workload) if fact.mark is not None else None
+                if verdicts is None or container is None:
+                    continue
+                if container.startup is not None and verdicts.startup is None:
+                    if self.runs(container.startup):
+                        return True
+                    continue
+                for probe, verdict in (
+                    (container.liveness, verdicts.liveness),
+                    (container.readiness, verdicts.readiness),
+                ):
+                    if probe is not None and verdict is None and self.runs(probe):
+                        return True
+        return False
 
     async def _target(self, node: str, fact: ContainerFact, name: str, probe: Probe) -> Target:
         address, port = fact.address, probe.port

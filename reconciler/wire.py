@@ -1,0 +1,301 @@
+"""The composition root: puts the parts together, and holds no rule and no logic of its own. Called by the command line.
+
+The only module that knows the registry of providers, and the only one that sees both halves of the program at once.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from manifests.desired import Desired, Role
+from manifests.load import load as load_manifests
+from providers import registry
+from providers.limited import limited
+from providers.owned import owned
+from providers.readonly import read_only
+from providers.spi import Context, Provider
+from reconciler.core.forecast import forecast
+from reconciler.core.instant import Now
+from reconciler.core.plan import Decision, Plan
+from reconciler.exits import Exit
+from reconciler.probes.engine import ProbeEngine
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.lock import Lock
+from reconciler.shell.loop import Loop
+from reconciler.shell.memory import Glimpse, StoreMemory, command_of
+from reconciler.shell.parts import Parts, Reporter, Source
+from reconciler.shell.providers import Providers, ThreadRunner
+from reconciler.shell.report import Summary
+from reconciler.shell.source import DirectorySource
+from reconciler.shell.store import Store, StoreError
+from reconciler.shell.triggers import FileTrigger, Wake
+
+LOCK_WAIT = 5.0
+"""Seconds that a run waits for another one on the same instance to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a run may do beyond its manifests. `prune` None: as the Instance says. `approve`: a hash that a person approved."""
+
+    prune: bool | None = None
+    take_over: bool = False
+    destroy: bool = False
+    approve: str = ""
+
+
+def load(path: Path, instance_file: Path | None = None) -> Desired:
+    """The manifests at a path, checked and resolved. Raises `ManifestErrors` with every problem."""
+    return load_manifests(
+        path,
+        instance_file=instance_file,
+        settings_model=registry.settings_model,
+        known_types=registry.known_types,
+    )
+
+
+def state_dir(instance: str, override: Path | None = None) -> Path:
+    """Where an instance keeps its state: as told, else below $XDG_STATE_HOME or ~/.local/state."""
+    if override is not None:
+        return override.absolute()
+    base = os.environ.get("XDG_STATE_HOME", "")
+    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
+    return root / "reconciler" / instance
+
+
+def _meant(desired: Desired, intent: Intent) -> Desired:
+    """The manifests with what this run may do. `destroy` wants nothing at all to be there."""
+    if intent.destroy:
+        desired = replace(desired, workloads=(), services=(), policies=(), services_of={})
+    prune = desired.instance.prune if intent.prune is None else intent.prune
+    return replace(desired, prune=prune, take_over=intent.take_over, destroy=intent.destroy)
+
+
+def _zones(desired: Desired) -> frozenset[str]:
+    return frozenset(f"{policy.provider}/{policy.zone}" for policy in desired.policies)
+
+
+def build(desired: Desired, state: Path, *, may_write: bool) -> Providers:
+    """All providers that the manifests name, each with its decorators: ownership inside, deadlines outside."""
+    context = Context(desired.instance.id, str(state))
+    made: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
+    for one in desired.providers:
+        provider = registry.create(one.type, one.name, one.settings, context)
+        made[one.role][one.name] = _decorated(provider, desired.instance.id, may_write)
+    # The registry has checked that each provider has the role its type promises.
+    return Providers(made[Role.RUNTIME], made[Role.ENDPOINTS], made[Role.DNS])  # type: ignore[arg-type]
+
+
+def _decorated(provider: Provider, instance: str, may_write: bool) -> Provider:
+    safe = owned(provider, instance)
+    return limited(safe if may_write else read_only(safe))
+
+
+@contextmanager
+def _session(state: Path, operation: str, clock: SystemClock, reporter: Reporter) -> Iterator[StoreMemory]:
+    """The instance's lock and store, held together."""
+    with Lock.acquire(state, operation, clock, LOCK_WAIT), Store.open(state, clock) as store:
+        if store.recovered:
+            reporter.note(store.recovered)
+        yield StoreMemory(store, operation)
+
+
+@contextmanager
+def _machinery(
+    desired: Desired, state: Path, *, may_write: bool, phase: bool
+) -> Iterator[tuple[Providers, ProbeEngine, ThreadRunner]]:
+    """Providers, probe engine and threads of one run; all of them end with it, containers go on."""
+    providers = build(desired, state, may_write=may_write)
+    runner = ThreadRunner()
+    try:
+        engine = ProbeEngine(phase=phase)
+        try:
+            yield providers, engine, runner
+        finally:
+            engine.close()
+    finally:
+        runner.close()
+        providers.close()
+
+
+def _source(path: Path, instance_file: Path | None, intent: Intent, clock: SystemClock, *, follow: bool) -> Source:
+    extra = (instance_file,) if instance_file is not None else ()
+    return DirectorySource(path, extra, lambda: _meant(load(path, instance_file), intent), clock, follow=follow)
+
+
+async def run_once(
+    path: Path,
+    *,
+    instance_file: Path | None,
+    state: Path | None,
+    intent: Intent,
+    within: int,
+    wait: bool,
+    reporter: Reporter,
+    operation: str = "reconcile --once",
+) -> Summary:
+    """Converge once.
+
+    Args:
+        path: the manifests.
+        instance_file: a local file of documents that win.
+        state: the state directory, None for the default one.
+        intent: what the run may do.
+        within: ns after which it ends whatever is left.
+        wait: sit through waits that end in that time.
+        reporter: who tells people.
+        operation: what the lock's owner record says.
+
+    Raises:
+        ManifestErrors, Locked, StoreError
+    """
+    clock = SystemClock()
+    loaded = load(path, instance_file)
+    desired = _meant(loaded, intent)
+    place = state_dir(desired.instance.id, state)
+    source = _source(path, instance_file, intent, clock, follow=False)
+    with (
+        _session(place, f"{operation} {path}", clock, reporter) as memory,
+        _machinery(desired, place, may_write=True, phase=False) as (providers, engine, runner),
+    ):
+        parts = Parts(
+            desired=desired,
+            providers=providers,
+            providers_for=None,
+            prober=engine,
+            memory=memory,
+            source=source,
+            reporter=reporter,
+            clock=clock,
+            runner=runner,
+            remembered=_zones(loaded),
+            approve=intent.approve,
+        )
+        return await Loop(parts).once(within, wait)
+
+
+class _SourceWake(Wake):
+    """A wake of the source: the loop reads it again."""
+
+    def __init__(self, loop: Loop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def set(self, reason: str) -> None:
+        """Pass the hint on."""
+        self._loop.source_changed()
+        self._loop.wake.set(reason)
+
+
+async def run_watch(
+    path: Path, *, instance_file: Path | None, state: Path | None, intent: Intent, reporter: Reporter
+) -> Exit:
+    """Keep converging until a signal says stop. Arguments and errors as `run_once`."""
+    clock = SystemClock()
+    loaded = load(path, instance_file)
+    desired = _meant(loaded, intent)
+    place = state_dir(desired.instance.id, state)
+    with (
+        _session(place, f"reconcile --watch {path}", clock, reporter) as memory,
+        _machinery(desired, place, may_write=True, phase=True) as (providers, engine, runner),
+    ):
+        parts = Parts(
+            desired=desired,
+            providers=providers,
+            providers_for=lambda new: build(new, place, may_write=True),
+            prober=engine,
+            memory=memory,
+            source=_source(path, instance_file, intent, clock, follow=True),
+            reporter=reporter,
+            clock=clock,
+            runner=runner,
+            remembered=_zones(loaded),
+            approve=intent.approve,
+        )
+        loop = Loop(parts)
+        stop = asyncio.Event()
+        trigger = asyncio.create_task(FileTrigger(Path(desired.root), _SourceWake(loop), clock).run(stop))
+        try:
+            return await loop.watch()
+        finally:
+            stop.set()
+            trigger.cancel()
+            with suppress(asyncio.CancelledError):
+                await trigger
+
+
+class _Quiet:
+    """A reporter for plans: the plan itself is what is told."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def started(self, step: object) -> None:
+        """Never reached: a plan makes no call."""
+
+    def finished(self, step: object, outcome: object) -> None:
+        """Never reached."""
+
+    def decided(self, decision: Decision, now: Now) -> None:
+        """The forecast goes on from here."""
+
+    def note(self, text: str, *, level: int = 0) -> None:
+        """Pass it on."""
+        del level
+        self._note(text)
+
+
+def _glimpse(place: Path, clock: SystemClock) -> Glimpse:
+    """The ledger as the instance's store has it; an instance that never ran has none."""
+    try:
+        with Store.join(place, clock) as store:
+            commands: Sequence[tuple[int, object]] = [
+                (one.id, command_of(one.command, one.payload, one.who)) for one in store.pending()
+            ]
+            return Glimpse(store.load_ledger(), commands)  # type: ignore[arg-type]
+    except StoreError:
+        if (place / "state.db").exists():
+            raise
+        return Glimpse({})
+
+
+async def make_plan(
+    path: Path,
+    *,
+    instance_file: Path | None,
+    state: Path | None,
+    intent: Intent,
+    deadline: int,
+    note: Callable[[str], None],
+) -> tuple[Plan, Decision, Now]:
+    """The whole plan, read-only: no lock, nothing written, one look, one attempt per network probe.
+
+    Args:
+        deadline: ns that probes get to answer.
+        note: takes what is worth knowing beside the plan.
+
+    Raises:
+        ManifestErrors, StoreError
+    """
+    clock = SystemClock()
+    loaded = load(path, instance_file)
+    desired = _meant(loaded, intent)
+    place = state_dir(desired.instance.id, state)
+    with _machinery(desired, place, may_write=False, phase=False) as (providers, engine, runner):
+        parts = Parts(
+            desired=desired,
+            providers=providers,
+            providers_for=None,
+            prober=engine,
+            memory=_glimpse(place, clock),
+            source=None,
+            reporter=_Quiet(note),
+            clock=clock,
+            runner=runner,
+            remembered=_zones(loaded),
+        )
+        decision, observed, now = await Loop(parts).glance(deadline)
+        return forecast(desired, observed, now), decision, now
