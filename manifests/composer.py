@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from _ruamel_yaml import CParser  # type: ignore[import-not-found]  # it has no types
+from ruamel.yaml import YAML
 from ruamel.yaml.events import (
     AliasEvent,
     DocumentStartEvent,
@@ -79,18 +80,30 @@ class Composed:
     broken: bool = False
 
 
+def fast_events(text: str) -> Callable[[], Any]:
+    """The events of a text, one per call, by the C parser. It follows YAML 1.1 in what a plain scalar may hold in `[]`."""
+    events: Callable[[], Any] = CParser(text).get_event
+    return events
+
+
+def patient_events(text: str) -> Callable[[], Any]:
+    """The same events by the Python parser, some thirty times slower, which follows YAML 1.2 there."""
+    events: Callable[[], Any] = iter(YAML(typ="safe", pure=True).parse(text)).__next__
+    return events
+
+
 def _place(event: Any) -> Mark:
     mark = event.start_mark
     return mark.line + 1, mark.column + 1
 
 
 class Composer:
-    """Composes the documents of one text; `documents` and `flaws` hold what was found, also after `Stop`."""
+    """Composes the documents of one text from its events; `documents` and `flaws` hold what was found, also after `Stop`."""
 
     __slots__ = ("_anchors", "_broken", "_depth", "_next", "_repeated", "_sizes", "documents", "flaws", "marks")
 
-    def __init__(self, text: str, marks: Marks | None = None) -> None:
-        self._next: Callable[[], Any] = CParser(text).get_event
+    def __init__(self, events: Callable[[], Any], marks: Marks | None = None) -> None:
+        self._next = events
         self._anchors: dict[str, object] = {}
         self._sizes: dict[int, tuple[int, int]] = {}
         self._repeated = 0

@@ -91,7 +91,7 @@ def _links_that_leave(value: Desired) -> list[Problem]:
     for workload in value.workloads:
         directory = workload.template.container.working_dir
         real = os.path.realpath(os.path.join(root, directory))
-        if real != root and not real.startswith(root.rstrip("/") + "/"):
+        if not (real + "/").startswith(root.rstrip("/") + "/"):
             where, path = workload.where, "spec.template.spec.containers[0].workingDir"
             message = f"{workload.key}: {path}: '{directory}' leads out of the manifests' directory through a link"
             hint = "put the directory itself there"

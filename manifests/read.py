@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.reader import ReaderError
 
-from manifests.composer import Composer, Flaw, Mark, Marks, NeedMarks, Stop
+from manifests.composer import Composer, Flaw, Mark, Marks, NeedMarks, Stop, fast_events, patient_events
 from manifests.desired import Where
 from manifests.problems import Code, Problem
 
 FILE_SIZE = 4 * 1024 * 1024
 """Largest file in bytes."""
 
+PATIENT_SIZE = 256 * 1024
+"""Longest text in characters that is parsed a second time, slowly, for the sake of a colon."""
+
+_COLON_PROBLEMS = ("found unexpected ':'", "did not find expected node content")
 _BREAKS_OF_1_1 = re.compile("[\x85\u2028\u2029]")
 _UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _LINE_BREAK = re.compile("\r\n|[\r\n]")
@@ -134,7 +138,7 @@ def _place_at(text: str, offset: int | None) -> Mark:
 
 def _compose(text: str, marks: Marks | None) -> tuple[Composer, Flaw | None]:
     """Compose a text; the flaw is what stopped it before its end."""
-    composer = Composer(text, marks)
+    composer = Composer(fast_events(text), marks)
     try:
         composer.run()
     except Stop as stop:
@@ -145,7 +149,23 @@ def _compose(text: str, marks: Marks | None) -> tuple[Composer, Flaw | None]:
         what = f"the control character U+{ord(found[0]):04X} is not allowed" if found else str(error.reason)
         return composer, Flaw(place, Code.YAML_SYNTAX, what, "remove it, or write it as an escape in double quotes")
     except MarkedYAMLError as error:
-        return composer, _syntax(error, text)
+        colon = error.problem in _COLON_PROBLEMS and len(text) <= PATIENT_SIZE
+        second = _compose_patiently(text, marks) if colon else None
+        return second or (composer, _syntax(error, text))
+    return composer, None
+
+
+def _compose_patiently(text: str, marks: Marks | None) -> tuple[Composer, Flaw | None] | None:
+    """Compose a text that the C parser refuses for a colon in `[]` or `{}`; None when it is not YAML 1.2 either."""
+    if marks is not None:
+        marks.clear()
+    composer = Composer(patient_events(text), marks)
+    try:
+        composer.run()
+    except Stop as stop:
+        return composer, stop.flaw
+    except (MarkedYAMLError, ReaderError, ValueError, OverflowError):
+        return None
     return composer, None
 
 
@@ -170,6 +190,8 @@ def _syntax_hint(problem: str, text: str, place: Mark) -> str:
         return "indent with spaces, not tabs"
     if "mapping values are not allowed" in problem:
         return "put a text that contains ': ' in quotes, or check the indentation"
+    if problem == _COLON_PROBLEMS[0]:
+        return "put a text with ':' between [] or {} in quotes"
     if "cannot start any token" in problem:
         return "put a text that starts with this character in quotes"
     return ""

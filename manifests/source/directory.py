@@ -162,7 +162,7 @@ class _Walk:
         real = os.path.join(self.root, name)
         if linked:
             real = os.path.realpath(real)
-            if not real.startswith(self.root.rstrip("/") + "/"):
+            if not (real + "/").startswith(self.root.rstrip("/") + "/"):
                 hint = "put the file itself here, or remove the link"
                 self._problem(name, Code.LINK_LEAVES_TREE, "the link leads out of the manifests' directory", hint)
                 return
@@ -174,7 +174,7 @@ class _Walk:
     def _is_unseen(self, real: str) -> bool:
         """Whether a linked directory would not be read in its own place, because that is hidden, nor by another link."""
         parts = os.path.relpath(real, self.root).split("/")
-        if real in self._linked or not any(is_skipped(part) for part in parts):
+        if real in self._linked or real == self.root or not any(is_skipped(part) for part in parts):
             return False
         self._linked.add(real)
         return True
