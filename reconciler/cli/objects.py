@@ -1,0 +1,67 @@
+"""Which objects there are, for a KEY that a person writes: from the manifests when PATH is given, and from what is kept."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from manifests.desired import Desired
+from reconciler.cli.where import Place, joined
+from reconciler.core.ledger import Ledger, from_rows
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Keys of all objects (workloads, replicas, services, policies, and others that decisions speak of); the suspended ones."""
+
+    all: frozenset[str]
+    suspended: frozenset[str]
+
+
+def of_desired(desired: Desired) -> set[str]:
+    """The keys in manifests: documents, and the replicas of workloads."""
+    keys = {one.key for one in desired.workloads}
+    keys |= {one.key for one in desired.services} | {one.key for one in desired.policies}
+    keys |= {f"{one.key}/{ordinal}" for one in desired.workloads for ordinal in range(one.replicas)}
+    return keys
+
+
+def of_stored(stored: dict[str, Any]) -> set[str]:
+    """The keys in a stored decision."""
+    status = stored["status"]
+    keys = {one["key"] for one in (*status["workloads"], *status["names"], *status.get("services", ()))}
+    for workload in status["workloads"]:
+        keys |= {f"{workload['key']}/{ordinal}" for ordinal in range(workload["wanted"])}
+        keys |= {one["replica"] for one in workload["replicas"]}
+    for section in ("holds", "waits", "steps"):
+        keys |= {one["object"] for one in stored[section]}
+    return keys
+
+
+def known_objects(place: Place) -> Known:
+    """Everything that a KEY can mean. Empty when there are neither manifests nor a stored decision. Raises StoreError."""
+    keys: set[str] = set()
+    if place.desired is not None:
+        keys |= of_desired(place.desired)
+    suspended: set[str] = set()
+    if place.used:
+        with joined(place) as store:
+            last, rows, waiting = store.last_decision(), store.load_ledger(), store.pending()
+        ledger = read_ledger(rows)
+        suspended |= set(ledger.suspensions)
+        for command in waiting:
+            about = str(json.loads(command.payload).get("object", ""))
+            if command.command == "suspend":
+                suspended.add(about)
+            elif command.command == "resume":
+                suspended.discard(about)
+        if last is not None:
+            keys |= of_stored(json.loads(last.text))
+    return Known(frozenset(keys), frozenset(suspended))
+
+
+def read_ledger(rows: dict[tuple[str, str], str]) -> Ledger:
+    """The ledger, or an empty one when a newer version has written rows that this one cannot read: it is only told, not used."""
+    try:
+        return from_rows(rows)
+    except (ValueError, TypeError):
+        return Ledger()

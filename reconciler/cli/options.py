@@ -1,0 +1,179 @@
+"""The options that commands share, and the value they become. Light on purpose: imported for every command line."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from reconciler.cli.view import View
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+TIMEOUT = 600 * 1_000_000_000
+"""How long a run converges when nothing else is said (ns): 10 minutes."""
+
+
+class DurationType(click.ParamType[int]):
+    """A duration as in manifests, `90s` or `1h30m`, in nanoseconds."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The value in ns; a usage error when it is none."""
+        if isinstance(value, int):
+            return value
+        from pydantic_core import PydanticCustomError  # noqa: PLC0415  (only when a duration is given)
+
+        from manifests.scalars import parse_duration  # noqa: PLC0415
+
+        try:
+            return int(parse_duration(value))
+        except PydanticCustomError:
+            self.fail(f"'{value}' is not a duration; write a number with a unit, such as 90s, 10m or 1h30m", param, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The shared options of one command line; options that the command does not have keep their defaults.
+
+    timeout is in ns. prune is None when neither `--prune` nor `--no-prune` was given: then the Instance decides.
+    """
+
+    view: View
+    instance: Path | None = None
+    state_dir: Path | None = None
+    timeout: int = TIMEOUT
+    wait: bool = True
+    prune: bool | None = None
+    take_over: bool = False
+    log_format: str = "text"
+
+    @classmethod
+    def of(cls, raw: Mapping[str, Any]) -> "Options":
+        """From what click parsed."""
+        view = View(
+            json=raw.get("output") == "json",
+            color=raw.get("color", "auto"),
+            verbose=raw.get("verbose", False),
+            quiet=raw.get("quiet", False),
+        )
+        if view.verbose and view.quiet:
+            raise click.UsageError("--verbose and --quiet exclude each other")
+        return cls(
+            view=view,
+            instance=raw.get("instance"),
+            state_dir=raw.get("state_dir"),
+            timeout=raw.get("timeout", TIMEOUT),
+            wait=not raw.get("no_wait", False),
+            prune=raw.get("prune"),
+            take_over=raw.get("take_over", False),
+            log_format=raw.get("log_format", "text"),
+        )
+
+    @property
+    def log_level(self) -> str:
+        """From which level on logs are heard."""
+        return "debug" if self.view.verbose else "warning" if self.view.quiet else "info"
+
+
+def _version(context: click.Context, _param: click.Parameter, value: bool) -> None:
+    if not value or context.resilient_parsing:
+        return
+    from importlib import metadata  # noqa: PLC0415  (only when asked for)
+
+    try:
+        number = metadata.version("reconciler")
+    except metadata.PackageNotFoundError:  # run from a tree that was never installed
+        number = "unknown"
+    click.echo(f"reconcile {number}")
+    context.exit()
+
+
+_PATH = click.Path(path_type=Path)
+
+path_argument = click.argument("path", type=_PATH)
+"""A directory of manifests, or one file of them."""
+
+
+def _add(*options: Callable[[F], F]) -> Callable[[F], F]:
+    def apply(function: F) -> F:
+        for option in reversed(options):
+            function = option(function)
+        return function
+
+    return apply
+
+
+common_options = _add(
+    click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the result."),
+    click.option(
+        "--color",
+        type=click.Choice(["auto", "always", "never"]),
+        default="auto",
+        help="Colour; auto: on a terminal, unless NO_COLOR is set.",
+    ),
+    click.option("-v", "--verbose", is_flag=True, help="Debug logs, and tracebacks of unexpected errors."),
+    click.option(
+        "--version",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_version,
+        help="Show the version and exit.",
+    ),
+)
+"""What every command has (beside `--help`)."""
+
+instance_option = click.option(
+    "--instance",
+    type=_PATH,
+    metavar="FILE",
+    help="A local file whose documents (Instance, Providers) win over those of PATH.",
+)
+
+state_option = click.option(
+    "--state-dir",
+    type=_PATH,
+    metavar="DIR",
+    help="Where state is kept; default: reconciler/ID below $XDG_STATE_HOME or ~/.local/state.",
+)
+
+log_options = _add(
+    click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Form of logs on stderr."),
+    click.option("-q", "--quiet", is_flag=True, help="No progress; nothing at all when nothing was done or is wrong."),
+)
+
+timeout_option = click.option(
+    "--timeout",
+    type=DurationType(),
+    default=TIMEOUT,
+    metavar="DURATION",
+    help="How long to converge at most; default 10m.",
+)
+
+wait_option = click.option("--no-wait", is_flag=True, help="Do what is due now, and wait for nothing.")
+
+intent_options = _add(
+    click.option(
+        "--prune/--no-prune",
+        default=None,
+        help="Remove what this instance owns and no manifest names; default: as the Instance says.",
+    ),
+    click.option("--take-over", is_flag=True, help="Prune although the objects came from another source."),
+)
+
+
+def target_options(function: F) -> F:
+    """How commands that only read kept state are told which instance: PATH, its id, or its directory."""
+    return _add(
+        instance_option,
+        click.option("--instance-id", metavar="ID", default="", help="The instance, when there is no PATH."),
+        state_option,
+    )(function)
+
+
+def mistake(message: str, hint: str = "") -> click.UsageError:
+    """A wrong command line: what is wrong, and what to write instead."""
+    return click.UsageError(f"{message}\n{hint}" if hint else message)

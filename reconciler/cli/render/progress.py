@@ -1,0 +1,209 @@
+"""Progress while a run goes on, on standard error: a live line on a terminal, plain lines and a sign of life elsewhere.
+
+The loop calls a reporter for what happens; `ticking` calls `tick` in between, so that a long wait is seen to be one. Logs go
+through the same `Screen`, so that they never end up in the middle of the live line.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TextIO
+
+from manifests.desired import SECOND
+from reconciler.cli.render.paint import Paint
+from reconciler.cli.render.summary import step_line
+from reconciler.cli.render.times import short
+from reconciler.cli.view import masked, printable
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Outcome, OutcomeKind
+from reconciler.core.plan import Decision, Step, describe
+from reconciler.shell.clock import Clock
+
+log = logging.getLogger("reconciler")
+
+LIVE_EVERY = SECOND
+"""How often the live line is drawn anew (ns)."""
+
+ALIVE_EVERY = 10 * SECOND
+"""How often a line says that the run goes on where there is no live line (ns)."""
+
+WIDTH = 100
+"""Longest live line in characters: it must not wrap."""
+
+
+class Screen:
+    """A text stream with at most one line at its end that is drawn over. Used from several threads: logs come from all."""
+
+    def __init__(self, stream: TextIO, live: bool) -> None:
+        self.live = live
+        self._stream = stream
+        self._line = ""
+        self._mutex = threading.Lock()
+
+    def write(self, text: str) -> int:
+        """Write text above the live line. A reader that went away is not an error."""
+        with self._mutex, contextlib.suppress(OSError, ValueError):
+            if self._line:
+                self._stream.write("\r\x1b[K")
+            self._stream.write(text)
+            if self._line and text.endswith("\n"):
+                self._stream.write(self._line)
+        return len(text)
+
+    def flush(self) -> None:
+        """Show what was written."""
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.flush()
+
+    def line(self, text: str) -> None:
+        """Draw the live line; an empty text takes it away."""
+        if not self.live:
+            return
+        with self._mutex, contextlib.suppress(OSError, ValueError):
+            self._line = text[:WIDTH]
+            self._stream.write(f"\r\x1b[K{self._line}")
+            self._stream.flush()
+
+
+class Progress:
+    """The reporter of a run that ends: a line a step, and what is waited for in between."""
+
+    def __init__(self, screen: Screen, clock: Clock, paint: Paint) -> None:
+        self._screen, self._clock, self._paint = screen, clock, paint
+        self._running: dict[str, tuple[Step, int]] = {}
+        self._done = 0
+        self._decision: Decision | None = None
+        self._begun = self._last = clock.now().steady
+
+    @property
+    def every(self) -> int:
+        """How often to call `tick` (ns)."""
+        return LIVE_EVERY if self._screen.live else ALIVE_EVERY
+
+    def started(self, step: Step) -> None:
+        """A call is about to be made."""
+        self._running[step.id] = (step, self._clock.now().steady)
+        self._draw()
+
+    def finished(self, step: Step, outcome: Outcome) -> None:
+        """It ended, or was not made."""
+        self._running.pop(step.id, None)
+        self._done += outcome.kind is OutcomeKind.DONE
+        self._print(step_line(step, outcome, self._paint))
+        self._draw()
+
+    def decided(self, decision: Decision, now: Now) -> None:
+        """A decision that differs from the one before."""
+        del now
+        self._decision = decision
+        self._draw()
+
+    def note(self, text: str, *, level: int = logging.INFO) -> None:
+        """Something else worth knowing."""
+        log.log(level, "%s", text)
+
+    def tick(self) -> None:
+        """Show that the run goes on; without a live line only when nothing was written for a while."""
+        if self._screen.live:
+            self._draw()
+        elif self._clock.now().steady - self._last >= ALIVE_EVERY:
+            self._print(self._state())
+
+    def close(self) -> None:
+        """Take the live line away."""
+        self._screen.line("")
+
+    def _print(self, text: str) -> None:
+        self._last = self._clock.now().steady
+        self._screen.write(f"{printable(masked(text))}\n")
+        self._screen.flush()
+
+    def _draw(self) -> None:
+        self._screen.line(printable(masked(self._state())))
+
+    def _state(self) -> str:
+        now = self._clock.now().steady
+        parts = [f"{short(now - self._begun)}: {self._done} done"]
+        for step, since in list(self._running.values())[:1]:
+            others = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
+            parts.append(f"{describe(step.action)}{others} for {short(now - since)}")
+        if self._decision is not None and not self._running:
+            parts += [f"{one.object} waits for {one.waiting.value}" for one in self._decision.waits[:1]]
+            parts += [f"{one.object} is held by {one.rule.value}" for one in self._decision.holds[:1]]
+        return ", ".join(parts)
+
+
+class Logged:
+    """The reporter of a run that does not end, or whose log is JSON: what changes is logged, and nothing else."""
+
+    every = 0
+
+    def __init__(self) -> None:
+        self._held: frozenset[tuple[str, str, str]] = frozenset()
+
+    def started(self, step: Step) -> None:
+        """A call is about to be made."""
+        log.debug("%s: %s", step.object, describe(step.action))
+
+    def finished(self, step: Step, outcome: Outcome) -> None:
+        """It ended, or was not made."""
+        good = outcome.kind in {OutcomeKind.DONE, OutcomeKind.SKIPPED, OutcomeKind.CONFLICT}
+        log.log(logging.INFO if good else logging.WARNING, "%s", step_line(step, outcome, Paint(False)))
+
+    def decided(self, decision: Decision, now: Now) -> None:
+        """A decision that differs: tell each hold when it begins."""
+        del now
+        held = frozenset((one.object, one.action, one.rule.value) for one in decision.holds)
+        for one in decision.holds:
+            if (one.object, one.action, one.rule.value) not in self._held:
+                tail = f"; to end it: {one.person}" if one.person else ""
+                log.info("held %s: %s (%s: %s)%s", one.object, one.action, one.rule.value, one.message, tail)
+        for name, action, rule in sorted(self._held - held):
+            log.info("no longer held %s: %s (%s)", name, action, rule)
+        self._held = held
+
+    def note(self, text: str, *, level: int = logging.INFO) -> None:
+        """Something else worth knowing."""
+        log.log(level, "%s", text)
+
+    def tick(self) -> None:
+        """Nothing: a log has no sign of life."""
+
+    def close(self) -> None:
+        """Nothing to take away."""
+
+
+class Silent(Logged):
+    """The reporter of a quiet run, and of looks that change nothing: only what is wrong is told."""
+
+    def finished(self, step: Step, outcome: Outcome) -> None:
+        """It ended, or was not made."""
+        if outcome.kind not in {OutcomeKind.DONE, OutcomeKind.SKIPPED, OutcomeKind.CONFLICT}:
+            super().finished(step, outcome)
+
+    def decided(self, decision: Decision, now: Now) -> None:
+        """The result says it."""
+
+
+@asynccontextmanager
+async def ticking(reporter: Progress | Logged, clock: Clock) -> AsyncIterator[None]:
+    """Call the reporter's `tick` on its cadence as long as the body runs."""
+    stop = asyncio.Event()
+
+    async def tick() -> None:
+        while not stop.is_set():
+            await clock.sleep_until(clock.now().steady + reporter.every, stop)
+            if not stop.is_set():
+                reporter.tick()
+
+    task = asyncio.create_task(tick()) if reporter.every else None
+    try:
+        yield
+    finally:
+        stop.set()
+        if task is not None:
+            await task
+        reporter.close()

@@ -1,0 +1,118 @@
+"""The stored decision as text: workloads with their replicas, names, what is held and what is waited for.
+
+Used by `status`, and by the commands that converge for the state they end in. The value is the JSON document that the loop
+stores with every decision that differs from the one before.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.cli.render.paint import Paint
+from reconciler.cli.render.table import table
+from reconciler.cli.render.times import ahead
+
+Stored = Mapping[str, Any]
+"""One stored decision."""
+
+
+def probes_text(probes: Mapping[str, Any] | None) -> str:
+    """The probes of a replica in a cell: `liveness pass 3/3, readiness fail 1/3`; `-` when there is nothing to say."""
+    parts = [
+        f"{name} {one['verdict']} {one['streak']}" for name, one in (probes or {}).items() if one is not None and one
+    ]
+    return ", ".join(parts) or "-"
+
+
+def _cell(value: object) -> str:
+    return "-" if value is None or value == "" else str(value)
+
+
+def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint) -> list[str]:
+    """The tables of workloads and of their replicas."""
+    if not workloads:
+        return ["no workloads"]
+    rows = [
+        [
+            one["key"].partition("/")[2],
+            f"{one['available']}/{one['wanted']}",
+            one["condition"],
+            f"{one['number']} ({one['revision'][:8]})" if one["number"] else one["revision"][:8],
+        ]
+        for one in workloads
+    ]
+    lines = table(["WORKLOAD", "READY", "CONDITION", "REVISION"], rows, paint, frozenset({"CONDITION"}))
+    replicas = [
+        [
+            replica["replica"].partition("/")[2] + ("" if replica["role"] == "current" else f" ({replica['role']})"),
+            replica["state"],
+            replica["reason"],
+            replica["runtime"],
+            _cell(replica["address"]),
+            _cell(replica["weight"]),
+            probes_text(replica["probes"]),
+        ]
+        for one in workloads
+        for replica in one["replicas"]
+    ]
+    replicas += [
+        [name, "missing", "-", "-", "-", "-", "-"] for one in workloads for name in one["missing"] if not one["unknown"]
+    ]
+    if replicas:
+        head = ["REPLICA", "STATE", "REASON", "RUNTIME", "ADDRESS", "WEIGHT", "PROBES"]
+        lines += ["", *table(head, replicas, paint, frozenset({"STATE", "RUNTIME"}))]
+    return lines
+
+
+def name_lines(names: Sequence[Mapping[str, Any]], paint: Paint) -> list[str]:
+    """The table of published names."""
+    if not names:
+        return []
+    rows = []
+    for one in names:
+        published = one["published"]
+        shown = "cannot be read" if published is None else ", ".join(published) or "nothing"
+        rows.append([one["key"].partition("/")[2], one["host"], shown])
+    return ["", *table(["NAME", "HOST", "PUBLISHED"], rows, paint, frozenset())]
+
+
+def held_line(hold: Mapping[str, Any], paint: Paint, now: int) -> str:
+    """One hold: what is not done, by which rule, and the next try or what a person can do."""
+    parts = [f"{paint.warn('held')}     {hold['object']}: {hold['action']} ({hold['rule']}: {hold['message']})"]
+    if hold["until_wall"] is not None:
+        parts.append(f"next try {ahead(hold['until_wall'], now)}")
+    if hold["person"]:
+        parts.append(f"to end it: {hold['person']}")
+    return "; ".join(parts)
+
+
+def wait_line(wait: Mapping[str, Any], paint: Paint, now: int) -> str:
+    """One wait: what progress waits for, and when that ends by itself where a clock ends it."""
+    tail = "" if wait["until_wall"] is None else f"; until {ahead(wait['until_wall'], now)}"
+    return f"{paint.dim('waiting')}  {wait['object']}: for {wait['waiting']} ({wait['message']}){tail}"
+
+
+def progress_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
+    """What is due, held and waited for. `now` is the wall clock (ns)."""
+    lines = [
+        f"{paint.bold('due')}      {one['object']}: {one['action']} ({one['cause']}: {one['message']})"
+        for one in stored["steps"]
+    ]
+    lines += [held_line(one, paint, now) for one in stored["holds"]]
+    lines += [wait_line(one, paint, now) for one in stored["waits"]]
+    if stored["approve"]:
+        lines.append(f"to approve the held deletions: reconcile apply PATH --approve {stored['approve']}")
+    return lines
+
+
+def status_lines(stored: Stored, paint: Paint) -> list[str]:
+    """The tables: workloads, replicas, names; then what cannot be read and what nothing names."""
+    status = stored["status"]
+    lines = workload_lines(status["workloads"], paint)
+    lines += name_lines(status["names"], paint)
+    unknown = status["unknown"]
+    if unknown:
+        lines += ["", *(f"{paint.bad('cannot be read')}: {name}: {reason}" for name, reason in sorted(unknown.items()))]
+    orphans = status.get("orphans", [])
+    if orphans:
+        lines += ["", *(f"{paint.warn('ours, but in no manifest')}: {name}" for name in orphans)]
+    return lines

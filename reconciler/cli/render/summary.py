@@ -1,0 +1,81 @@
+"""How a run ended, as text and as JSON: what was done, what is held, the state, and one last sentence with the exit code."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from manifests.desired import SECOND
+from reconciler.cli.render.paint import Paint
+from reconciler.cli.render.status import progress_lines, status_lines
+from reconciler.cli.render.times import short
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Outcome, OutcomeKind
+from reconciler.core.plan import Step, describe
+from reconciler.exits import Exit
+from reconciler.shell.report import Summary, decision_json
+
+_WIDTH = max(len(kind.value) for kind in OutcomeKind)
+
+
+def step_line(step: Step, outcome: Outcome, paint: Paint) -> str:
+    """One step that was taken: its outcome, object, action, cause, and what went wrong."""
+    word = paint.word(outcome.kind.value, outcome.kind.value.ljust(_WIDTH))
+    tail = f": {outcome.message}" if outcome.message else ""
+    return f"{word} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message}){tail}"
+
+
+def result_line(code: Exit, paint: Paint, more: str = "") -> str:
+    """The last line of every text result."""
+    sentence = code.sentence + (f"; {more}" if more else "")
+    shown = paint.good(sentence) if code is Exit.OK else paint.bad(sentence)
+    return f"result: {shown} (exit {int(code)})"
+
+
+def stored_form(summary: Summary, now: Now) -> dict[str, Any]:
+    """The last decision in the form in which it is stored; the same that `status` reads."""
+    desired = summary.decision.status.desired
+    if desired is None:
+        raise ValueError("a decision of a run always carries its manifests")
+    value: dict[str, Any] = json.loads(decision_json(summary.decision, desired, now))
+    return value
+
+
+def summary_text(summary: Summary, now: Now, paint: Paint) -> str:
+    """The whole result of a run for a person."""
+    stored = stored_form(summary, now)
+    lines = [step_line(step, outcome, paint) for step, outcome in summary.done]
+    if not summary.done and not summary.decision.steps:
+        lines.append("nothing to do" if summary.exit is Exit.OK else "nothing was done")
+    lines += progress_lines(stored, paint, now.wall)
+    lines += ["", *status_lines(stored, paint), ""]
+    lines += [f"run again in {short(at - now.steady)} for {what}" for what, at in summary.run_again]
+    lines.append(result_line(summary.exit, paint))
+    return "\n".join(lines)
+
+
+def _done(done: Sequence[tuple[Step, Outcome]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": step.id,
+            "object": step.object,
+            "action": describe(step.action),
+            "kind": type(step.action).__name__,
+            "cause": step.cause.value,
+            "message": step.message,
+            "outcome": outcome.kind.value,
+            "detail": outcome.message or None,
+        }
+        for step, outcome in done
+    ]
+
+
+def summary_json(summary: Summary, now: Now) -> dict[str, Any]:
+    """The whole result of a run for a script; the last decision's own fields are those of `status -o json`."""
+    return {
+        "exit_code": int(summary.exit),
+        "result": summary.exit.sentence,
+        "reasons": list(summary.reasons),
+        "done": _done(summary.done),
+        "run_again": [{"what": what, "in_seconds": max(0, at - now.steady) / SECOND} for what, at in summary.run_again],
+        **stored_form(summary, now),
+    }

@@ -1,0 +1,136 @@
+"""How one command talks to its caller: what goes to standard output and error, in which form, with or without colour.
+
+Every command makes one from its options. A reader that goes away early (`reconcile plan … | head`) is no error.
+"""
+
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from reconciler.cli.render.paint import Paint
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u2028\u2029]")
+_ESCAPE = re.compile(r"\x1b(?!\[[0-9;]*m)")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The form of a command's output.
+
+    json: one JSON document on standard output instead of text. color: `auto`, `always` or `never`. verbose: debug logs, and
+    tracebacks of unexpected errors. quiet: no progress, and no text when there is nothing to tell.
+    """
+
+    json: bool = False
+    color: str = "auto"
+    verbose: bool = False
+    quiet: bool = False
+
+    @classmethod
+    def guess(cls, words: Sequence[str]) -> "View":
+        """What the words ask for, read without parsing them: errors may come before or during parsing."""
+        pairs = list(zip(words, [*words[1:], ""], strict=True))
+        asked = any((word in {"-o", "--output"} and after == "json") or word in JSON_WORDS for word, after in pairs)
+        verbose = any(word in {"-v", "--verbose"} for word in words)
+        return cls(json=asked, verbose=verbose)
+
+    @property
+    def paint(self) -> Paint:
+        """The colours for standard output."""
+        return Paint(self.colored(sys.stdout))
+
+    @property
+    def paint_err(self) -> Paint:
+        """The colours for standard error."""
+        return Paint(self.colored(sys.stderr))
+
+    def colored(self, stream: TextIO) -> bool:
+        """Whether to use colour on this stream: only on a terminal that has some, unless asked otherwise."""
+        if self.color != "auto":
+            return self.color == "always"
+        return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in {"", "dumb"} and terminal(stream)
+
+    def out(self, text: str) -> None:
+        """Write lines to standard output."""
+        _write(sys.stdout, text)
+
+    def err(self, text: str) -> None:
+        """Write lines to standard error."""
+        _write(sys.stderr, text)
+
+    def document(self, value: Mapping[str, Any]) -> None:
+        """Write the one JSON document of this command to standard output."""
+        from reconciler.core.plan import FORMAT_VERSION  # noqa: PLC0415  (not needed for text)
+
+        whole = {"format_version": FORMAT_VERSION} | dict(value)
+        text = json.dumps(whole, indent=2, ensure_ascii=False)
+        _write(sys.stdout, text)
+
+
+JSON_WORDS = frozenset({"-ojson", "--output=json", "-o=json"})
+
+
+def terminal(stream: object) -> bool:
+    """Whether a stream leads to a person's terminal."""
+    try:
+        return os.isatty(stream.fileno())  # type: ignore[attr-defined]
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def printable(text: str) -> str:
+    """The text without characters that would command the terminal; line breaks, tabs and our colours stay."""
+    return _ESCAPE.sub("\\\\x1b", _CONTROL.sub(lambda found: repr(found.group())[1:-1], text))
+
+
+def masked(text: str) -> str:
+    """The text with every secret that this process has resolved replaced."""
+    logs = sys.modules.get("reconciler.shell.logs")
+    if logs is None:  # nothing that resolves secrets was imported either
+        return text
+    answer = logs.SECRETS.mask(text)
+    return str(answer)
+
+
+def _write(stream: TextIO, text: str) -> None:
+    if not text:
+        return
+    try:
+        stream.write(f"{printable(masked(text))}\n")
+        stream.flush()
+    except BrokenPipeError:
+        _silence(stream)
+    except UnicodeEncodeError:
+        encoding = stream.encoding or "ascii"
+        plain = printable(masked(text)).encode(encoding, "replace").decode(encoding)
+        with contextlib.suppress(BrokenPipeError):
+            stream.write(f"{plain}\n")
+            stream.flush()
+
+
+def quiet_pipe(stream: TextIO) -> None:
+    """Flush a stream; when its reader is gone, let what is left vanish."""
+    try:
+        stream.flush()
+    except BrokenPipeError:
+        _silence(stream)
+    except (OSError, ValueError):
+        return
+
+
+def _silence(stream: TextIO) -> None:
+    """Nobody reads any more: later writes, also the interpreter's last flush, go nowhere."""
+    try:
+        target = stream.fileno()
+    except (OSError, ValueError):
+        return
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(null, target)
+    finally:
+        os.close(null)
