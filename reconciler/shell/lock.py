@@ -99,6 +99,8 @@ class Lock:
         except OSError:
             pass  # a record that stays is not believed once this process is gone
         finally:
+            # Closing alone would leave the lock with a child that was forked a moment ago and has not dropped it yet.
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
             self._close()
 
     def __enter__(self) -> Self:
