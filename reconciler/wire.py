@@ -69,7 +69,8 @@ def state_dir(instance: str, override: Path | None = None) -> Path:
 def _meant(desired: Desired, intent: Intent) -> Desired:
     """The manifests with what this run may do. `destroy` wants nothing at all to be there."""
     if intent.destroy:
-        desired = replace(desired, workloads=(), services=(), policies=(), services_of={})
+        former = {one.key: (one.drain_max, one.template.grace) for one in desired.workloads}
+        desired = replace(desired, workloads=(), services=(), policies=(), services_of={}, former=former)
     prune = desired.instance.prune if intent.prune is None else intent.prune
     return replace(desired, prune=prune, take_over=intent.take_over, destroy=intent.destroy)
 

@@ -23,7 +23,7 @@ from reconciler.core.omission import Names, name_all
 from reconciler.core.plan import Decision, Step
 from reconciler.core.status import assess
 from reconciler.core.trust import Belief, Sight, sight
-from reconciler.core.verdict import Hold, Rule, Wait
+from reconciler.core.verdict import Hold, Rule, Wait, Waiting
 from reconciler.core.weights import Weights, weigh
 
 _PASSES = 4
@@ -75,7 +75,8 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     ledger = _forget(out.ledger, out.ids)
     status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts)
     due_steps = tuple(sorted(out.steps, key=_order))
-    wake_at = _wake_at(seen, counts, holds, waits, ledger, observed.ledger, due_steps, now)
+    unsettled = ledger.grants != observed.ledger.grants and not due_steps
+    wake_at = now.steady + 1 if unsettled else _wake_at(seen, counts, holds, waits, ledger, now)
     return Decision(
         steps=due_steps,
         holds=tuple(sorted(set(holds), key=lambda one: (one.object, one.rule, one.action, one.message))),
@@ -84,6 +85,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
         ledger=ledger,
         wake_at=wake_at,
         guard_hash=pruning.hash if any(one.rule is Rule.MASS_CHANGE for one in holds) else "",
+        unsettled=unsettled,
     )
 
 
@@ -113,7 +115,8 @@ class _Outbox:
     """Collects steps; each passes the two gates that every provider call has: busy targets and failed tries."""
 
     def __init__(self, desired: Desired, observed: Observed, ledger: Ledger, now: Now) -> None:
-        self.desired, self.busy, self.ledger, self.now = desired, observed.busy, ledger, now
+        self.desired, self.ledger, self.now = desired, ledger, now
+        self.busy, self.under_way = observed.busy, observed.under_way
         self.steps: list[Step] = []
         self.holds: list[Hold] = []
         self.waits: list[Wait] = []
@@ -121,6 +124,9 @@ class _Outbox:
 
     def put(self, step: Step) -> None:
         self.ids.add(step.id)
+        if step.target in self.under_way:
+            self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is under way"))
+            return
         hold = busy_or_failed(self.ledger, self.busy, step.id, step.target, step.object, self.now)
         if hold is None:
             self.steps.append(step)
@@ -168,7 +174,7 @@ def _find(crew: Roster, name: str, grant: Grant) -> tuple[str, Belief | None, st
                 if belief.fact.name == name:
                     return key, belief, role
         return key, None, ""
-    return "", None, "orphan"
+    return key, None, "orphan"
 
 
 def _under_way(
@@ -201,8 +207,8 @@ def _under_way(
             grace = workload.template.grace
         elif name in orphans:
             fact = orphans[name]
-            progress = disruption.leave(grant, fact, exit_, disruption.DEFAULT_DRAIN, now)
-            grace = disruption.DEFAULT_GRACE
+            drain, grace = desired.former.get(key, (disruption.DEFAULT_DRAIN, disruption.DEFAULT_GRACE))
+            progress = disruption.leave(grant, fact, exit_, drain, now)
         else:
             out.granted(name, None)
             continue
@@ -317,8 +323,6 @@ def _wake_at(
     holds: list[Hold],
     waits: list[Wait],
     ledger: Ledger,
-    before: Ledger,
-    due_steps: tuple[Step, ...],
     now: Now,
 ) -> int:
     """The first instant at which this answer could change on the same facts."""
@@ -326,9 +330,6 @@ def _wake_at(
     for until in (*(one.until for one in holds), *(one.until for one in waits)):
         if until is not None:
             soonest = min(soonest, until)
-    if ledger.grants != before.grants and not due_steps:
-        # A disruption went on without a call: its next step may be due already.
-        soonest = now.steady + 1
     for one in ledger.suspensions.values():
         if one.until_wall:
             soonest = min(soonest, now.steady + one.until_wall - now.wall)

@@ -55,7 +55,7 @@ def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Ob
 
 def _next(decision: Decision, now: Now) -> int | None:
     """The next instant worth looking at, None when no clock helps."""
-    if decision.wake_at == now.steady + 1:
+    if decision.unsettled:
         return decision.wake_at
     instants = [one.until for one in decision.holds if one.until is not None and one.rule not in _OUTSIDE]
     instants += [one.until for one in decision.waits if one.until is not None]

@@ -17,7 +17,7 @@ class Observed:
 
     runtimes: node -> containers. pools: (provider, pool). zones: (provider, zone). probes: generation -> verdicts.
     source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
-    or `provider/zone` with a call whose outcome is not known yet.
+    or `provider/zone` with a call that came to no known outcome in time. under_way: the same for calls that still have time.
     """
 
     runtimes: Mapping[str, RuntimeFacts] = field(default_factory=dict)
@@ -27,3 +27,4 @@ class Observed:
     ledger: Ledger = field(default_factory=Ledger)
     source_read_at: int = 0
     busy: frozenset[str] = frozenset()
+    under_way: frozenset[str] = frozenset()

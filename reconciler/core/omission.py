@@ -161,10 +161,19 @@ def _judge(policy: DNSPolicy, zone: ZoneFact, opinions: list[_Opinion], mark: st
     after = address_sets(policy.host, policy.ttl, wanted)
     for key in sorted(set(after) | set(published)):
         if after.get(key) != published.get(key):
-            reason = Reason.PUBLISHED if key in after else Reason.CHANGED
+            before, now_wanted = published.get(key), after.get(key)
             out.changes.append(
-                RecordDiff(policy.key, policy.provider, policy.zone, key, published.get(key), after.get(key), reason)
+                RecordDiff(policy.key, policy.provider, policy.zone, key, before, now_wanted, _why(before, now_wanted))
             )
+
+
+def _why(before: RecordSet | None, after: RecordSet | None) -> Reason:
+    """What a change of a record set amounts to."""
+    old = frozenset(before.values) if before is not None else frozenset()
+    new = frozenset(after.values) if after is not None else frozenset()
+    if new - old:
+        return Reason.PUBLISHED
+    return Reason.WITHDRAWN if old - new else Reason.CHANGED
 
 
 def name_all(

@@ -61,7 +61,11 @@ def target_of(action: Action) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What `decide` answers. `wake_at` is the steady instant, later than now, at which the answer may change by itself."""
+    """What `decide` answers.
+
+    `wake_at` is the steady instant, later than now, at which the answer may change by itself. `unsettled` tells that a
+    disruption went on without a call, so that its next step may be due already: decide again at once.
+    """
 
     steps: tuple[Step, ...]
     holds: tuple[Hold, ...]
@@ -70,6 +74,7 @@ class Decision:
     ledger: Ledger
     wake_at: int
     guard_hash: str = ""
+    unsettled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class Reason(StrEnum):
     DRAINING = "Draining"
     GONE = "Gone"
     PUBLISHED = "Published"
+    WITHDRAWN = "Withdrawn"
     CHANGED = "Changed"
     LAST_MEMBER = "LastMember"
 
@@ -76,6 +77,7 @@ class Waiting(StrEnum):
     DEAD_ENDPOINT = "dead endpoint at weight 0"
     REPLACEMENT = "replacement available"
     NODE = "node readable"
+    CALL = "call under way"
 
 
 @dataclass(frozen=True, slots=True)

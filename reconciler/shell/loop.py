@@ -235,7 +235,8 @@ class Loop:
             probes=dict(self.probing.verdicts),
             ledger=self.ledger,
             source_read_at=self._read_at,
-            busy=frozenset(self.applier.busy) | looks.providers.busy(),
+            busy=looks.providers.busy() - self.applier.busy,
+            under_way=frozenset(self.applier.busy),
         )
 
     def _save(self, folded: tuple[int, ...]) -> None:
@@ -262,7 +263,7 @@ class Loop:
 
     def _tell(self, decision: Decision, now: Now) -> None:
         latest = news(decision)
-        if latest == self._told:
+        if latest == self._told or not all(self.looks.attempts.values()):
             return
         self._told = latest
         self.reporter.decided(decision, now)
@@ -336,7 +337,7 @@ class Loop:
         if not all(tried):
             return False
         if not wait:
-            return not decision.steps and decision.wake_at > now + 1
+            return not decision.steps and not decision.unsettled
         return not pending(decision, end, blind_is_final=all(one >= BLIND_TRIES for one in self._blind_tries()))
 
     def _blind_tries(self) -> list[int]:

@@ -47,20 +47,20 @@ class Summary:
 
 
 def pending(decision: Decision, end: int, blind_is_final: bool) -> bool:
-    """Whether a run should go on: something is due, or ends by itself before `end`, or needs only time.
+    """Whether a run should go on: something is due, is under way, or ends by itself before `end`.
 
     Args:
         decision: the latest one.
         end: steady instant of the deadline.
         blind_is_final: providers that cannot be read were tried often enough.
     """
-    if decision.steps:
+    if decision.steps or decision.unsettled:
         return True
     for wait in decision.waits:
         if wait.waiting is Waiting.NODE:
             if not blind_is_final:
                 return True
-        elif wait.until is None or wait.until <= end:
+        elif wait.waiting not in ASKED_FOR or wait.until is None or wait.until <= end:
             return True
     for hold in decision.holds:
         if hold.rule in UNKNOWNS:
@@ -163,7 +163,7 @@ def news(decision: Decision) -> tuple[object, ...]:
     return (
         tuple(step.id for step in decision.steps),
         tuple((one.object, one.action, one.rule, one.message) for one in decision.holds),
-        tuple((one.object, one.waiting, one.message) for one in decision.waits),
+        tuple((one.object, one.waiting, one.message) for one in decision.waits if one.waiting is not Waiting.CALL),
         tuple(decision.status.workloads),
     )
 
