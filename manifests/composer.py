@@ -40,7 +40,7 @@ Marks = dict[int, Any]
 """By id of a mapping: {key: (place of the key, place of the value)}; by id of a list: [place of each item]."""
 
 _TAG = "tag:yaml.org,2002:"
-_ODD_KEYS = frozenset(WORDS) | WORDS_1_1 | {"<<"}
+_ODD_WORDS = frozenset(WORDS) | WORDS_1_1 | {"<<"}
 _SCALAR_TAGS: dict[str, tuple[type, ...]] = {
     _TAG + "int": (int,),
     _TAG + "float": (int, float),
@@ -146,13 +146,7 @@ class Composer:
     def _node(self, event: Any) -> object:
         kind = type(event)
         if kind is ScalarEvent:
-            plain, quoted = event.implicit
-            value = event.value
-            if not quoted:
-                value = self._plain(event, value) if plain else self._tagged(event, value)
-            if event.anchor is not None:
-                self._anchors[event.anchor] = value
-            return value
+            return self._scalar(event)
         if kind is AliasEvent:
             return self._alias(event)
         self._depth += 1
@@ -166,6 +160,18 @@ class Composer:
         self._depth -= 1
         return node
 
+    def _scalar(self, event: Any) -> object:
+        plain, quoted = event.implicit
+        value = event.value
+        if plain:
+            if value in _ODD_WORDS or value[0] in NUMBER_START:
+                value = self._plain(event, value)
+        elif not quoted:
+            value = self._tagged(event, value)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = value
+        return value
+
     def _sequence(self, event: Any) -> list[object]:
         items: list[object] = []
         if event.tag is not None and event.tag != _TAG + "seq":
@@ -173,11 +179,11 @@ class Composer:
         places: list[Mark] | None = None
         if self.marks is not None:
             places = self.marks[id(items)] = []
-        following, node = self._next, self._node
+        following, node, scalar = self._next, self._node, self._scalar
         while type(item := following()) is not SequenceEndEvent:
             if places is not None:
                 places.append(_place(item))
-            items.append(node(item))
+            items.append(scalar(item) if type(item) is ScalarEvent else node(item))
         return items
 
     def _mapping(self, event: Any) -> dict[str, object]:
@@ -188,7 +194,7 @@ class Composer:
         if self.marks is not None:
             places = self.marks[id(mapping)] = {}
         merged: list[tuple[Any, object]] = []
-        following, node = self._next, self._node
+        following, node, scalar = self._next, self._node, self._scalar
         while True:
             key_event = following()
             kind = type(key_event)
@@ -198,14 +204,16 @@ class Composer:
                     continue
                 break
             key = key_event.value
-            if key_event.implicit[0] and (key in _ODD_KEYS or key[0] in NUMBER_START) and not key_event.style:
-                if key == "<<":
-                    merged.append((key_event, node(following())))
-                    continue
-                if not self._is_text(key_event, key):
-                    node(following())
-                    continue
-            elif key_event.tag is not None and key_event.tag not in ("!", _TAG + "str"):
+            plain, quoted = key_event.implicit
+            if plain:
+                if (key in _ODD_WORDS or key[0] in NUMBER_START) and not key_event.style:
+                    if key == "<<":
+                        merged.append((key_event, node(following())))
+                        continue
+                    if not self._is_text(key_event, key):
+                        node(following())
+                        continue
+            elif not quoted and key_event.tag != _TAG + "str":
                 self._refuse_tag(key_event)
             if key_event.anchor is not None:
                 self._anchors[key_event.anchor] = key
@@ -216,7 +224,7 @@ class Composer:
                 continue
             if places is not None:
                 places[key] = _place(key_event), _place(value_event)
-            mapping[key] = node(value_event)
+            mapping[key] = scalar(value_event) if type(value_event) is ScalarEvent else node(value_event)
         if merged:
             self._merge(mapping, merged)
         return mapping

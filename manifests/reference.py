@@ -9,7 +9,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from annotated_types import Ge, Le
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -155,8 +154,8 @@ def _named(annotation: Any, metadata: list[Any]) -> str:
         return " or ".join(f"`{one}`" for one in arguments)
     if (inner := _model_in(annotation)[0]) is not None:
         return "[Probe](#probe)" if inner is Probe else "mapping"
-    low = next((item.ge for item in metadata if isinstance(item, Ge)), None)
-    high = next((item.le for item in metadata if isinstance(item, Le)), None)
+    low = next((item.ge for item in metadata if hasattr(item, "ge")), None)
+    high = next((item.le for item in metadata if hasattr(item, "le")), None)
     limits = f", {low} to {high}" if low is not None and high is not None else ""
     return {bool: "true or false", int: "number", float: "number", str: "text"}[annotation] + limits
 

@@ -44,6 +44,8 @@ def unique(what: str, *fields: str) -> AfterValidator:
     """A check that no two items of a list are the same in `fields` (the items themselves when none is given)."""
 
     def check(items: tuple[object, ...]) -> tuple[object, ...]:
+        if len(items) < 2:
+            return items
         seen: set[object] = set()
         for index, item in enumerate(items):
             value = tuple(getattr(item, field) for field in fields) if fields else item

@@ -282,7 +282,7 @@ PIECES = "a|b: |:|a:b|: |- |\n|\n  |\t|{|}|[|]|,|&a |*a|<<: |!t |!!int |'|\"|>|?
 FRAGMENTS = st.sampled_from([*PIECES.split("|"), "|\n"])
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(FRAGMENTS, max_size=40).map("".join))
 def test_random_yaml_gives_documents_or_problems_and_nothing_else(text: str) -> None:
     documents, problems = read_file("a.yaml", text.encode())
@@ -305,7 +305,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(JSON)
 def test_every_json_value_is_read_back_as_it_was(value: object) -> None:
     text = json.dumps(value, ensure_ascii=True)

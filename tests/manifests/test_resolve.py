@@ -95,7 +95,7 @@ def test_a_directory_is_a_complete_set_and_a_single_file_is_not(tmp_path: Path) 
     assert bare(single) == replace(bare(whole), complete=False)
 
 
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_neither_files_nor_documents_nor_keys_have_an_order(seed: int, tmp_path: Path) -> None:
     chance = random.Random(seed)
