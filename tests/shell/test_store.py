@@ -126,15 +126,15 @@ def test_an_entry_ends_once(state, clock):
 def test_the_journal_is_bounded_and_never_drops_an_open_entry(state, clock):
     with Store.open(state, clock) as store:
         still_open = begin(store, "open")
+        ended = (store_module.JOURNAL_KEPT // store_module.PRUNE_EVERY + 2) * store_module.PRUNE_EVERY - 2
         with sqlite3.connect(state / "state.db") as db:
             db.executemany(
                 "INSERT INTO journal (step, object, action, generation, cause, wall, steady, boot, outcome)"
                 " VALUES (?, 'o', 'a', 'g', 'c', 1, 1, 'b', 'done')",
-                ((str(n),) for n in range(store_module.JOURNAL_KEPT + 300)),
+                ((str(n),) for n in range(ended)),
             )
         db.close()
-        for _ in range(store_module.PRUNE_EVERY):
-            store.end(begin(store), "done")
+        store.end(begin(store), "done")
         assert [entry.id for entry in store.open_entries()] == [still_open]
         kept = store.entries(limit=10**6)
         assert store_module.JOURNAL_KEPT <= len(kept) <= store_module.JOURNAL_KEPT + store_module.PRUNE_EVERY + 1
@@ -150,19 +150,19 @@ def test_commands_of_other_processes_arrive_in_order_and_exactly_once(state, clo
         "from reconciler.shell.store import Store\n"
         "clock = SystemClock()\n"
         "with Store.join(Path(sys.argv[1]), clock) as store:\n"
-        "    for n in range(20): store.append('suspend', str(n), sys.argv[2], clock.now())\n"
+        "    for n in range(10): store.append('suspend', str(n), sys.argv[2], clock.now())\n"
     )
     with Store.open(state, clock) as store:
         people = [
             subprocess.Popen([sys.executable, "-c", script, str(state), who], env=dict(os.environ, PYTHONPATH="."))
             for who in ("ada", "bob", "cy")
         ]
-        for n in range(50):  # the daemon goes on writing meanwhile
+        for n in range(20):  # the daemon goes on writing meanwhile
             store.end(begin(store, str(n)), "done")
         assert [person.wait(20) for person in people] == [0, 0, 0]
         seen = store.pending()
         for who in ("ada", "bob", "cy"):
-            assert [command.payload for command in seen if command.who == who] == [str(n) for n in range(20)]
+            assert [command.payload for command in seen if command.who == who] == [str(n) for n in range(10)]
         store.acknowledge([command.id for command in seen])
         assert store.pending() == ()
 
