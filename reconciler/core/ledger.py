@@ -197,18 +197,34 @@ _READ: Mapping[str, Any] = {
     "revisions": lambda raw: RevisionMark(*raw),
     "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
 }
+_FLAGS = ("passed", "zones", "approvals")
 _SINGLE = "ledger"
 
 
-def to_rows(ledger: Ledger) -> dict[tuple[str, str], str]:
-    """The ledger as (section, key) -> JSON text, one row per remembered thing."""
+def to_rows(
+    ledger: Ledger, earlier: tuple[Ledger, Mapping[tuple[str, str], str]] | None = None
+) -> dict[tuple[str, str], str]:
+    """The ledger as (section, key) -> JSON text, one row per remembered thing.
+
+    Args:
+        ledger: what to spell out.
+        earlier: a ledger and its rows; sections that are the same object there are taken over, so that the cost follows
+            the change.
+    """
+    same: set[str] = set()
     rows: dict[tuple[str, str], str] = {}
+    if earlier is not None:
+        before, known = earlier
+        same = {one for one in (*_READ, *_FLAGS) if getattr(before, one) is getattr(ledger, one)}
+        rows = {key: text for key, text in known.items() if key[0] in same}
     for section in _READ:
-        for key, value in getattr(ledger, section).items():
-            rows[section, key] = json.dumps(value)
-    for section in ("passed", "zones", "approvals"):
-        for key in getattr(ledger, section):
-            rows[section, key] = "true"
+        if section not in same:
+            for key, value in getattr(ledger, section).items():
+                rows[section, key] = json.dumps(value)
+    for section in _FLAGS:
+        if section not in same:
+            for key in getattr(ledger, section):
+                rows[section, key] = "true"
     rows[_SINGLE, "source"] = json.dumps(ledger.source)
     rows[_SINGLE, "amnesic"] = json.dumps(ledger.amnesic)
     return rows
@@ -221,7 +237,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
         ValueError, TypeError: a row does not hold what its section promises.
     """
     sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
-    flags: dict[str, set[str]] = {"passed": set(), "zones": set(), "approvals": set()}
+    flags: dict[str, set[str]] = {section: set() for section in _FLAGS}
     single: dict[str, Any] = {"source": "", "amnesic": None}
     for (section, key), text in rows.items():
         if section in sections:

@@ -56,6 +56,7 @@ class Loop:
         self._applying: set[asyncio.Task[None]] = set()
         self._told: tuple[object, ...] = ()
         self._saved: Ledger | None = None
+        self._rows: dict[tuple[str, str], str] = {}
         self._read_at = 0
         self._next_read = 0
         self._engine_retry = 0
@@ -138,7 +139,7 @@ class Loop:
                 loop.add_signal_handler(number, self.stop, how)
             except (ValueError, RuntimeError):
                 break  # not the main thread: whoever runs this loop stops it by `stop`
-        self.ledger = self._saved = from_rows(self.memory.load_ledger())
+        self._remember()
         if self.parts.approve and write:
             self.ledger = obey(self.ledger, (Command("approve", self.parts.approve),))
         if write:
@@ -149,6 +150,15 @@ class Loop:
         self._read_at = self.clock.now().steady
         self._next_read = self._read_at + READ_SOURCE
         self._listen()
+
+    def _remember(self) -> None:
+        """Read the ledger. Rows that make no sense are as good as lost, and a lost ledger holds what it should count."""
+        self._rows = self.memory.load_ledger()
+        try:
+            self.ledger = self._saved = from_rows(self._rows)
+        except (ValueError, TypeError, KeyError) as error:
+            self.reporter.note(f"the ledger cannot be read ({error}) and starts anew", level=logging.WARNING)
+            self.ledger, self._saved, self._rows = Ledger(), None, {}
 
     def _listen(self) -> None:
         """Wake up when the probe engine has results."""
@@ -210,6 +220,12 @@ class Loop:
         await self._aim()
         now = self.clock.now()
         decision = self._decide(self._observed(), now)
+        if decision.ledger.amnesic is not None and self.ledger.amnesic is None:
+            self.reporter.note(
+                "the ledger is empty beside objects of this instance: nothing is restarted for its health until counting is "
+                "right again, and nothing is pruned without --take-over",
+                level=logging.WARNING,
+            )
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self._save(tuple(number for number, _ in commands))
@@ -242,7 +258,8 @@ class Loop:
     def _save(self, folded: tuple[int, ...]) -> None:
         if self.ledger is self._saved and not folded:
             return
-        self.memory.save_ledger(to_rows(self.ledger), folded)
+        self._rows = to_rows(self.ledger, None if self._saved is None else (self._saved, self._rows))
+        self.memory.save_ledger(self._rows, folded)
         self._saved = self.ledger
 
     def _act(self, steps: tuple[Step, ...]) -> None:
