@@ -58,6 +58,8 @@ def value(kind: str, text: str, origin: str) -> str:
     Raises:
         ValueError: it is no value of this type.
     """
+    if text.startswith("\\#"):
+        return _any(kind, text, origin)  # the generic form of RFC 3597, which is allowed for every type
     if kind == "A":
         return _ipv4(text)
     if kind == "AAAA":

@@ -12,6 +12,9 @@ from typing import NamedTuple
 PLAIN = re.compile(r"[\t !#%-'*-:<-\[\]-~]*\r?\n?")
 """Lines of plain words: printable, and none of `"` `$` `(` `)` `;` and backslash."""
 
+QUOTED = re.compile(r'([\t !#%-\'*-:<-\[\]-~]+[\t ])("[^"\\\n]*")[\t ]*\r?\n?')
+"""Lines of plain words with one quoted text without escapes at the end: the usual TXT record."""
+
 TOKEN = re.compile(
     r"""(?P<blank>[ \t\r]+)
       | (?P<comment>;[^\n]*)
@@ -54,13 +57,16 @@ def lines(text: str) -> Iterator[Line]:
     while at < size:
         cut = text.find("\n", at) + 1 or size
         line = text[at:cut]
-        if not PLAIN.fullmatch(line):
+        if PLAIN.fullmatch(line):
+            words = line.split()
+        elif quoted := QUOTED.fullmatch(line):
+            words = [*quoted[1].split(), quoted[2]]
+        else:
             found, cut = scan(text, at)
             if found is not None:
                 yield found
             at = cut
             continue
-        words = line.split()
         if words:
             first_end = at if line[0] in " \t\r" else at + len(words[0])
             yield Line(at, at + len(line.rstrip()), cut, first_end, words, None)
