@@ -1,0 +1,61 @@
+"""The applications inside the containers: when each starts to answer, falls ill, lies or ends. No process, no thread."""
+
+from dataclasses import dataclass, field
+
+from manifests.desired import SECOND
+from providers.facts import Generation, ProbeValue
+from reconciler.probes.streak import CANNOT_RUN, FAIL, PASS, UNKNOWN
+
+CODES = {
+    ProbeValue.PASS: PASS,
+    ProbeValue.FAIL: FAIL,
+    ProbeValue.UNKNOWN: UNKNOWN,
+    ProbeValue.CANNOT_RUN: CANNOT_RUN,
+}
+
+
+@dataclass(slots=True)
+class Apps:
+    """What every application does, by container name and generation.
+
+    `start_delay` is how long a generation takes until it answers (ns), `slow` the same for single containers. `sick` and
+    `unready` generations fail their probe until restarted; `cursed` containers fail liveness in every generation, `mute`
+    ones readiness. `lies` overrides what a probe of a container sees, whatever is true: (container, probe) -> value.
+    `flaps` makes a probe of a container alternate with this period (ns). `crash_after` ends each generation of a container
+    that long after its start.
+    """
+
+    start_delay: int = 2 * SECOND
+    slow: dict[str, int] = field(default_factory=dict)
+    sick: set[Generation] = field(default_factory=set)
+    unready: set[Generation] = field(default_factory=set)
+    cursed: set[str] = field(default_factory=set)
+    mute: set[str] = field(default_factory=set)
+    lies: dict[tuple[str, str], ProbeValue] = field(default_factory=dict)
+    flaps: dict[tuple[str, str], int] = field(default_factory=dict)
+    crash_after: dict[str, int] = field(default_factory=dict)
+
+    def delay(self, name: str) -> int:
+        return self.slow.get(name, self.start_delay)
+
+    def healthy(self, name: str, generation: Generation) -> bool:
+        """Whether nothing is wrong with it: what an all-knowing observer would say."""
+        return not (
+            generation in self.sick or generation in self.unready or name in self.cursed or name in self.mute
+        ) and not any(one == name for one, _ in (*self.lies, *self.flaps))
+
+    def answer(self, name: str, generation: Generation, probe: str, running_for: int, steady: int) -> int:
+        """The single result of one probe now, as a code of `reconciler.probes.streak`."""
+        lie = self.lies.get((name, probe)) or self.lies.get(("*", probe))
+        if lie is not None:
+            return CODES[lie]
+        period = self.flaps.get((name, probe))
+        if period is not None and steady // period % 2:
+            return FAIL
+        if running_for < self.delay(name):
+            return FAIL
+        if probe == "liveness" and (generation in self.sick or name in self.cursed):
+            return FAIL
+        if probe == "readiness" and (generation in self.unready or name in self.mute):
+            return FAIL
+        return PASS

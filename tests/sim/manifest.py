@@ -1,0 +1,147 @@
+"""Desired values for simulations, made directly: what the manifests of a small shop would resolve to."""
+
+from dataclasses import dataclass, field, replace
+
+from manifests.desired import (
+    SECOND,
+    Backend,
+    Backoff,
+    Balancer,
+    Container,
+    Desired,
+    DNSPolicy,
+    Guard,
+    Instance,
+    MassChange,
+    Port,
+    Probe,
+    ProbeKind,
+    Publish,
+    Restarts,
+    Service,
+    Target,
+    Template,
+    Workload,
+)
+from providers.facts import fingerprint
+
+INSTANCE = "shop"
+NODE = "node-a"
+POOLS = "edge"
+NAMES = "names"
+ZONE = "example.test."
+HOST = "app.example.test."
+VIRTUAL = "203.0.113.10"
+"""Where clients reach the balancer."""
+
+HTTP = Probe(ProbeKind.HTTP, port=8080, period=5 * SECOND, failure_threshold=2)
+STARTUP = replace(HTTP, failure_threshold=20)
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One workload with a service in front of it and a name on top; the defaults are what most tests want."""
+
+    name: str = "web"
+    replicas: int = 3
+    image: str = "v1"
+    nodes: tuple[str, ...] = (NODE,)
+    startup: bool = False
+    liveness: bool = True
+    readiness: bool = True
+    min_ready: int = 0
+    max_unavailable: int = 1
+    drain: int = 10 * SECOND
+    limit: int = 5
+    window: int = 300 * SECOND
+    backoff: Backoff = Backoff()
+    suspend: bool = False
+    pools: tuple[str, ...] = ("web",)
+    weight: int = 100
+    publish: Publish | None = Publish.ENDPOINTS
+    ttl: int = 30
+    host: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"workload/{self.name}"
+
+    @property
+    def revision(self) -> str:
+        return fingerprint(self.name, self.image)
+
+
+def workload(spec: Spec) -> Workload:
+    container = Container(
+        "main",
+        ("serve", spec.image),
+        ports=(Port("http", 8080),),
+        startup=STARTUP if spec.startup else None,
+        liveness=HTTP if spec.liveness else None,
+        readiness=HTTP if spec.readiness else None,
+    )
+    return Workload(
+        spec.key,
+        spec.name,
+        spec.nodes,
+        spec.replicas,
+        Template((("app", spec.name),), container, grace=5 * SECOND, revision=spec.revision),
+        min_ready=spec.min_ready,
+        max_unavailable=spec.max_unavailable,
+        restarts=Restarts(spec.limit, spec.window, spec.backoff),
+        drain_max=spec.drain,
+        suspend=spec.suspend,
+    )
+
+
+def service(spec: Spec) -> Service:
+    balancers = tuple(Balancer(POOLS, pool, (VIRTUAL,)) for pool in spec.pools)
+    return Service(f"service/{spec.name}", spec.name, (Backend(spec.key, 8080),), balancers, spec.weight)
+
+
+def policy(spec: Spec) -> DNSPolicy:
+    assert spec.publish is not None
+    host = spec.host or f"{spec.name}.{ZONE}"
+    target = Target("all", spec.publish, f"service/{spec.name}")
+    return DNSPolicy(f"dnspolicy/{spec.name}", spec.name, host, NAMES, ZONE, (target,), spec.ttl)
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """All manifests of a simulation. `revision` is made from everything else."""
+
+    specs: tuple[Spec, ...] = (Spec(),)
+    prune: bool = False
+    complete: bool = True
+    destroy: bool = False
+    take_over: bool = False
+    source: str = "git:shop"
+    guard: Guard = field(default_factory=lambda: Guard(mass_change=MassChange(100, 50)))
+    look_pools: int = 5 * SECOND
+
+    def desired(self) -> Desired:
+        specs = sorted(self.specs, key=lambda one: one.name)
+        wanted = () if self.destroy else tuple(specs)
+        instance = Instance(INSTANCE, self.prune, 15 * SECOND, self.look_pools, 30 * SECOND)
+        return Desired(
+            source=self.source,
+            revision=fingerprint(repr(self)),
+            root="/srv/shop",
+            complete=self.complete,
+            instance=instance,
+            guard=self.guard,
+            providers=(),
+            workloads=tuple(workload(one) for one in wanted),
+            services=tuple(service(one) for one in wanted),
+            policies=tuple(policy(one) for one in wanted if one.publish is not None),
+            services_of={one.key: ((f"service/{one.name}", 8080),) for one in wanted},
+            prune=self.prune,
+            destroy=self.destroy,
+            take_over=self.take_over,
+            former={one.key: (one.drain, 5 * SECOND) for one in specs} if self.destroy else {},
+        )
+
+
+def shop(**fields: object) -> Shop:
+    """A shop with one workload; the fields are those of `Spec`."""
+    return Shop((Spec(**fields),))  # type: ignore[arg-type]

@@ -1,0 +1,101 @@
+"""What the loop remembers, kept in memory with the promises of the real store: what was saved survives a kill."""
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Command, Ledger, Outcome, from_rows
+from reconciler.core.plan import Step
+from reconciler.shell.statedir import StoreError
+
+
+class SimMemory:
+    """Implements the loop's `Memory`. It outlives the loops; each gets its own `handle` with the hook of its life."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], str] = {}
+        self.journal: dict[int, tuple[str, str]] = {}
+        self.begun = 0
+        self.inbox: list[tuple[int, Command]] = []
+        self.decision = ""
+        self.saves = 0
+        self.decisions = 0
+        self.audit: list[tuple[str, str]] = []
+        self.full = False
+        self.commands_made = 0
+
+    def handle(self, hook: Callable[[str], None]) -> "SimMemoryHandle":
+        """The memory as one loop sees it; `hook` is called at every point where a process may die."""
+        return SimMemoryHandle(self, hook)
+
+    def say(self, verb: str, object: str, until_wall: int = 0) -> None:  # noqa: A002
+        """A person's command."""
+        self.commands_made += 1
+        self.inbox.append((self.commands_made, Command(verb, object, "somebody", "a test", until_wall)))
+
+    def ledger(self) -> Ledger:
+        """What is stored, read back."""
+        return from_rows(self.rows)
+
+    def check_space(self) -> None:
+        """Raise as the real store does on a full disk."""
+        if self.full:
+            raise StoreError("state.db", "no space left on device", "free some space and run again")
+
+
+class SimMemoryHandle:
+    """One loop's handle."""
+
+    def __init__(self, store: SimMemory, hook: Callable[[str], None]) -> None:
+        self.store, self.hook = store, hook
+
+    def load_ledger(self) -> dict[tuple[str, str], str]:
+        return dict(self.store.rows)
+
+    def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
+        self.hook("before save")
+        self.store.check_space()
+        differ = {*rows.items()} ^ {*self.store.rows.items()}
+        self.store.rows = dict(rows)
+        self.store.inbox = [one for one in self.store.inbox if one[0] not in acknowledge]
+        self.store.saves += bool(differ)
+        self.hook("after save")
+        return len(differ)
+
+    def put_decision(self, text: str) -> bool:
+        self.hook("before decision")
+        self.store.check_space()
+        json.loads(text)
+        changed = text != self.store.decision
+        self.store.decision = text
+        self.store.decisions += changed
+        return changed
+
+    def commands(self) -> Sequence[tuple[int, Command]]:
+        return tuple(self.store.inbox)
+
+    def leftovers(self) -> Sequence[str]:
+        left = {number: step for number, (step, outcome) in self.store.journal.items() if not outcome}
+        for number, step in left.items():
+            self.store.journal[number] = (step, "looked-again")
+        return [f"{step}: not known; looking again" for step in left.values()]
+
+    def told(self, step: Step, outcome: Outcome, revision: str, now: Now) -> None:
+        self.hook("before audit")
+        self.store.audit.append((step.id, outcome.kind.value))
+        del self.store.audit[:-1000]
+
+    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        self.hook("before begin")
+        self.store.check_space()
+        self.store.begun += 1
+        self.store.journal[self.store.begun] = (step_id, "")
+        self.hook("after begin")
+        return self.store.begun
+
+    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        self.hook("before end")
+        self.store.check_space()
+        self.store.journal[entry] = (self.store.journal[entry][0], outcome)
+        self.store.journal.pop(entry - 1000, None)
+        self.hook("after end")

@@ -1,0 +1,120 @@
+"""A probe engine in virtual time: the real schedule's periods and the real streaks, the answers of simulated applications."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from providers.facts import Generation, ProbeFact
+from providers.testing.memory import MemoryWorld
+from reconciler.probes.engine import VALUES
+from reconciler.probes.streak import Streak, initial, step
+from reconciler.probes.target import Target, same, valid_for
+from sim.apps import Apps
+
+
+@dataclass(slots=True)
+class _Running:
+    target: Target
+    due: int
+    streak: Streak
+
+
+class SimProber:
+    """Implements the loop's `Prober`. `pump` makes every probe that is due; results wake the loop through a descriptor."""
+
+    def __init__(self, outside: MemoryWorld, apps: Apps) -> None:
+        self.outside, self.apps = outside, apps
+        self.running: dict[tuple[Generation, str], _Running] = {}
+        self.results: dict[tuple[Generation, str], ProbeFact] = {}
+        self.why_silent = ""
+        self.restarts = 0
+        self.made = 0
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    # --- what the loop calls ------------------------------------------------------------------------------------
+
+    def set_targets(self, targets: list[Target]) -> None:
+        """Probe exactly these from now on; known ones keep their streak."""
+        now = self.outside.steady()
+        before, self.running = self.running, {}
+        for target in targets:
+            old = before.get(target.key)
+            if old is not None and same(old.target, target):
+                self.running[target.key] = old
+                continue
+            first = max(now, target.started + target.probe.initial_delay)
+            self.running[target.key] = _Running(target, first, initial(now))
+
+    def read(self) -> Mapping[tuple[Generation, str], ProbeFact]:
+        """All results since the last call."""
+        results, self.results = self.results, {}
+        try:
+            os.eventfd_read(self._bell)
+        except BlockingIOError:
+            pass
+        return results
+
+    def fileno(self) -> int:
+        """Readable when there are results."""
+        return self._bell
+
+    def silent(self) -> str:
+        """Why the engine is not to be believed now."""
+        return self.why_silent
+
+    def restart(self) -> None:
+        """A new child: it speaks again, and has forgotten everything."""
+        self.restarts += 1
+        self.why_silent = ""
+        self.running.clear()
+        self.results.clear()
+
+    def close(self) -> None:
+        """Let go of the descriptor."""
+        os.close(self._bell)
+
+    # --- what the simulation calls ------------------------------------------------------------------------------
+
+    def next_due(self) -> int:
+        """The instant of the next probe."""
+        if self.why_silent or not self.running:
+            return 2**62
+        return min(one.due for one in self.running.values())
+
+    def pump(self, now: int) -> bool:
+        """Make every probe that is due; whether there are results that were not read."""
+        if not self.why_silent:
+            for key, one in self.running.items():
+                if one.due <= now:
+                    self._probe(key, one, now)
+        if self.results:
+            os.eventfd_write(self._bell, 1)
+        return bool(self.results)
+
+    def _probe(self, key: tuple[Generation, str], one: _Running, now: int) -> None:
+        self.made += 1
+        probe, generation = one.target.probe, one.target.generation
+        one.due = now + probe.period
+        result = self._result(generation, one.target.name, now)
+        limit = valid_for(probe)
+        one.streak = step(one.streak, result, now, probe.success_threshold, probe.failure_threshold, limit)
+        streak = one.streak
+        self.results[key] = ProbeFact(
+            VALUES[streak.value],
+            VALUES[streak.last],
+            streak.length,
+            probe.failure_threshold if streak.run else probe.success_threshold,
+            streak.since,
+            streak.counted_at,
+            limit,
+            "simulated",
+        )
+
+    def _result(self, generation: Generation, probe: str, now: int) -> int:
+        for containers in self.outside.nodes.values():
+            for item in containers.values():
+                if item.id == generation.container_id:
+                    alive = item.up and item.started_at == generation.started_at
+                    running_for = now - item.running_since if alive else -1
+                    return self.apps.answer(item.name, generation, probe, running_for, now)
+        return 1

@@ -1,0 +1,364 @@
+"""A world in virtual time that runs the real loop over in-memory providers: what the laws are tested in.
+
+`World` is what lies outside the program and outlives it: containers, pools, zones, applications, the store and the clock.
+`Life` is one process: the real `Loop` with its parts on an event loop of its own. A life can end politely, or by kill -9 at
+any point where it touches the world or the store; the next one starts over the same world.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+from manifests.desired import SECOND, Desired
+from providers.actions import Action, StartContainer
+from providers.facts import ContainerState, Generation
+from providers.owned import owned
+from providers.readonly import read_only
+from providers.spi import Context
+from providers.testing.faults import Call, Fault, faulty
+from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
+from providers.testing.memory_container import MemoryContainer
+from providers.testing.memory_runtime import MemoryRuntime
+from reconciler.core.instant import FOREVER, Now
+from reconciler.core.ledger import Outcome
+from reconciler.core.observed import Observed
+from reconciler.core.plan import Decision, Step
+from reconciler.exits import Exit
+from reconciler.shell.loop import Loop
+from reconciler.shell.memory import Glimpse
+from reconciler.shell.parts import Parts
+from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.report import Summary
+from sim.apps import Apps
+from sim.clock import SimClock
+from sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
+from sim.memory import SimMemory
+from sim.outside import Traffic, Watched
+from sim.prober import SimProber
+
+
+class Killed(BaseException):
+    """kill -9: nothing of the process runs after it."""
+
+
+class Tape:
+    """A reporter that remembers what was told."""
+
+    def __init__(self) -> None:
+        self.decided_count = 0
+        self.last: Decision | None = None
+        self.steps: list[Step] = []
+        self.outcomes: list[Outcome] = []
+        self.notes: list[tuple[int, str]] = []
+        self.watch: Callable[[Step], None] = lambda step: None
+
+    def started(self, step: Step) -> None:
+        self.watch(step)
+        self.steps.append(step)
+
+    def finished(self, step: Step, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+
+    def decided(self, decision: Decision, now: Now) -> None:
+        self.decided_count += 1
+        self.last = decision
+
+    def note(self, text: str, *, level: int = logging.INFO) -> None:
+        self.notes.append((level, text))
+
+
+class Script:
+    """A source that a test writes to. `broken` makes every read fail until it is mended."""
+
+    def __init__(self) -> None:
+        self.next: Desired | None = None
+        self.broken = ""
+
+    def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
+        if self.broken:
+            return None, (self.broken,)
+        fresh, self.next = self.next, None
+        return fresh, ("a new revision",) if fresh is not None else ()
+
+    def same(self) -> bool:
+        return not self.broken
+
+
+class World:
+    """Everything outside, and the process inside it."""
+
+    def __init__(self, shop: Shop, nodes: tuple[str, ...] = ("node-a",)) -> None:
+        self.shop, self.nodes = shop, nodes
+        self.clock = SimClock()
+        self.outside = MemoryWorld(lambda: self.clock.now().steady, lambda: self.clock.now().wall)
+        self.apps = Apps()
+        self.memory = SimMemory()
+        self.tape = Tape()
+        self.source = Script()
+        self.checks: list[Callable[[Action], None]] = []
+        self.traffic = Traffic(lambda: self.clock.now().steady, self.snapshot, self._check)
+        self.faults: dict[str, list[Fault]] = {}
+        context = Context(INSTANCE, "/nowhere")
+        settings = MemorySettings()
+        self.runtimes = {node: MemoryRuntime(node, settings, context, self.outside) for node in nodes}
+        self.pools = MemoryEndpoints(POOLS, settings, context, self.outside)
+        self.zones = MemoryDNS(NAMES, settings, context, self.outside)
+        self.life: Life | None = None
+        self.kill_in = -1
+        self.points = 0
+        self.lives = 0
+
+    # --- looking at it ------------------------------------------------------------------------------------------
+
+    @property
+    def runtime(self) -> MemoryRuntime:
+        return self.runtimes[self.nodes[0]]
+
+    def containers(self) -> dict[str, MemoryContainer]:
+        """All containers of all nodes by name."""
+        return {name: item for node in self.outside.nodes.values() for name, item in node.items()}
+
+    def running(self) -> list[str]:
+        return sorted(name for name, item in self.containers().items() if item.state is ContainerState.RUNNING)
+
+    def generation(self, name: str) -> Generation:
+        return self.containers()[name].generation
+
+    def weights(self, pool: str = "web") -> dict[str, int]:
+        """Container -> weight of our members."""
+        members = self.outside.pools.get(POOLS, {}).get(pool, {})
+        return {member.name: member.weight for member in members.values() if member.owner == INSTANCE}
+
+    def published(self, host: str = "web.example.test.") -> tuple[str, ...]:
+        zone = self.outside.zones.get(NAMES, {}).get(ZONE)
+        if zone is None:
+            return ()
+        return tuple(v for k, r in sorted(zone.records.items()) if k.name == host and k.type == "A" for v in r.values)
+
+    def snapshot(self) -> object:
+        """The whole world as a value, to see whether a write changed it."""
+        return (
+            [(n, c.state, c.started_at) for node in self.outside.nodes.values() for n, c in sorted(node.items())],
+            [
+                (p, e, m.weight, m.name, m.owner)
+                for of in self.outside.pools.values()
+                for p, ms in of.items()
+                for e, m in ms.items()
+            ],
+            [(z, k, r) for of in self.outside.zones.values() for z, s in of.items() for k, r in s.records.items()],
+        )
+
+    def _check(self, action: Action) -> None:
+        for check in self.checks:
+            check(action)
+
+    # --- what happens in it -------------------------------------------------------------------------------------
+
+    def push(self, shop: Shop) -> None:
+        """A new revision of the source."""
+        self.shop = shop
+        self.source.next = shop.desired()
+
+    def fail_next(self, provider: str, *faults: Fault) -> None:
+        """The next writes of this provider go wrong like this."""
+        self.faults.setdefault(provider, []).extend(faults)
+
+    def start_by_hand(self, name: str) -> None:
+        """A person starts a container behind our back."""
+        for node, runtime in self.runtimes.items():
+            if name in self.outside.nodes.get(node, {}):
+                runtime.perform(StartContainer(node, name, self.generation(name)))
+
+    def next_event(self) -> int:
+        """The next probe or crash."""
+        soonest = self.life.prober.next_due() if self.life is not None else FOREVER
+        for name, after in self.apps.crash_after.items():
+            item = self.containers().get(name)
+            if item is not None and item.up:
+                soonest = min(soonest, item.running_since + after)
+        return soonest
+
+    def happen(self) -> None:
+        """Let everything happen that is due now."""
+        now = self.clock.now().steady
+        for name, after in self.apps.crash_after.items():
+            item = self.containers().get(name)
+            if item is not None and item.up and item.running_since + after <= now:
+                self.runtime.exit(name)
+        if self.life is not None:
+            self.life.prober.pump(now)
+
+    def reboot_host(self) -> None:
+        """The host goes down with everything on it, and comes up again without a process of ours."""
+        self.kill()
+        for runtime in self.runtimes.values():
+            runtime.reboot()
+        self.clock.reboot(f"boot-{self.lives}", downtime=60 * SECOND)
+
+    # --- the process --------------------------------------------------------------------------------------------
+
+    def start(self) -> "Life":
+        """A new process over what the store remembers."""
+        assert self.life is None
+        self.life = Life(self)
+        return self.life
+
+    def run(self, duration: int) -> None:
+        """Let time pass. A process that was killed on the way is replaced by a new one at once."""
+        end = self.clock.now().steady + duration
+        while self.clock.now().steady < end:
+            life = self.life or self.start()
+            if life.run_to(end):
+                return
+            self.life = None
+
+    def kill(self) -> None:
+        """kill -9 of the process now."""
+        if self.life is not None:
+            self.life.kill()
+            self.life = None
+
+    def restart(self) -> None:
+        """Stop the process politely and start a new one."""
+        if self.life is not None:
+            assert self.life.stop() is Exit.TERMINATED
+            self.life = None
+        self.start()
+
+    def close(self) -> None:
+        """End the simulation."""
+        self.kill()
+
+    def once(self, within: int = 600 * SECOND, wait: bool = True) -> Summary:
+        """One whole `--once` run."""
+        self.kill()
+        life = self.life = Life(self, watch=False)
+        self.clock.horizon = FOREVER
+        try:
+            return life.events.run_until_complete(life.loop.once(within, wait))
+        finally:
+            self.kill()
+
+    def glance(self) -> tuple[Decision, Observed, Now]:
+        """What a plan sees: read-only providers, nothing written."""
+        self.kill()
+        life = self.life = Life(self, watch=False, plan=True)
+        self.clock.horizon = FOREVER
+        try:
+            return life.events.run_until_complete(life.loop.glance(10 * SECOND))
+        finally:
+            self.kill()
+
+
+class Life:
+    """One process."""
+
+    def __init__(self, world: World, watch: bool = True, plan: bool = False) -> None:
+        self.world = world
+        self.dead = False
+        world.lives += 1
+        self.events = asyncio.new_event_loop()
+        clock = world.clock
+        clock.paused, clock.resumed = asyncio.Event(), asyncio.Event()
+        clock.next_event, clock.happen = world.next_event, world.happen
+        clock.base_tasks = 3 if watch else 1
+        self.prober = SimProber(world.outside, world.apps)
+        parts = Parts(
+            desired=world.shop.desired(),
+            providers=self._providers(plan),
+            providers_for=None,
+            prober=self.prober,
+            memory=Glimpse(world.memory.rows) if plan else world.memory.handle(self.hook),
+            source=None if plan else world.source,
+            reporter=world.tape,
+            clock=clock,
+            runner=InlineRunner(),
+        )
+        world.source.next = None
+        self.loop = Loop(parts)
+        self.task: asyncio.Task[Exit] | None = None
+        if watch:
+            self.task = self.events.create_task(self.loop.watch())
+
+    def _providers(self, plan: bool) -> Providers:
+        def dress(provider: object) -> object:
+            name = provider.name  # type: ignore[attr-defined]
+
+            def script(call: Call) -> Fault:
+                left = self.world.faults.get(name)
+                return left.pop(0) if left and call.verb == "perform" else Fault.NONE
+
+            watched = Watched(provider, self.world.traffic, self.hook)
+            safe = owned(faulty(watched, script), INSTANCE)  # type: ignore[call-overload]
+            return read_only(safe) if plan else safe
+
+        world = self.world
+        return Providers(
+            {node: dress(one) for node, one in world.runtimes.items()},  # type: ignore[misc]
+            {POOLS: dress(world.pools)},  # type: ignore[dict-item]
+            {NAMES: dress(world.zones)},  # type: ignore[dict-item]
+        )
+
+    def hook(self, point: str) -> None:
+        """A point at which this process may die. Whoever is dead does nothing more."""
+        if self.dead:
+            raise Killed
+        if point == "read":
+            return
+        world = self.world
+        world.points += 1
+        if world.kill_in >= 0:
+            world.kill_in -= 1
+            if world.kill_in < 0:
+                self.dead = True
+                raise Killed
+
+    def run_to(self, end: int) -> bool:
+        """Run until the instant: True when it came to it, False when the process died on the way."""
+        clock = self.world.clock
+        clock.horizon = end
+        clock.paused.clear()
+        clock.resumed.set()
+        task = self.task
+        assert task is not None
+
+        async def until_paused() -> None:
+            waiter = asyncio.ensure_future(clock.paused.wait())
+            await asyncio.wait({waiter, task}, return_when=asyncio.FIRST_COMPLETED)
+            waiter.cancel()
+            with suppress(asyncio.CancelledError):
+                await waiter
+
+        self.events.run_until_complete(until_paused())
+        if not task.done():
+            return True
+        try:
+            task.result()
+        except Killed:
+            self.kill()
+            return False
+        raise AssertionError("the loop ended by itself")
+
+    def stop(self) -> Exit:
+        """SIGTERM, and wait for the end."""
+        assert self.task is not None
+        clock = self.world.clock
+        clock.horizon = FOREVER
+        clock.resumed.set()
+        self.loop.stop(Exit.TERMINATED)
+        try:
+            return self.events.run_until_complete(self.task)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End at once; nothing of it touches the world any more."""
+        self.dead = True
+        tasks = asyncio.all_tasks(self.events)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.events.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
+        self.events.close()
+        self.prober.close()
