@@ -79,9 +79,10 @@ class Bench:
         self.wait(lambda: self.fact(fact.name).state is ContainerState.EXITED, f"{fact.name} exits")
         return self.fact(fact.name)
 
-    def says(self, fact: ContainerFact, text: str) -> None:
-        """Wait until its log holds a text."""
-        self.wait(lambda: text in "\n".join(self.runtime().logs(fact.name, 1000)), f"{fact.name} says {text!r}")
+    def says(self, fact: ContainerFact, line: str) -> None:
+        """Wait until its log holds a whole line: before its end, the writer may still be writing."""
+        path = f"{self.directory(fact)}/log"
+        self.wait(lambda: f"{line}\n".encode() in (read_file(path) or b""), f"{fact.name} says {line!r}")
 
     def wait(self, condition: Callable[[], bool], what: str) -> None:
         wait_until(condition, what)
