@@ -1,0 +1,164 @@
+"""Ownership marks in a zone, and everything that is not ours."""
+
+import pytest
+
+from manifests.desired import Container, Template
+from providers.actions import ChangeRecords, CreateContainer, RecordChange, RuntimeAction, StartContainer, StopContainer
+from providers.dns.ownership import mark_key, mark_record, marked_key, quote, read_mark, unquote
+from providers.errors import Conflict, Foreign, Rejected
+from providers.facts import Generation, Mark, RecordKey, RecordSet, ZoneFact, container_name, mark_labels
+from providers.owned import owned
+from providers.spi import Context
+from providers.testing.memory import MemoryDNS, MemorySettings, MemoryWorld
+from providers.testing.memory_runtime import MemoryRuntime
+
+ZONE = "example.test."
+A1, A2 = RecordSet(60, ("192.0.2.1",)), RecordSet(60, ("192.0.2.2",))
+APP = RecordKey(f"app.{ZONE}", "A")
+MARK = RecordKey(f"_reconciler-a.app.{ZONE}", "TXT")
+
+
+@pytest.fixture
+def bare() -> MemoryDNS:
+    return MemoryDNS("zone", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+
+
+def change(
+    bare: MemoryDNS, before: RecordSet | None, after: RecordSet | None, key: RecordKey = APP, who: str = "demo"
+) -> None:
+    owned(bare, who).perform(ChangeRecords("zone", ZONE, (RecordChange(key, before, after, f"{who}/DNSPolicy/app"),)))
+
+
+def raw(bare: MemoryDNS) -> ZoneFact:
+    return bare.observe([ZONE])[0]
+
+
+@pytest.mark.parametrize(
+    ("key", "where"),
+    [
+        (RecordKey("app.example.test.", "A"), "_reconciler-a.app.example.test."),
+        (RecordKey("app.example.test.", "AAAA"), "_reconciler-aaaa.app.example.test."),
+        (RecordKey("*.example.test.", "A"), "_reconciler-a._wildcard.example.test."),
+        (RecordKey("example.test.", "A"), "_reconciler-a.example.test."),
+        (RecordKey("app.example.test.", "TXT"), "_reconciler-txt.app.example.test."),
+    ],
+)
+def test_a_mark_lies_below_the_zone_and_beside_its_set(key: RecordKey, where: str) -> None:
+    assert mark_key(key) == RecordKey(where, "TXT")
+    assert marked_key(mark_key(key)) == key
+
+
+@pytest.mark.parametrize("name", ["_reconciler-a.app.example.test.", "_wildcard.example.test.", ("x" * 60 + ".") * 4])
+def test_names_without_room_for_a_mark_are_rejected(bare: MemoryDNS, name: str) -> None:
+    with pytest.raises(Rejected):
+        mark_key(RecordKey(name, "A"))
+
+
+@pytest.mark.parametrize("text", ["plain", 'a "quote"', "back\\slash", "ünïcode", "x" * 600, "", "\\065 \x01"])
+def test_a_text_survives_quoting(text: str) -> None:
+    assert unquote(quote(text)) == text
+    assert all(len(piece) <= 255 * 4 + 2 for piece in quote(text).split('" "'))
+
+
+def test_data_and_mark_are_written_and_removed_in_one_change(bare: MemoryDNS) -> None:
+    change(bare, None, A1)
+    fact = raw(bare)
+    assert fact.serial == 1
+    assert fact.records == {APP: A1, MARK: RecordSet(300, ('"reconciler/v1 owner=demo/DNSPolicy/app"',))}
+    seen = owned(bare, "demo").observe([ZONE])[0]
+    assert (seen.records, seen.owners) == ({APP: A1}, {APP: "demo/DNSPolicy/app"})
+
+    change(bare, A1, None)
+    assert raw(bare).records == {}
+    assert raw(bare).serial == 2
+
+
+def test_a_set_removed_by_hand_is_written_again_over_its_stale_mark(bare: MemoryDNS) -> None:
+    change(bare, None, A1)
+    bare.plant(ZONE, APP, None)
+    assert owned(bare, "demo").observe([ZONE])[0].owners == {}
+    change(bare, None, A2)
+    assert raw(bare).records[APP] == A2
+    bare.plant(ZONE, APP, None)
+    change(bare, None, None)
+    assert raw(bare).records == {}
+
+
+def test_a_mark_removed_by_hand_makes_the_set_foreign(bare: MemoryDNS) -> None:
+    change(bare, None, A1)
+    bare.plant(ZONE, MARK, None)
+    with pytest.raises(Foreign, match=r"exists without our owner mark: 192\.0\.2\.1"):
+        change(bare, A1, A2)
+    assert raw(bare).records == {APP: A1}
+
+
+def test_a_stale_mark_of_another_instance_still_counts(bare: MemoryDNS) -> None:
+    bare.plant(ZONE, MARK, mark_record("other/DNSPolicy/app"))
+    with pytest.raises(Foreign, match=r"belongs to other/DNSPolicy/app; .*_reconciler-a\.app\.example\.test\. TXT"):
+        change(bare, None, A1)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [('"hello"',), ('"reconciler/v2 owner=demo/x"',), ('"reconciler/v1 owner=demo"',), tuple(map(quote, ("reconciler/v1 owner=demo/a", "reconciler/v1 owner=other/a")))],
+)  # fmt: skip
+def test_a_mark_that_cannot_be_read_belongs_to_nobody_here(bare: MemoryDNS, values: tuple[str, ...]) -> None:
+    assert read_mark(RecordSet(60, values)).startswith("?/")
+    bare.plant(ZONE, MARK, RecordSet(60, values))
+    with pytest.raises(Foreign):
+        change(bare, None, A1)
+    assert raw(bare).records == {MARK: RecordSet(60, values)}
+
+
+def test_a_mark_in_several_pieces_is_the_same_mark() -> None:
+    assert read_mark(RecordSet(60, ('"reconciler/v1 " "owner=demo/a"',))) == "demo/a"
+
+
+def test_an_instance_whose_id_begins_like_ours_is_another_one(bare: MemoryDNS) -> None:
+    change(bare, None, A1, who="demo-2")
+    with pytest.raises(Foreign, match="demo-2"):
+        change(bare, A1, A2, who="demo")
+
+
+def test_a_change_for_another_instance_is_refused(bare: MemoryDNS) -> None:
+    action = ChangeRecords("zone", ZONE, (RecordChange(APP, None, A1, "other/DNSPolicy/app"),))
+    with pytest.raises(Foreign, match="this is instance demo"):
+        owned(bare, "demo").perform(action)
+
+
+class Racing(MemoryDNS):
+    """A zone that another instance writes to between our look and our change."""
+
+    def observe(self, zones):  # type: ignore[no-untyped-def]
+        fact = super().observe(zones)
+        self.plant(ZONE, MARK, mark_record("other/DNSPolicy/app"))
+        return fact
+
+
+def test_a_mark_that_appears_between_look_and_change_is_a_conflict() -> None:
+    bare = Racing("zone", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+    with pytest.raises(Conflict):
+        change(bare, None, A1)
+    assert APP not in raw(bare).records
+
+
+def test_containers_with_no_mark_or_an_inherited_one_are_never_touched() -> None:
+    runtime = MemoryRuntime("one", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+    mark = Mark("demo", "web", 0, "0123456789")
+    name = container_name(mark)
+    actions: list[RuntimeAction] = [
+        CreateContainer("one", name, mark, Template((), Container("web", ())), "/"),
+        StartContainer("one", name, Generation("memory-1", 0)),
+        StopContainer("one", name, Generation("memory-1", 0), 0),
+    ]
+    inherited = mark_labels(mark._replace(ordinal=9), 1)
+    for labels, why in (({}, "no owner mark"), (inherited, "name another container")):
+        runtime.plant(name, labels)
+        before = runtime.observe([name])
+        for action in actions:
+            with pytest.raises(Foreign, match=why):
+                owned(runtime, "demo").perform(action)
+        with pytest.raises(Foreign, match=why):
+            owned(runtime, "demo").exec_target(name, ("true",))
+        assert runtime.observe([name]) == before
+        runtime.vanish(name)
