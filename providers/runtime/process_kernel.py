@@ -22,6 +22,9 @@ LOCK, GENERATION, STOP, LOG, OLD_LOG = "lock", "generation", "stop", "log", "log
 COOKIE = "RECONCILER_CONTAINER_ID"
 """Environment variable of every process of a replica: how processes are found that outlived a killed shim."""
 
+_NO_SUCH_PROCESS = (FileNotFoundError, ProcessLookupError, PermissionError)
+"""How /proc says that a process has ended or is another user's, whose pid it may have become (hidepid in proc(5))."""
+
 TREE_DEADLINE = 10 * SECOND
 """How long we try to end what is left of a replica after its application has ended."""
 
@@ -66,14 +69,17 @@ def decode_spec(data: bytes) -> tuple[dict[str, str], list[bytes], dict[bytes, b
 
 
 def process_stat(pid: int) -> tuple[str, int, int] | None:
-    """(state letter, parent, start in clock ticks since boot) of a process; None when there is none. See proc(5)."""
+    """(state letter, parent, start in clock ticks since boot) of a process; None when there is none. See proc(5).
+
+    Raises OSError when the kernel does not tell (no descriptors left, say): that is no proof of an end.
+    """
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
-    except OSError:
+    except _NO_SUCH_PROCESS:
         return None
     try:
         fields = os.read(fd, 4096).rpartition(b")")[2].split()
-    except OSError:
+    except ProcessLookupError:
         return None
     finally:
         os.close(fd)
@@ -81,7 +87,7 @@ def process_stat(pid: int) -> tuple[str, int, int] | None:
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Whether the process with this pid and start time exists and has not ended (a zombie has)."""
+    """Whether the process with this pid and start time exists and has not ended (a zombie has). Raises OSError."""
     stat = process_stat(pid)
     return stat is not None and stat[2] == start and stat[0] not in "ZX"
 
@@ -144,7 +150,7 @@ def try_lock(fd: int) -> bool:
 def _carries(pid: str, cookie: bytes) -> bool:
     try:
         environment = read_file(f"/proc/{pid}/environ") or b""
-    except OSError:  # another user's process, or one that has just ended
+    except _NO_SUCH_PROCESS:
         return False
     return cookie in environment.split(b"\0")
 
@@ -153,6 +159,7 @@ def kill_strays(container_id: str, deadline: int) -> int:
     """Kill every process that carries this container's cookie, until none is left or the steady instant `deadline`.
 
     Call it only while holding the replica's lock, after its shim is gone. Returns how many were still there at the end.
+    Raises OSError when processes cannot be listed.
     """
     cookie = f"{COOKIE}={container_id}".encode()
     own = str(os.getpid())

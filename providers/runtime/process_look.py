@@ -66,6 +66,13 @@ def read_host() -> Host:
 
 def look(store: Store, name: str, host: Host) -> Seen:
     """The state of one replica. Raises Unreachable when its record or its processes cannot be seen from here."""
+    try:
+        return _look(store, name, host)
+    except OSError as error:
+        raise Unreachable(name, f"cannot read its processes in /proc: {error.strerror}", "look again") from error
+
+
+def _look(store: Store, name: str, host: Host) -> Seen:
     newest = store.generation(name)
     for _ in range(3):
         if newest is None:

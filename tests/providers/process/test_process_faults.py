@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -225,3 +226,17 @@ def test_a_start_of_a_removed_replica_is_gone(bench):
     bench.remove(created)
     with pytest.raises(Gone):
         bench.start(created)
+
+
+def test_a_look_without_descriptors_is_unreadable_and_not_a_crash_report(bench):
+    running = bench.run()
+    runtime = bench.runtime()
+    assert runtime.observe() == (running,)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(Unreachable):
+            runtime.observe([running.name])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert runtime.observe() == (running,)
