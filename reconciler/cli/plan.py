@@ -6,13 +6,13 @@ from typing import Any
 import click
 
 from reconciler.cli.options import (
+    DurationType,
     Options,
     common_options,
     instance_option,
     intent_options,
     path_argument,
     state_option,
-    timeout_option,
 )
 from reconciler.exits import Exit
 
@@ -35,7 +35,13 @@ Examples:
 @path_argument
 @click.option("--detailed-exitcode", is_flag=True, help="Exit with 2 when the plan has steps.")
 @intent_options
-@timeout_option
+@click.option(
+    "--timeout",
+    type=DurationType(),
+    default=30 * 1_000_000_000,
+    metavar="DURATION",
+    help="How long probes may take to answer; default 30s.",
+)
 @instance_option
 @state_option
 @common_options

@@ -18,7 +18,7 @@ from reconciler.shell.logs import LogFormat, configure
 from reconciler.shell.report import Summary
 
 LOOK = 30 * SECOND
-"""How long a plan looks at most when `--timeout` allows more (ns)."""
+"""How long probes get to answer at most before a run that may go on for longer (ns)."""
 
 
 def _reporter(options: Options, clock: SystemClock, endless: bool) -> Progress | Logged:
@@ -30,7 +30,9 @@ def _reporter(options: Options, clock: SystemClock, endless: bool) -> Progress |
     configure(options.log_level, LogFormat(options.log_format), stream=screen)  # type: ignore[arg-type]
     if view.quiet:
         return Silent()
-    return Logged() if endless or as_json else Progress(screen, clock, view.paint_err)
+    if endless or as_json:
+        return Logged()
+    return Progress(screen, clock, view.paint_err if view.json else view.paint, None if view.json else view.out)
 
 
 def intent(options: Options, *, destroy: bool = False, approve: str = "") -> wire.Intent:
@@ -57,16 +59,16 @@ def once(path: Path, options: Options, wanted: wire.Intent | None = None, operat
             )
 
     summary = asyncio.run(body())
-    _print(summary, clock.now(), options)
+    _print(summary, clock.now(), options, streamed=reporter.streams)
     return summary.exit
 
 
-def _print(summary: Summary, now: Now, options: Options) -> None:
+def _print(summary: Summary, now: Now, options: Options, *, streamed: bool) -> None:
     view = options.view
     if view.json:
         view.document(summary_json(summary, now))
     elif not (view.quiet and summary.exit is Exit.OK and not summary.done):
-        view.out(summary_text(summary, now, view.paint))
+        view.out(summary_text(summary, now, view.paint, streamed=streamed))
 
 
 def watch(path: Path, options: Options) -> Exit:

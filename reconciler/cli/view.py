@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, TextIO
 
 from reconciler.cli.render.paint import Paint
@@ -34,7 +35,7 @@ class View:
     @classmethod
     def guess(cls, words: Sequence[str]) -> "View":
         """What the words ask for, read without parsing them: errors may come before or during parsing."""
-        pairs = list(zip(words, [*words[1:], ""], strict=True))
+        pairs = list(pairwise([*words, ""]))
         asked = any((word in {"-o", "--output"} and after == "json") or word in JSON_WORDS for word, after in pairs)
         verbose = any(word in {"-v", "--verbose"} for word in words)
         return cls(json=asked, verbose=verbose)

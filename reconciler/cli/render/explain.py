@@ -148,7 +148,7 @@ def explain_text(about: Mapping[str, Any], paint: Paint, now: int) -> str:
         lines.append(f"{paint.bold('due')}      {one['object']}: {one['action']} ({one['cause']}: {one['message']})")
     lines += [held_line(one, paint, now) for one in about["holds"]]
     lines += [wait_line(one, paint, now) for one in about["waits"]]
-    if not (about["steps"] or about["holds"] or about["waits"]):
+    if not (about["steps"] or about["holds"] or about["waits"] or about["cannot_be_read"]):
         lines.append("nothing is due, held or waited for")
     lines += _number_lines(about["numbers"], now)
     lines += _past_lines(about, now)
@@ -189,13 +189,17 @@ def _state_lines(about: Mapping[str, Any], paint: Paint) -> list[str]:
     return lines
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _number_lines(numbers: Mapping[str, Any], now: int) -> list[str]:
     lines = []
     for name, walls in numbers["restarts_wall"].items():
         times = ", ".join(ago(wall, now) for wall in walls)
-        lines.append(f"{name}: restarted for its health {len(walls)} times lately: {times}")
+        lines.append(f"{name}: restarted for its health, lately {_times(len(walls))}: {times}")
     for name, one in numbers["failures_in_a_row"].items():
-        lines.append(f"{name}: {one['count']} failures in a row, the last {ago(one['last_wall'], now)}")
+        lines.append(f"{name}: failed {_times(one['count'])} in a row, the last {ago(one['last_wall'], now)}")
     for name, one in numbers["disruptions"].items():
         stages = [
             text if one[field] is None else f"{text} {ago(one[field], now)}"
@@ -206,7 +210,7 @@ def _number_lines(numbers: Mapping[str, Any], now: int) -> list[str]:
             f"{name}: being disrupted ({one['cause']}) since {', '.join([ago(one['since_wall'], now), *stages])}"
         )
     for step, one in numbers["failing_steps"].items():
-        lines.append(f"{step}: failed {one['count']} times, the last {ago(one['last_wall'], now)}: {one['message']}")
+        lines.append(f"{step}: failed {_times(one['count'])}, the last {ago(one['last_wall'], now)}: {one['message']}")
     return lines
 
 

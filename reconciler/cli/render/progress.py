@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TextIO
 
@@ -69,10 +69,18 @@ class Screen:
 
 
 class Progress:
-    """The reporter of a run that ends: a line a step, and what is waited for in between."""
+    """The reporter of a run that ends: a line a step as it ends, and what is waited for in between.
 
-    def __init__(self, screen: Screen, clock: Clock, paint: Paint) -> None:
-        self._screen, self._clock, self._paint = screen, clock, paint
+    Args:
+        screen: standard error.
+        clock: the loop's.
+        paint: the colours of step lines.
+        result: takes the line of each step, because what was done is a part of the result; None: they go to the screen.
+    """
+
+    def __init__(self, screen: Screen, clock: Clock, paint: Paint, result: Callable[[str], None] | None = None) -> None:
+        self._screen, self._clock, self._paint, self._result = screen, clock, paint, result
+        self.streams = result is not None
         self._running: dict[str, tuple[Step, int]] = {}
         self._done = 0
         self._decision: Decision | None = None
@@ -92,7 +100,13 @@ class Progress:
         """It ended, or was not made."""
         self._running.pop(step.id, None)
         self._done += outcome.kind is OutcomeKind.DONE
-        self._print(step_line(step, outcome, self._paint))
+        line = step_line(step, outcome, self._paint)
+        if self._result is None:
+            self._print(line)
+        else:
+            self._screen.line("")  # both streams may be the same terminal
+            self._result(line)
+            self._last = self._clock.now().steady
         self._draw()
 
     def decided(self, decision: Decision, now: Now) -> None:
@@ -140,6 +154,7 @@ class Logged:
     """The reporter of a run that does not end, or whose log is JSON: what changes is logged, and nothing else."""
 
     every = 0
+    streams = False
 
     def __init__(self) -> None:
         self._held: frozenset[tuple[str, str, str]] = frozenset()

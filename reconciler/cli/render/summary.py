@@ -40,14 +40,14 @@ def stored_form(summary: Summary, now: Now) -> dict[str, Any]:
     return value
 
 
-def summary_text(summary: Summary, now: Now, paint: Paint) -> str:
-    """The whole result of a run for a person."""
+def summary_text(summary: Summary, now: Now, paint: Paint, *, streamed: bool = False) -> str:
+    """The whole result of a run for a person; without the steps when their lines were `streamed` as they ended."""
     stored = stored_form(summary, now)
-    lines = [step_line(step, outcome, paint) for step, outcome in summary.done]
+    lines = [] if streamed else [step_line(step, outcome, paint) for step, outcome in summary.done]
     if not summary.done and not summary.decision.steps:
         lines.append("nothing to do" if summary.exit is Exit.OK else "nothing was done")
     lines += progress_lines(stored, paint, now.wall)
-    lines += ["", *status_lines(stored, paint), ""]
+    lines += [*([""] if lines or streamed else []), *status_lines(stored, paint), ""]
     lines += [f"run again in {short(at - now.steady)} for {what}" for what, at in summary.run_again]
     lines.append(result_line(summary.exit, paint))
     return "\n".join(lines)

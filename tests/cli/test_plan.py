@@ -1,0 +1,45 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.cli.plan import judge
+from reconciler.exits import Exit
+
+
+@given(steps=st.booleans(), blind=st.booleans())
+def test_code_2_means_steps_and_steps_mean_code_2(steps, blind):
+    assert (judge(steps, blind=blind, detailed=True) is Exit.CHANGES) == steps
+    assert judge(steps, blind=blind, detailed=False) is (Exit.UNFINISHED if blind else Exit.OK)
+
+
+def test_the_plan_of_a_small_tree(tree, reconcile, golden):
+    done = reconcile("plan", tree)
+    assert done.code == 0
+    golden("cli/plan-small.txt", done.out)
+
+
+def test_planning_writes_nothing_at_all(tree, reconcile, home):
+    before = sorted(path for path in tree.parent.rglob("*"))
+    assert reconcile("plan", tree).code == 0
+    assert reconcile(tree, "--dry-run").code == 0
+    assert sorted(path for path in tree.parent.rglob("*")) == before
+
+
+@pytest.mark.parametrize("replicas", [0, 1, 3])
+def test_the_detailed_exit_code_the_steps_and_the_sentence_agree(tree, reconcile, replicas):
+    manifest = tree / "all.yaml"
+    manifest.write_text(manifest.read_text().replace("replicas: 2", f"replicas: {replicas}"))
+    text = reconcile("plan", tree, "--detailed-exitcode")
+    document = reconcile("plan", tree, "--detailed-exitcode", "-o", "json")
+    steps = json.loads(document.out)["steps"]
+    assert (text.code == 2) == (document.code == 2) == bool(steps) == (replicas > 0)
+    sentence = text.out.splitlines()[-1]
+    assert sentence.startswith("result: changes are planned" if steps else "result: nothing is to do")
+    assert f"(exit {text.code})" in sentence
+    assert text.out.startswith(f"plan {document.document['plan']}: {len(steps)} step")
+
+
+def test_dry_run_and_plan_print_the_same(tree, reconcile):
+    assert reconcile("--dry-run", tree).out == reconcile("plan", tree).out

@@ -1,0 +1,82 @@
+import json
+import threading
+
+from reconciler.core.ledger import from_rows, obey
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.lock import Lock
+from reconciler.shell.memory import StoreMemory
+from reconciler.shell.store import Store
+
+
+def inbox(state) -> list[tuple[str, dict, str]]:
+    with Store.join(state, SystemClock()) as store:
+        return [(one.command, json.loads(one.payload), one.who) for one in store.pending()]
+
+
+def test_a_suspension_waits_in_the_inbox_for_the_next_run(stored, reconcile):
+    done = reconcile("suspend", "workload/web/1", "--reason", "debugging", "--for", "30m")
+    assert done.code == 0
+    assert "takes effect with the next run" in done.out
+    [(verb, word, who)] = inbox(stored)
+    left = word["until_wall"] - SystemClock().now().wall
+    assert (verb, word["object"], word["reason"], who) == ("suspend", "workload/web/1", "debugging", "ada")
+    assert 29 * 60e9 < left <= 30 * 60e9
+
+
+def test_the_next_run_obeys_what_is_in_the_inbox(stored, reconcile):
+    reconcile("suspend", "--all", "--reason", "maintenance")
+    reconcile("resume", "workload/web")
+    with Store.open(stored, SystemClock()) as store:
+        words = tuple(command for _, command in StoreMemory(store, "test").commands())
+        ledger = obey(from_rows(store.load_ledger()), words)
+    assert set(ledger.suspensions) == {"*"}
+    assert ledger.suspensions["*"][:2] == ("ada", "maintenance")
+
+
+def test_a_running_daemon_takes_it_at_once_and_that_is_said(stored, reconcile):
+    clock = SystemClock()
+    with Lock.acquire(stored, "reconcile --watch", clock), Store.open(stored, clock) as store:
+        done = threading.Event()
+
+        def fold() -> None:
+            while not done.wait(0.01):
+                if found := store.pending():
+                    store.save_ledger(store.load_ledger(), [one.id for one in found])
+                    return
+
+        daemon = threading.Thread(target=fold)
+        daemon.start()
+        answer = reconcile("suspend", "workload/web", "--reason", "debugging", "-o", "json")
+        done.set()
+        daemon.join()
+    assert answer.document["in_effect"] is True
+
+
+def test_resuming_everything_names_each_suspension_once(stored, reconcile):
+    reconcile("suspend", "service/web", "--reason", "x")
+    reconcile("suspend", "--all", "--reason", "maintenance")
+    done = reconcile("resume", "--all", "-o", "json")
+    assert done.code == 0
+    assert [one["object"] for one in done.document["words"]] == ["*", "workload/web"]
+
+
+def test_resuming_what_is_not_suspended_is_refused(stored, reconcile):
+    done = reconcile("resume", "workload/web/1")
+    assert done.code == 64
+    assert "workload/web/1 is not suspended" in done.err
+    assert "suspended: workload/web" in done.err
+    assert inbox(stored) == []
+
+
+def test_a_key_that_names_nothing_is_refused_with_a_suggestion(stored, reconcile):
+    done = reconcile("suspend", "workload/wbe", "--reason", "x")
+    assert done.code == 64
+    assert "did you mean 'workload/web'?" in done.err
+    assert inbox(stored) == []
+
+
+def test_a_suspension_may_come_before_the_first_run(tree, home, reconcile):
+    assert reconcile("suspend", "workload/web", "--reason", "x", "--instance-id", "small").code == 64
+    assert not home.exists()
+    assert reconcile("suspend", "workload/web", tree, "--reason", "x").code == 0
+    assert [word["object"] for _, word, _ in inbox(home / "small")] == ["workload/web"]
