@@ -35,7 +35,7 @@ class Fault(StrEnum):
     REJECTED = "rejected"
     """Understood and refused; nothing is done."""
     TRUNCATED = "truncated"
-    """A read is cut short. A provider must refuse such a read and never answer with a part, so: unreachable."""
+    """A read is cut short. A provider must refuse such a read and never answer with a part, so: unreachable. A write: as LOST_REPLY."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from providers.errors import Conflict, Gone, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
 from providers.owned import owned
 from providers.spi import Context
+from providers.testing.checks import wait_until
 
 Here = Callable[..., Context]
 ZONE = "example.test."
@@ -209,6 +210,7 @@ from providers.dns.zonefile import ZoneFiles, ZoneFileSettings
 from providers.facts import RecordKey, RecordSet
 from providers.owned import owned
 from providers.spi import Context
+from providers.testing.checks import wait_until
 names = owned(ZoneFiles("zone", ZoneFileSettings(), Context(sys.argv[2], sys.argv[1])), sys.argv[2])
 for n in range(15):
     key = RecordKey(f"{sys.argv[2]}{n}.example.test.", "A")
@@ -223,3 +225,18 @@ def test_two_processes_that_write_at_once_lose_nothing(here: Here) -> None:
     fact = owned(provider(here()), "demo").observe([ZONE])[0]
     assert {key.name for key in fact.owners} == {f"{who}{n}.{ZONE}" for who in ("demo", "other") for n in range(15)}
     assert fact.serial == 30
+
+
+def test_a_writer_killed_at_any_moment_leaves_a_whole_zone_that_the_next_one_goes_on_with(here: Here) -> None:
+    mine = owned(provider(here()), "demo")
+    for wanted in (2, 6, 11):
+        with subprocess.Popen([sys.executable, "-c", WRITER, here().state_dir, "demo"]) as writer:
+            wait_until(lambda wanted=wanted: look(provider(here())).serial >= wanted, f"serial {wanted}")
+            writer.kill()
+        fact = mine.observe([ZONE])[0]
+        addresses = {key for key in fact.records if key.type == "A"}
+        assert set(fact.owners) == addresses
+        assert len(addresses) == fact.serial
+    subprocess.run([sys.executable, "-c", WRITER, here().state_dir, "demo"], check=True, timeout=30)
+    assert len(mine.observe([ZONE])[0].owners) == 15
+    assert sorted(os.listdir(path(here()).parent)) == [".reconciler.lock", "example.test.zone"]
