@@ -32,7 +32,7 @@ FLUSH_EVERY = 20_000_000
 """Results are handed over this often (ns), a changed verdict at once."""
 
 HELD_UP = 50_000_000
-"""A turn that comes this much later than planned (ns) counts as having been held up; less is ordinary scheduling."""
+"""A turn that comes this much later than planned (ns) counts as having been held up, by whatever it was; less is ordinary scheduling."""
 
 WATCHFUL = 100_000_000
 """Longest wait while probes run (ns), so that being held up is noticed."""
@@ -101,7 +101,7 @@ class Loop:
             wait = 0 if self._backlog else self._wait(clock())
             events = poll(wait / 1e9, _EVENTS)
             now = self._now = clock()
-            late = now - turned - max(TICK, worked) - wait
+            late = now - turned - TICK - wait
             if late > HELD_UP:
                 self._stolen += late
             self._backlog = len(events) == _EVENTS

@@ -93,7 +93,7 @@ class Stats(NamedTuple):
         for bound, count in zip((*LATE_BOUNDS, self.late_max), counts, strict=True):
             seen += count
             if count and seen >= wanted:
-                return bound
+                return min(bound, self.late_max)
         return 0
 
 
