@@ -112,6 +112,8 @@ def _missing(group: Group, crew: Roster, instance: str, out: Differences) -> Non
         if ordinal in group.current:
             continue
         name, node = replica_name(workload, instance, ordinal), node_of(workload, ordinal)
+        if node in group.blind:
+            continue
         obj = replica_of(workload.key, ordinal)
         if (node, name) in crew.foreign:
             message = f"a container named {name} on {node} carries no mark of {instance}"
@@ -138,6 +140,18 @@ def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> No
             out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.SURPLUS, message, belief))
 
 
+def _partly_blind(key: str, group: Group, crew: Roster, instance: str, out: Differences) -> None:
+    """A workload with a node that cannot be seen: what is down on the others is started, nothing that runs is disrupted."""
+    message = f"node {', '.join(group.blind)} cannot be read, so nothing that runs is stopped or removed"
+    out.waits.append(Wait(key, Waiting.NODE, message))
+    for ordinal, belief in group.current.items():
+        if belief.fact.state in _DOWN:
+            cause, why = _why_down(belief.fact)
+            out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
+    if not group.outgoing:
+        _missing(group, crew, instance, out)
+
+
 def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now: Now) -> Differences:
     """All candidates of all workloads, then the orphans."""
     out = Differences()
@@ -146,9 +160,7 @@ def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now
         workload = group.workload
         min_ready = workload.min_ready
         if group.blind:
-            nodes = ", ".join(group.blind)
-            message = f"node {nodes} cannot be read, so nothing is created, stopped or removed"
-            out.waits.append(Wait(key, Waiting.NODE, message))
+            _partly_blind(key, group, crew, instance, out)
             continue
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
