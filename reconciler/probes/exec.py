@@ -101,8 +101,11 @@ class ExecProber:
         slot.extra = run
         self._runs[pid] = run
 
+    def look(self, slot: Slot) -> None:
+        """Commands have no socket."""
+
     def event(self, slot: Slot, mask: int) -> None:
-        """Commands have no watched descriptor."""
+        """Commands have no socket."""
 
     def expire(self, slot: Slot) -> None:
         """Kill the whole tree; the run ends when its process is gone, or a second later."""

@@ -19,39 +19,55 @@ class HttpProber:
     def start(self, slot: Slot) -> None:
         """Begin to connect."""
         slot.buffer = b""
-        self._net.open(slot, _MASK)
+        if self._net.open(slot):
+            self._net.soon(slot)
+
+    def look(self, slot: Slot) -> None:
+        """A turn later: most targets are connected by now, or have answered."""
+        if slot.stage == READING:
+            self._read(slot)
+            return
+        self._send(slot, slot.spec.request)
+        if slot.stage == READING:
+            self._net.soon(slot)
 
     def event(self, slot: Slot, mask: int) -> None:
-        """The socket is connected, broken, or has bytes."""
+        """The watched socket is connected, broken, has bytes or room."""
         if slot.stage == CONNECTING:
             if mask & BROKEN:
                 error = pending_error(slot)
                 if error:
                     self._net.end_error(slot, error)
                     return
-            slot.stage = READING
             self._send(slot, slot.spec.request)
-            if not mask & (IN | BROKEN):
-                return
         elif slot.stage == SENDING and mask & OUT:
-            slot.stage = READING
             self._send(slot, slot.extra)
-        if slot.fd >= 0 and mask & (IN | BROKEN):
+        if slot.stage in (SENDING, READING) and mask & (IN | BROKEN):
             self._read(slot)
 
     def _send(self, slot: Slot, data: bytes) -> None:
-        """Send the request; what does not fit into the socket's buffer is kept until there is room."""
+        """Send the request; what cannot be sent now is sent when the socket says so."""
         try:
             sent = slot.sock.send(data)
         except BlockingIOError:
-            sent = 0
-        except OSError:
-            # The server may have answered and closed without reading: its answer, if any, is read first.
+            if slot.fd < 0:
+                self._net.watch(slot, _MASK)
+            return
+        except OSError as error:
+            if slot.stage == CONNECTING and slot.fd < 0:
+                self._net.end_error(slot, error.errno or 0)
+                return
+            # The server may have answered and closed without reading: its answer, if any, counts.
+            slot.stage = READING
             self._read(slot)
             return
-        if sent < len(data):
-            slot.stage = SENDING
-            slot.extra = data[sent:]
+        if sent == len(data):
+            slot.stage = READING
+            return
+        slot.stage = SENDING
+        slot.extra = data[sent:]
+        if slot.fd < 0:
+            self._net.watch(slot, _MASK)
 
     def _read(self, slot: Slot) -> None:
         """Read until there is a result or nothing more to read."""
@@ -60,6 +76,8 @@ class HttpProber:
             try:
                 data = sock.recv(_READ)
             except BlockingIOError:
+                if slot.fd < 0:
+                    self._net.watch(slot, _MASK)
                 return
             except OSError as error:
                 self._end_broken(slot, error.errno or 0)

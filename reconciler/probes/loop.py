@@ -98,7 +98,7 @@ class Loop:
             worked = clock() - turned
             if worked < TICK and not self._backlog:
                 time.sleep((TICK - worked) / 1e9)
-            wait = 0 if self._backlog else self._wait(clock())
+            wait = 0 if self._backlog or self._net.fresh else self._wait(clock())
             events = poll(wait / 1e9, _EVENTS)
             now = self._now = clock()
             late = now - turned - TICK - wait
@@ -115,6 +115,7 @@ class Loop:
                     link.flush()
                 elif fd == self._wake_fd:
                     self._reap()
+            self._look()
             self._change()
             self._expire(now)
             self._take_due(now)
@@ -147,6 +148,16 @@ class Loop:
                 if queue and queue[0][0] < until:
                     until = queue[0][0]
         return max(0, until - now)
+
+    def _look(self) -> None:
+        """See what became of the sockets that probers touched in the last turn."""
+        fresh = self._net.fresh
+        if not fresh:
+            return
+        self._net.fresh = []
+        for slot, run in fresh:
+            if slot.run == run:
+                slot.prober.look(slot)
 
     # --- targets ------------------------------------------------------------------------------------------------
 
@@ -331,6 +342,9 @@ class _BrokenProber:
 
     def start(self, slot: Slot) -> None:
         self._finish(slot, CANNOT_RUN, slot.spec.note)
+
+    def look(self, slot: Slot) -> None:
+        """There is no socket."""
 
     def event(self, slot: Slot, mask: int) -> None:
         """There is no socket."""

@@ -67,41 +67,57 @@ class Net:
         self._unregister = epoll.unregister
         self._table = table
         self.finish = finish
+        self.fresh: list[tuple[Slot, int]] = []
 
-    def open(self, slot: Slot, mask: int) -> None:
-        """Begin to connect and watch the socket; ends the run when that fails at once."""
+    def open(self, slot: Slot) -> bool:
+        """Begin to connect; False when that failed at once and the run has ended.
+
+        Next comes `soon` or `watch`.
+        """
         address = slot.sockaddr
         try:
             sock = socket.SocketType(socket.AF_INET if len(address) == 2 else socket.AF_INET6, _TYPE, 0)
         except OSError as error:
             self.finish(slot, *classify(error.errno or 0))
-            return
+            return False
         sock.setsockopt(_SOL_SOCKET, _SO_LINGER, _RESET_ON_CLOSE)
         sock.setsockopt(_IPPROTO_TCP, _TCP_QUICKACK, 0)
         number = sock.connect_ex(address)
         if number not in _STARTED:
             sock.close()
             self.finish(slot, *classify(number))
-            return
-        fd = sock.fileno()
+            return False
+        slot.sock = sock
+        slot.stage = CONNECTING
+        return True
+
+    def soon(self, slot: Slot) -> None:
+        """Have the prober's `look` called in the next turn.
+
+        Most targets are on this host and answer within a turn: looking once costs less than watching. What is not
+        ready by then is watched.
+        """
+        self.fresh.append((slot, slot.run))
+
+    def watch(self, slot: Slot, mask: int) -> None:
+        """Have the prober's `event` called when the socket is ready (edge-triggered, and at once if it is already)."""
+        fd = slot.sock.fileno()
         try:
             self._register(fd, mask)
-        except OSError as error:  # ENOSPC: the user's limit of watches
-            sock.close()
-            self.finish(slot, *classify(error.errno or 0))
+        except OSError as error:  # the user's limit of watches
+            self.end_error(slot, error.errno or 0)
             return
-        slot.sock = sock
         slot.fd = fd
-        slot.stage = CONNECTING
         self._table[fd] = slot
 
     def drop(self, slot: Slot) -> None:
         """Close the socket, with a reset. Unregistered first: a command being started may still share the descriptor."""
         fd = slot.fd
-        self._unregister(fd)
-        del self._table[fd]
+        if fd >= 0:
+            self._unregister(fd)
+            del self._table[fd]
+            slot.fd = -1
         slot.sock.close()
-        slot.fd = -1
 
     def end(self, slot: Slot, result: int, detail: str) -> None:
         """Close the socket and end the run."""

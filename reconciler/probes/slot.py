@@ -35,6 +35,9 @@ class Prober(Protocol):
     def start(self, slot: "Slot") -> None:
         """Begin a run."""
 
+    def look(self, slot: "Slot") -> None:
+        """A turn has passed since the prober asked for this with `Net.soon`."""
+
     def event(self, slot: "Slot", mask: int) -> None:
         """The slot's socket has something to say (epoll's mask)."""
 

@@ -15,7 +15,19 @@ class TcpProber:
 
     def start(self, slot: Slot) -> None:
         """Begin to connect."""
-        self._net.open(slot, _MASK)
+        if self._net.open(slot):
+            self._net.soon(slot)
+
+    def look(self, slot: Slot) -> None:
+        """Whether it is connected by now: sending nothing says so and sends nothing."""
+        try:
+            slot.sock.send(b"")
+        except BlockingIOError:
+            self._net.watch(slot, _MASK)
+        except OSError as error:
+            self._net.end_error(slot, error.errno or 0)
+        else:
+            self._net.end(slot, PASS, "connected")
 
     def event(self, slot: Slot, mask: int) -> None:
         """Connected, or not."""

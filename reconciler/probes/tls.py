@@ -43,7 +43,11 @@ class TlsProber:
         """Begin to connect."""
         slot.buffer = b""
         slot.extra = None
-        self._net.open(slot, _MASK)
+        if self._net.open(slot):
+            self._net.watch(slot, _MASK)
+
+    def look(self, slot: Slot) -> None:
+        """Not asked for: these are watched from the start."""
 
     def event(self, slot: Slot, mask: int) -> None:
         """The socket is connected, broken, has bytes or room."""
