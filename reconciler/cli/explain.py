@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from reconciler.cli.objects import known_objects, read_ledger
-from reconciler.cli.options import Options, common_options, mistake, target_options
+from reconciler.cli.objects import known_objects, no_such, read_ledger
+from reconciler.cli.options import Options, common_options, target_options
 from reconciler.cli.status import nothing_yet
 from reconciler.cli.where import find, joined, path_optional
 from reconciler.exits import Exit
@@ -50,9 +50,7 @@ def explain(key: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
         return nothing_yet(f"{place.name}: no run has decided anything yet", options.view)
     known = known_objects(place)
     if key not in known.all:
-        from manifests.problems import did_you_mean  # noqa: PLC0415  (only for the hint)
-
-        raise mistake(f"there is no object '{key}'", did_you_mean(key, sorted(known.all), "objects"))
+        raise no_such(key, known, place)
     from reconciler.cli.render.explain import explain_text, explanation  # noqa: PLC0415  (only now there is something)
     from reconciler.shell.clock import SystemClock  # noqa: PLC0415
 

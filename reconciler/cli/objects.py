@@ -4,7 +4,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+import click
+
 from manifests.desired import Desired
+from reconciler.cli.options import mistake
 from reconciler.cli.where import Place, joined
 from reconciler.core.ledger import Ledger, from_rows
 
@@ -57,6 +60,15 @@ def known_objects(place: Place) -> Known:
         if last is not None:
             keys |= of_stored(json.loads(last.text))
     return Known(frozenset(keys), frozenset(suspended))
+
+
+def no_such(key: str, known: Known, place: Place) -> click.UsageError:
+    """The error for a KEY that names nothing."""
+    from manifests.problems import did_you_mean  # noqa: PLC0415  (only for the hint)
+
+    if key.startswith("service/") and place.desired is None:
+        return mistake(f"whether there is '{key}' is not kept: services are known from manifests", "give PATH as well")
+    return mistake(f"there is no object '{key}'", did_you_mean(key, sorted(known.all), "objects"))
 
 
 def read_ledger(rows: dict[tuple[str, str], str]) -> Ledger:

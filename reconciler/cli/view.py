@@ -106,6 +106,11 @@ def _write(stream: TextIO, text: str) -> None:
         stream.flush()
     except BrokenPipeError:
         _silence(stream)
+    except OSError as error:
+        name = "standard output" if stream is sys.stdout else "standard error"
+        _silence(stream)
+        if stream is sys.stdout:
+            raise OSError(error.errno, error.strerror, name) from error
     except UnicodeEncodeError:
         encoding = stream.encoding or "ascii"
         plain = printable(masked(text)).encode(encoding, "replace").decode(encoding)

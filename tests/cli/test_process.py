@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -70,7 +72,7 @@ def test_a_terminal_that_knows_no_unicode_gets_question_marks_instead_of_a_trace
 def test_no_variable_of_the_environment_appears_in_any_output(tree, tmp_path):
     secret = "sentinel-of-the-environment"
     environment = {**os.environ, "API_TOKEN": secret, "XDG_STATE_HOME": str(tmp_path / "home")}
-    for words in (["validate"], ["plan"], ["plan", "-o", "json"], ["plan", "-v"], ["status"]):
+    for words in (["plan", "-v"], ["plan", "-o", "json"], ["status", "-v"]):
         done = subprocess.run(
             program(words[0], str(tree), *words[1:]),
             capture_output=True,
@@ -81,3 +83,60 @@ def test_no_variable_of_the_environment_appears_in_any_output(tree, tmp_path):
         )
         assert secret not in done.stdout + done.stderr
         assert "sentinel-of-the-manifest" not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "code", "said"), [(b"n\n", 7, b"nothing was changed"), (b"\x03", 130, b"interrupted")]
+)
+def test_a_person_at_a_terminal_sees_the_plan_and_may_refuse_it(typed, code, said, tree, tmp_path):
+    ours, theirs = os.openpty()
+    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "home"), "TERM": "xterm"}
+    process = subprocess.Popen(
+        ["setsid", "--ctty", "--wait", *program("apply", str(tree))],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+    )
+    os.close(theirs)
+    seen = b""
+    try:
+        while b"[y/N]" not in seen:
+            seen += os.read(ours, 4096)
+        _until_asleep(process.pid)
+        os.write(ours, typed)
+        while chunk := _read(ours):
+            seen += chunk
+        assert process.wait(timeout=10) == code
+    finally:
+        os.close(ours)
+        process.kill()
+        process.wait()
+    assert b"create small-web-" in seen
+    assert said in seen
+    assert not (tmp_path / "home").exists()
+
+
+def _until_asleep(pid: int) -> None:
+    """Until the process waits for its terminal: a signal that comes a moment earlier would not wake it."""
+    end = time.monotonic() + 5
+    while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+        assert time.monotonic() < end, "it never came to read"
+        time.sleep(0.01)
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # Linux answers so when the other side has closed its terminal
+        return b""
+
+
+def test_a_full_disk_under_standard_output_is_an_error_with_one_line(tree):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            program("validate", str(tree)), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    assert "standard output: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr

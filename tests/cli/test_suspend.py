@@ -52,12 +52,19 @@ def test_a_running_daemon_takes_it_at_once_and_that_is_said(stored, reconcile):
     assert answer.document["in_effect"] is True
 
 
-def test_resuming_everything_names_each_suspension_once(stored, reconcile):
-    reconcile("suspend", "service/web", "--reason", "x")
+def test_resuming_everything_names_each_suspension_once(stored, tree, reconcile):
+    assert reconcile("suspend", "service/web", tree, "--reason", "x").code == 0
     reconcile("suspend", "--all", "--reason", "maintenance")
     done = reconcile("resume", "--all", "-o", "json")
     assert done.code == 0
-    assert [one["object"] for one in done.document["words"]] == ["*", "workload/web"]
+    assert [one["object"] for one in done.document["words"]] == ["*", "service/web", "workload/web"]
+
+
+def test_a_service_is_known_from_manifests_only(stored, reconcile):
+    done = reconcile("suspend", "service/web", "--reason", "x")
+    assert done.code == 64
+    assert "give PATH as well" in done.err
+    assert inbox(stored) == []
 
 
 def test_resuming_what_is_not_suspended_is_refused(stored, reconcile):

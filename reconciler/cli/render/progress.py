@@ -7,6 +7,7 @@ through the same `Screen`, so that they never end up in the middle of the live l
 import asyncio
 import contextlib
 import logging
+import shutil
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -29,9 +30,6 @@ LIVE_EVERY = SECOND
 
 ALIVE_EVERY = 10 * SECOND
 """How often a line says that the run goes on where there is no live line (ns)."""
-
-WIDTH = 100
-"""Longest live line in characters: it must not wrap."""
 
 
 class Screen:
@@ -63,7 +61,8 @@ class Screen:
         if not self.live:
             return
         with self._mutex, contextlib.suppress(OSError, ValueError):
-            self._line = text[:WIDTH]
+            # A line that wraps cannot be drawn over.
+            self._line = text[: shutil.get_terminal_size().columns - 1]
             self._stream.write(f"\r\x1b[K{self._line}")
             self._stream.flush()
 
