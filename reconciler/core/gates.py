@@ -14,7 +14,7 @@ from reconciler.core import restarts, rollout
 from reconciler.core.activation import Roster
 from reconciler.core.availability import Availability, ripe_at
 from reconciler.core.diff import Kind, Want
-from reconciler.core.disruption import DEADLINE, in_flight
+from reconciler.core.disruption import DEADLINE, RESTARTS, in_flight
 from reconciler.core.guard import Pruning, prune_hold
 from reconciler.core.history import amnesia
 from reconciler.core.instant import Now, due, instant, next_after
@@ -32,6 +32,7 @@ class Gated:
 
     creates: list[Want] = field(default_factory=list)
     starts: list[Want] = field(default_factory=list)
+    updates: list[Want] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
@@ -110,8 +111,11 @@ class _Gate:
 
     def start(self, want: Want, workload: Workload) -> Hold | Wait | None:
         fact = want.fact
-        if fact is not None and fact.address in self.dead:
-            message = f"a pool still sends traffic to {fact.address}, where nothing lives"
+        address = fact.address if fact is not None else ""
+        # Engines give a stopped container's address to whoever starts next: without an own address any dead one may be it.
+        dead = sorted(self.dead) if not address else sorted(self.dead & {address})
+        if dead:
+            message = f"a pool still sends traffic to {dead[0]}, where nothing lives"
             return Wait(want.object, Waiting.DEAD_ENDPOINT, message)
         failures = self.failures.get(want.object)
         at = restarts.start_at(want.object, failures, workload.restarts.backoff, self.now)
@@ -121,10 +125,14 @@ class _Gate:
         return None
 
     def concurrency(self, want: Want) -> Hold | None:
+        failure = self.ledger.step_failures.get(want.id)
+        if failure is not None and restarts.step_at(want.id, failure, self.now) > self.now.steady:
+            # Its next try is held anyway, so it takes no room from those that can start.
+            return None
         count = self.started.get(want.node, 0)
         if count >= STARTS_PER_NODE:
             message = f"{count} containers are being started on {want.node}"
-            return Hold(want.object, want.id, Rule.START_CONCURRENCY, message, until=self.now.steady + 1)
+            return Hold(want.object, want.id, Rule.START_CONCURRENCY, message, until=next_after(0, SECOND, self.now))
         self.started[want.node] = count + 1
         return None
 
@@ -135,10 +143,13 @@ class _Gate:
             message = "the ledger was lost, so how often this was restarted lately is not known"
             return Hold(want.object, want.id, Rule.AMNESIC, message, until=until)
         prefix = f"{workload.key}/"
-        mine = sorted(grant for grant in self.grants.values() if grant.object.startswith(prefix))
+        # Only restarts: a planned exit may be held for as long as a person likes, and this replica serves nobody meanwhile.
+        mine = sorted(
+            grant for grant in self.grants.values() if grant.cause in RESTARTS and grant.object.startswith(prefix)
+        )
         if mine:
             until = min(due(grant.at, DEADLINE, now) for grant in mine)
-            message = f"{mine[0].object} is being disrupted ({mine[0].cause.value}), one at a time"
+            message = f"{mine[0].object} is being restarted ({mine[0].cause.value}), one at a time"
             return Hold(want.object, want.id, Rule.IN_FLIGHT, message, until=max(until, now.steady + 1))
         failures = self.failures.get(want.object)
         backoff = workload.restarts.backoff
@@ -215,6 +226,9 @@ class _Gate:
                 if verdict is None:
                     self.out.starts.append(want)
                 return verdict
+            case Kind.UPDATE:
+                self.out.updates.append(want)
+                return None
             case Kind.RESTART:
                 return self.restart(want, workload)
             case Kind.RETIRE:
