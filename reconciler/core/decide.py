@@ -206,6 +206,10 @@ def _under_way(
                 progress = disruption.leave(grant, fact, exit_, workload.drain_max, now)
             grace = workload.template.grace
         elif name in orphans:
+            if grant.cause not in disruption.DELETIONS:
+                # Its manifest went meanwhile: whether it may go is for the rules of deletions to say.
+                out.granted(name, None)
+                continue
             fact = orphans[name]
             drain, grace = desired.former.get(key, (disruption.DEFAULT_DRAIN, disruption.DEFAULT_GRACE))
             progress = disruption.leave(grant, fact, exit_, drain, now)
@@ -273,7 +277,7 @@ def _records(desired: Desired, crew: Roster, names: Names, observed: Observed, p
 
 
 def _containers(desired: Desired, gated: Gated, out: _Outbox) -> None:
-    """Creates and starts that came through the gates."""
+    """Creates, starts and changes in place that came through the gates."""
     for want in gated.creates:
         step = steps.create(desired, want)
         if step is not None:
@@ -281,6 +285,10 @@ def _containers(desired: Desired, gated: Gated, out: _Outbox) -> None:
     for want in gated.starts:
         if want.fact is not None:
             out.put(steps.start(want, want.fact))
+    for want in gated.updates:
+        update = steps.update(want, want.fact) if want.fact is not None else None
+        if update is not None:
+            out.put(update)
 
 
 # --- the rest -----------------------------------------------------------------------------------------------------
@@ -306,7 +314,7 @@ def _forget(ledger: Ledger, ids: set[str]) -> Ledger:
     return ledger if len(kept) == len(ledger.step_failures) else replace(ledger, step_failures=kept)
 
 
-_PHASES = ("records", "create", "start", "stop", "remove", "withdraw", "weight")
+_PHASES = ("records", "create", "start", "update", "stop", "remove", "withdraw", "weight")
 
 
 def _order(step: Step) -> tuple[int, str, str]:

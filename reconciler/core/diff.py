@@ -29,6 +29,7 @@ class Kind(StrEnum):
 
     CREATE = "create"
     START = "start"
+    UPDATE = "update"
     RESTART = "restart"
     RETIRE = "retire"
 
@@ -92,7 +93,13 @@ def _current(group: Group, ordinal: int, belief: Belief, now: Now, out: Differen
         message = f"the {what} probe failed"
         out.wants.append(_want(group, ordinal, Kind.RESTART, belief.reason, message, belief))
         return
-    if belief.ready is _UNKNOWN or (belief.live is _UNKNOWN and fact.state is _RUNNING):
+    if fact.live and fact.live != workload.template.live and fact.state is _RUNNING:
+        message = "its limits or its restart policy are not as wanted"
+        out.wants.append(_want(group, ordinal, Kind.UPDATE, Reason.SETTINGS_CHANGED, message, belief))
+    if fact.state is ContainerState.RESTARTING:
+        message = f"the runtime is about to start {fact.name} again by itself"
+        out.waits.append(Wait(name, Waiting.READY, message))
+    elif belief.ready is _UNKNOWN or (belief.live is _UNKNOWN and fact.state is _RUNNING):
         message = f"{fact.name} has no verdict of its probes yet"
         out.waits.append(Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until))
     elif belief.ready is _FAIL:
@@ -140,12 +147,14 @@ def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> No
             out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.SURPLUS, message, belief))
 
 
-def _partly_blind(key: str, group: Group, crew: Roster, instance: str, out: Differences) -> None:
+def _partly_blind(
+    key: str, group: Group, crew: Roster, instance: str, grants: Mapping[str, Grant], out: Differences
+) -> None:
     """A workload with a node that cannot be seen: what is down on the others is started, nothing that runs is disrupted."""
     message = f"node {', '.join(group.blind)} cannot be read, so nothing that runs is stopped or removed"
     out.waits.append(Wait(key, Waiting.NODE, message))
     for ordinal, belief in group.current.items():
-        if belief.fact.state in _DOWN:
+        if belief.fact.state in _DOWN and belief.fact.name not in grants:
             cause, why = _why_down(belief.fact)
             out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
     if not group.outgoing:
@@ -160,11 +169,13 @@ def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now
         workload = group.workload
         min_ready = workload.min_ready
         if group.blind:
-            _partly_blind(key, group, crew, instance, out)
+            _partly_blind(key, group, crew, instance, grants, out)
             continue
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
-                continue
+                live = belief.fact.live
+                if not live or live == workload.template.live:
+                    continue
             if belief.fact.name not in grants:
                 _current(group, ordinal, belief, now, out)
         if len(group.current) < workload.replicas:

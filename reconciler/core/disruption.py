@@ -20,6 +20,9 @@ from reconciler.core.verdict import Hold, Reason, Rule, Wait, Waiting
 RESTARTS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED})
 """Causes that end in a new generation of the same container."""
 
+DELETIONS = frozenset({Reason.PRUNED, Reason.DESTROYED})
+"""Causes that a container without a manifest may leave for."""
+
 DEADLINE = 600 * SECOND
 """A restart that has not become available by then is over; the next one goes through the gates again."""
 
@@ -29,7 +32,7 @@ DEFAULT_DRAIN = 10 * SECOND
 DEFAULT_GRACE = 30 * SECOND
 """How long an orphan may take to stop before it is killed: Kubernetes' default."""
 
-_UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING}
+_UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
 
 
 class Exit(NamedTuple):
@@ -97,6 +100,9 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now
 
 def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) -> Progress:
     """A planned exit: the next thing to do on the way from serving to removed."""
+    if fact.generation != grant.generation:
+        # Somebody started it again meanwhile: what was waited for counts for the life before only.
+        grant = grant._replace(generation=fact.generation, weight_out=None)
     if fact.state in _UP:
         if exit_.zone_hidden:
             message = f"zone {exit_.zone_hidden} cannot be read, so whether {fact.name} is published is unknown"
