@@ -196,7 +196,7 @@ def _replica(ordinal: int, address: str, now: int) -> ContainerFact:
     return ContainerFact("local", name, f"id-{ordinal}", ContainerState.RUNNING, 5, now - SECOND, address, ports, mark)
 
 
-def decided(clock: SystemClock) -> Decision:
+def last_decision(clock: SystemClock) -> Decision:
     """Replica 0 ready and in the pool, 1 fails its readiness, 2 is missing; the zone cannot be read; the workload is suspended."""
     now = clock.now()
     fresh = now.steady - SECOND
@@ -222,11 +222,17 @@ def decided(clock: SystemClock) -> Decision:
 
 
 @pytest.fixture
+def decided() -> Callable[[SystemClock], Decision]:
+    """The decision of a run that could not finish, made anew: its instants are real."""
+    return last_decision
+
+
+@pytest.fixture
 def stored(home: Path) -> Path:
     """The state directory of instance `small` after a run that could not finish."""
     state = home / "small"
     clock = SystemClock()
-    decision = decided(clock)
+    decision = last_decision(clock)
     with Store.open(state, clock) as store:
         store.save_ledger(to_rows(decision.ledger))
         store.put_decision(decision_json(decision, DESIRED, clock.now()))

@@ -146,8 +146,9 @@ def test_the_main_job_from_nothing_through_faults_to_nothing(world):
     assert out.count(f": stop {before[broken]['container']}") == 1
     assert f": stop {before[killed]['container']}" not in out
 
-    code, out = world.run("destroy", "--yes")
-    assert code == 0, out
+    code, out = world.run("destroy", "--yes", "-o", "json")
+    assert (code, json.loads(out)["exit_code"]) == (0, 0)
+    assert {step["outcome"] for step in json.loads(out)["done"]} == {"done"}
     assert world.pool() == {}
     assert world.records() == set()
     assert world.processes() == set()
