@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from manifests.pod import DEFAULT_ENGINE, Engine, Live
+
 SECOND = 1_000_000_000
 """Nanoseconds in a second: the unit of every duration and instant inside the program."""
 
@@ -62,15 +64,23 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """A named port of a container."""
+    """A named port of a container. `host_port` 0 = not published on the host; `host_ip` empty = on all its addresses."""
 
     name: str
     number: int
+    host_port: int = 0
+    host_ip: str = ""
+    protocol: str = "TCP"
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container of a replica. `argv` is command followed by args; `working_dir` is relative to the tree's root."""
+    """One container of a replica.
+
+    `argv` is command followed by args; empty where the image says what to run. `working_dir` is relative to the tree's root,
+    or an absolute path inside the container; `.` is the runtime's default. `ports` of the main container are those of the
+    whole pod. `engine` is for runtimes with images; `depends_on` names containers of the pod that are started first.
+    """
 
     name: str
     argv: tuple[str, ...]
@@ -80,17 +90,27 @@ class Container:
     startup: Probe | None = None
     liveness: Probe | None = None
     readiness: Probe | None = None
+    engine: Engine = DEFAULT_ENGINE
+    depends_on: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a replica is made from. `revision` is the hash of the fields whose change needs a new container."""
+    """What a replica is made from. `revision` is the hash of the fields whose change needs a new container.
+
+    `container` is the main one, whose network namespace the `sidecars` share; these are in the order in which they start.
+    `networks`: the first is where the replica has its address; none = the engine's default. `live` holds, in the order of
+    the containers' names, what the engine changes while they run; empty where the runtime has no such settings.
+    """
 
     labels: tuple[tuple[str, str], ...]
     container: Container
     grace: int = 30 * SECOND
     revision: str = ""
     hash_version: int = 1
+    sidecars: tuple[Container, ...] = ()
+    networks: tuple[str, ...] = ()
+    live: tuple[Live, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

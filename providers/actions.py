@@ -7,6 +7,7 @@ acts and raises `Conflict` when the world has moved on. All actions are safe to 
 from dataclasses import dataclass
 
 from manifests.desired import Template
+from manifests.pod import Live
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
 
 
@@ -52,7 +53,20 @@ class RemoveContainer:
     expect: Generation
 
 
-RuntimeAction = CreateContainer | StartContainer | StopContainer | RemoveContainer
+@dataclass(frozen=True, slots=True)
+class UpdateContainer:
+    """Give the containers of generation `expect`, which must run, these settings without disturbing them.
+
+    Set already: success. Another generation, or not running: Conflict. A runtime without such settings: Rejected.
+    """
+
+    node: str
+    name: str
+    expect: Generation
+    live: tuple[Live, ...]
+
+
+RuntimeAction = CreateContainer | StartContainer | StopContainer | RemoveContainer | UpdateContainer
 
 
 @dataclass(frozen=True, slots=True)

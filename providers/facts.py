@@ -10,6 +10,8 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Generic, NamedTuple, TypeVar
 
+from manifests.pod import Live
+
 T = TypeVar("T")
 
 
@@ -54,6 +56,8 @@ class ContainerState(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     STOPPING = "stopping"
+    RESTARTING = "restarting"
+    """The runtime itself is about to start it again: not running, and not to be started by us."""
     EXITED = "exited"
 
 
@@ -91,6 +95,7 @@ class ContainerFact:
     `started_at` is the runtime's wall-clock start (ns; 0 = never started) and only identifies the generation.
     `running_since` and `exited_at` are steady instants (0 = not running / not exited, or not known).
     `mark` is set only when the labels give exactly this container's name; `foreign_mark` says that they did not.
+    `live` holds the settings that the runtime changes while the container runs, as in a template; empty if it has none.
     """
 
     node: str
@@ -106,6 +111,7 @@ class ContainerFact:
     exit_code: int | None = None
     exit_cause: ExitCause | None = None
     exited_at: int = 0
+    live: tuple[Live, ...] = ()
 
     @property
     def generation(self) -> Generation:

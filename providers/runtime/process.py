@@ -18,7 +18,14 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from manifests.desired import Role
-from providers.actions import CreateContainer, RemoveContainer, RuntimeAction, StartContainer, StopContainer
+from providers.actions import (
+    CreateContainer,
+    RemoveContainer,
+    RuntimeAction,
+    StartContainer,
+    StopContainer,
+    UpdateContainer,
+)
 from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
 from providers.facts import ContainerFact, container_name, mark_labels
 from providers.runtime.process_address import choose_address
@@ -79,6 +86,8 @@ class ProcessRuntime:
         if action.node != self.name:
             raise Rejected(action.name, f"the action is for node {action.node}, this is {self.name}")
         check_name(action.name)
+        if isinstance(action, UpdateContainer):
+            raise Rejected(action.name, "processes have no settings to change in place", "replace the replica")
         try:
             self._perform(action)
         except OSError as error:
@@ -111,7 +120,7 @@ class ProcessRuntime:
 
     # --- one action ---------------------------------------------------------------------------------------------
 
-    def _perform(self, action: RuntimeAction) -> None:
+    def _perform(self, action: CreateContainer | StartContainer | StopContainer | RemoveContainer) -> None:
         if isinstance(action, CreateContainer):
             self._create(action)
             return

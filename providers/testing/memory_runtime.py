@@ -12,7 +12,14 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from manifests.desired import Role
-from providers.actions import CreateContainer, RemoveContainer, RuntimeAction, StartContainer, StopContainer
+from providers.actions import (
+    CreateContainer,
+    RemoveContainer,
+    RuntimeAction,
+    StartContainer,
+    StopContainer,
+    UpdateContainer,
+)
 from providers.errors import Conflict, Foreign, Gone, Rejected
 from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, container_name, read_mark
 from providers.spi import Context, ExecTarget
@@ -62,6 +69,8 @@ class MemoryRuntime:
             if isinstance(action, StopContainer):
                 self._stop(action)
                 return
+            if isinstance(action, UpdateContainer):
+                raise Rejected(action.name, "this runtime has no settings to change in place", "replace the container")
             self._remove(action)
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:

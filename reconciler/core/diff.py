@@ -138,6 +138,10 @@ def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> No
     for belief in group.outgoing:
         mark = belief.fact.mark
         if mark is not None and belief.fact.name not in grants:
+            if belief.fact.state is ContainerState.EXITED:
+                # As long as its replacement is not available, the old revision keeps serving: it is started again.
+                cause, why = _why_down(belief.fact)
+                out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
             message = f"revision {mark.revision[:8]} is replaced by {revision[:8]}"
             out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.TEMPLATE_CHANGED, message, belief))
     for belief in group.surplus:

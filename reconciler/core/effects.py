@@ -15,6 +15,7 @@ from providers.actions import (
     SetWeight,
     StartContainer,
     StopContainer,
+    UpdateContainer,
 )
 from providers.facts import (
     ContainerFact,
@@ -127,6 +128,9 @@ def fold(observed: Observed, step: Step, now: Now) -> Observed:
                     ),
                 ),
             )
+        case UpdateContainer() as action:
+            live = action.live
+            return _containers(observed, action.node, _one(action.name, lambda fact: replace(fact, live=live)))
         case RemoveContainer() as action:
             name = action.name
             return _containers(observed, action.node, lambda facts: tuple(fact for fact in facts if fact.name != name))

@@ -265,6 +265,7 @@ def gate(
         elif verdict is not None:
             gates.out.waits.append(verdict)
     out = gates.out
+    out.starts = [want for want in out.starts if want.container not in gates.grants]
     changes = {"wanted": wanted, "grants": gates.grants, "attempts": gates.attempts, "failures": gates.failures}
     changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
     out.ledger = replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]

@@ -18,6 +18,8 @@ from reconciler.core.restarts import recent
 OURS = {ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED}
 """Ends that are no failure of the container."""
 
+_ENDED = {ContainerState.EXITED, ContainerState.RESTARTING}
+
 MEMORY_OF_ATTEMPTS = 3600 * SECOND
 """How long attempts of a replica are kept that no manifest describes any more."""
 
@@ -34,7 +36,7 @@ def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
     failures = dict(ledger.failures)
     for group, belief in crew.down:
         fact, backoff = belief.fact, group.workload.restarts.backoff
-        if fact.state is not ContainerState.EXITED or fact.mark is None or not fact.started_at:
+        if fact.state not in _ENDED or fact.mark is None or not fact.started_at:
             continue
         grant = ledger.grants.get(fact.name)
         if fact.exit_cause in OURS or (grant is not None and grant.generation == fact.generation):
@@ -79,13 +81,14 @@ def _attempts(ledger: Ledger, desired: Desired, now: Now) -> Mapping[str, tuple[
 def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Ledger:
     """The ledger after this look."""
     ledger = observed.ledger
-    owned = bool(crew.orphans) or any(
-        group.current or group.outgoing or group.surplus for group in crew.groups.values()
-    )
     source, amnesic = ledger.source, ledger.amnesic
-    if is_empty(ledger) and owned:
+    owned = not source and _owns(desired, observed, crew)
+    if is_empty(ledger) and (owned or crew.blind):
+        # What cannot be seen yet may be ours: until it is seen, an empty ledger counts as lost.
         amnesic = instant(now)
-    elif amnesic is not None and elapsed(amnesic, now) >= amnesia(desired):
+    elif (amnesic is not None and not owned and not crew.blind and not source) or (
+        amnesic is not None and elapsed(amnesic, now) >= amnesia(desired)
+    ):
         amnesic = None
     if desired.take_over or (not source and not owned and not crew.blind):
         source = desired.source

@@ -18,6 +18,7 @@ from providers.actions import (
     SetWeight,
     StartContainer,
     StopContainer,
+    UpdateContainer,
 )
 from providers.facts import RecordSet, fingerprint
 from reconciler.core.ledger import Ledger
@@ -113,6 +114,14 @@ def _set(record: RecordSet | None) -> str:
     return "nothing" if record is None else f"{','.join(record.values)} ttl {record.ttl}"
 
 
+def _live(action: UpdateContainer) -> str:
+    return "; ".join(
+        f"{one.container} cpu {f'{one.cpu}m' if one.cpu else 'unlimited'} "
+        f"memory {one.memory or 'unlimited'} restart {one.restart}"
+        for one in action.live
+    )
+
+
 def describe(action: Action) -> str:
     """An action in a few words."""
     match action:
@@ -124,6 +133,8 @@ def describe(action: Action) -> str:
             return f"stop {action.name} grace {seconds(action.grace)}"
         case RemoveContainer():
             return f"remove {action.name}"
+        case UpdateContainer():
+            return f"update {action.name}: {_live(action)}"
         case SetWeight():
             before = "absent" if action.before is None else str(action.before)
             where = f"{action.endpoint.address}:{action.endpoint.port} in {action.provider}/{action.pool}"

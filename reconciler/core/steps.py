@@ -15,6 +15,7 @@ from providers.actions import (
     SetWeight,
     StartContainer,
     StopContainer,
+    UpdateContainer,
 )
 from providers.facts import ContainerFact, Endpoint, Generation, Mark, RecordKey
 from reconciler.core.activation import Roster
@@ -86,6 +87,14 @@ def start(want: Want, fact: ContainerFact) -> Step:
     action = StartContainer(fact.node, fact.name, fact.generation)
     follows = (f"create {fact.name}", f"stop {fact.name}")
     return Step(want.id, want.object, action, want.cause, want.message, follows, journal=True)
+
+
+def update(want: Want, fact: ContainerFact) -> Step | None:
+    """Change what the runtime changes in place. Nothing is disrupted, and doing it twice is the same as once."""
+    if want.workload is None:
+        return None
+    action = UpdateContainer(fact.node, fact.name, fact.generation, want.workload.template.live)
+    return Step(want.id, want.object, action, want.cause, want.message)
 
 
 def restart_start(grant: Grant, fact: ContainerFact) -> Step:

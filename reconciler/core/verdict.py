@@ -25,6 +25,7 @@ class Reason(StrEnum):
     HOST_RESTARTED = "HostRestarted"
     STOPPED = "Stopped"
     TEMPLATE_CHANGED = "TemplateChanged"
+    SETTINGS_CHANGED = "SettingsChanged"
     SURPLUS = "Surplus"
     PRUNED = "Pruned"
     DESTROYED = "Destroyed"

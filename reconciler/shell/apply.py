@@ -18,6 +18,7 @@ from providers.actions import (
     SetWeight,
     StartContainer,
     StopContainer,
+    UpdateContainer,
 )
 from providers.errors import OutcomeUnknown, ProviderError, Retry
 from providers.facts import ContainerState
@@ -53,7 +54,7 @@ def _kind(error: ProviderError) -> OutcomeKind:
 
 
 def _generation(action: Action) -> str:
-    if isinstance(action, StartContainer | StopContainer | RemoveContainer):
+    if isinstance(action, StartContainer | StopContainer | RemoveContainer | UpdateContainer):
         return f"{action.expect.container_id}@{action.expect.started_at}"
     return ""
 
@@ -178,6 +179,8 @@ class Applier:
             return "absent"
         if isinstance(action, CreateContainer):
             return ""
+        if isinstance(action, UpdateContainer):
+            return "" if fact.live == action.live else f"other settings: {fact.live}"
         if isinstance(action, StopContainer):
             return "" if fact.state in _DOWN or fact.generation != action.expect else fact.state.value
         # Started and ended at once is still started: the next look says that it crashed.

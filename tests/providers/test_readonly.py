@@ -15,6 +15,7 @@ from providers.actions import (
     SetWeight,
     StartContainer,
     StopContainer,
+    UpdateContainer,
 )
 from providers.errors import Rejected
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
@@ -31,6 +32,7 @@ ACTIONS: list[Action] = [
     StartContainer("one", NAME, Generation("memory-1", 0)),
     StopContainer("one", NAME, Generation("memory-1", 0), 0),
     RemoveContainer("one", NAME, Generation("memory-1", 0)),
+    UpdateContainer("one", NAME, Generation("memory-1", 0), ()),
     SetWeight("one", "web", Endpoint("192.0.2.1", 80), "", 1, None),
     RemoveEndpoint("one", "web", Endpoint("192.0.2.1", 80), ""),
     ChangeRecords(

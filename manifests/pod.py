@@ -1,0 +1,105 @@
+"""What a container engine must know of a pod beyond what every runtime does: values of `desired.Container` and `Template`.
+
+Kept apart from `desired.py` because only runtimes that have images, networks and limits look at them. Pure values: made by
+`build_pod.py`, read by providers.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class PullPolicy(StrEnum):
+    """When an image is asked of its registry, with Kubernetes' words."""
+
+    IF_NOT_PRESENT = "IfNotPresent"
+    ALWAYS = "Always"
+    NEVER = "Never"
+
+
+class RuntimeRestart(StrEnum):
+    """Whether the runtime restarts what crashes by itself."""
+
+    UNLESS_STOPPED = "unless-stopped"
+    NO = "no"
+
+
+class VolumeKind(StrEnum):
+    """Where a volume lives."""
+
+    NAMED = "named"
+    BIND = "bind"
+    TMPFS = "tmpfs"
+
+
+class Live(NamedTuple):
+    """Settings of one container that an engine changes while it runs.
+
+    `cpu` is in thousandths of a CPU and `memory` in bytes, 0 = no limit; `restart` is a `RuntimeRestart` value.
+    """
+
+    container: str
+    cpu: int = 0
+    memory: int = 0
+    restart: str = RuntimeRestart.UNLESS_STOPPED.value
+
+
+@dataclass(frozen=True, slots=True)
+class SecretSource:
+    """Where a secret is: a variable of our own environment, or an absolute path. Exactly one is not empty."""
+
+    env: str = ""
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A volume at a place in a container. `source` is the volume's name or the host's path; `size` is of a tmpfs, 0 = no limit."""
+
+    kind: VolumeKind
+    source: str
+    target: str
+    read_only: bool = False
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ulimit:
+    """A resource limit of setrlimit(2); -1 = unlimited."""
+
+    name: str
+    soft: int
+    hard: int
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """Fields of one container that only engines with images understand.
+
+    Attributes:
+        image: reference as written; empty for runtimes without images.
+        args: arguments for the image's own program; only where the container has no command.
+        user: `uid` or `uid:gid`; empty = as the image says.
+        secret_env: variables whose values are secrets, by reference.
+        log_driver: empty = the engine's default.
+        host_config: members of the engine's own HostConfig as JSON text, merged last; empty = none.
+    """
+
+    image: str = ""
+    pull: PullPolicy = PullPolicy.IF_NOT_PRESENT
+    args: tuple[str, ...] = ()
+    secret_env: tuple[tuple[str, SecretSource], ...] = ()
+    mounts: tuple[Mount, ...] = ()
+    user: str = ""
+    cap_add: tuple[str, ...] = ()
+    cap_drop: tuple[str, ...] = ()
+    read_only_root: bool = False
+    ulimits: tuple[Ulimit, ...] = ()
+    init: bool = False
+    stop_signal: str = ""
+    log_driver: str = ""
+    log_options: tuple[tuple[str, str], ...] = ()
+    host_config: str = ""
+
+
+DEFAULT_ENGINE = Engine()
