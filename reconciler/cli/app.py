@@ -98,7 +98,7 @@ def run(words: Sequence[str]) -> int:
     try:
         code = _call(name, rest)
     except KeyboardInterrupt:
-        view.err("interrupted")
+        view.err(f"result: {Exit.INTERRUPTED.sentence} (exit {int(Exit.INTERRUPTED)})")
         code = Exit.INTERRUPTED
     except Exception as error:  # noqa: BLE001  (the outermost frame: whatever it is becomes a line and an exit code)
         code = failed(error, view)

@@ -20,7 +20,7 @@ EMPTY = 'an empty source is never read as "delete all": nothing was changed'
 def failed(error: Exception, view: View) -> Exit:
     """Tell the user what went wrong and return the exit code. With JSON, the one document on standard output says it as well."""
     if isinstance(error, click.exceptions.Abort):
-        view.err("interrupted; nothing was changed")
+        view.err(f"result: {Exit.INTERRUPTED.sentence} (exit {int(Exit.INTERRUPTED)})")
         return Exit.INTERRUPTED
     if isinstance(error, click.ClickException):
         return _usage(error, view)
