@@ -1,0 +1,245 @@
+"""Reads from a name server: the serial of a zone, a whole zone by transfer (RFC 5936), single answers.
+
+Used by `rfc2136.py` and `rfc2136_queries.py`. A transfer that ends early raises; a part of a zone is never returned.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from providers.dns import rfc2136_wire as wire
+from providers.dns.change import in_zone
+from providers.dns.rfc2136_link import BadSignature, Clocks, Link, Lost, Signer, Verifier, number, walk
+from providers.dns.rfc2136_refusals import NOERROR, NXDOMAIN, bad_signature, not_served, read_refused
+from providers.dns.rfc2136_settings import KeySettings, RFC2136Settings
+from providers.errors import Rejected, Unreachable
+from providers.facts import RecordKey, RecordSet
+
+MAX_RECORDS = 5_000_000
+"""Records in one transfer. More are refused, so that no server can fill the memory."""
+
+BATCH = 64
+"""Queries on their way at the same time: few enough that neither side waits for the other with full buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where and how one provider reaches its name server."""
+
+    settings: RFC2136Settings
+    clocks: Clocks
+
+    @property
+    def reading_key(self) -> KeySettings | None:
+        """The key of transfers and queries."""
+        return self.settings.transfer_key or self.settings.update_key
+
+    def link(self) -> Link:
+        """A new connection, not yet made."""
+        return Link(self.settings.server, self.settings.port, self.settings.timeout, self.clocks)
+
+    def signer(self, key: KeySettings | None, zone: str) -> Signer | None:
+        """The key with its secret as it is now. Raises `Rejected`, `Unreachable`."""
+        return None if key is None else Signer(key, f"key {key.name} of zone {zone}")
+
+    def lost(self, zone: str, error: Exception) -> Unreachable:
+        """The error for an exchange that changed nothing and got no usable answer."""
+        where = f"name server {self.settings.server} port {self.settings.port}"
+        return Unreachable(f"zone {zone}", f"{where}: {error}")
+
+
+class Zone(NamedTuple):
+    """A complete zone: its serial and all record sets but the SOA, by key, values sorted."""
+
+    serial: int
+    records: dict[RecordKey, RecordSet]
+
+
+class Question(NamedTuple):
+    """One question: a canonical name and the number of a type."""
+
+    name: str
+    type: int
+
+
+class Answer(NamedTuple):
+    """One checked answer, its record sets canonical: those of the answer section, and NS sets of the authority section."""
+
+    question: Question
+    rcode: int
+    authoritative: bool
+    records: dict[RecordKey, RecordSet]
+    referral: dict[RecordKey, RecordSet]
+    serial: int | None
+
+
+def serial(server: Server, link: Link, signer: Signer | None, zone: str) -> int:
+    """The serial of a zone.
+
+    Raises:
+        Unreachable: no answer, or the server cannot serve the zone now.
+        Rejected: the server does not serve the zone, or does not accept the key.
+    """
+    (answer,) = ask(server, link, signer, zone, [Question(zone, wire.SOA)])
+    if answer.rcode != NOERROR:
+        raise read_refused(zone, "a query", answer.rcode, server.reading_key)
+    if answer.serial is None or not answer.authoritative:
+        raise Rejected(f"zone {zone}", "the server answers without authority over this zone", not_served(zone))
+    return answer.serial
+
+
+def ask(server: Server, link: Link, signer: Signer | None, zone: str, questions: Iterable[Question]) -> list[Answer]:
+    """Answers to some questions about one zone, in their order.
+
+    Raises:
+        Unreachable: an answer is missing or broken.
+        Rejected: the server does not accept the key.
+    """
+    wanted = list(questions)
+    found: list[Answer] = []
+    for start in range(0, len(wanted), BATCH):
+        found += _batch(server, link, signer, zone, wanted[start : start + BATCH])
+    return found
+
+
+def _batch(server: Server, link: Link, signer: Signer | None, zone: str, questions: list[Question]) -> list[Answer]:
+    base = number()
+    waiting: dict[int, tuple[Question, Verifier]] = {}
+    found: dict[Question, Answer] = {}
+    try:
+        for offset, question in enumerate(questions):
+            one = (base + offset) & 0xFFFF
+            waiting[one] = (question, link.send(wire.query(one, question.name, question.type), signer))
+        while waiting:
+            message = wire.parse(link.receive())
+            expected = waiting.pop(message.id, None)
+            found_one = _answer(message, expected)
+            found[found_one.question] = found_one
+    except (Lost, wire.Malformed) as error:
+        raise server.lost(zone, error) from error
+    except BadSignature as error:
+        raise bad_signature(zone, error, server.reading_key) from error
+    return [found[question] for question in questions]
+
+
+def _answer(message: wire.Message, expected: tuple[Question, Verifier] | None) -> Answer:
+    if expected is None or not message.flags & wire.RESPONSE:
+        raise wire.Malformed("it sent an answer that nobody asked for")
+    question, verifier = expected
+    names: dict[int, str] = {}
+    records, tsig = walk(message, names)
+    if tsig is not None or message.rcode in (NOERROR, NXDOMAIN):
+        verifier.check(message, tsig)
+    if message.flags & wire.TRUNCATED:
+        raise wire.Malformed("it cut an answer short")
+    groups: tuple[_Sets, _Sets] = ({}, {})
+    serial_found = None
+    for section, record in records:
+        if section == 0 and record.type == wire.SOA and record.owner == question.name:
+            serial_found = wire.serial_at(message, record)
+        elif section == 0 or (section == 1 and record.type == wire.NS):
+            _add(groups[section], message, record, names)
+    flags = message.flags
+    return Answer(
+        question,
+        message.rcode,
+        bool(flags & wire.AUTHORITATIVE),
+        _sets(groups[0]),
+        _sets(groups[1]),
+        serial_found,
+    )
+
+
+def transfer(server: Server, link: Link, signer: Signer | None, zone: str) -> Zone:
+    """A whole zone.
+
+    Raises:
+        Unreachable: the transfer did not come to its end, or what came is no zone; nothing of it is used.
+        Rejected: the server refuses the transfer, or does not accept the key.
+    """
+    try:
+        return _transferred(server, link, signer, zone)
+    except Lost as error:
+        raise server.lost(zone, Lost(f"{error}; the transfer is not complete and not used")) from error
+    except wire.Malformed as error:
+        raise server.lost(zone, Lost(f"its transfer cannot be used: {error}")) from error
+    except BadSignature as error:
+        raise bad_signature(zone, error, server.reading_key) from error
+
+
+_Sets = dict[tuple[str, int], tuple[int, list[str]]]
+
+
+def _transferred(server: Server, link: Link, signer: Signer | None, zone: str) -> Zone:
+    one = number()
+    verifier = link.send(wire.query(one, zone, wire.AXFR), signer, many=True)
+    groups: _Sets = {}
+    first: int | None = None
+    last: int | None = None
+    count = 0
+    while last is None:
+        message = wire.parse(link.receive())
+        names: dict[int, str] = {}
+        if message.id != one or not message.flags & wire.RESPONSE:
+            raise wire.Malformed("it sent an answer that nobody asked for")
+        if message.rcode != NOERROR:
+            tsig = walk(message, names)[1]
+            if tsig is not None:
+                verifier.check(message, tsig)
+            raise read_refused(zone, "a transfer", message.rcode, server.reading_key)
+        if message.flags & wire.TRUNCATED or not message.answers:
+            raise wire.Malformed("it sent a message without records")
+        tsig = None
+        for section, begin, record in wire.records(message, names):
+            if section:
+                tsig = (begin, record) if record.type == wire.TSIG else tsig
+                continue
+            if last is not None:
+                raise wire.Malformed("records follow its closing SOA")
+            count += 1
+            if record.type == wire.SOA:
+                if record.owner != zone:
+                    raise wire.Malformed(f"it holds the SOA of {record.owner}")
+                found = wire.serial_at(message, record)
+                if first is None:
+                    first = found
+                else:
+                    last = found
+            elif first is None:
+                raise wire.Malformed("it does not begin with the SOA of the zone")
+            else:
+                _add(groups, message, record, names)
+        verifier.check(message, tsig)
+        if count > MAX_RECORDS:
+            raise wire.Malformed(f"it has more than {MAX_RECORDS} records")
+    if not verifier.complete:
+        raise BadSignature("the last message of its transfer is not signed")
+    if first is None or first != last:
+        raise wire.Malformed("the zone changed while it was transferred")
+    # Glue below a cut belongs to the zone; what lies outside is no data of it and is not believed.
+    return Zone(first, _sets({key: group for key, group in groups.items() if in_zone(key[0], zone)}))
+
+
+def _add(groups: _Sets, message: wire.Message, record: wire.Record, names: dict[int, str]) -> None:
+    if record.rdclass != wire.CLASS_IN:
+        raise wire.Malformed(f"it holds a record of class {record.rdclass}")
+    value = wire.value_at(message, record, names)
+    group = groups.get((record.owner, record.type))
+    if group is None:
+        groups[record.owner, record.type] = (record.ttl, [value])
+        return
+    ttl, values = group
+    values.append(value)
+    if record.ttl < ttl:
+        # Only signatures differ, whose TTL is that of what they sign (RFC 4034 section 3).
+        groups[record.owner, record.type] = (record.ttl, values)
+
+
+def _sets(groups: _Sets) -> dict[RecordKey, RecordSet]:
+    return dict(_each(groups))
+
+
+def _each(groups: _Sets) -> Iterator[tuple[RecordKey, RecordSet]]:
+    for (owner, kind), (ttl, values) in groups.items():
+        ordered = tuple(values) if len(values) == 1 else tuple(sorted(set(values)))
+        yield RecordKey(owner, wire.type_text(kind)), RecordSet(ttl, ordered)

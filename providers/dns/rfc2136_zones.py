@@ -1,0 +1,154 @@
+"""The work behind `rfc2136.py`: when to read a zone again, how a change is checked, written and read back."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import NamedTuple
+
+from manifests.desired import SECOND
+from providers.actions import ChangeRecords, RecordChange
+from providers.dns import canonical
+from providers.dns import rfc2136_read as read
+from providers.dns import rfc2136_update as update
+from providers.dns.change import changed_sets, show
+from providers.dns.rfc2136_link import Clocks
+from providers.dns.rfc2136_names import Names
+from providers.dns.rfc2136_queries import look
+from providers.dns.rfc2136_settings import RFC2136Settings
+from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.facts import RecordKey, RecordSet, ZoneFact
+from providers.spi import Context
+
+FULL_READ = 15 * 60 * SECOND
+"""After this time (ns) a zone is transferred again even when its serial is the same."""
+
+
+class _Transferred(NamedTuple):
+    """The last complete transfer of a zone, and when it began."""
+
+    zone: read.Zone
+    at: int
+
+
+def clocks(steady: Callable[[], int], wall: Callable[[], int] | None) -> Clocks:
+    """The clocks of a provider; without `wall`, the machine's."""
+    return Clocks(steady) if wall is None else Clocks(steady, wall)
+
+
+class Zones:
+    """The zones of one provider on its name server."""
+
+    def __init__(self, name: str, settings: RFC2136Settings, context: Context, times: Clocks) -> None:
+        self._server = read.Server(settings, times)
+        self._by_queries = settings.read_back == "queries"
+        self._names = Names(context.state_dir, name)
+        self._transferred: dict[str, _Transferred] = {}
+
+    def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
+        """See `RFC2136Zones.observe`."""
+        return tuple(self._fact(zone) for zone in sorted(set(zones)))
+
+    def perform(self, action: ChangeRecords) -> None:
+        """See `RFC2136Zones.perform`."""
+        zone = zone_name(action.zone)
+        changes = update.canonical_changes(action.changes)
+        found = self._asked(zone, changes) if self._by_queries else self._whole(zone)
+        result = changed_sets(zone, found.records, changes)
+        if not result:
+            return
+        signer = self._server.signer(self._server.settings.update_key, zone)
+        messages = update.parts(zone, changes, result, found.records, update.room_for(zone, signer))
+        # From here on the zone may differ from what was read, whatever happens.
+        self._transferred.pop(zone, None)
+        with self._server.link() as link:
+            for index, part in enumerate(messages):
+                done = f"{index} of {len(messages)} messages were carried out before" if index else update.NOTHING
+                update.send(self._server, link, signer, zone, part, done)
+        self._read_back(zone, result)
+
+    def check(self, zones: Collection[str]) -> tuple[str, ...]:
+        """See `RFC2136Zones.check`."""
+        found: list[str] = []
+        for asked in sorted(set(zones)):
+            try:
+                zone = zone_name(asked)
+                self._fact(zone)
+            except ProviderError as error:
+                found.append(str(error))
+                if isinstance(error, Unreachable):
+                    continue
+            try:
+                self._check_update(zone_name(asked))
+            except ProviderError as error:
+                found.append(str(error))
+        return tuple(dict.fromkeys(found))
+
+    def _check_update(self, zone: str) -> None:
+        """Raise unless the server would take our updates. The prerequisite asks for a zone without SOA: it never holds."""
+        key = RecordKey(zone, "SOA")
+        harmless = update.removal(zone, RecordKey(f"_reconciler-check.{zone}", "TXT"))
+        part = update.Part(update.equals(zone, key, None), [harmless], 0)
+        signer = self._server.signer(self._server.settings.update_key, zone)
+        with self._server.link() as link:
+            try:
+                update.send(self._server, link, signer, zone, part, update.NOTHING)
+            except Conflict:
+                return
+        cause = "the server carried out an update whose prerequisite cannot hold: it does not check prerequisites"
+        raise Rejected(f"zone {zone}", cause, "use a server that implements section 3.2 of RFC 2136")
+
+    def _fact(self, asked: str) -> ZoneFact:
+        zone = zone_name(asked)
+        found = self._named(zone, self._names.of(zone)) if self._by_queries else self._whole(zone)
+        return ZoneFact(asked, found.serial, dict(found.records), {})
+
+    def _whole(self, zone: str) -> read.Zone:
+        """The zone by transfer, or as it was transferred before when that is still true."""
+        signer = self._server.signer(self._server.reading_key, zone)
+        now = self._server.clocks.steady()
+        with self._server.link() as link:
+            serial = read.serial(self._server, link, signer, zone)
+            known = self._transferred.get(zone)
+            if known is not None and known.zone.serial == serial and now - known.at < FULL_READ:
+                return known.zone
+            found = read.transfer(self._server, link, signer, zone)
+        self._transferred[zone] = _Transferred(found, now)
+        return found
+
+    def _named(self, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()) -> read.Zone:
+        with self._server.link() as link:
+            return look(self._server, link, zone, keys, changes)
+
+    def _asked(self, zone: str, changes: list[RecordChange]) -> read.Zone:
+        """The sets that a change is about, by queries. Their names are remembered before anything is written."""
+        keys = {change.key for change in changes}
+        new = self._names.add(zone, keys)
+        found = self._named(zone, keys, changes)
+        for change in changes:
+            present = found.records.get(change.key)
+            # Whose it is could not be judged when nobody had seen it: not even an equal set is taken over silently.
+            if change.key in new and change.before is None and present is not None:
+                cause = f"exists, which no look had seen before: {show(present)}"
+                raise Conflict(f"{change.key.name} {change.key.type}", cause, "look again")
+        return found
+
+    def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
+        try:
+            found = self._named(zone, result) if self._by_queries else self._whole(zone)
+        except ProviderError as error:
+            cause = f"the update was accepted, but reading it back failed: {error.cause}"
+            raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
+        for key, after in result.items():
+            present = found.records.get(key)
+            if present != after:
+                cause = f"the server accepted the change to {show(after)}, but now it is {show(present)}"
+                step = "look again; if it stays so, see what else the server has or forbids at this name"
+                raise Conflict(f"{key.name} {key.type}", cause, step)
+        if self._by_queries:
+            self._names.drop(zone, {key for key, after in result.items() if after is None})
+
+
+def zone_name(text: str) -> str:
+    """The canonical name of a zone. Raises `Rejected`."""
+    try:
+        return canonical.name(text, ".")
+    except ValueError as error:
+        raise Rejected(f"zone {text!r}", str(error), "correct the name of the zone") from error
