@@ -1,0 +1,160 @@
+"""One conversation with one HAProxy process over its stats socket. Used by this provider's looks and writes.
+
+A conversation lives for one call of the provider and never longer: after a reload an open connection stays with the old
+process, so each call begins with a fresh one and asks who answers. In interactive mode (`prompt`) HAProxy ends each answer,
+also each of several commands on one line, with a prompt of its own: so it is known which answer belongs to which command,
+and an answer that breaks off is never taken for a whole one.
+"""
+
+import errno
+import socket
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from providers.endpoints.haproxy_commands import SHOW_INFO, lines
+from providers.endpoints.haproxy_state import Info, parse_info
+from providers.errors import OutcomeUnknown, Unreachable
+
+PROMPT = b"\n> "
+MAX_BYTES = 64 * 1024 * 1024
+"""Longest answer: 100,000 servers need about 12 MB."""
+
+STOPPING_PAUSE = 0.02
+"""Seconds between tries while a process that stops still answers; a reload takes some tens of milliseconds."""
+
+
+class Session:
+    """An open connection, entered with `with`. Not for several threads.
+
+    Args:
+        path: the socket.
+        deadline: monotonic second at which all waiting ends.
+    """
+
+    def __init__(self, path: str, deadline: float) -> None:
+        self.target = f"HAProxy at {path}"
+        self.info = Info(0, False)
+        self._deadline = deadline
+        self._greeted = False
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            self._wait()
+            self._socket.connect(path)
+        except OSError as error:
+            self._socket.close()
+            raise Unreachable(self.target, f"cannot connect: {_why(error)}", _hint(error)) from error
+        except Unreachable:
+            self._socket.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._socket.close()
+
+    def ask(self, commands: Sequence[str], *, writes: bool = False) -> list[str]:
+        """Send commands, and return the answer of each.
+
+        Raises:
+            Unreachable: no whole answer to a question.
+            OutcomeUnknown: no whole answer, and with `writes` some of the commands may have been carried out.
+        """
+        answers: list[str] = []
+        for group in lines(commands):
+            payload = ";".join(group) + "\n"
+            expected = len(group)
+            if not self._greeted:
+                payload, expected = "prompt\n" + payload, expected + 1
+            try:
+                self._wait()
+                self._socket.sendall(payload.encode("ascii"))
+                found = self._receive(expected)
+            except (OSError, EOFError, UnicodeDecodeError) as error:
+                kind = OutcomeUnknown if writes else Unreachable
+                raise kind(self.target, f"the answer was lost: {_why(error)}", "look again") from error
+            except Unreachable as error:
+                if writes:
+                    raise OutcomeUnknown(error.target, error.cause, "look again") from error
+                raise
+            answers += found if self._greeted else found[1:]
+            self._greeted = True
+        return answers
+
+    def _receive(self, expected: int) -> list[str]:
+        """Read until `expected` prompts have come."""
+        data = bytearray()
+        prompts = 0
+        while prompts < expected:
+            self._wait()
+            chunk = self._socket.recv(262144)
+            if not chunk:
+                raise EOFError("HAProxy closed the connection")
+            # A prompt may be split between two chunks.
+            tail = max(0, len(data) - len(PROMPT) + 1)
+            data += chunk
+            prompts += data.count(PROMPT, tail)
+            if len(data) > MAX_BYTES:
+                raise EOFError(f"it is longer than {MAX_BYTES} bytes")
+        parts = bytes(data).split(PROMPT)
+        if len(parts) != expected + 1 or parts[-1]:
+            raise EOFError("it holds more than was asked for")
+        return [part.decode("utf-8") for part in parts[:-1]]
+
+    def _wait(self) -> None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise Unreachable(self.target, "no answer within the provider's timeout", "see whether HAProxy hangs")
+        self._socket.settimeout(left)
+
+
+def converse(path: str, deadline: float, questions: Sequence[str] = ()) -> tuple[Session, list[str]]:
+    """Open a conversation with the process that is in charge, and ask it something at once.
+
+    Returns:
+        The session, whose `info` says who answers, and the answers to `questions`. The caller closes it.
+
+    Raises:
+        Unreachable: nobody answers, or only a process that is stopping does.
+    """
+    while True:
+        session = Session(path, deadline)
+        try:
+            first, *answers = session.ask([SHOW_INFO, *questions])
+            session.info = parse_info(first)
+        except ValueError as error:
+            session.close()
+            cause = f"does not answer like HAProxy: {error}"
+            raise Unreachable(session.target, cause, "name HAProxy's stats socket, not another one") from None
+        except BaseException:
+            session.close()
+            raise
+        if not session.info.stopping:
+            return session, answers
+        session.close()
+        if time.monotonic() + STOPPING_PAUSE >= deadline:
+            cause = f"process {session.info.pid} is stopping and no other one has taken over"
+            raise Unreachable(session.target, cause, "see whether HAProxy's reload succeeded")
+        time.sleep(STOPPING_PAUSE)
+
+
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer within the provider's timeout"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def _hint(error: OSError) -> str:
+    if error.errno == errno.EACCES:
+        return "give this user the right to use it: stats socket <path> mode 660 group <group> level admin"
+    if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
+        return "start HAProxy, and compare the path with its stats socket line"
+    return ""

@@ -1,0 +1,129 @@
+"""A real HAProxy in a directory of its own, started and stopped by the tests; and small helpers around it."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+
+TEMPLATE = "init-addr last,127.0.0.1 weight 0 disabled"
+
+BACKENDS = f"""
+backend web
+    server-template web 1-5 suite.slot.invalid:1 {TEMPLATE}
+    server-template web 6-10 other.slot.invalid:1 {TEMPLATE}
+
+backend be_app
+    server-template app 1-3 slot.invalid:1 {TEMPLATE}
+    server-template aux 1-3 slot.invalid:1 {TEMPLATE}
+    server old1 192.0.2.77:80 weight 7
+    server app9 192.0.2.78:80 weight 9
+
+backend be_plain
+    server plain1 127.0.0.1:9 weight 1
+    server plain2 127.0.0.1:9 weight 1
+
+backend be_source
+    balance source
+    server-template src 1-3 slot.invalid:1 {TEMPLATE}
+"""
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+    pause = Event()
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"did not happen within {seconds:g} s: {what}"
+        pause.wait(0.005)
+
+
+class HAProxy:
+    """`haproxy -W -db` with an admin socket `admin`, an operator socket `operator`, and front ends on Unix sockets."""
+
+    def __init__(self, directory: Path, backends: str = BACKENDS, name: str = "one") -> None:
+        self.directory = directory
+        self.socket = str(directory / f"{name}.admin")
+        self.operator = str(directory / f"{name}.operator")
+        self.state = str(directory / "state" / f"{name}.state")
+        self.front = str(directory / f"{name}.front")
+        Path(self.state).parent.mkdir(exist_ok=True)
+        self.config = directory / f"{name}.cfg"
+        self.write_config(backends)
+        self.log = (directory / f"{name}.log").open("wb")
+        binary = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
+        assert binary is not None
+        self.process = subprocess.Popen(
+            [binary, "-W", "-db", "-f", str(self.config)], stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL
+        )
+        wait_until(self.answers, "HAProxy answers")
+
+    def write_config(self, backends: str) -> None:
+        self.config.write_text(
+            f"global\n    stats socket {self.socket} mode 600 level admin\n"
+            f"    stats socket {self.operator} mode 600 level operator\n"
+            f"    server-state-file {self.state}\n    nbthread 1\n    hard-stop-after 3s\n"
+            "defaults\n    mode http\n    timeout connect 1s\n    timeout client 5s\n    timeout server 5s\n"
+            "    load-server-state-from-file global\n"
+            f"frontend front\n    bind unix@{self.front}\n    default_backend web\n" + backends
+        )
+
+    def answers(self) -> bool:
+        assert self.process.poll() is None, "HAProxy has ended: " + Path(self.log.name).read_text()
+        try:
+            return "Pid: " in self.ask("show info")
+        except OSError:
+            return False
+
+    def ask(self, *commands: str) -> str:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(5)
+            connection.connect(self.socket)
+            connection.sendall((";".join(commands) + "\n").encode())
+            data = b""
+            while chunk := connection.recv(65536):
+                data += chunk
+        return data.decode()
+
+    def pid(self) -> int:
+        return int(next(line for line in self.ask("show info").splitlines() if line.startswith("Pid: "))[5:])
+
+    def servers(self, backend: str) -> dict[str, tuple[str, int, int]]:
+        """(address:port, weight, administrative state) by name."""
+        rows = [line.split() for line in self.ask(f"show servers state {backend}").splitlines()[2:] if line]
+        return {row[3]: (f"{row[4]}:{row[18]}", int(row[7]), int(row[6])) for row in rows}
+
+    def reset(self) -> None:
+        """All slots as after the first start."""
+        commands = []
+        for backend, name in [("web", f"web{n}") for n in range(1, 11)] + [
+            ("be_app", f"{prefix}{n}") for prefix in ("app", "aux") for n in (1, 2, 3)
+        ]:
+            path = f"{backend}/{name}"
+            commands += [f"set server {path} {what}" for what in ("weight 0", "state maint", "addr 127.0.0.1 port 1")]
+        self.ask(*commands, "set server be_app/old1 weight 7", "set server be_app/old1 state ready")
+
+    def reload(self) -> None:
+        """Reload, and wait until the new process answers on a fresh connection."""
+        before = self.pid()
+        self.process.send_signal(signal.SIGUSR2)
+
+        def replaced() -> bool:
+            try:
+                return self.pid() != before
+            except (OSError, StopIteration):
+                return False
+
+        wait_until(replaced, "the new worker answers")
+
+    def stop(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait(5)
+        self.log.close()
