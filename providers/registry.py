@@ -21,6 +21,7 @@ GROUP = "reconciler.providers"
 
 BUILT_IN: Mapping[str, str] = {
     "file": "providers.endpoints.file:FileEndpoints",
+    "haproxy": "providers.endpoints.haproxy:HAProxyEndpoints",
     "memory-dns": "providers.testing.memory:MemoryDNS",
     "memory-endpoints": "providers.testing.memory:MemoryEndpoints",
     "memory-runtime": "providers.testing.memory_runtime:MemoryRuntime",
