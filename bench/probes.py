@@ -48,6 +48,9 @@ from reconciler.probes.engine import ProbeEngine
 from reconciler.probes.target import Target
 
 MANY, MANY_PERIOD = 20_000, 10
+SETTLE = 1.6 * MANY_PERIOD
+"""Seconds until every target has had its second probe, from which on the cadence is even."""
+ALL = os.sched_getaffinity(0)
 BESIDE = f"{sys.executable} -m bench.decide"
 NEEDED = ("nginx", "haproxy", "prometheus-blackbox-exporter", "taskset")
 
@@ -62,6 +65,7 @@ class Beside:
     def keep(self) -> None:
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(self._argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            os.sched_setaffinity(self._process.pid, ALL)
 
     def end(self) -> None:
         if self._process is not None:
@@ -75,8 +79,7 @@ def engine(
     """Run the engine over `count` targets; `period` in ns. Beside a busy command nothing is pinned."""
     made = ProbeEngine()
     try:
-        if beside is None:
-            os.sched_setaffinity(made.pid, CLIENT)
+        os.sched_setaffinity(made.pid, CLIENT if beside is None else ALL)
         probe = Probe(kind=kind, port=PORT, period=period, timeout=TIMEOUT * SECOND)
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         made.set_targets(
@@ -170,7 +173,7 @@ def lateness(options: argparse.Namespace) -> None:
     for _ in range(options.rounds):
         for (_, samples), beside in zip(rows.items(), (None, Beside(options.beside)), strict=True):
             try:
-                samples.append(engine(ProbeKind.HTTP, MANY, MANY_PERIOD * SECOND, seconds, MANY_PERIOD + 2, beside))
+                samples.append(engine(ProbeKind.HTTP, MANY, MANY_PERIOD * SECOND, seconds, SETTLE, beside))
             finally:
                 if beside is not None:
                     beside.end()

@@ -36,7 +36,7 @@ _READ = 256 * 1024
 _ROUNDS = 64  # reads per call, so that a fast child cannot keep the caller
 _PATIENCE = 0.5  # seconds the child gets to end by itself
 _ROOT = str(Path(__file__).resolve().parents[2])
-_BOOT = "import sys; sys.path.insert(0, sys.argv[1]); from reconciler.probes.child import main; main(int(sys.argv[2]))"
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from reconciler.probes.child import main; main(int(sys.argv[2]))"
 
 Key = tuple[Generation, str]
 

@@ -72,7 +72,7 @@ class ExecProber:
         if stuck is not None:
             self._finish(slot, UNKNOWN, f"process {stuck.pid} of the previous run cannot be killed")
             return
-        spec = slot.spec
+        spec = slot.more
         env = dict(spec.env)
         self._number += 1
         try:

@@ -27,7 +27,7 @@ class HttpProber:
         if slot.stage == READING:
             self._read(slot)
             return
-        self._send(slot, slot.spec.request)
+        self._send(slot, slot.request)
         if slot.stage == READING:
             self._net.soon(slot)
 
@@ -39,7 +39,7 @@ class HttpProber:
                 if error:
                     self._net.end_error(slot, error)
                     return
-            self._send(slot, slot.spec.request)
+            self._send(slot, slot.request)
         elif slot.stage == SENDING and mask & OUT:
             self._send(slot, slot.extra)
         if slot.stage in (SENDING, READING) and mask & (IN | BROKEN):

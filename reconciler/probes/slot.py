@@ -72,37 +72,46 @@ class Slot:
     `due` is the instant this run was due at, `run` its number (an entry in a deadline queue counts only for its own run),
     `stolen` how long the prober had been held up in all when the run began, `owed` says that a due instant passed while
     the run was going on. `sock`, `fd` and `buffer` belong to the prober while a run goes on; `extra` is its own.
+    `more` is the whole declaration, kept only for the kinds that need more of it than the fields here (not TCP, HTTP).
     """
 
     __slots__ = (
         "buffer",
         "due",
         "extra",
+        "failure",
         "fd",
         "gone",
         "id",
+        "more",
         "owed",
         "period",
         "phase",
         "pool",
         "prober",
+        "request",
         "run",
         "sock",
         "sockaddr",
-        "spec",
         "stage",
         "stolen",
         "streak",
+        "success",
         "timeout",
+        "valid_for",
     )
 
     sock: SocketType
     sockaddr: tuple[Any, ...]
     extra: Any
+    more: Spec
 
     def __init__(self, spec: Spec, prober: Prober, pool: Pool, now: int) -> None:
-        self.spec = spec
         self.id = spec.id
+        self.success = spec.success
+        self.failure = spec.failure
+        self.valid_for = spec.valid_for
+        self.request = spec.request
         self.prober = prober
         self.pool = pool
         self.period = spec.period

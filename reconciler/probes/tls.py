@@ -58,7 +58,7 @@ class TlsProber:
                     self._net.end_error(slot, error)
                     return
             try:
-                slot.extra = _Session(self._context, slot.spec.sni)
+                slot.extra = _Session(self._context, slot.more.sni)
             except ValueError as error:  # a name that cannot be sent (its encoding): the server is never asked
                 self._end(slot, CANNOT_RUN, f"the Host header cannot be used for TLS: {printable(str(error))}")
                 return
@@ -102,7 +102,7 @@ class TlsProber:
                 return (FAIL, "closed in the TLS handshake") if ended else None
             except ssl.SSLEOFError:
                 return FAIL, "closed in the TLS handshake"
-            session.tls.write(slot.spec.request)
+            session.tls.write(slot.request)
             slot.stage = READING
         while True:
             try:

@@ -149,6 +149,7 @@ def test_a_child_that_is_stopped_is_silent_and_its_results_are_void() -> None:
     engine = ProbeEngine(phase=False)
     try:
         watch = Watch(engine)
+        watch.skip_void = False
         engine.set_targets([target("a", port=server.port, timeout=250 * MS, failure_threshold=1)])
         await_true(lambda: server.accepted > 0)
         os.kill(engine.pid, signal.SIGSTOP)
