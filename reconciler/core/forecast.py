@@ -23,6 +23,9 @@ HORIZON = 24 * 3600 * SECOND
 STEPS = 1_000
 """How many steps a forecast has at most."""
 
+DECISIONS = 5_000
+"""How often a forecast decides at most: a bound that no real plan comes near."""
+
 _OUTSIDE = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE, Rule.BUSY}
 """Holds whose end nobody can foresee."""
 
@@ -84,8 +87,8 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     planned: list[Planned] = []
     numbers: dict[str, int] = {}
     times: dict[int, int] = {0: start}
-    truncated = ""
-    while True:
+    truncated = f"nothing is settled after {DECISIONS} decisions"
+    for _ in range(DECISIONS):
         decision = decide(desired, observed, now)
         observed = replace(observed, ledger=decision.ledger)
         if decision.steps:
@@ -102,6 +105,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
         else:
             upcoming = _next(decision, now)
         if upcoming is None:
+            truncated = ""
             break
         if len(planned) >= STEPS:
             truncated = f"{STEPS} steps are planned; apply and plan again"

@@ -84,12 +84,11 @@ def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Le
     source, amnesic = ledger.source, ledger.amnesic
     owned = not source and _owns(desired, observed, crew)
     if is_empty(ledger) and (owned or crew.blind):
-        # What cannot be seen yet may be ours: until it is seen, an empty ledger counts as lost.
+        # What runs on a node that cannot be seen may be ours: until it is seen, an empty ledger counts as lost.
         amnesic = instant(now)
-    elif (amnesic is not None and not owned and not crew.blind and not source) or (
-        amnesic is not None and elapsed(amnesic, now) >= amnesia(desired)
-    ):
-        amnesic = None
+    elif amnesic is not None:
+        innocent = not source and not owned and not crew.blind
+        amnesic = None if innocent or elapsed(amnesic, now) >= amnesia(desired) else amnesic
     if desired.take_over or (not source and not owned and not crew.blind):
         source = desired.source
     revisions = _revisions(ledger, desired)
@@ -112,6 +111,18 @@ def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Le
     }
     changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
     return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
+
+
+def _owns(desired: Desired, observed: Observed, crew: Roster) -> bool:
+    """Whether anything under our mark can be seen: a container, a member of a pool, a record set."""
+    if crew.orphans or any(group.current or group.outgoing or group.surplus for group in crew.groups.values()):
+        return True
+    prefix = f"{desired.instance.id}/"
+    pools = (fact.value for fact in observed.pools.values() if isinstance(fact, Known))
+    zones = (fact.value for fact in observed.zones.values() if isinstance(fact, Known))
+    return any(member.ours for pool in pools for member in pool.members) or any(
+        mark.startswith(prefix) for zone in zones for mark in zone.owners.values()
+    )
 
 
 def _zones(ledger: Ledger, desired: Desired, observed: Observed) -> frozenset[str]:

@@ -31,6 +31,9 @@ NAP = 30 * SECOND
 READ_SOURCE = 15 * SECOND
 """How often the source is read again without a trigger."""
 
+FIRST_LOOKS = 5 * SECOND
+"""How long the first tick waits for providers that do not answer: a tick over nothing would take every ledger for lost."""
+
 BLIND_TRIES = 3
 """Looks that must fail before a single run gives up on a provider."""
 
@@ -77,6 +80,7 @@ class Loop:
         self._begin()
         end = self.clock.now().steady + within
         try:
+            await self._first_looks()
             while True:
                 decision = await self._tick()
                 if self._finished(decision, end, wait):
@@ -92,6 +96,7 @@ class Loop:
         """Keep converging until a signal says stop. Raises `StoreError` as `once` does."""
         self._begin()
         try:
+            await self._first_looks()
             while self.stopping is None:
                 decision = await self._tick()
                 await self._sleep(decision, None)
@@ -150,6 +155,16 @@ class Loop:
         self._read_at = self.clock.now().steady
         self._next_read = self._read_at + READ_SOURCE
         self._listen()
+
+    async def _first_looks(self) -> None:
+        """Look at everything once before the first tick; whoever does not answer in time is unknown to it."""
+        end = self.clock.now().steady + FIRST_LOOKS
+        self.looks.start_due()
+        while not all(self.looks.attempts.values()) and self.stopping is None:
+            if self.clock.now().steady >= end:
+                return
+            self.wake.take()
+            await self.clock.sleep_until(end, self.wake.event)
 
     def _remember(self) -> None:
         """Read the ledger. Rows that make no sense are as good as lost, and a lost ledger holds what it should count."""
@@ -222,8 +237,8 @@ class Loop:
         decision = self._decide(self._observed(), now)
         if decision.ledger.amnesic is not None and self.ledger.amnesic is None:
             self.reporter.note(
-                "the ledger is empty beside objects of this instance: nothing is restarted for its health until counting is "
-                "right again, and nothing is pruned without --take-over",
+                "the ledger is empty beside objects of this instance, or a node cannot be read: nothing is restarted for its "
+                "health until counting is right again, and nothing is pruned without --take-over",
                 level=logging.WARNING,
             )
         self.ledger = decision.ledger

@@ -164,6 +164,8 @@ def news(decision: Decision) -> tuple[object, ...]:
         tuple(step.id for step in decision.steps),
         tuple((one.object, one.action, one.rule, one.message) for one in decision.holds),
         tuple((one.object, one.waiting, one.message) for one in decision.waits if one.waiting is not Waiting.CALL),
+        # Which calls are under way is no news; that none is any more is, or the stored decision would tell of them for ever.
+        any(one.waiting is Waiting.CALL for one in decision.waits),
         tuple(decision.status.workloads),
     )
 
