@@ -1,17 +1,15 @@
 """The composition root: puts the parts together, and holds no rule and no logic of its own. Called by the command line.
 
-The only module that knows the registry of providers, and the only one that sees both halves of the program at once.
+With `tree.py` the only module that knows the registry of providers, and the only one that sees both halves of the program.
 """
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manifests.desired import Desired, Role
-from manifests.load import load as load_manifests
+from manifests.desired import SECOND, Desired, Role
 from providers import registry
 from providers.limited import limited
 from providers.owned import owned
@@ -26,12 +24,13 @@ from reconciler.shell.clock import SystemClock
 from reconciler.shell.lock import Lock
 from reconciler.shell.loop import Loop
 from reconciler.shell.memory import Glimpse, StoreMemory, command_of
-from reconciler.shell.parts import Parts, Reporter, Source
+from reconciler.shell.parts import Parts, Reporter, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.report import Summary
 from reconciler.shell.source import DirectorySource
 from reconciler.shell.store import Store, StoreError
 from reconciler.shell.triggers import FileTrigger, Wake
+from reconciler.tree import load, state_dir
 
 LOCK_WAIT = 5.0
 """Seconds that a run waits for another one on the same instance to end."""
@@ -45,25 +44,6 @@ class Intent:
     take_over: bool = False
     destroy: bool = False
     approve: str = ""
-
-
-def load(path: Path, instance_file: Path | None = None) -> Desired:
-    """The manifests at a path, checked and resolved. Raises `ManifestErrors` with every problem."""
-    return load_manifests(
-        path,
-        instance_file=instance_file,
-        settings_model=registry.settings_model,
-        known_types=registry.known_types,
-    )
-
-
-def state_dir(instance: str, override: Path | None = None) -> Path:
-    """Where an instance keeps its state: as told, else below $XDG_STATE_HOME or ~/.local/state."""
-    if override is not None:
-        return override.absolute()
-    base = os.environ.get("XDG_STATE_HOME", "")
-    root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
-    return root / "reconciler" / instance
 
 
 def _meant(desired: Desired, intent: Intent) -> Desired:
@@ -96,9 +76,11 @@ def _decorated(provider: Provider, instance: str, may_write: bool) -> Provider:
 
 
 @contextmanager
-def _session(state: Path, operation: str, clock: SystemClock, reporter: Reporter) -> Iterator[StoreMemory]:
+def _session(
+    state: Path, operation: str, clock: SystemClock, reporter: Reporter, lock_wait: float = LOCK_WAIT
+) -> Iterator[StoreMemory]:
     """The instance's lock and store, held together."""
-    with Lock.acquire(state, operation, clock, LOCK_WAIT), Store.open(state, clock) as store:
+    with Lock.acquire(state, operation, clock, lock_wait), Store.open(state, clock) as store:
         if store.recovered:
             reporter.note(store.recovered)
         yield StoreMemory(store, operation)
@@ -159,7 +141,7 @@ async def run_once(
     place = state_dir(desired.instance.id, state)
     source = _source(path, instance_file, intent, clock, follow=False)
     with (
-        _session(place, f"{operation} {path}", clock, reporter) as memory,
+        _session(place, f"{operation} {path}", clock, reporter, min(LOCK_WAIT, within / SECOND)) as memory,
         _machinery(desired, place, may_write=True, phase=False) as (providers, engine, runner),
     ):
         parts = Parts(
@@ -279,7 +261,7 @@ async def make_plan(
         note: takes what is worth knowing beside the plan.
 
     Raises:
-        ManifestErrors, StoreError
+        ManifestErrors, StoreError, Stopped
     """
     clock = SystemClock()
     loaded = load(path, instance_file)
@@ -298,5 +280,8 @@ async def make_plan(
             runner=runner,
             remembered=_zones(loaded),
         )
-        decision, observed, now = await Loop(parts).glance(deadline)
+        loop = Loop(parts)
+        decision, observed, now = await loop.glance(deadline)
+        if loop.stopping is not None:
+            raise Stopped(loop.stopping)
         return forecast(desired, observed, now), decision, now

@@ -2,18 +2,13 @@
 
 Names are absolute and lower case. Addresses are in the shortest form. Values of all other types get dnspython's spelling,
 with the names inside them in lower case where the type allows that (RFC 4034 section 6.2). Common types take a short way.
+dnspython is imported where it is needed: checking the settings of a provider must not load it.
 """
 
 import re
 import socket
 from functools import lru_cache
 from ipaddress import IPv6Address
-
-import dns.exception
-import dns.name
-import dns.rdata
-import dns.rdataclass
-import dns.rdatatype
 
 PLAIN_NAME = re.compile(r"(?:[a-z0-9_*-]{1,63}\.)+")
 """Names that need no escapes and no further look at their labels."""
@@ -40,6 +35,9 @@ def name(text: str, origin: str) -> str:
     full = lower if lower.endswith(".") else f"{lower}.{origin}" if origin != "." else f"{lower}."
     if len(full) <= MAX_NAME and PLAIN_NAME.fullmatch(full):
         return full
+    import dns.exception  # noqa: PLC0415
+    import dns.name  # noqa: PLC0415
+
     try:
         base = dns.name.from_text(escape_high(origin))
         return dns.name.from_text(escape_high(text), base).canonicalize().to_text()
@@ -78,6 +76,9 @@ def type_name(text: str) -> str:
     Raises:
         ValueError: there is no such type, or it is one of queries only.
     """
+    import dns.exception  # noqa: PLC0415
+    import dns.rdatatype  # noqa: PLC0415
+
     try:
         kind = dns.rdatatype.from_text(text)
     except (dns.exception.DNSException, ValueError) as error:
@@ -108,6 +109,12 @@ def _ipv6(text: str) -> str:
 
 
 def _any(kind: str, text: str, origin: str) -> str:
+    import dns.exception  # noqa: PLC0415
+    import dns.name  # noqa: PLC0415
+    import dns.rdata  # noqa: PLC0415
+    import dns.rdataclass  # noqa: PLC0415
+    import dns.rdatatype  # noqa: PLC0415
+
     number = dns.rdatatype.from_text(kind)
     try:
         base = dns.name.from_text(escape_high(origin))

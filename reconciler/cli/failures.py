@@ -56,6 +56,8 @@ def _explain(error: Any) -> tuple[Exit, str, dict[str, Any]]:
         if error.empty_tree:
             text = f"{error}\n{EMPTY}"
         return code, text, {"problems": [problem.to_dict() for problem in error.problems]}
+    if _is(error, "reconciler.shell.parts", "Stopped"):
+        return error.exit, str(error), {}
     if _is(error, "reconciler.shell.lock", "Locked"):
         return Exit.LOCKED, str(error), {}
     if _is(error, "reconciler.shell.statedir", "StoreError"):

@@ -29,16 +29,17 @@ def validate(path: Path, **raw: Any) -> Exit:
     """Check the manifests at PATH and list every problem: file:line:column, code, message, hint."""
     options = Options.of(raw)
     from manifests.problems import ManifestErrors  # noqa: PLC0415  (nothing heavy before the words are known to be right)
-    from reconciler import wire  # noqa: PLC0415
+    from reconciler import tree  # noqa: PLC0415
 
     try:
-        desired = wire.load(path, options.instance)
+        desired, warnings = tree.load_with_warnings(path, options.instance)
     except ManifestErrors as error:
         return _invalid(error, options.view)
     objects = [*desired.providers, *desired.workloads, *desired.services, *desired.policies]
     count = len(objects) + 1
     if options.view.json:
-        options.view.document({"exit_code": 0, "valid": True, "objects": count, "problems": []})
+        found = [warning.to_dict() for warning in warnings]
+        options.view.document({"exit_code": 0, "valid": True, "objects": count, "problems": found})
         return Exit.OK
     kinds = (
         ("provider", len(desired.providers)),
@@ -47,6 +48,8 @@ def validate(path: Path, **raw: Any) -> Exit:
         ("DNS policy", len(desired.policies)),
     )
     parts = ", ".join(_count(number, name) for name, number in kinds if number)
+    for warning in warnings:
+        options.view.out(warning.render())
     good = options.view.paint.good("valid")
     options.view.out(f"{good}: instance '{desired.instance.id}'{' with ' if parts else ''}{parts}")
     return Exit.OK

@@ -49,23 +49,23 @@ def find(path: Path | None, options: Options, instance_id: str) -> Place:
         ManifestErrors: PATH is not valid, so its instance is not known.
         click.UsageError: nothing was given and there is not exactly one; or both, and they differ.
     """
-    from reconciler import wire  # noqa: PLC0415  (only commands that got this far need it)
+    from reconciler import tree  # noqa: PLC0415  (only commands that got this far need it)
 
     if instance_id and not _ID.fullmatch(instance_id):
         raise mistake(f"'{instance_id}' is not the id of an instance", "it has lower-case letters, digits and '-'")
     if path is None and options.instance is not None:
         raise mistake("--instance is a part of the manifests at PATH", "give PATH as well")
     if path is not None:
-        desired = wire.load(path, options.instance)
+        desired = tree.load(path, options.instance)
         own = desired.instance.id
         if instance_id and instance_id != own:
             raise mistake(f"{path} is of instance '{own}', not '{instance_id}'", "give one of them")
-        return Place(f"instance '{own}'", wire.state_dir(own, options.state_dir), desired)
+        return Place(f"instance '{own}'", tree.state_dir(own, options.state_dir), desired)
     if options.state_dir is not None:
         return Place(f"state directory {options.state_dir}", options.state_dir)
     if instance_id:
-        return Place(f"instance '{instance_id}'", wire.state_dir(instance_id, None))
-    return _only(wire.state_dir("x", None).parent)
+        return Place(f"instance '{instance_id}'", tree.state_dir(instance_id, None))
+    return _only(tree.state_dir("x", None).parent)
 
 
 def _only(base: Path) -> Place:

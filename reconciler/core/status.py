@@ -148,11 +148,21 @@ def _weights(status: Status, pools: Mapping[tuple[str, str], PoolFact]) -> dict[
     return found
 
 
+def _members(pool: PoolFact | None) -> list[dict[str, Any]] | None:
+    """The members of a pool; None when it cannot be read."""
+    if pool is None:
+        return None
+    return [
+        {"address": one.endpoint.address, "port": one.endpoint.port, "weight": one.weight, "ours": one.ours}
+        for one in pool.members
+    ]
+
+
 def rows(status: Status) -> dict[str, Any]:
     """Everything spelled out as a JSON-able value: workloads with their replicas, names, and what cannot be read."""
     desired, seen = status.desired, status.seen
     if desired is None or seen is None:
-        return {"workloads": [], "names": [], "unknown": {}}
+        return {"workloads": [], "services": [], "names": [], "unknown": {}}
     weights = _weights(status, seen.pools)
     workloads = []
     for one in status.workloads:
@@ -178,5 +188,25 @@ def rows(status: Status) -> dict[str, Any]:
                 for value in record.values
             )
         names.append({"key": policy.key, "host": policy.host, "zone": policy.zone, "published": values})
+    services = [
+        {
+            "key": service.key,
+            "pools": [
+                {
+                    "provider": balancer.provider,
+                    "pool": balancer.pool,
+                    "members": _members(seen.pools.get((balancer.provider, balancer.pool))),
+                }
+                for balancer in service.balancers
+            ],
+        }
+        for service in desired.services
+    ]
     orphans = [fact.name for fact in status.crew.orphans]
-    return {"workloads": workloads, "names": names, "orphans": orphans, "unknown": dict(status.unknown)}
+    return {
+        "workloads": workloads,
+        "services": services,
+        "names": names,
+        "orphans": orphans,
+        "unknown": dict(status.unknown),
+    }

@@ -12,10 +12,19 @@ from manifests.desired import Desired
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Outcome
 from reconciler.core.plan import Decision, Step
+from reconciler.exits import Exit
 from reconciler.shell.apply import Journal
 from reconciler.shell.clock import Clock
 from reconciler.shell.probing import Prober
 from reconciler.shell.providers import Providers, Runner
+
+
+class Stopped(Exception):
+    """A signal ended a run before it had a result. `exit` is how the process should end."""
+
+    def __init__(self, exit_code: Exit) -> None:
+        super().__init__(exit_code.sentence)
+        self.exit = exit_code
 
 
 class Memory(Journal, Protocol):
