@@ -52,6 +52,9 @@ from providers.spi import Context
 SOCKET_PATH_BYTES = 107
 """Longest path of a Unix socket on Linux (unix(7): 108 bytes with the final zero)."""
 
+DEBIAN_SOCKET = "/run/haproxy/admin.sock"
+"""Where the configuration of Debian's package has its admin socket."""
+
 
 def _absolute(path: str) -> str:
     if not os.path.isabs(path) or "\0" in path:
@@ -79,6 +82,7 @@ class HAProxySettings(BaseModel):
     sockets: Annotated[
         tuple[Annotated[str, AfterValidator(_absolute), AfterValidator(_short)], ...], AfterValidator(_distinct)
     ] = Field(
+        default=(DEBIAN_SOCKET,),
         min_length=1,
         description="Absolute paths of stats sockets with `level admin`, one for each process that carries the pools.",
     )
