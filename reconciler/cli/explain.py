@@ -50,7 +50,7 @@ def explain(key: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
         return nothing_yet(f"{place.name}: no run has decided anything yet", options.view)
     known = known_objects(place)
     if key not in known.all:
-        raise no_such(key, known, place)
+        raise no_such(key, known)
     from reconciler.cli.render.explain import explain_text, explanation  # noqa: PLC0415  (only now there is something)
     from reconciler.shell.clock import SystemClock  # noqa: PLC0415
 

@@ -62,12 +62,10 @@ def known_objects(place: Place) -> Known:
     return Known(frozenset(keys), frozenset(suspended))
 
 
-def no_such(key: str, known: Known, place: Place) -> click.UsageError:
+def no_such(key: str, known: Known) -> click.UsageError:
     """The error for a KEY that names nothing."""
     from manifests.problems import did_you_mean  # noqa: PLC0415  (only for the hint)
 
-    if key.startswith("service/") and place.desired is None:
-        return mistake(f"whether there is '{key}' is not kept: services are known from manifests", "give PATH as well")
     return mistake(f"there is no object '{key}'", did_you_mean(key, sorted(known.all), "objects"))
 
 

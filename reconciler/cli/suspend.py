@@ -119,7 +119,7 @@ def _name(key: str) -> str:
 def _check(key: str, known: Known, place: Place) -> None:
     """Refuse a KEY that names nothing; without any knowledge of objects every KEY is taken."""
     if key != EVERYTHING and known.all and key not in known.all:
-        raise no_such(key, known, place)
+        raise no_such(key, known)
 
 
 def person() -> str:

@@ -60,11 +60,10 @@ def test_resuming_everything_names_each_suspension_once(stored, tree, reconcile)
     assert [one["object"] for one in done.document["words"]] == ["*", "service/web", "workload/web"]
 
 
-def test_a_service_is_known_from_manifests_only(stored, reconcile):
+def test_a_service_is_known_from_the_stored_decision(stored, reconcile):
     done = reconcile("suspend", "service/web", "--reason", "x")
-    assert done.code == 64
-    assert "give PATH as well" in done.err
-    assert inbox(stored) == []
+    assert done.code == 0
+    assert [command for command, _, _ in inbox(stored)] == ["suspend"]
 
 
 def test_resuming_what_is_not_suspended_is_refused(stored, reconcile):
