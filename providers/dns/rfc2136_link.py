@@ -46,6 +46,9 @@ PEER_CODES: dict[type[Exception], str] = {
 _sign: Any = dns.tsig.sign
 _validate: Any = dns.tsig.validate
 
+QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
+"""Servers that collect small answers until the last one was acknowledged (BIND) must not wait 40 ms for that."""
+
 WHOLE = 5
 """How many times the time-out of one wait an exchange of many messages may take."""
 
@@ -203,6 +206,8 @@ class Link:
     def _exactly(self, count: int) -> bytes:
         while len(self._buffer) < count:
             with self._waiting("waiting for its answer") as connection:
+                if QUICKACK is not None:
+                    connection.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
                 piece = connection.recv(262_144)
             if not piece:
                 raise Lost("it closed the connection before its answer was complete")

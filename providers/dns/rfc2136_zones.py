@@ -8,7 +8,7 @@ from providers.actions import ChangeRecords, RecordChange
 from providers.dns import canonical
 from providers.dns import rfc2136_read as read
 from providers.dns import rfc2136_update as update
-from providers.dns.change import changed_sets, show
+from providers.dns.change import changed_sets, in_zone, show
 from providers.dns.rfc2136_link import Clocks
 from providers.dns.rfc2136_names import Names
 from providers.dns.rfc2136_queries import look
@@ -119,6 +119,8 @@ class Zones:
 
     def _asked(self, zone: str, changes: list[RecordChange]) -> read.Zone:
         """The sets that a change is about, by queries. Their names are remembered before anything is written."""
+        # What lies outside is no question for this server; it is refused later, with the reason.
+        changes = [change for change in changes if in_zone(change.key.name, zone)]
         keys = {change.key for change in changes}
         new = self._names.add(zone, keys)
         found = self._named(zone, keys, changes)

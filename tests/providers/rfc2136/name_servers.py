@@ -5,6 +5,7 @@ Each has many empty zones (`z0.test.` and so on), so that no test waits for a se
 
 import base64
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -16,7 +17,7 @@ from providers.dns.rfc2136_settings import RFC2136Settings
 from providers.spi import Context
 from providers.testing.checks import wait_until
 
-ZONES = 64
+ZONES = 200
 UPDATE_SECRET = base64.b64encode(b"sentinel-update-secret-000000001").decode()
 TRANSFER_SECRET = base64.b64encode(b"sentinel-transfer-secret-0000002").decode()
 SECRETS = {"update.key": UPDATE_SECRET, "transfer.key": TRANSFER_SECRET}
@@ -35,10 +36,17 @@ def program(name: str) -> str:
 
 
 def free_port() -> int:
-    with socket.socket() as probe, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-        probe.bind(("127.0.0.1", 0))
-        datagrams.bind(probe.getsockname())
-        return probe.getsockname()[1]
+    """A free port below those that the kernel gives to clients, so that nobody takes it while the server is down."""
+    for _ in range(100):
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as streams, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            try:
+                streams.bind(("127.0.0.1", port))
+                datagrams.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free port on 127.0.0.1")
 
 
 class NameServer:
@@ -155,6 +163,7 @@ class Knot(NameServer):
         keys = "".join(
             f"  - id: {name}\n    algorithm: hmac-sha256\n    secret: {secret}\n" for name, secret in SECRETS.items()
         )
+        (self.directory / "db").mkdir(exist_ok=True)
         zones = "".join(
             f"  - domain: {zone}\n" + ("    acl: [update, transfer]\n" if zone in self.open_zones else "")
             for zone in self.texts
@@ -188,8 +197,9 @@ template:
     storage: {self.directory}
     file: "%s.zone"
     zonefile-sync: -1
-    zonefile-load: difference-no-serial
-    journal-content: all
+    zonefile-load: whole
+    journal-content: changes
+    journal-max-usage: 16M
 zone:
 {zones}""")
 
