@@ -20,7 +20,9 @@ from reconciler.core.instant import Now
 from reconciler.core.plan import Decision, Plan
 from reconciler.exits import Exit
 from reconciler.probes.engine import ProbeEngine
+from reconciler.shell import doctor
 from reconciler.shell.clock import SystemClock
+from reconciler.shell.doctor import Finding
 from reconciler.shell.lock import Lock
 from reconciler.shell.loop import Loop
 from reconciler.shell.memory import Glimpse, StoreMemory, command_of
@@ -208,6 +210,18 @@ async def run_watch(
             trigger.cancel()
             with suppress(asyncio.CancelledError):
                 await trigger
+
+
+async def examine(path: Path, *, instance_file: Path | None, state: Path | None) -> tuple[Finding, ...]:
+    """Ask every provider whether it can be reached and is configured; read-only. Raises `ManifestErrors`."""
+    desired = load(path, instance_file)
+    runner = ThreadRunner()
+    providers = build(desired, state_dir(desired.instance.id, state), may_write=False)
+    try:
+        return await doctor.examine(desired, providers, runner)
+    finally:
+        runner.close()
+        providers.close()
 
 
 class _Quiet:

@@ -28,6 +28,7 @@ COMMANDS: dict[str, Entry] = {
     "validate": Entry("validate", "validate", "Check manifests, offline, and list every problem."),
     "plan": Entry("plan", "plan", "Show what would be done, and change nothing."),
     "apply": Entry("apply", "apply", "Show the plan, ask, and converge once."),
+    "doctor": Entry("doctor", "doctor", "Ask every provider whether it can do its part."),
     "status": Entry("status", "status", "Show the last known state of everything."),
     "explain": Entry("explain", "explain", "Say why one object is as it is."),
     "suspend": Entry("suspend", "suspend", "Stop all actions on an object for a while."),

@@ -60,7 +60,7 @@ def suspend(
         raise mistake("--for is shorter than a second", "give a time such as 30m, or leave --for out")
     options = Options.of(raw)
     place = find(path, options, raw["instance_id"])
-    _check(key, known_objects(place), place)
+    _check(key, known_objects(place))
     now = SystemClock().now()
     until = now.wall + duration if duration else 0
     word = {"object": key, "reason": reason.strip(), "until_wall": until}
@@ -93,7 +93,7 @@ def resume(key: str | None, path: Path | None, everything: bool, **raw: Any) -> 
         names = ", ".join(_name(one) for one in sorted(known.suspended))
         return _leave("resume", words, place, options, f"to be resumed: {names}")
     if key not in known.suspended:
-        _check(key, known, place)
+        _check(key, known)
         more = "everything is: reconcile resume --all" if EVERYTHING in known.suspended else ""
         raise mistake(
             f"{key} is not suspended", more or f"suspended: {', '.join(sorted(known.suspended)) or 'nothing'}"
@@ -116,7 +116,7 @@ def _name(key: str) -> str:
     return "everything" if key == EVERYTHING else key
 
 
-def _check(key: str, known: Known, place: Place) -> None:
+def _check(key: str, known: Known) -> None:
     """Refuse a KEY that names nothing; without any knowledge of objects every KEY is taken."""
     if key != EVERYTHING and known.all and key not in known.all:
         raise no_such(key, known)

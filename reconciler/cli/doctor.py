@@ -1,0 +1,59 @@
+"""`reconcile doctor PATH`: reaches each provider, checks rights and configuration, changes nothing, prints what to add."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.cli.options import Options, common_options, instance_option, path_argument, state_option
+from reconciler.exits import Exit
+
+
+@click.command(
+    epilog="""\b
+Exit codes: 0 all is well, 6 a provider cannot be reached or lacks configuration,
+3 invalid manifests.
+
+\b
+Examples:
+  reconcile doctor manifests/
+  reconcile doctor manifests/ -o json | jq '.providers[] | select(.missing != [])'
+""",
+)
+@path_argument
+@instance_option
+@state_option
+@common_options
+def doctor(path: Path, **raw: Any) -> Exit:
+    """Ask every provider that the manifests at PATH name whether it can do its part; change nothing."""
+    options = Options.of(raw)
+    import asyncio  # noqa: PLC0415  (what runs is imported when it runs)
+
+    from reconciler import wire  # noqa: PLC0415
+
+    findings = asyncio.run(wire.examine(path, instance_file=options.instance, state=options.state_dir))
+    well = all(one.reached and not one.missing for one in findings)
+    code = Exit.OK if well else Exit.UNFINISHED
+    view = options.view
+    if view.json:
+        found = [
+            {
+                "provider": one.provider,
+                "role": one.role.value,
+                "type": one.type,
+                "reached": one.reached,
+                "summary": one.summary,
+                "missing": list(one.missing),
+            }
+            for one in findings
+        ]
+        view.document({"exit_code": int(code), "well": well, "providers": found})
+        return code
+    for one in findings:
+        mark = view.paint.good("ok") if one.reached and not one.missing else view.paint.bad("to do")
+        view.out(f"{mark}: {one.role.value} provider '{one.provider}' (type {one.type}): {one.summary}")
+        for line in one.missing:
+            view.out("\n".join(f"    {part}" for part in line.splitlines()))
+    verdict = "every provider can do its part" if well else "not every provider can do its part yet"
+    view.out(f"result: {verdict} (exit {int(code)})")
+    return code

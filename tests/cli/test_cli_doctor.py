@@ -1,0 +1,19 @@
+"""`reconcile doctor`: every provider is asked, nothing is changed, and what is missing is said."""
+
+
+def test_the_doctor_finds_the_embedded_defaults_well(tree, home, reconcile):
+    done = reconcile("doctor", tree)
+    assert done.code == 0
+    assert "result: every provider can do its part (exit 0)" in done.out
+    assert list(home.rglob("*.zone")) == []
+
+
+def test_the_doctor_names_a_provider_that_cannot_be_read(tree, tmp_path, reconcile):
+    pools = tmp_path / "state" / "pools"
+    pools.mkdir(parents=True)
+    (pools / "web.json").write_text("{ not json")
+    done = reconcile("doctor", tree, "--state-dir", tmp_path / "state", "-o", "json")
+    assert done.code == 6
+    broken = [one for one in done.document["providers"] if not one["reached"]]
+    assert [one["role"] for one in broken] == ["endpoints"]
+    assert "web.json" in broken[0]["summary"]
