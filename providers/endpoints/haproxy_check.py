@@ -86,7 +86,7 @@ def _slots(where: str, found: Table) -> list[str]:
             f" replace their lines by {line}, or name other slots: {slots.backend}:SLOTS"
         ]
     if not found.ours:
-        others = found.reserved()
+        others = ", ".join(found.reserved)
         hint = f" (those there are for {others}; name others: {slots.backend}:SLOTS)" if others else ""
         return [f"{where}: backend {slots.backend} has no slots {slots.prefix}<number>{hint}; add the line {line}"]
     agents = [server.name for server in found.ours if server.agent & AGENT_ENABLED]

@@ -9,10 +9,9 @@ from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from providers.endpoints.haproxy_state import MAX_WEIGHT, PLACEHOLDER
+from providers.endpoints.haproxy_state import MAX_WEIGHT
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import Endpoint
-from providers.naming import endpoint_text
 
 SHOW_INFO = "show info"
 SHOW_ALL_SERVERS = "show servers state"
@@ -73,8 +72,7 @@ def checked_endpoint(target: str, endpoint: Endpoint) -> Endpoint:
     """The endpoint, if a slot can hold it.
 
     Raises:
-        Rejected: no IP address in its usual spelling (HAProxy takes no names here), an impossible port, or the place that
-            marks a free slot.
+        Rejected: no IP address in its usual spelling (HAProxy takes no names here), or an impossible port.
     """
     try:
         place = ip_address(endpoint.address)
@@ -85,8 +83,6 @@ def checked_endpoint(target: str, endpoint: Endpoint) -> Endpoint:
         raise Rejected(target, f"{endpoint.address!r} is not the usual spelling", f"write {str(place).split('%')[0]}")
     if not 1 <= endpoint.port <= 65535:
         raise Rejected(target, f"{endpoint.port} is not a port", "give a port from 1 to 65535")
-    if endpoint == PLACEHOLDER:
-        raise Rejected(target, f"{endpoint_text(endpoint)} marks a free slot", "use another port")
     return endpoint
 
 

@@ -104,6 +104,8 @@ def mismatch(move: Move, server: Server | None, target: str) -> str:
 
 
 def _take(table: Table, action: SetWeight, target: str, reserved: Collection[str]) -> Move:
+    if action.endpoint == PLACEHOLDER:
+        raise Rejected(target, f"{endpoint_text(PLACEHOLDER)} marks a free slot", "use another port")
     server = _free_slot(table, action.endpoint, target, reserved)
     backend, name = server.backend, server.name
     prepare = (
@@ -148,8 +150,8 @@ def _free_slot(table: Table, endpoint: Endpoint, target: str, reserved: Collecti
     cause = f"backend {slots.backend} has no slots named {slots.prefix}<number>"
     if table.bare:
         cause += f" made for this instance ({', '.join(table.bare[:3])} would lose their addresses at a reload)"
-    if table.reserved():
-        cause += f"; those there are for {table.reserved()}"
+    if table.reserved:
+        cause += f"; those there are for {', '.join(table.reserved)}"
         raise Rejected(target, cause, f"use slots of your own, {slots.backend}:SLOTS, or give these to this instance")
     raise Rejected(target, cause, f"add to backend {slots.backend}: {slots.template()!r}, then reload HAProxy")
 

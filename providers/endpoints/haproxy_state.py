@@ -122,7 +122,8 @@ class Table:
     """One pool as one process has it.
 
     `ours` are all its slots by number, `taken` those in use by endpoint (normally one each), `foreign` the other servers of
-    the backend, `bare` the names that look like slots but were not made for us. `exists` is False without the backend.
+    the backend (free slots of others left out), `bare` the names that look like slots but were not made for it, `reserved`
+    the host names of slots with such names that only another instance may fill. `exists` is False without the backend.
     """
 
     slots: Slots
@@ -131,16 +132,12 @@ class Table:
     taken: Mapping[Endpoint, tuple[Server, ...]]
     foreign: tuple[Server, ...]
     bare: tuple[str, ...]
+    reserved: tuple[str, ...]
 
     def weight(self, endpoint: Endpoint) -> int | None:
         """The weight of a member here; None when it is in no slot."""
         found = self.taken.get(endpoint)
         return None if found is None else agreed([server.share for server in found])
-
-    def reserved(self) -> str:
-        """The hosts of slots with our names that only another instance may fill; empty without."""
-        named = (server.host for server in self.foreign if self.slots.number(server.name) is not None)
-        return ", ".join(sorted({host for host in named if host.endswith("." + SLOT_HOST)}))
 
 
 def parse_pool(pool: str, instance: str) -> Slots:
@@ -216,7 +213,7 @@ def state_file(text: str) -> bytes:
 def table(slots: Slots, servers: Iterable[Server]) -> Table:
     """The pool among the servers of a process (of its backend, or of all)."""
     numbered: list[tuple[int, Server]] = []
-    foreign, bare = [], []
+    foreign, bare, reserved = [], [], set()
     exists = False
     for server in servers:
         if server.backend != slots.backend:
@@ -226,15 +223,19 @@ def table(slots: Slots, servers: Iterable[Server]) -> Table:
         if number is not None and slots.claims(server):
             numbered.append((number, server))
             continue
-        foreign.append(server)
-        if number is not None and not server.host.endswith("." + SLOT_HOST):
+        slot = server.host == SLOT_HOST or server.host.endswith("." + SLOT_HOST)
+        if not (slot and server.free):
+            foreign.append(server)
+        if number is not None and slot:
+            reserved.add(server.host)
+        if number is not None and not slot:
             bare.append(server.name)
     ours = tuple(server for _, server in sorted(numbered))
     taken: dict[Endpoint, tuple[Server, ...]] = {}
     for server in ours:
         if not server.free and server.endpoint is not None:
             taken[server.endpoint] = (*taken.get(server.endpoint, ()), server)
-    return Table(slots, exists, ours, taken, tuple(foreign), tuple(bare))
+    return Table(slots, exists, ours, taken, tuple(foreign), tuple(bare), tuple(sorted(reserved)))
 
 
 def agreed(weights: Sequence[int | None]) -> int | None:
@@ -254,9 +255,8 @@ def members(tables: Sequence[Table]) -> tuple[MemberFact, ...]:
     facts: dict[Endpoint, MemberFact] = {}
     for one in tables:
         for server in one.foreign:
-            if not (server.free and server.host.endswith(SLOT_HOST)):
-                place = server.endpoint or Endpoint(server.name, server.port)
-                facts[place] = MemberFact(place, server.share, False, server.name)
+            place = server.endpoint or Endpoint(server.name, server.port)
+            facts[place] = MemberFact(place, server.share, False, server.name)
     for endpoint in {endpoint for one in tables for endpoint in one.taken}:
         weight = agreed([one.weight(endpoint) for one in tables])
         facts[endpoint] = MemberFact(endpoint, weight or 0, True)
