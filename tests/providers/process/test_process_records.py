@@ -179,7 +179,9 @@ def test_a_shim_shows_nothing_of_our_environment_either(bench, monkeypatch):
 
 def test_signals_that_we_ignore_are_back_to_normal_in_the_replica(bench):
     fact = bench.ended(bench.run("/bin/grep", "-E", "Sig(Ign|Blk)", "/proc/self/status"))
-    assert [line.split()[1] for line in bench.runtime().logs(fact.name, 2)] == ["0" * 16, "0" * 16]
+    # Signals 32 and 33 belong to the C library, which lets no program change whether they are blocked.
+    masks = [int(line.split()[1], 16) & ~(0b11 << 31) for line in bench.runtime().logs(fact.name, 2)]
+    assert masks == [0, 0]
 
 
 def test_the_log_keeps_the_newest_part_within_its_limit_and_never_blocks(bench):
