@@ -242,9 +242,9 @@ class HAProxyEndpoints:
         touched = [job for moving in written.values() for job in moving]
         try:
             self._keep_state(deadline)
-        except ProviderError as error:
-            cause = f"HAProxy was written, but its state file was not: {error.target}: {error.cause}"
-            _fail(touched, OutcomeUnknown(f"provider {self.name}", cause, error.next_step))
+        except (ProviderError, OSError) as error:
+            cause = f"HAProxy was written, but its state file was not: {_told(error)}"
+            _fail(touched, OutcomeUnknown(f"provider {self.name}", cause, "a reload would lose what was written"))
         for (pid, path), moving in written.items():
             try:
                 now = self._in_charge(path, deadline)
@@ -273,6 +273,10 @@ class HAProxyEndpoints:
             before = read(target, path)
             if data != before:
                 replace(target, path, data, before)
+
+
+def _told(error: ProviderError | OSError) -> str:
+    return f"{error.target}: {error.cause}" if isinstance(error, ProviderError) else str(error)
 
 
 def _state_file(session: Session, answer: str) -> bytes:
