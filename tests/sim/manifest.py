@@ -54,7 +54,7 @@ class Spec:
     drain: int = 10 * SECOND
     limit: int = 5
     window: int = 300 * SECOND
-    backoff: Backoff = Backoff()
+    backoff: Backoff = field(default_factory=Backoff)
     suspend: bool = False
     pools: tuple[str, ...] = ("web",)
     weight: int = 100

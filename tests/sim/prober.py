@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+
+from sim.apps import Apps
 
 from providers.facts import Generation, ProbeFact
 from providers.testing.memory import MemoryWorld
 from reconciler.probes.engine import VALUES
 from reconciler.probes.streak import Streak, initial, step
 from reconciler.probes.target import Target, same, valid_for
-from sim.apps import Apps
 
 
 @dataclass(slots=True)
@@ -48,10 +50,8 @@ class SimProber:
     def read(self) -> Mapping[tuple[Generation, str], ProbeFact]:
         """All results since the last call."""
         results, self.results = self.results, {}
-        try:
+        with suppress(BlockingIOError):
             os.eventfd_read(self._bell)
-        except BlockingIOError:
-            pass
         return results
 
     def fileno(self) -> int:

@@ -10,6 +10,13 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
+from sim.apps import Apps
+from sim.clock import SimClock
+from sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
+from sim.memory import SimMemory
+from sim.outside import Traffic, Watched
+from sim.prober import SimProber
+
 from manifests.desired import SECOND, Desired
 from providers.actions import Action, StartContainer
 from providers.facts import ContainerState, Generation
@@ -30,12 +37,6 @@ from reconciler.shell.memory import Glimpse
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import InlineRunner, Providers
 from reconciler.shell.report import Summary
-from sim.apps import Apps
-from sim.clock import SimClock
-from sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
-from sim.memory import SimMemory
-from sim.outside import Traffic, Watched
-from sim.prober import SimProber
 
 
 class Killed(BaseException):

@@ -1,0 +1,21 @@
+"""How hypothesis searches here: the same examples on every run in CI, few enough for the suite to stay quick."""
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+
+COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+settings.register_profile(
+    "default", derandomize=True, max_examples=60, stateful_step_count=25, print_blob=True, **COMMON
+)
+settings.register_profile("search", max_examples=1500, stateful_step_count=40, print_blob=True, **COMMON)
+settings.register_profile(
+    "quick",
+    max_examples=300,
+    stateful_step_count=int(os.environ.get("STEPS", "8")),
+    phases=(Phase.explicit, Phase.generate),
+    report_multiple_bugs=False,
+    **COMMON,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

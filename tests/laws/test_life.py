@@ -1,0 +1,524 @@
+"""Laws over the life of a world: coming to rest, health restarts, order of steps, read-back, kills, faults, full disks."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from laws.watchdog import Watchdog
+
+from manifests.desired import SECOND, Backoff
+from providers.actions import ChangeRecords, CreateContainer, SetWeight, StartContainer, StopContainer
+from providers.facts import ContainerState, Endpoint, ExitCause, Mark, ProbeValue, RecordKey, RecordSet, mark_labels
+from providers.testing.faults import Fault
+from reconciler.core.forecast import forecast
+from reconciler.core.ledger import OutcomeKind
+from reconciler.core.verdict import Rule
+from reconciler.shell.statedir import StoreError
+from sim.manifest import NAMES, NODE, POOLS, ZONE, Shop, Spec, shop
+from sim.world import World
+
+WEB = "shop-web-77e94671-{}"
+
+
+@pytest.fixture
+def worlds():
+    """Makes watched worlds and closes them."""
+    made: list[World] = []
+
+    def make(this: Shop, **kwargs) -> World:
+        made.append(World(this, **kwargs))
+        made[-1].dog = Watchdog(made[-1])
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def ready(world: World) -> World:
+    """Let a world come to rest."""
+    world.run(90 * SECOND)
+    assert not world.tape.last.steps
+    return world
+
+
+def kinds(world: World, since: int = 0) -> list[str]:
+    """The effective writes in order: kind and, for weights, up or down."""
+    names = []
+    for one in world.traffic.writes[since:]:
+        if not one.effective:
+            continue
+        name = type(one.action).__name__
+        if isinstance(one.action, SetWeight):
+            name = "up" if one.action.weight else "down"
+        names.append(name)
+    return names
+
+
+# --- rest -------------------------------------------------------------------------------------------------------
+
+
+def test_a_healthy_world_comes_to_rest_and_an_idle_hour_writes_and_tells_nothing(worlds):
+    world = ready(worlds(shop()))
+    before = world.memory.saves, len(world.traffic.writes), world.tape.decided_count, world.memory.decisions
+    notes, reads = len(world.tape.notes), world.traffic.reads
+    world.run(3600 * SECOND)
+    assert (world.memory.saves, len(world.traffic.writes), world.tape.decided_count, world.memory.decisions) == before
+    assert len(world.tape.notes) == notes
+    assert world.traffic.reads > reads + 100
+    assert not world.tape.last.holds
+    assert not world.tape.last.waits
+
+
+def test_nothing_is_written_that_is_as_wanted_already(worlds):
+    world = ready(worlds(shop(pools=("web", "web-2"))))
+    assert all(one.effective for one in world.traffic.writes)
+    count = len(world.traffic.writes)
+    world.restart()
+    world.run(60 * SECOND)
+    world.kill()
+    world.run(60 * SECOND)
+    assert len(world.traffic.writes) == count
+
+
+# --- order ------------------------------------------------------------------------------------------------------
+
+
+def test_growing_goes_container_ready_then_weight_then_name(worlds):
+    world = ready(worlds(shop(replicas=1)))
+    assert kinds(world) == ["CreateContainer", "StartContainer", "up", "ChangeRecords"]
+    started, weighed = world.traffic.writes[1].at, world.traffic.writes[2].at
+    assert weighed - started >= world.apps.start_delay
+
+
+def test_planned_shrinking_goes_name_then_ttl_then_weight_then_drain_then_stop(worlds):
+    world = ready(worlds(shop(replicas=2, ttl=30, drain=10 * SECOND)))
+    count = len(world.traffic.writes)
+    world.push(shop(replicas=1, ttl=30, drain=10 * SECOND))
+    world.run(120 * SECOND)
+    names, down, stop = (world.traffic.writes[count + n] for n in range(3))
+    assert kinds(world, count) == ["ChangeRecords", "down", "StopContainer", "RemoveContainer", "RemoveEndpoint"]
+    assert down.at - names.at >= 30 * SECOND
+    assert stop.at - down.at >= 10 * SECOND
+    assert list(world.weights()) == world.running()
+
+
+def test_a_stop_waits_for_weight_0_in_every_pool(worlds):
+    world = ready(worlds(shop(replicas=2, pools=("web", "web-2"))))
+    world.push(shop(replicas=1, pools=("web", "web-2")))
+    world.run(200 * SECOND)
+    assert world.traffic.count(StopContainer) == 1  # the watchdog checked the weights at that very moment
+    assert len(world.weights("web")) == len(world.weights("web-2")) == 1
+
+
+def test_a_health_failure_takes_the_weight_at_once_and_waits_for_no_ttl(worlds):
+    world = ready(worlds(shop(ttl=300)))
+    count = len(world.traffic.writes)
+    world.apps.sick.add(world.generation(WEB.format(1)))
+    world.run(60 * SECOND)
+    assert kinds(world, count)[:4] == ["down", "ChangeRecords", "StopContainer", "StartContainer"]
+    first, stop = world.traffic.writes[count], world.traffic.writes[count + 2]
+    assert stop.at - first.at <= 11 * SECOND
+    world.run(60 * SECOND)
+    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+    assert len(world.published()) == 3
+
+
+def test_a_rollout_keeps_its_replicas_and_goes_one_by_one(worlds):
+    world = ready(worlds(shop()))
+    fewest = [3]
+
+    def count(action):
+        serving = sum(1 for weight in world.weights().values() if weight)
+        fewest.append(serving)
+        assert len(world.containers()) <= 4
+
+    world.checks.append(count)
+    world.push(shop(image="v2"))
+    world.run(600 * SECOND)
+    assert min(fewest) >= 2
+    assert world.running() == [f"shop-web-{Spec(image='v2').revision[:8]}-{n}" for n in range(3)]
+
+
+def test_a_rollout_to_something_that_never_answers_stops_by_itself_and_the_old_replicas_keep_serving(worlds):
+    world = ready(worlds(shop()))
+    revision = Spec(image="v2").revision[:8]
+    world.apps.mute |= {f"shop-web-{revision}-{n}" for n in range(3)}
+    world.push(shop(image="v2"))
+    world.run(600 * SECOND)
+    assert sum(1 for weight in world.weights().values() if weight) == 3
+    world.runtime.exit(WEB.format(2))
+    world.run(60 * SECOND)
+    assert WEB.format(2) in world.running()
+    assert sum(1 for weight in world.weights().values() if weight) == 3
+    world.push(shop(image="v3"))
+    world.run(900 * SECOND)
+    assert world.running() == [f"shop-web-{Spec(image='v3').revision[:8]}-{n}" for n in range(3)]
+
+
+# --- restarts ---------------------------------------------------------------------------------------------------
+
+
+@given(
+    limit=st.integers(1, 3),
+    window=st.sampled_from([60, 300]),
+    events=st.lists(st.sampled_from(["restart", "kill", "back", "forth", "run", "points"]), min_size=4, max_size=12),
+)
+def test_health_restarts_stay_within_their_limit_whatever_happens_to_clocks_and_processes(limit, window, events):
+    backoff = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
+    world = World(shop(limit=limit, window=window * SECOND, drain=SECOND, backoff=backoff))
+    dog = Watchdog(world)
+    try:
+        world.run(60 * SECOND)
+        world.apps.cursed |= {WEB.format(n) for n in range(3)}
+        for event in events:
+            if event == "restart":
+                world.restart()
+            elif event == "kill":
+                world.kill()
+            elif event == "points":
+                world.kill_in = 7
+            elif event in {"back", "forth"}:
+                world.clock.step_wall((-1 if event == "back" else 1) * 7200 * SECOND)
+            world.run(45 * SECOND)
+            grants = world.memory.ledger().grants.values()
+            assert sum(1 for one in grants if one.cause.value == "LivenessFailed") <= 1
+        assert dog.restarts
+    finally:
+        world.close()
+
+
+def test_a_lost_ledger_restarts_nothing_for_health_until_counting_is_right_again(worlds):
+    world = ready(worlds(shop()))
+    world.kill()
+    world.memory.rows.clear()
+    world.apps.sick.add(world.generation(WEB.format(0)))
+    world.run(200 * SECOND)
+    assert not world.dog.restarts
+    assert {one.rule for one in world.tape.last.holds} == {Rule.AMNESIC}
+    world.run(200 * SECOND)
+    assert [one[1] for one in world.dog.restarts] == ["workload/web/0"]
+
+
+def test_a_host_that_reboots_comes_back_four_at_a_time_and_counts_no_attempt(worlds):
+    world = ready(worlds(shop(replicas=10)))
+    world.reboot_host()
+    assert not world.running()
+    count = len(world.traffic.writes)
+    world.run(60 * SECOND)
+    assert len(world.running()) == 10
+    assert kinds(world, count).count("StartContainer") == 10
+    ledger = world.memory.ledger()
+    assert not ledger.attempts
+    assert not ledger.failures
+
+
+def test_four_replicas_that_cannot_be_started_do_not_keep_a_fifth_down(worlds):
+    world = worlds(Shop((Spec(name="bad", replicas=4), Spec(name="web", replicas=2))))
+    world.fail_next(NODE, *[Fault.NONE] * 6, *[Fault.REJECTED] * 4)
+    world.run(30 * SECOND)
+    assert [name for name in world.running() if "-web-" in name] == [WEB.format(0), WEB.format(1)]
+
+
+def test_a_sick_replica_is_restarted_though_a_planned_exit_waits_for_a_person(worlds):
+    world = ready(worlds(shop(replicas=2)))
+    world.apps.cursed.add(WEB.format(0))
+    world.run(120 * SECOND)
+    world.push(shop(replicas=1))
+    world.run(60 * SECOND)
+    world.apps.cursed.clear()
+    world.run(900 * SECOND)
+    assert world.running() == [WEB.format(0)]
+    assert world.weights() == {WEB.format(0): 100}
+
+
+# --- never empty ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", [ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN])
+def test_a_pool_and_a_name_never_become_empty_when_every_readiness_probe_says(value, worlds):
+    world = ready(worlds(shop()))
+    world.apps.lies["*", "readiness"] = value
+    world.run(600 * SECOND)
+    assert sum(1 for one in world.weights().values() if one) >= 1
+    assert world.published()
+    if value is not ProbeValue.FAIL:
+        assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+        assert len(world.published()) == 3
+    world.apps.lies.clear()
+    world.run(60 * SECOND)
+    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+
+
+def test_flapping_probes_never_empty_a_pool(worlds):
+    world = ready(worlds(shop()))
+    for number, period in enumerate((13, 17, 23)):
+        world.apps.flaps[WEB.format(number), "readiness"] = period * SECOND
+    world.run(1200 * SECOND)
+    assert world.published()
+
+
+def test_the_last_replica_may_lose_its_weight_to_its_own_granted_restart(worlds):
+    world = ready(worlds(shop(replicas=1)))
+    world.apps.sick.add(world.generation(WEB.format(0)))
+    world.run(120 * SECOND)
+    assert len(world.dog.restarts) == 1
+    assert world.weights() == {WEB.format(0): 100}
+    assert world.published()
+
+
+# --- plan = apply -----------------------------------------------------------------------------------------------
+
+
+def shape(steps) -> list[tuple[str, str, str]]:
+    """Steps without addresses, which a forecast does not know."""
+    found = []
+    for step in steps:
+        action = step.action
+        what = "" if isinstance(action, ChangeRecords) else action.name
+        found.append((step.object, type(action).__name__, what))
+    return found
+
+
+@pytest.mark.parametrize("after", [None, {"image": "v2"}, {"replicas": 1}, {"replicas": 5}, {"pools": ("web", "web-2")}])
+def test_what_a_plan_prints_is_what_apply_then_does(after, worlds):
+    world = worlds(shop())
+    world.apps.start_delay = 0
+    if after is not None:
+        ready(world)
+        world.kill()
+        world.shop = shop(**after)
+    count, saves = len(world.traffic.writes), world.memory.saves
+    decision, observed, now = world.glance()
+    plan = forecast(world.shop.desired(), observed, now)
+    assert (len(world.traffic.writes), world.memory.saves) == (count, saves)
+    assert plan.steps
+    done = len(world.tape.steps)
+    summary = world.once()
+    assert summary.exit == 0, summary.reasons
+    expected, actual = shape(one.step for one in plan.steps), shape(world.tape.steps[done:])
+    if after is not None:
+        assert sorted(actual) == sorted(expected)
+        assert [one for one in actual if "Container" in one[1]] == [one for one in expected if "Container" in one[1]]
+    else:
+        assert [one for one in actual if one[1] != "ChangeRecords"] == [one for one in expected if one[1] != "ChangeRecords"]
+
+
+# --- read-back --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [CreateContainer, StartContainer, SetWeight, ChangeRecords])
+def test_a_provider_that_says_done_without_doing_it_is_noticed_and_asked_again(kind, worlds):
+    world = worlds(shop(replicas=1))
+    world.traffic.lies, world.traffic.kinds = 1, (kind,)
+    world.run(90 * SECOND)
+    assert [one for one in world.tape.outcomes if one.kind is OutcomeKind.FAILED and "read back as" in one.message]
+    assert world.published() == (world.containers()[WEB.format(0)].address,)
+
+
+def test_a_weight_that_was_not_taken_is_not_drained(worlds):
+    world = ready(worlds(shop(replicas=2)))
+    world.traffic.lies, world.traffic.kinds = 3, (SetWeight,)
+    world.push(shop(replicas=1))
+    world.run(300 * SECOND)
+    assert world.running() == [WEB.format(0)]  # the watchdog saw weight 0 and the whole drain before the stop
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.UNREACHABLE])
+def test_lost_answers_end_in_the_same_world(fault, worlds):
+    world = worlds(shop())
+    for provider in (NODE, POOLS, NAMES):
+        world.fail_next(provider, *[fault] * 3)
+    world.run(120 * SECOND)
+    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+    assert len(world.published()) == 3
+
+
+# --- kills ------------------------------------------------------------------------------------------------------
+
+
+def story(world: World) -> None:
+    """A start, a sick replica, a new template, a smaller scale."""
+    world.run(60 * SECOND)
+    name = WEB.format(1)
+    if name in world.containers():
+        world.apps.sick.add(world.generation(name))
+    world.run(90 * SECOND)
+    world.push(shop(image="v2"))
+    world.run(300 * SECOND)
+    world.push(shop(image="v2", replicas=1))
+    world.run(200 * SECOND)
+
+
+def end_state(world: World) -> object:
+    return world.running(), world.weights(), len(world.published()), len(world.dog.restarts)
+
+
+def test_a_kill_at_any_point_ends_in_the_same_world_without_a_second_restart(worlds):
+    calm = worlds(shop())
+    story(calm)
+    wanted, points = end_state(calm), calm.points
+    assert wanted[0] == [f"shop-web-{Spec(image='v2').revision[:8]}-0"]
+    assert wanted[3] == 1
+    assert points > 100
+    for point in range(0, points, 3):
+        world = worlds(shop())
+        world.kill_in = point
+        story(world)
+        assert end_state(world) == wanted, f"killed at point {point}"
+        assert world.lives == 2
+        world.close()
+
+
+def test_kills_all_the_time_only_cost_time(worlds):
+    world = worlds(shop())
+    for _ in range(30):
+        world.kill_in = 5
+        world.run(5 * SECOND)
+    world.kill_in = -1
+    world.run(60 * SECOND)
+    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+
+
+# --- full disks, broken sources, strangers ----------------------------------------------------------------------
+
+
+def test_nothing_is_done_once_the_store_is_full(worlds):
+    world = ready(worlds(shop()))
+    count = len(world.traffic.writes)
+    world.memory.full = True
+    world.runtime.exit(WEB.format(0))
+    with pytest.raises(StoreError):
+        world.run(60 * SECOND)
+    assert len(world.traffic.writes) == count
+    world.kill()
+    world.memory.full = False
+    world.run(60 * SECOND)
+    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+
+
+def test_a_broken_source_or_one_that_cannot_be_read_removes_nothing(worlds):
+    world = ready(worlds(Shop((Spec(),), prune=True)))
+    count = len(world.traffic.writes)
+    world.source.broken = "web.yaml: is empty"
+    world.run(600 * SECOND)
+    assert len(world.traffic.writes) == count
+    assert any("web.yaml" in text for _, text in world.tape.notes)
+
+
+@pytest.mark.parametrize("provider", [NODE, POOLS, NAMES])
+def test_a_provider_that_cannot_be_read_removes_nothing_and_is_told(provider, worlds):
+    world = ready(worlds(Shop((Spec(),), prune=True)))
+    count = len(world.traffic.writes)
+    world.outside.break_reads(provider)
+    world.run(600 * SECOND)
+    assert len(world.traffic.writes) == count
+    assert any(one.object == f"provider/{provider}" for one in world.tape.last.holds)
+    world.outside.mend_reads(provider)
+    world.run(60 * SECOND)
+    assert not world.tape.last.holds
+
+
+def test_a_zone_edited_by_hand_is_put_right_and_what_is_not_ours_in_it_stays(worlds):
+    world = ready(worlds(shop()))
+    world.zones.plant(ZONE, RecordKey(f"web.{ZONE}", "A"), RecordSet(30, ("192.0.2.7",)))
+    world.zones.plant(ZONE, RecordKey(f"mail.{ZONE}", "A"), RecordSet(60, ("192.0.2.25",)))
+    world.dog.replant()
+    world.run(60 * SECOND)
+    assert len(world.published()) == 3
+    assert "192.0.2.7" not in world.published()
+    assert world.published(f"mail.{ZONE}") == ("192.0.2.25",)
+
+
+def test_nothing_without_our_valid_mark_is_touched(worlds):
+    world = worlds(Shop((Spec(), Spec("kept", replicas=1, pools=("kept",))), prune=True))
+    labels = mark_labels(Mark("shop", "web", 7, "0123456789abcdef"), 1)
+    world.runtime.plant("committed-from-ours", labels)
+    other = Mark("other", "web", 0, "0123456789abcdef")
+    world.runtime.plant("other-web-01234567-0", mark_labels(other, 1))
+    world.pools.plant("web", Endpoint("192.0.2.1", 80), 50, "other")
+    world.pools.plant("web", Endpoint("192.0.2.2", 80), 50)
+    world.zones.plant(ZONE, RecordKey(f"by-hand.{ZONE}", "A"), RecordSet(60, ("192.0.2.9",)))
+    world.dog.replant()
+    ready(world)
+    world.push(Shop((Spec("kept", replicas=1, pools=("kept",)),), prune=True))
+    world.run(900 * SECOND)
+    assert [one for one in world.running() if "-kept-" not in one] == ["committed-from-ours", "other-web-01234567-0"]
+    assert world.published() == ()
+
+
+def test_a_container_with_our_name_and_no_mark_holds_its_replica_alone(worlds):
+    world = worlds(shop())
+    world.runtime.plant(WEB.format(1), {}, running=True)
+    world.dog.replant()
+    world.run(120 * SECOND)
+    assert {one.rule for one in world.tape.last.holds} == {Rule.NAME_TAKEN}
+    assert world.weights() == {WEB.format(0): 100, WEB.format(2): 100}
+
+
+def test_a_replica_killed_by_somebody_between_two_looks_is_started_again_at_once(worlds):
+    world = ready(worlds(shop()))
+    world.runtime.kill(WEB.format(0))
+    world.run(20 * SECOND)
+    assert WEB.format(0) in world.running()
+    assert not world.memory.ledger().attempts
+    item = world.containers()[WEB.format(0)]
+    assert (item.state, item.exit_cause) == (ContainerState.RUNNING, None)
+
+
+def test_what_is_on_its_way_out_when_its_manifest_goes_is_not_removed_without_leave_to_prune(worlds):
+    world = ready(worlds(shop(replicas=2, ttl=300)))
+    world.push(shop(replicas=1, ttl=300))
+    world.run(30 * SECOND)
+    world.push(Shop(()))
+    world.run(1200 * SECOND)
+    assert len(world.containers()) == 2
+    assert Rule.PRUNE_OFF in {one.rule for one in world.tape.last.holds}
+
+
+def test_a_container_started_by_hand_on_its_way_out_is_drained_and_stopped_again(worlds):
+    world = ready(worlds(shop(replicas=2, ttl=60)))
+    world.push(shop(replicas=1, ttl=60))
+    world.run(30 * SECOND)
+    world.runtime.exit(WEB.format(1))
+    world.start_by_hand(WEB.format(1))
+    world.run(300 * SECOND)
+    assert world.running() == [WEB.format(0)]
+    assert list(world.containers()) == [WEB.format(0)]
+
+
+def test_every_hold_names_an_instant_in_the_future_or_a_persons_action(worlds):
+    for trouble in ("names", "node-a", "edge"):
+        world = ready(worlds(Shop((Spec(), Spec(name="old", pools=("old",))), prune=True)))
+        world.outside.break_reads(trouble)
+        world.apps.cursed.add(WEB.format(0))
+        world.push(replace(world.shop, specs=(Spec(replicas=2),), prune=trouble == "edge"))
+        for _ in range(40):
+            world.run(7 * SECOND)
+            steady = world.tape.last.ledger and world.clock.now().steady - 7 * SECOND
+            for hold in world.tape.last.holds:
+                assert hold.person or hold.until is not None, hold
+                assert hold.until is None or hold.until > steady - 600 * SECOND
+        world.close()
+
+
+def test_the_replica_of_a_suspended_workload_keeps_its_weight_in_step_with_its_health(worlds):
+    world = ready(worlds(shop()))
+    world.memory.say("suspend", "workload/web")
+    world.apps.sick.add(world.generation(WEB.format(0)))
+    world.run(120 * SECOND)
+    assert world.weights()[WEB.format(0)] == 0
+    assert not world.dog.restarts
+    assert not world.memory.inbox
+    world.memory.say("resume", "workload/web")
+    world.run(120 * SECOND)
+    assert len(world.dog.restarts) == 1
+
+
+def test_exit_cause_of_our_own_stop_is_no_failure(worlds):
+    world = ready(worlds(shop()))
+    world.apps.sick.add(world.generation(WEB.format(0)))
+    world.run(120 * SECOND)
+    assert len(world.memory.ledger().failures) == 1
+    assert world.containers()[WEB.format(0)].exit_cause is not ExitCause.STOPPED_BY_US

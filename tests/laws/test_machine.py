@@ -1,0 +1,218 @@
+"""Everything at once: a world to which anything may happen at any time, with every law checked at every write.
+
+`HYPOTHESIS_PROFILE=search` looks for new trouble for some minutes; the default profile repeats the same examples.
+"""
+
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from laws.watchdog import Watchdog
+from sim.manifest import NAMES, NODE, POOLS, ZONE, Shop, Spec
+from sim.world import World
+
+from manifests.desired import SECOND
+from providers.facts import ProbeValue, RecordKey, RecordSet
+from providers.testing.faults import Fault
+
+REPLICA = st.integers(0, 9)
+FAULTS = st.sampled_from([Fault.UNREACHABLE, Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.REJECTED])
+PROVIDERS = st.sampled_from([NODE, POOLS, NAMES])
+
+
+class Anything(RuleBasedStateMachine):
+    """Rules are what may happen; after all of it the world is left alone and must become as wanted."""
+
+    world: World
+    dog: Watchdog
+
+    @initialize(
+        replicas=st.integers(1, 3),
+        startup=st.booleans(),
+        readiness=st.booleans(),
+        pools=st.sampled_from([("web",), ("web", "web-2"), ()]),
+        ttl=st.sampled_from([5, 30]),
+        limit=st.sampled_from([1, 3]),
+        max_unavailable=st.integers(1, 2),
+    )
+    def begin(self, replicas, startup, readiness, pools, ttl, limit, max_unavailable):
+        spec = Spec(
+            replicas=replicas, startup=startup, readiness=readiness, pools=pools, ttl=ttl, limit=limit,
+            max_unavailable=max_unavailable,
+        )  # fmt: skip
+        self.world = World(Shop((spec,)))
+        self.world.runtime.plant("neighbour", {})
+        self.world.zones.plant(ZONE, RecordKey(f"by-hand.{ZONE}", "A"), RecordSet(60, ("192.0.2.9",)))
+        self.dog = Watchdog(self.world)
+        self.world.run(60 * SECOND)
+
+    def teardown(self):
+        if not hasattr(self, "world"):
+            return
+        try:
+            self.calm()
+        finally:
+            self.world.close()
+
+    def pick(self, number: int) -> str | None:
+        ours = sorted(name for name, item in self.world.containers().items() if item.mark is not None)
+        return ours[number % len(ours)] if ours else None
+
+    def calm(self) -> None:
+        """Everything heals; in bounded time the world is as wanted, and it stays so without a write."""
+        world = self.world
+        world.apps.__init__()
+        world.faults.clear()
+        world.source.broken = ""
+        world.memory.full = False
+        for provider in (NODE, POOLS, NAMES):
+            world.outside.mend_reads(provider)
+        for name, item in world.containers().items():
+            if item.state == "paused":
+                world.runtime.unpause(name)
+        world.kill_in = -1
+        world.run(1800 * SECOND)
+        spec = world.shop.specs[0]
+        wanted = [f"shop-web-{spec.revision[:8]}-{n}" for n in range(spec.replicas)]
+        assert [one for one in world.running() if one != "neighbour"] == wanted, world.tape.last
+        for pool in spec.pools:
+            assert world.weights(pool) == dict.fromkeys(wanted, 100), world.tape.last
+        assert set(world.published()) == {world.containers()[name].address for name in wanted}, world.tape.last
+        before = world.memory.saves, len(world.traffic.writes), world.tape.decided_count
+        world.run(600 * SECOND)
+        assert (world.memory.saves, len(world.traffic.writes), world.tape.decided_count) == before
+
+    # --- time and people ----------------------------------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from([1, 3, 7, 20, 61]))
+    def time_passes(self, seconds):
+        self.world.run(seconds * SECOND)
+
+    @rule(hours=st.sampled_from([-30, -1, 1, 30]))
+    def somebody_sets_the_clock(self, hours):
+        self.world.clock.step_wall(hours * 3600 * SECOND)
+
+    @rule(image=st.sampled_from(["v1", "v2", "v3"]))
+    def a_new_template(self, image):
+        self.world.push(replace(self.world.shop, specs=(replace(self.world.shop.specs[0], image=image),)))
+
+    @rule(replicas=st.integers(1, 4))
+    def a_new_scale(self, replicas):
+        self.world.push(replace(self.world.shop, specs=(replace(self.world.shop.specs[0], replicas=replicas),)))
+
+    @rule(broken=st.booleans())
+    def the_source_breaks_or_heals(self, broken):
+        self.world.source.broken = "web.yaml:3:1: no such field" if broken else ""
+
+    @rule()
+    def somebody_removes_the_record(self):
+        self.world.zones.plant(ZONE, RecordKey(f"web.{ZONE}", "A"), None)
+
+    # --- containers ---------------------------------------------------------------------------------------------
+
+    @rule(number=REPLICA)
+    def a_crash(self, number):
+        name = self.pick(number)
+        if name and self.world.containers()[name].up:
+            self.world.runtime.exit(name)
+
+    @rule(number=REPLICA)
+    def somebody_removes_a_container(self, number):
+        name = self.pick(number)
+        if name:
+            self.world.runtime.vanish(name)
+
+    @rule(number=REPLICA)
+    def somebody_starts_a_container(self, number):
+        name = self.pick(number)
+        if name:
+            self.world.start_by_hand(name)
+
+    @rule(number=REPLICA)
+    def somebody_pauses_or_unpauses(self, number):
+        name = self.pick(number)
+        state = self.world.containers()[name].state if name else ""
+        if state == "running":
+            self.world.runtime.pause(name)
+        elif state == "paused":
+            self.world.runtime.unpause(name)
+
+    @rule(number=REPLICA)
+    def it_falls_ill(self, number):
+        name = self.pick(number)
+        if name:
+            self.world.apps.sick.add(self.world.generation(name))
+
+    @rule(number=REPLICA)
+    def it_is_not_ready(self, number):
+        name = self.pick(number)
+        if name:
+            self.world.apps.unready.add(self.world.generation(name))
+
+    @rule()
+    def all_recover(self):
+        self.world.apps.sick.clear()
+        self.world.apps.unready.clear()
+        self.world.apps.lies.clear()
+        self.world.apps.flaps.clear()
+
+    @rule(probe=st.sampled_from(["liveness", "readiness", "startup"]), value=st.sampled_from(list(ProbeValue)))
+    def every_probe_lies(self, probe, value):
+        self.world.apps.lies["*", probe] = value
+
+    @rule(number=REPLICA, probe=st.sampled_from(["liveness", "readiness"]), period=st.sampled_from([7, 11, 23]))
+    def it_flaps(self, number, probe, period):
+        name = self.pick(number)
+        if name:
+            self.world.apps.flaps[name, probe] = period * SECOND
+
+    @rule(number=REPLICA, delay=st.sampled_from([0, 20, 90]))
+    def it_starts_slowly(self, number, delay):
+        name = self.pick(number)
+        if name:
+            self.world.apps.slow[name] = delay * SECOND
+
+    # --- providers ----------------------------------------------------------------------------------------------
+
+    @rule(provider=PROVIDERS, faults=st.lists(FAULTS, min_size=1, max_size=3))
+    def calls_go_wrong(self, provider, faults):
+        self.world.fail_next(provider, *faults)
+
+    @rule(provider=PROVIDERS)
+    def it_cannot_be_read(self, provider):
+        self.world.outside.break_reads(provider)
+
+    @rule(provider=PROVIDERS)
+    def it_can_be_read_again(self, provider):
+        self.world.outside.mend_reads(provider)
+
+    # --- the process --------------------------------------------------------------------------------------------
+
+    @rule()
+    def a_polite_restart(self):
+        self.world.restart()
+
+    @rule(points=st.integers(0, 12))
+    def kill_minus_nine(self, points):
+        self.world.kill_in = points
+
+    @rule()
+    def the_host_reboots(self):
+        self.world.reboot_host()
+        self.dog.replant()
+
+    @rule()
+    def the_probe_engine_falls_silent(self):
+        if self.world.life is not None:
+            self.world.life.prober.why_silent = "no results"
+
+    @invariant()
+    def one_disruption_for_health_at_a_time(self):
+        if not hasattr(self, "world"):
+            return
+        self.world.run(2 * SECOND)
+        grants = self.world.memory.ledger().grants.values()
+        assert sum(1 for one in grants if one.cause.value in {"LivenessFailed", "StartupFailed"}) <= 1
+
+
+TestAnything = Anything.TestCase

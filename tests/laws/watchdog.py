@@ -1,0 +1,161 @@
+"""The laws that hold at every single write, as one watcher: it looks at the world as it really is, after each call."""
+
+from sim.manifest import INSTANCE, NAMES, POOLS, ZONE
+from sim.world import World
+
+from manifests.desired import SECOND
+from providers.actions import (
+    Action,
+    ChangeRecords,
+    CreateContainer,
+    RemoveContainer,
+    RemoveEndpoint,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+)
+from providers.dns.ownership import mark_key
+from providers.facts import ContainerState, Generation, RecordKey
+from reconciler.core.disruption import RESTARTS
+from reconciler.core.plan import Step, target_of
+
+
+class Watchdog:
+    """Watches one world. `stops` holds (true instant, replica, generation) of every health restart."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.steps: dict[str, Step] = {}
+        self.restarts: list[tuple[int, str, Generation]] = []
+        self.last_weight: dict[str, int] = {}
+        self.last_named: dict[str, int] = {}
+        self.true_time = 0
+        self._then = world.clock.now()
+        self.foreign = self._foreign()
+        world.tape.watch = self._announced
+        world.checks.append(self.after)
+
+    def _announced(self, step: Step) -> None:
+        self.steps[step.target] = step
+
+    def time(self) -> int:
+        """Time that really passed (ns), whatever people do to clocks. Called at every write and look."""
+        now = self.world.clock.now()
+        if now.boot == self._then.boot:
+            self.true_time += now.steady - self._then.steady
+        else:
+            self.true_time += 60 * SECOND
+        self._then = now
+        return self.true_time
+
+    # --- the laws -----------------------------------------------------------------------------------------------
+
+    def after(self, action: Action) -> None:
+        """All laws after one write."""
+        self.time()
+        step = self.steps.get(target_of(action))
+        if isinstance(action, StopContainer) and step is not None and step.cause in RESTARTS:
+            self._restarted(step, action)
+        if isinstance(action, StopContainer) and step is not None and step.cause not in RESTARTS:
+            self._left(action)
+        if isinstance(action, SetWeight):
+            self._weighed(action, step)
+        if isinstance(action, ChangeRecords):
+            self._named(action)
+        if isinstance(action, CreateContainer | StartContainer):
+            self._crowd(action)
+        self._untouched()
+        if isinstance(action, RemoveContainer | RemoveEndpoint):
+            self.last_weight.pop(action.name, None)
+
+    def _restarted(self, step: Step, action: StopContainer) -> None:
+        """Health restarts stay within their limit in every window, and no generation is restarted twice."""
+        assert (step.object, action.expect) not in {(o, g) for _, o, g in self.restarts}, "one generation, one restart"
+        # Counted from the permission, which may be given some time before the stop.
+        grant, now = self.world.memory.ledger().grants[action.name], self.world.clock.now()
+        granted = self.true_time - (now.steady - grant.at.steady if grant.at.boot == now.boot else 0)
+        self.restarts.append((granted, step.object, action.expect))
+        for spec in self.world.shop.specs:
+            if step.object.startswith(f"{spec.key}/"):
+                recent = [at for at, o, _ in self.restarts if o == step.object and at > granted - spec.window]
+                assert len(recent) <= spec.limit, f"{step.object}: {len(recent)} restarts in its window"
+
+    def _left(self, action: StopContainer) -> None:
+        """A planned stop: weight 0 in every pool, drained; out of every name, TTL over."""
+        name = action.name
+        weights = [
+            m.weight for of in self.world.outside.pools.get(POOLS, {}).values() for m in of.values() if m.name == name
+        ]
+        assert not any(weights), f"{name} was stopped with weight {weights}"
+        spec = next((one for one in self.world.shop.specs if f"-{one.name}-" in name), None)
+        if spec is None or name not in self.world.containers():
+            return
+        if name in self.last_weight:
+            waited = self.true_time - self.last_weight[name]
+            assert waited >= spec.drain, f"{name} was stopped {waited / SECOND} s after its weight became 0"
+        address = self.world.containers()[name].address
+        assert address not in self.world.published(f"{spec.name}.{ZONE}"), f"{name} was stopped and is still published"
+
+    def _weighed(self, action: SetWeight, step: Step | None) -> None:
+        """A pool never becomes empty for health: a fact, a granted restart or a person's word may do that."""
+        if action.weight > 0:
+            return
+        if action.before:
+            self.last_weight[action.name] = self.true_time
+        members = self.world.outside.pools[POOLS][action.pool]
+        if any(m.weight for m in members.values() if m.owner == INSTANCE):
+            return
+        item = self.world.containers().get(action.name)
+        if item is None or item.state is not ContainerState.RUNNING:
+            return
+        if self.world.shop.destroy or all(s.replicas == 0 for s in self.world.shop.specs if action.pool in s.pools):
+            return
+        if action.pool not in {pool for spec in self.world.shop.specs for pool in spec.pools}:
+            return
+        grant = self.world.memory.ledger().grants.get(action.name)
+        restart = grant is not None and grant.cause in RESTARTS
+        assert restart, f"{action.pool} became empty: {action.name} {step.cause if step else ''}"
+
+    def _named(self, action: ChangeRecords) -> None:
+        """A name that had addresses keeps some, unless no manifest names it."""
+        for change in action.changes:
+            hosts = {f"{spec.name}.{ZONE}" for spec in self.world.shop.specs if spec.publish is not None}
+            if change.key.name in hosts and not self.world.shop.destroy and change.before is not None:
+                assert self.world.published(change.key.name), f"{change.key.name} became empty"
+
+    def _crowd(self, action: CreateContainer | StartContainer) -> None:
+        """Never two containers of one revision for one replica, and never more than one too many during a rollout."""
+        mine = [item.mark for item in self.world.containers().values() if item.mark is not None]
+        ours = [(m.workload, m.ordinal, m.revision) for m in mine if m.instance == INSTANCE]
+        assert len(ours) == len(set(ours)), f"two containers for one replica: {sorted(ours)}"
+
+    def _untouched(self) -> None:
+        """Nothing without our owner mark is touched."""
+        assert self.foreign == self._foreign()
+
+    def replant(self) -> None:
+        """Somebody changed their own things: that is the new state to leave alone."""
+        self.foreign = self._foreign()
+
+    def _foreign(self) -> object:
+        outside = self.world.outside
+        containers = [
+            (name, item.state, item.started_at)
+            for name, item in sorted(self.world.containers().items())
+            if item.mark is None or item.mark.instance != INSTANCE
+        ]
+        members = sorted(
+            (pool, endpoint, m.weight, m.owner)
+            for pool, of in outside.pools.get(POOLS, {}).items()
+            for endpoint, m in of.items()
+            if m.owner != INSTANCE
+        )
+        zone = outside.zones.get(NAMES, {}).get(ZONE)
+        ours = {f"{spec.name}.{ZONE}" for spec in self.world.shop.specs} | {f"old.{ZONE}"}
+        marks = {mark_key(RecordKey(one, "A")) for one in ours}
+        records = sorted(
+            (key, record)
+            for key, record in (zone.records.items() if zone else ())
+            if key.name not in ours and key not in marks
+        )
+        return containers, members, records
