@@ -178,7 +178,7 @@ class _Gate:
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         limit = max(1, workload.max_unavailable)
-        if want.fact is not None and available and in_flight(self.grants.values(), prefix) >= limit:
+        if want.fact is not None and (available or unknown) and in_flight(self.grants.values(), prefix) >= limit:
             message = f"{limit} of {workload.key} at a time may be on its way out"
             return Wait(want.object, Waiting.REPLACEMENT, message)
         if available:
