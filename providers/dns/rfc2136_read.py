@@ -10,7 +10,7 @@ from typing import NamedTuple
 from providers.dns import rfc2136_wire as wire
 from providers.dns.change import in_zone
 from providers.dns.rfc2136_link import BadSignature, Clocks, Link, Lost, Signer, Verifier, number, walk
-from providers.dns.rfc2136_refusals import NOERROR, NXDOMAIN, bad_signature, not_served, read_refused
+from providers.dns.rfc2136_refusals import NOERROR, NXDOMAIN, allow_transfer, bad_signature, not_served, read_refused
 from providers.dns.rfc2136_settings import KeySettings, RFC2136Settings
 from providers.errors import Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
@@ -118,7 +118,7 @@ def _batch(server: Server, link: Link, signer: Signer | None, zone: str, questio
     except (Lost, wire.Malformed) as error:
         raise server.lost(zone, error) from error
     except BadSignature as error:
-        raise bad_signature(zone, error, server.reading_key) from error
+        raise bad_signature(zone, error, server.reading_key, allow_transfer(zone, server.reading_key)) from error
     return [found[question] for question in questions]
 
 
@@ -164,7 +164,7 @@ def transfer(server: Server, link: Link, signer: Signer | None, zone: str) -> Zo
     except wire.Malformed as error:
         raise server.lost(zone, Lost(f"its transfer cannot be used: {error}")) from error
     except BadSignature as error:
-        raise bad_signature(zone, error, server.reading_key) from error
+        raise bad_signature(zone, error, server.reading_key, allow_transfer(zone, server.reading_key)) from error
 
 
 _Sets = dict[tuple[str, int], tuple[int, list[str]]]

@@ -64,15 +64,18 @@ def not_served(zone: str) -> str:
     )
 
 
-def bad_signature(zone: str, error: BadSignature, key: KeySettings | None) -> Rejected:
-    """The error for a signature that one of both sides does not accept. Trying again cannot help."""
+def bad_signature(zone: str, error: BadSignature, key: KeySettings | None, rights: str) -> Rejected:
+    """The error for a signature that one of both sides does not accept. Trying again cannot help.
+
+    `rights` is the configuration that gives the key its rights: Knot says BADKEY for keys without rights, too.
+    """
     name = key.name if key else "none"
     algorithm = key.algorithm if key else "none"
     step = f"name, algorithm and secret of key {name} ({algorithm}) must be the same here and on the server"
     if error.code == "BADTIME":
         step = "set the clocks of both machines; signatures hold for five minutes"
     elif error.code == "BADKEY":
-        step = f"add key {name} with algorithm {algorithm} to the server, or correct its name here"
+        step = f"add key {name} with algorithm {algorithm} to the server, or correct its name here; or give it rights: {rights}"
     return Rejected(f"zone {zone}", f"key {name}: {error}", step)
 
 
@@ -88,6 +91,7 @@ def update_refused(zone: str, rcode: int, done: str, key: KeySettings | None) ->
     if rcode == REFUSED:
         return Rejected(target, f"the server refuses updates ({code}); {done}", allow_update(zone, key))
     if rcode in (NOTAUTH, NOTZONE):
-        cause = f"the server does not take updates for this zone ({code}); {done}"
-        return Rejected(target, cause, not_served(zone) + "; if the key is wrong for this view, correct it")
+        # BIND says so about zones it has no primary copy of, Knot also when the right to update is missing.
+        cause = f"the server does not take this update for the zone ({code}); {done}"
+        return Rejected(target, cause, f"{not_served(zone)}; or {allow_update(zone, key)}")
     return Rejected(target, f"the server refuses the update ({code}); {done}", "see the server's log")

@@ -13,7 +13,7 @@ from providers.dns import rfc2136_wire as wire
 from providers.dns.ownership import marked_key
 from providers.dns.rfc2136_link import BadSignature, Link, Lost, Signer, number, walk
 from providers.dns.rfc2136_read import Server
-from providers.dns.rfc2136_refusals import NOERROR, bad_signature, code_text, update_refused
+from providers.dns.rfc2136_refusals import NOERROR, allow_update, bad_signature, code_text, update_refused
 from providers.errors import OutcomeUnknown, Rejected
 from providers.facts import RecordKey, RecordSet
 
@@ -123,7 +123,7 @@ def exchange(server: Server, link: Link, signer: Signer | None, zone: str, part:
         raise OutcomeUnknown(f"zone {zone}", cause, "look at the zone") from error
     except BadSignature as error:
         if error.code:
-            raise bad_signature(zone, error, key) from error
+            raise bad_signature(zone, error, key, allow_update(zone, key)) from error
         cause = f"the update was sent, but its answer{code} cannot be trusted: {error}"
         raise OutcomeUnknown(f"zone {zone}", cause, "look at the zone, and compare the key on both sides") from error
     return message.rcode

@@ -50,7 +50,7 @@ def free_port() -> int:
 
 
 class NameServer:
-    """A server that can be started, stopped and killed. Zone `closed.test.` lets nobody in, `broken.test.` cannot load."""
+    """A server that can be started, stopped and killed. Besides: `readonly.test.`, `closed.test.`, `trusting.test.` (needs no keys; BIND), `broken.test.`."""
 
     def __init__(self, directory: Path, extra: dict[str, str] | None = None) -> None:
         self.directory = directory
@@ -59,7 +59,10 @@ class NameServer:
         self.process: subprocess.Popen[bytes] | None = None
         self._next = 0
         self.open_zones = [f"z{index}.test." for index in range(ZONES)]
-        self.texts = {zone: BORN.format(zone=zone) for zone in [*self.open_zones, "closed.test."]}
+        self.texts = {
+            zone: BORN.format(zone=zone)
+            for zone in [*self.open_zones, "readonly.test.", "closed.test.", "trusting.test."]
+        }
         self.texts["broken.test."] = "@ SOA this is no zone\n"
         for zone, text in (extra or {}).items():
             self.open_zones.append(zone)
@@ -150,6 +153,10 @@ controls {{ }};
         rights = "allow-transfer { none; };"
         if zone in self.open_zones:
             rights = 'allow-transfer { key "transfer.key"; }; update-policy { grant update.key zonesub ANY; };'
+        elif zone == "readonly.test.":
+            rights = 'allow-transfer { key "transfer.key"; };'
+        elif zone == "trusting.test.":
+            rights = "allow-transfer { any; }; allow-update { 127.0.0.1; };"
         return f'zone "{zone}" {{ type primary; file "{zone}zone"; {rights} }};\n'
 
     def command(self) -> list[str]:
@@ -164,10 +171,7 @@ class Knot(NameServer):
             f"  - id: {name}\n    algorithm: hmac-sha256\n    secret: {secret}\n" for name, secret in SECRETS.items()
         )
         (self.directory / "db").mkdir(exist_ok=True)
-        zones = "".join(
-            f"  - domain: {zone}\n" + ("    acl: [update, transfer]\n" if zone in self.open_zones else "")
-            for zone in self.texts
-        )
+        zones = "".join(f"  - domain: {zone}\n" + self._acl(zone) for zone in self.texts)
         (self.directory / "knot.conf").write_text(f"""server:
     rundir: {self.directory}
     listen: 127.0.0.1@{self.port}
@@ -202,6 +206,10 @@ template:
     journal-max-usage: 16M
 zone:
 {zones}""")
+
+    def _acl(self, zone: str) -> str:
+        names = {"closed.test.": "", "readonly.test.": "transfer"}.get(zone, "update, transfer")
+        return f"    acl: [{names}]\n" if names else ""
 
     def command(self) -> list[str]:
         return [program("knotd"), "-c", str(self.directory / "knot.conf")]
