@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from manifests import desired, kinds
 from manifests.desired import SECOND, Role
 from manifests.kinds.probe import Probe
+from manifests.kinds.service import Balancer
 from manifests.kinds.workload import Container, ContainerPort
 from manifests.problems import Code, did_you_mean
 from manifests.references import Scope
@@ -48,6 +49,8 @@ def provider(
         return None
     role, model = known
     scope.roles[declared.name] = role
+    if getattr(model, "takes_slots", False):
+        scope.with_slots.add(declared.name)
     try:
         model.model_validate(manifest.spec.settings)
     except ValidationError as error:
@@ -242,15 +245,25 @@ def service(declared: Declared, scope: Scope, selection: Selection) -> desired.S
         backends.append(desired.Backend(one.key, number))
     for index, balancer in enumerate(spec.balancers):
         scope.provider(balancer.provider, Role.ENDPOINTS, declared, ("spec", "balancers", index, "provider"))
+        known = scope.roles.get(balancer.provider) is Role.ENDPOINTS
+        if balancer.slots is not None and known and balancer.provider not in scope.with_slots:
+            message = f"{declared.key}: pools of provider '{balancer.provider}' have no slots"
+            path = ("spec", "balancers", index, "slots")
+            scope.report(declared, path, Code.BAD_VALUE, message, "leave slots out")
     balancers = sorted(spec.balancers, key=lambda one: (one.provider, one.pool))
     return desired.Service(
         key=declared.key,
         name=declared.name,
         backends=tuple(backends),
-        balancers=tuple(desired.Balancer(one.provider, one.pool, tuple(sorted(one.addresses))) for one in balancers),
+        balancers=tuple(desired.Balancer(one.provider, _pool(one), tuple(sorted(one.addresses))) for one in balancers),
         weight=spec.weight,
         where=declared.document.where,
     )
+
+
+def _pool(balancer: Balancer) -> str:
+    """The pool as its provider knows it: `POOL`, or `POOL:SLOTS` where the slots are named."""
+    return balancer.pool if balancer.slots is None else f"{balancer.pool}:{balancer.slots}"
 
 
 # --- names --------------------------------------------------------------------------------------------------------

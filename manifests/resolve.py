@@ -149,13 +149,13 @@ def _guard(scope: Scope) -> desired.Guard:
 
 
 def _report_shared_pools(scope: Scope) -> None:
-    """A pool holds the endpoints of one service: two would remove each other's."""
-    first: dict[tuple[str, str], Declared] = {}
+    """A pool (or its slots of one prefix) holds the endpoints of one service: two would remove each other's."""
+    first: dict[tuple[str, str, str | None], Declared] = {}
     for declared in scope.all("Service"):
         if not isinstance(declared.manifest, kinds.Service):
             continue
         for index, balancer in enumerate(declared.manifest.spec.balancers):
-            other = first.setdefault((balancer.provider, balancer.pool), declared)
+            other = first.setdefault((balancer.provider, balancer.pool, balancer.slots), declared)
             if other is not declared:
                 message = f"{declared.key}: {other.key} at {other.document.where} already has pool '{balancer.pool}' of '{balancer.provider}'"
                 path = ("spec", "balancers", index, "pool")

@@ -14,6 +14,9 @@ class Balancer(Model):
 
     provider: Name = Field(description="Name of the endpoints provider.")
     pool: PoolName = Field(description="Name of the pool there; a pool belongs to one service.")
+    slots: PoolName | None = Field(
+        None, description="Prefix of the pool's server slots that are ours, where the provider has slots (haproxy)."
+    )
     addresses: Annotated[Items[IPAddress], unique("address")] = Field(
         (), description="Where clients reach the balancer; what DNS publishes for the service."
     )

@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,15 +16,19 @@ from manifest_trees import (
     PROVIDERS,
     SERVICE,
     WORKLOAD,
+    known_types,
     load_files,
     load_path,
     problems_at,
     problems_of,
+    settings_model,
     write,
 )
+from pydantic import BaseModel, ConfigDict
 from ruamel.yaml import YAML
 
 from manifests.desired import SECOND, Desired, Probe, ProbeKind, Publish, Role, Where
+from manifests.load import load
 from manifests.problems import Code
 
 NOWHERE = Where("", 0, 0)
@@ -337,3 +342,30 @@ def test_the_hint_for_a_missing_instance_is_a_document_that_works(tmp_path: Path
     value = load_files(tmp_path, files | {"instance.yaml": hint.partition("\n")[2]})
 
     assert value.instance.id == "my-host"
+
+
+class _Slotted(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    takes_slots: ClassVar[bool] = True
+
+
+def test_slots_are_part_of_the_pool_where_the_provider_has_slots(tmp_path: Path) -> None:
+    text = SERVICE.replace("pool: be_web", "pool: be_web, slots: web")
+    path = write(tmp_path, GOOD | {"service.yml": text})
+
+    def models(name: str) -> tuple[Role, type[BaseModel]] | None:
+        known = settings_model(name)
+        return (Role.ENDPOINTS, _Slotted) if known is not None and known[0] is Role.ENDPOINTS else known
+
+    value = load(path, settings_model=models, known_types=known_types)
+
+    assert value.services[0].balancers[0].pool == "be_web:web"
+
+
+def test_slots_are_refused_where_the_provider_has_none(tmp_path: Path) -> None:
+    problems = problems_of(
+        tmp_path, GOOD | {"service.yml": SERVICE.replace("pool: be_web", "pool: be_web, slots: web")}
+    )
+
+    assert [(problem.code, problem.path) for problem in problems] == [(Code.BAD_VALUE, "spec.balancers[0].slots")]
