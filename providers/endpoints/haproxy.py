@@ -78,6 +78,7 @@ class HAProxySettings(BaseModel):
     """Settings of `type: haproxy`."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+    takes_slots: ClassVar[bool] = True
 
     sockets: Annotated[
         tuple[Annotated[str, AfterValidator(_absolute), AfterValidator(_short)], ...], AfterValidator(_distinct)
