@@ -6,7 +6,8 @@ which has no printed form: a log line, an error or a debugger's view of it shows
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NoReturn, Self
 
 from pydantic import Field, model_validator
@@ -23,13 +24,14 @@ SHOWN = "***"
 _listeners: list[Callable[[str], None]] = []
 
 
-def on_resolve(listener: Callable[[str], None]) -> None:
-    """Have every secret told to `listener` before anybody else gets it: for the mask over the logs.
-
-    Listeners stay for the life of the process; adding one twice is the same as once.
-    """
-    if listener not in _listeners:
-        _listeners.append(listener)
+@contextmanager
+def on_resolve(listener: Callable[[str], None]) -> Iterator[None]:
+    """Have every secret told to `listener` before anybody else gets it: for the mask over the logs. Any thread may call it."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
 
 
 class Secret:
@@ -88,7 +90,7 @@ class SecretRef(Model):
         text = text.rstrip("\r\n")
         if not text:
             raise Rejected(target, f"the secret in {self} is empty", "put the secret there")
-        for listener in _listeners:
+        for listener in tuple(_listeners):
             listener(text)
         return Secret(text)
 
@@ -116,7 +118,7 @@ class SecretRef(Model):
     def _read(self, target: str) -> bytes:
         # Links are followed: tools that hand out secrets make them. What counts is the file at their end.
         descriptor = os.open(self.file or "", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-        with os.fdopen(descriptor, "rb") as file:
+        try:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
                 raise Rejected(target, f"the secret's {self} is not a regular file", "name the file itself")
@@ -124,4 +126,6 @@ class SecretRef(Model):
                 raise Rejected(target, f"the secret's {self} can be read by everybody", f"chmod o-rwx {self.file}")
             if info.st_size > MAX_BYTES:
                 raise Rejected(target, f"the secret's {self} has more than {MAX_BYTES} bytes", "name the right file")
-            return file.read(MAX_BYTES)
+            return os.read(descriptor, MAX_BYTES)
+        finally:
+            os.close(descriptor)

@@ -70,7 +70,7 @@ class Names:
 def _parsed(zone: str, path: Path, data: bytes) -> frozenset[RecordKey]:
     try:
         found = json.loads(data)
-        names = found["names"] if found["format"] == FORMAT else None
+        names = {FORMAT: found["names"]}[found["format"]]  # another format is a KeyError
         return frozenset(RecordKey(str(name), str(kind)) for name, kind in names)
     except (ValueError, KeyError, TypeError) as error:
         cause = f"{path} does not hold the names to ask for in format {FORMAT}"
