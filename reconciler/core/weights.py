@@ -132,16 +132,7 @@ class _Pool:
             if self.survivor or intended or not protected:
                 self.out.changes.append(change)
                 continue
-            self.out.holds.append(
-                Hold(
-                    self.service.key,
-                    f"weight {change.container} {change.before} -> 0",
-                    Rule.LAST_MEMBER,
-                    f"no other endpoint of pool {change.pool} is ready and carries weight, so {change.container} "
-                    f"({change.reason.value}) keeps {change.before}",
-                    person=f"bring another endpoint of {self.service.key} back, or scale it to 0 in its manifest",
-                )
-            )
+            self.out.holds.append(_last_member(change))
 
 
 def _leftovers(
@@ -150,10 +141,17 @@ def _leftovers(
     pool: tuple[str, str],
     living: Mapping[Endpoint, ContainerFact],
     grants: Mapping[str, Grant],
+    last: bool,
+    blind: bool,
     now: Now,
     out: Weights,
 ) -> None:
-    """Members of ours that are no endpoint of the service: dead ones go, living ones follow what happens to them."""
+    """Members of ours that are no endpoint of the service: dead ones go, living ones follow what happens to them.
+
+    Args:
+        last: a service names the pool, and none of its endpoints is ready and carries weight.
+        blind: a node cannot be seen, so a member without a container proves nothing.
+    """
     for member in sorted(members, key=lambda one: one.endpoint):
         fact = living.get(member.endpoint)
         alive = fact is not None and (not member.name or member.name == fact.name)
@@ -161,6 +159,8 @@ def _leftovers(
         after = 0 if member.weight > 0 else None
         make = MemberChange(owner, *pool, member.endpoint, name, member.weight, after, Reason.GONE)
         if not alive:
+            if blind:
+                continue
             if member.weight > 0:
                 out.dead.add(member.endpoint.address)
             out.changes.append(make)
@@ -172,13 +172,39 @@ def _leftovers(
         if grant is None:
             out.strays.append(make._replace(reason=Reason.PRUNED))
         elif member.weight > 0 and may_cut(grant, now):
-            out.changes.append(make._replace(reason=Reason.DRAINING))
+            change = make._replace(reason=Reason.DRAINING)
+            if last:
+                out.holds.append(_last_member(change))
+            else:
+                out.changes.append(change)
+
+
+def _last_member(change: MemberChange) -> Hold:
+    return Hold(
+        change.object,
+        f"weight {change.container} {change.before} -> 0",
+        Rule.LAST_MEMBER,
+        f"no other endpoint of pool {change.pool} is ready and carries weight, so {change.container} "
+        f"({change.reason.value}) keeps {change.before}",
+        person=f"bring another endpoint of {change.object} back, or scale it to 0 in its manifest",
+    )
+
+
+def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights) -> None:
+    """What may be in a pool that cannot be read, though no service puts it there any more."""
+    for key in sorted(seen.unknown_pools):
+        for fact in roster.orphans:
+            out.hidden.setdefault(fact.name, key)
+        if key not in named:
+            for group in roster.groups.values():
+                for belief in (*group.outgoing, *group.surplus):
+                    out.hidden.setdefault(belief.fact.name, key)
 
 
 def weigh(desired: Desired, roster: Roster, seen: Sight, grants: Mapping[str, Grant], now: Now) -> Weights:
     """Compare all pools of all services, then the pools that no service names."""
     out = Weights()
-    leftovers: list[tuple[list[MemberFact], str, tuple[str, str]]] = []
+    leftovers: list[tuple[list[MemberFact], str, tuple[str, str], bool]] = []
     named: set[tuple[str, str]] = set()
     for service in sorted(desired.services, key=lambda one: one.key):
         members = list(endpoints(service, roster)) if service.balancers else []
@@ -200,17 +226,19 @@ def weigh(desired: Desired, roster: Roster, seen: Sight, grants: Mapping[str, Gr
             for endpoint, belief in members:
                 pool.judge(endpoint, belief, grants.get(belief.fact.name) if grants else None, now)
             if pool.members:
-                leftovers.append((list(pool.members.values()), service.key, key))
+                last = not (pool.survivor or intended)
+                leftovers.append((list(pool.members.values()), service.key, key, last))
             if pool.lowered:
                 pool.finish(intended)
     for key, fact in seen.pools.items():
         if key not in named:
             ours = [member for member in fact.members if member.ours]
             if ours:
-                leftovers.append((ours, f"pool/{key[1]}", key))
-    # Where a node cannot be seen, an endpoint without a container proves nothing.
-    if leftovers and not roster.blind:
+                leftovers.append((ours, f"pool/{key[1]}", key, False))
+    if seen.unknown_pools:
+        _hide(roster, seen, named, out)
+    if leftovers:
         living = _living(roster)
-        for members_left, owner, key in leftovers:
-            _leftovers(members_left, owner, key, living, grants, now, out)
+        for members_left, owner, key, last in leftovers:
+            _leftovers(members_left, owner, key, living, grants, last, bool(roster.blind), now, out)
     return out

@@ -169,7 +169,9 @@ class Looks:
             return
         if role is Role.ENDPOINTS:
             named = {(name, b.pool) for s in self._desired.services for b in s.balancers if b.provider == name}
-            for pool_key in named | {key for key in self.pools if key[0] == name}:
+            # Members of ours may be in pools that no manifest names; without a single key nothing would say that they are unknown.
+            known = named | {key for key in self.pools if key[0] == name}
+            for pool_key in known or {(name, "")}:
                 self.pools[pool_key] = unknown(self.pools.get(pool_key))  # type: ignore[arg-type]
             return
         for zone in self._zones_of(name):
