@@ -28,7 +28,9 @@ class KeySettings(Model):
 class RFC2136Settings(Model):
     """Settings of `type: rfc2136`: a primary name server that takes dynamic updates (RFC 2136) over TCP."""
 
-    server: IPAddress = Field(description="IP address of the zone's primary server.")
+    server: IPAddress = Field(
+        default="127.0.0.1", description="IP address of the zones' primary server. Default: the one on this machine."
+    )
     port: PortNumber = Field(default=53, description="TCP port of the server.")
     update_key: KeySettings | None = Field(
         default=None, description="Key that signs updates. Left out: unsigned, for servers that trust our address."
