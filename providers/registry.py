@@ -20,6 +20,7 @@ GROUP = "reconciler.providers"
 """The entry point group in which other packages register types."""
 
 BUILT_IN: Mapping[str, str] = {
+    "docker": "providers.runtime.docker:DockerRuntime",
     "file": "providers.endpoints.file:FileEndpoints",
     "haproxy": "providers.endpoints.haproxy:HAProxyEndpoints",
     "memory-dns": "providers.testing.memory:MemoryDNS",

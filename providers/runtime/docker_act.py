@@ -1,0 +1,212 @@
+"""Starting, stopping, removing and changing a replica. Called by `DockerRuntime`.
+
+Each begins with an inspection of the whole pod, compares it with what the plan saw, and ends when the engine has carried the
+request out. The engine's own restart request is never used: a restart is a stop and a start, each with its own outcome.
+"""
+
+import time
+
+from providers.actions import RemoveContainer, StartContainer, StopContainer, UpdateContainer
+from providers.errors import Conflict, Gone, ProviderError, Rejected, Unreachable
+from providers.facts import ContainerState, Generation
+from providers.runtime.docker_life import UP, Life, Pod
+from providers.runtime.docker_link import Link, is_gone
+from providers.runtime.docker_logs import last_lines
+from providers.runtime.docker_look import Looks
+from providers.runtime.docker_spec import limits
+from providers.runtime.docker_stops import Stop, Stops
+
+SECOND = 1_000_000_000
+GONE_SECONDS = 10.0
+"""How long a removal that the engine has taken on may take."""
+
+
+class Actor:
+    """Acts on the replicas of one node."""
+
+    def __init__(self, link: Link, looks: Looks, stops: Stops) -> None:
+        self._link, self._looks, self._stops = link, looks, stops
+
+    # --- start --------------------------------------------------------------------------------------------------
+
+    def start(self, action: StartContainer) -> None:
+        """Start what does not run of a pod. Raises Gone, Conflict, ProviderError with the last log lines."""
+        pod = self._looks.pod(action.name)
+        if pod is None:
+            raise Gone(action.name, f"there is no such container on {action.node}", "look again")
+        if pod.main.id != action.expect.container_id:
+            raise _moved(action.name, action.expect, pod.generation)
+        state = pod.state
+        if state in (ContainerState.RUNNING, ContainerState.PAUSED):
+            return
+        if pod.generation != action.expect:
+            raise _moved(action.name, action.expect, pod.generation)
+        if state in (ContainerState.RESTARTING, ContainerState.STOPPING):
+            raise Conflict(action.name, f"is {pod.main.word}, so it cannot be started", "look again")
+        if pod.missing:
+            self._discard(pod)
+        main = pod.main
+        if main.state is not ContainerState.RUNNING:
+            self._connect(main)
+            self._restore_policy(main)
+            self._start_one(main)
+            main = self._again(main)
+        for member in pod.members:
+            if member.state is ContainerState.RUNNING and member.started_at >= main.started_at:
+                continue
+            if member.state in UP:  # it still lives in the network namespace of an earlier life
+                self._stop_one(member, min(member.stop_timeout, 5))
+            self._start_one(member)
+
+    def _discard(self, pod: Pod) -> None:
+        """Take away a pod that lacks members, so that it is created anew: they cannot be made without the template."""
+        names = ", ".join(pod.missing)
+        if pod.main.state in UP:
+            self._stop_pod(pod, pod.main.stop_timeout * SECOND)
+        self._remove_pod(pod)
+        cause = f"lacked its containers {names} and was removed, to be created anew"
+        raise Conflict(pod.main.name, cause, "look again")
+
+    def _connect(self, main: Life) -> None:
+        """Join the further networks: a kill right after the creation may have left some out."""
+        for name in main.networks:
+            if self._joined(main, name):
+                continue
+            self._link.post(f"/networks/{name}/connect", main.name, {"Container": main.id})
+
+    def _joined(self, main: Life, network: str) -> bool:
+        found = self._link.get(f"/containers/{main.id}/json", main.name)
+        return network in ((found.get("NetworkSettings") or {}).get("Networks") or {})
+
+    def _restore_policy(self, main: Life) -> None:
+        """Give the engine back the restart policy that our stop took away."""
+        stop = self._stops.all().get(main.id)
+        if stop is not None and stop.restart not in ("", "no") and main.restart in ("", "no"):
+            self._set(main, {"RestartPolicy": {"Name": stop.restart}})
+
+    def _start_one(self, life: Life) -> None:
+        try:
+            self._link.post(f"/containers/{life.id}/start", life.name, patience=5.0)
+        except Gone:
+            if self._looks.life(life.name) is None:
+                raise
+            raise  # the image's program, or a network, is not there: the engine says which
+        except ProviderError as error:
+            lines = last_lines(self._link, life.id, 5)
+            if not lines:
+                raise
+            cause = f"{error.cause}; its last lines: {' | '.join(lines)[:400]}"
+            raise type(error)(error.target, cause, error.next_step) from error
+
+    def _again(self, life: Life) -> Life:
+        found = self._looks.life(life.name)
+        if found is None or found.id != life.id:
+            raise Conflict(life.name, "was removed by somebody else while it was started", "look again")
+        return found
+
+    # --- stop ---------------------------------------------------------------------------------------------------
+
+    def stop(self, action: StopContainer) -> None:
+        """Stop a pod, members first. Down already: nothing to do. Raises Conflict, OutcomeUnknown."""
+        pod = self._looks.pod(action.name)
+        if pod is None or not _up(pod):
+            return
+        if pod.generation != action.expect:
+            raise _moved(action.name, action.expect, pod.generation)
+        self._stop_pod(pod, action.grace)
+        after = self._looks.pod(action.name)
+        if after is not None and after.generation == action.expect and _up(after):
+            raise Unreachable(action.name, f"is still {after.main.word} after its stop", "look again")
+
+    def _stop_pod(self, pod: Pod, grace: int) -> None:
+        """Members in reverse order get half of the grace together, the main container what is left of it."""
+        main = pod.main
+        if main.state in UP:
+            policy = main.restart
+            self._stops.put(main.id, Stop(pod.started_at, "" if policy in ("", "no") else policy))
+            if policy not in ("", "no") and not self._looks.podman():
+                # A policy may bring back what was stopped: some do after the daemon's next start.
+                self._set(main, {"RestartPolicy": {"Name": "no"}})
+        end = time.monotonic() + grace / SECOND
+        half = end - grace / SECOND / 2
+        for member in reversed(pod.members):
+            if member.state in UP:
+                self._stop_one(member, max(0, round(half - time.monotonic())))
+        if main.state in UP:
+            self._stop_one(main, max(0, -int(-(end - time.monotonic()) // 1)))
+
+    def _stop_one(self, life: Life, seconds: int) -> None:
+        is_gone(
+            lambda: self._link.post(f"/containers/{life.id}/stop", life.name, patience=seconds + 10.0, t=str(seconds))
+        )
+
+    # --- remove -------------------------------------------------------------------------------------------------
+
+    def remove(self, action: RemoveContainer) -> None:
+        """Remove a pod that is down. Gone already: nothing to do. Raises Conflict."""
+        pod = self._looks.pod(action.name)
+        if pod is None:
+            return
+        if pod.generation != action.expect:
+            raise _moved(action.name, action.expect, pod.generation)
+        if pod.state in UP:
+            raise Conflict(action.name, f"is {pod.state}, so it cannot be removed", "stop it first")
+        if _up(pod):  # not whole, so it counts as down; what is left of it goes now
+            self._stop_pod(pod, pod.main.stop_timeout * SECOND)
+        self._remove_pod(pod)
+
+    def _remove_pod(self, pod: Pod) -> None:
+        """The main container last: as long as it is there, a look shows what is left."""
+        for member in reversed(pod.members):
+            self._remove_one(member)
+        self._remove_one(pod.main)
+        self._stops.drop(pod.main.id)
+
+    def _remove_one(self, life: Life) -> None:
+        """With its anonymous volumes, which nothing else can use."""
+        try:
+            if is_gone(lambda: self._link.delete(f"/containers/{life.id}", life.name, v="1")):
+                return
+        except Conflict as error:
+            if "already in progress" not in error.cause:
+                raise
+        end = time.monotonic() + GONE_SECONDS
+        while (found := self._looks.life(life.name)) is not None and found.id == life.id:
+            if time.monotonic() > end:
+                raise Unreachable(life.name, "is still being removed", "look again")
+            time.sleep(0.02)
+
+    # --- change in place ----------------------------------------------------------------------------------------
+
+    def update(self, action: UpdateContainer) -> None:
+        """Change limits and restart policy while the pod runs. Raises Conflict, Rejected."""
+        if self._looks.podman():
+            raise Rejected(action.name, "this Podman changes nothing in place", "replace the container")
+        pod = self._looks.pod(action.name)
+        if pod is None:
+            raise Gone(action.name, f"there is no such container on {action.node}", "look again")
+        if pod.generation != action.expect or pod.main.state is not ContainerState.RUNNING:
+            raise _moved(action.name, action.expect, pod.generation)
+        lives = {one.member: one for one in (pod.main, *pod.members)}
+        for live in action.live:
+            life = lives.get(live.container)
+            if life is None:
+                raise Conflict(action.name, f"has no container {live.container}", "look again")
+            change: dict[str, object] = {}
+            if (life.cpu, life.memory) != (live.cpu, live.memory):
+                change.update({key: value for key, value in limits(live).items() if value})
+            if (life.restart or "no") != live.restart:
+                change["RestartPolicy"] = {"Name": live.restart}
+            if change:
+                self._set(life, change)
+
+    def _set(self, life: Life, change: dict[str, object]) -> None:
+        self._link.post(f"/containers/{life.id}/update", life.name, change)
+
+
+def _up(pod: Pod) -> bool:
+    return any(one.state in UP for one in (pod.main, *pod.members))
+
+
+def _moved(name: str, expect: Generation, found: Generation) -> Conflict:
+    return Conflict(name, f"the plan saw generation {tuple(expect)}, now it is {tuple(found)}", "look again")

@@ -1,0 +1,133 @@
+"""Creating a replica: images, networks, the main container, then the members. Called by `DockerRuntime`.
+
+A kill between two of these requests leaves a main container without all its members. It says in a label which ones it must
+have, so the next start sees that it is incomplete, takes it away, and it is created anew: nothing has run in it yet.
+"""
+
+from manifests.desired import Container, Template
+from manifests.pod import SecretSource
+from providers.actions import CreateContainer
+from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected
+from providers.facts import Mark, container_name
+from providers.runtime.docker_image import Images
+from providers.runtime.docker_life import Life, Pod
+from providers.runtime.docker_link import Link
+from providers.runtime.docker_look import Looks
+from providers.runtime.docker_spec import full_image, members_of, payload, primary_network
+from providers.secrets import SecretRef
+
+BUILT_IN_NETWORKS = frozenset({"bridge", "podman", "default"})
+"""Networks that an engine always has."""
+
+
+class Creator:
+    """Creates the replicas of one node."""
+
+    def __init__(self, link: Link, looks: Looks, images: Images) -> None:
+        self._link, self._looks, self._images = link, looks, images
+
+    def create(self, action: CreateContainer) -> None:
+        """Create a replica; one with the same mark is there: nothing to do. Raises as the contract says."""
+        if container_name(action.mark) != action.name:
+            wanted = container_name(action.mark)
+            raise Rejected(action.name, f"its mark belongs to the name {wanted}", "derive the name from the mark")
+        present = self._looks.pod(action.name)
+        if present is not None:
+            self._check_same(present.main, action)
+            return
+        template, podman = action.template, self._looks.podman()
+        containers = members_of(template)
+        for container in containers:
+            self._images.ensure(action.name, full_image(action.name, container), container.engine.pull)
+        secrets = [_reveal(action.name, container) for container in containers]
+        for container in template.sidecars:
+            self._clear(f"{action.name}-{container.name}", action.mark)
+        network = primary_network(template, podman)
+        for name in (network, *template.networks[1:]):
+            self.network(action.name, name, action.mark.instance)
+        body = payload(template.container, template, action.mark, secrets[0], network, podman=podman)
+        main_id = self._put(action.name, body, action)
+        for name in template.networks[1:]:
+            self._link.post(f"/networks/{name}/connect", action.name, {"Container": main_id})
+        for container, values in zip(template.sidecars, secrets[1:], strict=True):
+            self._member(action, container, values, main_id, podman)
+
+    def _member(
+        self, action: CreateContainer, container: Container, secrets: dict[str, str], main_id: str, podman: bool
+    ) -> None:
+        network = f"container:{main_id}"
+        body = payload(container, action.template, action.mark, secrets, network, podman=podman)
+        self._put(f"{action.name}-{container.name}", body, action)
+
+    def _put(self, name: str, body: dict[str, object], action: CreateContainer) -> str:
+        """Create one container; its id. A race for the name that somebody else won is told apart."""
+        try:
+            made = self._link.post("/containers/create", name, body, patience=5.0, name=name)
+        except (Conflict, ProviderError) as error:
+            if isinstance(error, Gone):  # the image went between the look and now, or a network did
+                raise Conflict(name, error.cause, "look again") from error
+            other = self._looks.life(name)
+            if other is None:
+                raise
+            self._check_same(other, action)
+            return other.id
+        return str(made["Id"])
+
+    def _check_same(self, present: Life, action: CreateContainer) -> None:
+        mark, _ = present.mark
+        if mark == action.mark:
+            return
+        if mark is None or mark.instance != action.mark.instance:
+            cause = f"the name is taken by somebody else's container {present.id[:12]}"
+            raise Foreign(present.name, cause, f"remove or rename it: docker rename {present.name} other-name")
+        raise Conflict(present.name, f"exists with another mark: {mark}", "look again")
+
+    def _clear(self, name: str, mark: Mark) -> None:
+        """Take away what an earlier replica of the same mark has left under a member's name."""
+        left = self._looks.life(name)
+        if left is None:
+            return
+        found, _ = left.mark
+        if found is None or (found.instance, found.workload) != (mark.instance, mark.workload):
+            cause = f"the name is taken by somebody else's container {left.id[:12]}"
+            raise Foreign(name, cause, f"remove or rename it: docker rename {name} other-name")
+        self._link.delete(f"/containers/{left.id}", name, force="1", v="1")
+
+    def network(self, target: str, name: str, instance: str) -> None:
+        """Have a network: an engine's own, an existing one, or a new bridge. It is never removed."""
+        if name in BUILT_IN_NETWORKS:
+            return
+        try:
+            self._link.get(f"/networks/{name}", target)
+            return
+        except Gone:
+            pass
+        body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": {"reconciler.network-of": instance}}
+        try:
+            self._link.post("/networks/create", target, body, patience=5.0)
+        except Conflict:
+            return  # somebody else was faster
+        except ProviderError as error:
+            # Podman answers 500 for a name that exists.
+            if "already" in error.cause:
+                return
+            raise
+
+
+def incomplete(pod: Pod) -> bool:
+    """Whether a kill, or a person, has left this pod without all its members."""
+    return bool(pod.missing)
+
+
+def _reveal(target: str, container: Container) -> dict[str, str]:
+    """The values of a container's secret variables. Raises Rejected, Unreachable."""
+    return {name: _secret(source).resolve(target).reveal() for name, source in container.engine.secret_env}
+
+
+def _secret(source: SecretSource) -> SecretRef:
+    return SecretRef(env=source.env) if source.env else SecretRef(file=source.file)
+
+
+def networks_of(template: Template) -> tuple[str, ...]:
+    """The networks that a template needs and that no engine has by itself."""
+    return tuple(name for name in template.networks if name not in BUILT_IN_NETWORKS)

@@ -1,0 +1,258 @@
+"""From the engine's words about one container to a `Life`, and from the lives of a pod to one fact. No I/O but /proc.
+
+A replica is a pod: a main container, whose name and labels are the mark, and further *members* that share its network
+namespace. The fact is the main container's. It says RUNNING only while every member runs and is younger than the network
+namespace that it joined; a pod with a dead member is EXITED, and starting it starts what is missing.
+Called by `docker_look.py` and `docker_act.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from manifests.pod import Live
+from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Mark, PortFact, read_mark
+from providers.runtime.docker_stops import Stop
+from providers.runtime.docker_time import SECOND, EngineLife, boot_wall, parse_instant, running_since, steady, to_steady
+
+LABEL_CONTAINER = "reconciler.container"
+"""Name of a member in its pod; empty on the main container."""
+
+LABEL_MEMBERS = "reconciler.members"
+"""On the main container: the names of all members in the order in which they start, with commas between."""
+
+LABEL_NETWORKS = "reconciler.networks"
+"""On the main container: the networks beyond its first, with commas between."""
+
+SETTLE = 30 * SECOND
+"""How long after its own start an engine may take to restart what it is to restart."""
+
+_STATES = {
+    "created": ContainerState.CREATED,
+    "configured": ContainerState.CREATED,
+    "initialized": ContainerState.CREATED,
+    "running": ContainerState.RUNNING,
+    "paused": ContainerState.PAUSED,
+    "restarting": ContainerState.RESTARTING,
+    "removing": ContainerState.STOPPING,
+    "stopping": ContainerState.STOPPING,
+    "exited": ContainerState.EXITED,
+    "stopped": ContainerState.EXITED,
+    "dead": ContainerState.EXITED,
+}
+"""The states of Docker and Podman. A word that is not here is read as neither running nor startable."""
+
+UP = frozenset({ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING})
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """One container as its inspection showed it. Instants: `started_at` and `finished_at` wall ns, `since` steady ns.
+
+    `word` is the engine's state; `addresses` are by network; `restart`, `cpu` (thousandths) and `memory` (bytes) are the
+    settings in force.
+    """
+
+    id: str
+    name: str
+    labels: Mapping[str, str]
+    word: str
+    started_at: int
+    finished_at: int
+    since: int
+    exit_code: int
+    pid: int
+    network_mode: str
+    addresses: Mapping[str, str]
+    ports: tuple[int, ...]
+    restart: str
+    cpu: int
+    memory: int
+    stop_timeout: int
+    error: str
+
+    @property
+    def state(self) -> ContainerState:
+        """The state in the contract's words."""
+        return _STATES.get(self.word, ContainerState.STOPPING)
+
+    @property
+    def member(self) -> str:
+        """Its name in the pod; empty for a main container."""
+        return self.labels.get(LABEL_CONTAINER, "")
+
+    @property
+    def base(self) -> str:
+        """The name of the pod it says it belongs to."""
+        return self.name.removesuffix(f"-{self.member}") if self.member else self.name
+
+    @property
+    def mark(self) -> tuple[Mark | None, bool]:
+        """Its mark, and whether there is one that belongs elsewhere."""
+        if self.member and self.base == self.name:
+            return None, True
+        return read_mark(self.base, self.labels)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Of a main container: the members it must have, in start order."""
+        return tuple(filter(None, self.labels.get(LABEL_MEMBERS, "").split(",")))
+
+    @property
+    def networks(self) -> tuple[str, ...]:
+        """Of a main container: its networks beyond the first."""
+        return tuple(filter(None, self.labels.get(LABEL_NETWORKS, "").split(",")))
+
+    @property
+    def address(self) -> str:
+        """Its address on its own network; empty while it has none."""
+        primary = "bridge" if self.network_mode in ("default", "bridge", "") else self.network_mode
+        if primary in self.addresses:
+            return self.addresses[primary]
+        # Podman calls every network mode `bridge` and its default network `podman`.
+        others = [self.addresses[name] for name in sorted(self.addresses) if name not in self.networks]
+        return others[0] if others else ""
+
+
+def read_life(found: Mapping[str, Any]) -> Life:
+    """A container's inspection."""
+    state, config, host = found["State"], found["Config"], found.get("HostConfig") or {}
+    started = parse_instant(state.get("StartedAt") or "")
+    pid = int(state.get("Pid") or 0)
+    networks = (found.get("NetworkSettings") or {}).get("Networks") or {}
+    period, quota = int(host.get("CpuPeriod") or 0), int(host.get("CpuQuota") or 0)
+    cpu = quota * 1000 // period if period > 0 and quota > 0 else int(host.get("NanoCpus") or 0) // 1_000_000
+    exposed = config.get("ExposedPorts") or {}
+    word = str(state.get("Status") or "")
+    up = _STATES.get(word) in (ContainerState.RUNNING, ContainerState.PAUSED)
+    return Life(
+        id=str(found["Id"]),
+        name=str(found["Name"]).removeprefix("/"),
+        labels=config.get("Labels") or {},
+        word=word,
+        started_at=started,
+        finished_at=parse_instant(state.get("FinishedAt") or ""),
+        since=running_since(pid, started) if up else 0,
+        exit_code=int(state.get("ExitCode") or 0),
+        pid=pid,
+        network_mode=str(host.get("NetworkMode") or ""),
+        addresses={
+            name: address
+            for name, one in networks.items()
+            if (address := one.get("IPAddress") or one.get("GlobalIPv6Address") or "")
+        },
+        ports=tuple(sorted({int(port.partition("/")[0]) for port in exposed if port.partition("/")[0].isdecimal()})),
+        restart=str((host.get("RestartPolicy") or {}).get("Name") or "no"),
+        cpu=max(0, cpu),
+        memory=max(0, int(host.get("Memory") or 0)),
+        stop_timeout=int(config.get("StopTimeout") or 10),
+        error=str(state.get("Error") or ""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """The lives of one replica: the main container and those members that exist, in start order."""
+
+    main: Life
+    members: tuple[Life, ...]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Members that should exist and do not."""
+        present = {one.member for one in self.members}
+        return tuple(name for name in self.main.members if name not in present)
+
+    @property
+    def ailing(self) -> tuple[Life, ...]:
+        """Members that do not run, or that run in the network namespace of an earlier life of the main container."""
+        return tuple(
+            one
+            for one in self.members
+            if one.state is not ContainerState.RUNNING or one.started_at < self.main.started_at
+        )
+
+    @property
+    def started_at(self) -> int:
+        """Start of the pod's generation: that of the container that started last."""
+        return max(self.main.started_at, *(one.started_at for one in self.members), 0)
+
+    @property
+    def generation(self) -> Generation:
+        """(id of the main container, started-at)."""
+        return Generation(self.main.id, self.started_at)
+
+    @property
+    def state(self) -> ContainerState:
+        """The pod's state: the main container's, but RUNNING only while it is whole."""
+        state = self.main.state
+        if state is ContainerState.RUNNING and (self.missing or self.ailing):
+            return ContainerState.EXITED
+        return state
+
+
+def make_pod(main: Life, lives: Sequence[Life]) -> Pod:
+    """The pod of a main container, from all lives that were seen."""
+    order = {name: index for index, name in enumerate(main.members)}
+    mark, _ = main.mark
+    found = [one for one in lives if one.member in order and one.base == main.name and one.mark[0] == mark is not None]
+    return Pod(main, tuple(sorted(found, key=lambda one: order[one.member])))
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What turns a pod into a fact: the node, the stops that were ours, the engine's life, and whether it is Podman."""
+
+    node: str
+    stops: Mapping[str, Stop]
+    engine: EngineLife
+    podman: bool
+
+
+def fact(pod: Pod, around: Surroundings) -> ContainerFact:
+    """What a look says about one replica."""
+    main = pod.main
+    mark, foreign_mark = main.mark
+    state = _settled(pod, around)
+    down = pod.ailing[0] if pod.main.state is ContainerState.RUNNING and pod.ailing else main
+    ended = state is ContainerState.EXITED and down.state is not ContainerState.CREATED
+    up = state in (ContainerState.RUNNING, ContainerState.PAUSED)
+    address = main.address if main.state in UP else ""
+    live = (main, *pod.members) if not around.podman and mark is not None else ()
+    return ContainerFact(
+        node=around.node,
+        name=main.name,
+        id=main.id,
+        state=state,
+        started_at=pod.started_at,
+        running_since=max(main.since, *(one.since for one in pod.members), 0) if up else 0,
+        address=address,
+        ports=tuple(PortFact(number, address, number) for number in main.ports) if address else (),
+        mark=mark,
+        foreign_mark=foreign_mark,
+        exit_code=down.exit_code if ended else None,
+        exit_cause=_cause(pod, down, around) if state is ContainerState.EXITED else None,
+        exited_at=to_steady(down.finished_at) if ended else 0,
+        live=tuple(sorted(Live(one.member, one.cpu, one.memory, one.restart) for one in live)),
+    )
+
+
+def _settled(pod: Pod, around: Surroundings) -> ContainerState:
+    """The pod's state; what a just started engine may be about to restart is left to it."""
+    state = pod.state
+    if state is not ContainerState.EXITED or pod.main.state is not ContainerState.EXITED or around.podman:
+        return state
+    young = around.engine.started and steady() - around.engine.started < SETTLE
+    return ContainerState.RESTARTING if young and pod.main.restart not in ("no", "") else state
+
+
+def _cause(pod: Pod, down: Life, around: Surroundings) -> ExitCause:
+    stop = around.stops.get(pod.main.id)
+    if stop is not None and stop.started_at == pod.started_at:
+        return ExitCause.STOPPED_BY_US
+    if down.state is not ContainerState.EXITED:
+        return ExitCause.UNKNOWN
+    engine_start = boot_wall() + around.engine.started if around.engine.started else boot_wall()
+    if down.finished_at < engine_start:
+        return ExitCause.HOST_RESTARTED
+    return ExitCause.SIGNALLED if 128 < down.exit_code <= 128 + 64 else ExitCause.EXITED

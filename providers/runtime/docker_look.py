@@ -1,0 +1,215 @@
+"""Looks at one engine: one list, one question for events, and an inspection only where those do not prove that nothing changed.
+
+The engine's list has no start time, so a container that was restarted between two looks may look the same. It is known to be
+the same life when its state, id and addresses are as before and the age that the list shows reaches back before the last look.
+Younger ones are the same when the engine reports no event of them; it keeps the last 256 events only, so an answer of that
+many proves nothing. Called by `DockerRuntime`.
+"""
+
+import json
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+from providers.errors import Gone, Rejected, Unreachable
+from providers.facts import LABEL_INSTANCE, ContainerFact
+from providers.runtime.docker_life import Life, Pod, Surroundings, fact, make_pod, read_life
+from providers.runtime.docker_link import CONNECT_SECONDS, Link
+from providers.runtime.docker_stops import Stops
+from providers.runtime.docker_time import SECOND, EngineLife, age_span, engine_life, steady, wall
+
+EVENTS_KEPT = 256
+"""How many events Docker keeps (moby's `eventsLimit`); with as many in an answer, others may have been dropped."""
+
+ROUNDING = 2 * SECOND
+"""How far ages in the list and our own clock may be apart."""
+
+FULL_EVERY = 300 * SECOND
+"""After a gap in the events, settings that leave no trace in the list may be this old before everything is inspected."""
+
+MAX_EVENTS_BYTES = 4 * 1024 * 1024
+
+_QUIET = frozenset(
+    {"exec_create", "exec_start", "exec_die", "top", "attach", "resize", "archive-path", "export", "copy"}
+)
+"""Events that change nothing about a container; exec probes make three of them each time."""
+
+
+_ENDED = frozenset({"exited", "stopped", "dead", "restarting"})
+"""States whose age in the list counts from the end of the container."""
+
+
+@dataclass(slots=True)
+class _Last:
+    """What the last whole look left: when it began, by both clocks; the engine's life; when all were inspected."""
+
+    steady: int = 0
+    wall: int = 0
+    engine: EngineLife = field(default_factory=EngineLife)
+    full: int = 0
+
+
+class Looks:
+    """The looks of one node. Thread-safe; keeps the lives that it has seen."""
+
+    def __init__(self, link: Link, stops: Stops) -> None:
+        self._link, self._stops = link, stops
+        self._lock = threading.Lock()
+        self._lives: dict[str, Life] = {}
+        self._last = _Last()
+        self._podman: bool | None = None
+        self._checked: EngineLife | None = None
+
+    # --- for DockerRuntime --------------------------------------------------------------------------------------
+
+    def all(self) -> tuple[ContainerFact, ...]:
+        """Every replica that carries a mark, in the order of the names. Raises Unreachable, Rejected."""
+        with self._lock:
+            lives = self._look()
+        around = self._around(self._last.engine)
+        mains = [one for one in lives if not one.member or one.mark[0] is None]
+        return tuple(fact(make_pod(main, lives), around) for main in sorted(mains, key=lambda one: one.name))
+
+    def named(self, names: Collection[str]) -> tuple[ContainerFact, ...]:
+        """The replicas of these names as they are this moment, mark or not. Raises Unreachable, Rejected."""
+        around = self._around(self.engine())
+        pods = [self.pod(name) for name in sorted(set(names))]
+        return tuple(fact(pod, around) for pod in pods if pod is not None)
+
+    def pod(self, name: str) -> Pod | None:
+        """One replica, inspected now; None when there is no container of that name. Raises Unreachable."""
+        main = self.life(name)
+        if main is None:
+            return None
+        found = [self.life(f"{name}-{member}") for member in main.members]
+        return make_pod(main, [one for one in found if one is not None])
+
+    def life(self, name: str) -> Life | None:
+        """One container by its full name, inspected now. Raises Unreachable."""
+        life = self._inspect(name)
+        # The engine also takes the beginning of an id for a name.
+        return life if life is not None and life.name == name else None
+
+    def facts_of(self, pod: Pod) -> ContainerFact:
+        """The fact about a pod that was inspected now."""
+        return fact(pod, self._around(self.engine()))
+
+    def engine(self) -> EngineLife:
+        """The daemon that serves the socket. Raises Unreachable."""
+        try:
+            return engine_life(self._link.path, CONNECT_SECONDS)
+        except OSError as error:
+            cause = f"cannot reach the engine at {self._link.path}: {error.strerror or error}"
+            raise Unreachable(self._link.node, cause, "start the engine, or correct the provider's socket") from error
+
+    def podman(self) -> bool:
+        """Whether the engine is Podman. Asked once per life of the daemon. Raises Unreachable."""
+        life = self.engine()
+        if self._podman is None or life != self._checked:
+            components = self._link.version().get("Components") or []
+            self._podman = any("podman" in str(one.get("Name", "")).lower() for one in components)
+            self._checked = life
+        return self._podman
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _around(self, engine: EngineLife) -> Surroundings:
+        return Surroundings(self._link.node, self._stops.all(), engine, self.podman())
+
+    def _inspect(self, name: str) -> Life | None:
+        try:
+            found = self._link.get(f"/containers/{name}/json", name)
+        except Gone:
+            return None
+        return self._read(found, name)
+
+    def _read(self, found: Any, name: str) -> Life:
+        try:
+            return read_life(found)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Unreachable(name, f"the engine's answer about it makes no sense: {error!r}", "look again") from error
+
+    def _look(self) -> list[Life]:
+        last, began, began_wall = self._last, steady(), wall()
+        engine = self.engine()
+        filters = json.dumps({"label": [LABEL_INSTANCE]})
+        listed = self._link.get("/containers/json", self._link.node, all="1", filters=filters)
+        if not isinstance(listed, list):
+            raise Unreachable(self._link.node, "the engine's list of containers is no list", "look again")
+        stepped = abs((began_wall - last.wall) - (began - last.steady)) > ROUNDING
+        fresh = not last.steady or engine != last.engine or stepped
+        touched = set() if fresh else self._events(last.wall, began_wall)
+        full = fresh or (touched is None and began - last.full >= FULL_EVERY)
+        lives: dict[str, Life] = {}
+        for entry in listed:
+            container_id = str(entry["Id"])
+            known = None if full else self._lives.get(container_id)
+            if known is None or not _same_life(entry, known, touched, began - last.steady):
+                known = self._inspect(container_id)
+            if known is not None:  # it may have gone since the list was made
+                lives[container_id] = known
+        self._lives = lives
+        self._last = _Last(began, began_wall, engine, began if full else last.full)
+        return list(lives.values())
+
+    def _events(self, since: int, until: int) -> set[str] | None:
+        """Ids of containers that something happened to; None when that cannot be told."""
+        if self.podman():
+            return None  # its events come from a log that may be off
+        params = {"since": _stamp(since - ROUNDING), "until": _stamp(until)}
+        try:
+            with self._link.request("GET", "/events", self._link.node, params=params, stream=True) as answer:
+                raw = b""
+                for chunk in answer.iter_content(64 * 1024):
+                    raw += chunk
+                    if len(raw) > MAX_EVENTS_BYTES:
+                        return None
+        except (Unreachable, Rejected):
+            return None
+        except OSError:  # requests raises its own errors, which are OSErrors, while a stream is read
+            return None
+        lines = raw.splitlines()
+        if len(lines) >= EVENTS_KEPT:
+            return None
+        try:
+            return {_touched(json.loads(line)) for line in lines}
+        except (ValueError, TypeError, AttributeError):
+            return None
+
+
+def _touched(event: dict[str, Any]) -> str:
+    action = str(event.get("Action", "")).partition(":")[0]
+    if event.get("Type") == "network":
+        return str(((event.get("Actor") or {}).get("Attributes") or {}).get("container", ""))
+    if event.get("Type") != "container" or action in _QUIET:
+        return ""
+    return str((event.get("Actor") or {}).get("ID", ""))
+
+
+def _stamp(instant: int) -> str:
+    return f"{instant // SECOND}.{instant % SECOND:09d}"
+
+
+def _same_life(entry: dict[str, Any], known: Life, touched: set[str] | None, elapsed: int) -> bool:
+    """Whether the list, and the events where they are whole, prove that a container is as it was at the last look."""
+    networks = (entry.get("NetworkSettings") or {}).get("Networks") or {}
+    addresses = {
+        name: address
+        for name, one in networks.items()
+        if (address := one.get("IPAddress") or one.get("GlobalIPv6Address") or "")
+    }
+    word = str(entry.get("State") or "").lower()
+    names = [str(name).removeprefix("/") for name in entry.get("Names") or ()]
+    if word != known.word or addresses != dict(known.addresses) or known.name not in names:
+        return False
+    if touched is not None and known.id in touched:
+        return False
+    span = age_span(str(entry.get("Status") or ""))
+    if span is None:
+        return touched is not None or word in ("created", "configured")
+    low, high = span
+    age = wall() - (known.finished_at if word in _ENDED else known.started_at)
+    if not low - ROUNDING <= age <= high + ROUNDING:
+        return False
+    return touched is not None or low >= elapsed + ROUNDING

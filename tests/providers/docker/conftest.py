@@ -1,0 +1,31 @@
+"""Engines as fixtures. Each test has an instance of its own, whose containers are removed afterwards."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docker_engine import Api, ensure_docker, ensure_podman
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that all workers of this run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if base.name.startswith("popen-") else base
+
+
+@pytest.fixture(scope="session")
+def docker_socket(shared: Path) -> str:
+    return ensure_docker(shared)
+
+
+@pytest.fixture(scope="session")
+def podman_socket(shared: Path) -> str:
+    return ensure_podman(shared)
+
+
+@pytest.fixture
+def api(docker_socket: str) -> Iterator[Api]:
+    api = Api(docker_socket)
+    yield api
+    api.close()

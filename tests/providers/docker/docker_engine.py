@@ -1,0 +1,206 @@
+"""Real engines for the tests: one Docker daemon and one Podman service per test run, shared by all workers, and their images."""
+
+import fcntl
+import io
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manifests.desired import Container, Port, Template
+from manifests.image_ref import parse_image
+from manifests.pod import Engine, Live
+from providers.runtime.docker_link import Link
+from providers.testing.checks import wait_until
+
+DOCKER_SOCKET = "/var/run/docker.sock"
+BUSYBOX = "/bin/busybox"
+IMAGE = "reconciler-test/busybox:1"
+TOOLS = (
+    "sh",
+    "sleep",
+    "echo",
+    "cat",
+    "httpd",
+    "true",
+    "false",
+    "nc",
+    "id",
+    "kill",
+    "ulimit",
+    "env",
+    "pwd",
+    "touch",
+    "ls",
+    "mount",
+)
+PATIENCE = 20.0
+
+
+def image_tar() -> bytes:
+    """An image with one static busybox, as `docker import` takes it."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.add(BUSYBOX, "bin/busybox")
+        for tool in TOOLS:
+            link = tarfile.TarInfo(f"bin/{tool}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+        for directory in ("tmp", "etc", "data"):
+            entry = tarfile.TarInfo(directory)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o777
+            tar.addfile(entry)
+    return buffer.getvalue()
+
+
+def answers(path: str) -> bool:
+    """Whether an engine answers at a socket."""
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+            link.settimeout(2.0)
+            link.connect(path)
+            link.sendall(b"GET /_ping HTTP/1.0\r\nHost: x\r\n\r\n")
+            return b" 200 " in link.recv(200)
+    except OSError:
+        return False
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """A lock between test workers."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _start(argv: list[str], log: Path, path: str) -> int:
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env={**os.environ}
+        )
+    process.returncode = 0  # it outlives this worker, so nobody waits for it here
+    deadline = time.monotonic() + PATIENCE
+    while not answers(path):
+        if time.monotonic() > deadline:
+            pytest.fail(f"{argv[0]} did not answer within {PATIENCE:.0f} s:\n{log.read_text()[-2000:]}", pytrace=False)
+        time.sleep(0.05)
+    return process.pid
+
+
+def ensure_docker(shared: Path) -> str:
+    """A Docker daemon: the one that answers, else one that is started and left running (one per machine is all there can be)."""
+    with held(shared / "docker.lock"):
+        if not answers(DOCKER_SOCKET):
+            if os.geteuid() != 0:
+                pytest.skip("needs a Docker daemon: run as root, or start one")
+            program = shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "dockerd"
+            _start([program], shared / "dockerd.log", DOCKER_SOCKET)
+        _ensure_image(DOCKER_SOCKET)
+    return DOCKER_SOCKET
+
+
+def ensure_podman(shared: Path) -> str:
+    """A Podman service with a store of its own, shared by the workers of this run; it ends when nobody uses it."""
+    home = shared / "podman"
+    path = str(home / "podman.sock")
+    with held(shared / "podman.lock"):
+        if not answers(path):
+            if os.geteuid() != 0:
+                pytest.skip("needs root: rootless containers have no address that can be reached from here")
+            home.mkdir(exist_ok=True)
+            store = ["--root", str(home / "root"), "--runroot", str(home / "run"), "--cgroup-manager", "cgroupfs"]
+            argv = ["podman", *store, "--events-backend", "file", "system", "service", "--time=30", f"unix://{path}"]
+            _start(argv, shared / "podman.log", path)
+        _ensure_image(path)
+    return path
+
+
+def _ensure_image(path: str) -> None:
+    api = Api(path)
+    try:
+        if not api.has_image(IMAGE):
+            api.import_image(IMAGE, image_tar())
+    finally:
+        api.close()
+
+
+class Api:
+    """The engine as a person at its command line would use it, without the code under test between."""
+
+    def __init__(self, path: str) -> None:
+        self.link = Link("test", path)
+
+    def close(self) -> None:
+        self.link.close()
+
+    def has_image(self, image: str) -> bool:
+        with suppress(Exception):
+            self.link.get(f"/images/{parse_image(image)}/json", image)
+            return True
+        return False
+
+    def import_image(self, image: str, tar: bytes, *changes: str) -> None:
+        client = self.link._client()
+        ref = parse_image(image)
+        client.import_image_from_data(tar, repository=ref.repository, tag=ref.tag, changes=list(changes) or None)
+        if not self.has_image(image):  # Podman takes the name without the tag
+            self.link.post(f"/images/{ref.repository}:latest/tag", image, repo=ref.repository, tag=ref.tag)
+
+    def create(self, name: str, *argv: str, image: str = IMAGE, **body: Any) -> str:
+        config = {"Image": str(parse_image(image)), "Cmd": list(argv or ("/bin/sleep", "1000")), **body}
+        return str(self.link.post("/containers/create", name, config, name=name)["Id"])
+
+    def inspect(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = self.link.get(f"/containers/{name}/json", name)
+        return found
+
+    def start(self, name: str) -> None:
+        self.link.post(f"/containers/{name}/start", name)
+
+    def kill(self, name: str) -> None:
+        """`kill -9` of its first process, as somebody on the host does it."""
+        pid = int(self.inspect(name)["State"]["Pid"])
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: self.inspect(name)["State"]["Pid"] != pid, f"the engine saw {name} end")
+
+    def remove(self, name: str) -> None:
+        with suppress(Exception):
+            self.link.delete(f"/containers/{name}", name, force="1", v="1")
+
+    def names(self, label: str) -> list[str]:
+        filters = json.dumps({"label": [label]})
+        listed = self.link.get("/containers/json", "test", all="1", filters=filters)
+        return [str(one["Names"][0]).removeprefix("/") for one in listed]
+
+    def clean(self, instance: str) -> None:
+        """Remove everything that carries an instance's label."""
+        for name in self.names(f"reconciler.instance={instance}"):
+            self.remove(name)
+
+
+def container(name: str = "web", *argv: str, ports: tuple[Port, ...] = (), **engine: Any) -> Container:
+    """A container of the test image that waits for its end and leaves politely."""
+    run = argv or ("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done")
+    return Container(name, run, ports=ports, engine=Engine(image=engine.pop("image", IMAGE), **engine))
+
+
+def template(*containers: Container, revision: str = "0123456789abcdef", **fields: Any) -> Template:
+    """A pod of these containers, with the settings that an unwritten manifest has."""
+    main, *sidecars = containers or (container(),)
+    live = fields.pop("live", None)
+    if live is None:
+        live = (Live("", restart=fields.pop("restart", "no")), *(Live(one.name, restart="no") for one in sidecars))
+    fields.setdefault("grace", 2_000_000_000)
+    return Template(
+        (("app", "web"),), main, revision=revision, sidecars=tuple(sidecars), live=tuple(sorted(live)), **fields
+    )
