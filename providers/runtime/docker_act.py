@@ -87,10 +87,6 @@ class Actor:
     def _start_one(self, life: Life) -> None:
         try:
             self._link.post(f"/containers/{life.id}/start", life.name, patience=5.0)
-        except Gone:
-            if self._looks.life(life.name) is None:
-                raise
-            raise  # the image's program, or a network, is not there: the engine says which
         except ProviderError as error:
             lines = last_lines(self._link, life.id, 5)
             if not lines:

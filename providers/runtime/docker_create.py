@@ -7,10 +7,10 @@ have, so the next start sees that it is incomplete, takes it away, and it is cre
 from manifests.desired import Container, Template
 from manifests.pod import SecretSource
 from providers.actions import CreateContainer
-from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected
+from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Mark, container_name
 from providers.runtime.docker_image import Images
-from providers.runtime.docker_life import Life, Pod
+from providers.runtime.docker_life import Life
 from providers.runtime.docker_link import Link
 from providers.runtime.docker_look import Looks
 from providers.runtime.docker_spec import full_image, members_of, payload, primary_network
@@ -63,7 +63,7 @@ class Creator:
         """Create one container; its id. A race for the name that somebody else won is told apart."""
         try:
             made = self._link.post("/containers/create", name, body, patience=5.0, name=name)
-        except (Conflict, ProviderError) as error:
+        except ProviderError as error:
             if isinstance(error, Gone):  # the image went between the look and now, or a network did
                 raise Conflict(name, error.cause, "look again") from error
             other = self._looks.life(name)
@@ -71,6 +71,8 @@ class Creator:
                 raise
             self._check_same(other, action)
             return other.id
+        if not made or not made.get("Id"):
+            raise OutcomeUnknown(name, "the engine does not say what it created", "look again")
         return str(made["Id"])
 
     def _check_same(self, present: Life, action: CreateContainer) -> None:
@@ -112,11 +114,6 @@ class Creator:
             if "already" in error.cause:
                 return
             raise
-
-
-def incomplete(pod: Pod) -> bool:
-    """Whether a kill, or a person, has left this pod without all its members."""
-    return bool(pod.missing)
 
 
 def _reveal(target: str, container: Container) -> dict[str, str]:

@@ -45,10 +45,14 @@ class Link:
 
     def get(self, where: str, target: str, **params: str) -> JSON:
         """A read. Raises Unreachable, Gone (404), Rejected."""
-        return self.request("GET", where, target, params=params).json()
+        answer = self.request("GET", where, target, params=params)
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise Unreachable(target, f"the engine's answer to {where} is no JSON", "see the engine's log") from error
 
     def post(self, where: str, target: str, body: JSON = None, *, patience: float = 0.0, **params: str) -> JSON:
-        """A write; its JSON answer, None without one.
+        """A write; its JSON object, None where the engine answers without one.
 
         Args:
             where: path below the API version, such as `/containers/ID/start`.
@@ -62,7 +66,12 @@ class Link:
             4xx), ProviderError (the engine tried and failed).
         """
         answer = self.request("POST", where, target, params=params, body=body, patience=patience)
-        return answer.json() if answer.content else None
+        if not answer.content.lstrip().startswith(b"{"):
+            return None
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise OutcomeUnknown(target, f"the engine's answer to {where} is cut off", "look again") from error
 
     def delete(self, where: str, target: str, **params: str) -> None:
         """A removal. Raises as `post`."""

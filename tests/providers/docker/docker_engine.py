@@ -83,10 +83,10 @@ def held(path: Path) -> Iterator[None]:
         yield
 
 
-def _start(argv: list[str], log: Path, path: str) -> int:
+def _start(argv: list[str], log: Path, path: str, **env: str) -> int:
     with log.open("ab") as out:
         process = subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env={**os.environ}
+            argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env={**os.environ, **env}
         )
     process.returncode = 0  # it outlives this worker, so nobody waits for it here
     deadline = time.monotonic() + PATIENCE
@@ -118,9 +118,14 @@ def ensure_podman(shared: Path) -> str:
             if os.geteuid() != 0:
                 pytest.skip("needs root: rootless containers have no address that can be reached from here")
             home.mkdir(exist_ok=True)
+            # Its default limit on open files may be above what this machine allows.
+            settings = home / "containers.conf"
+            settings.write_text(
+                '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nevents_logger = "file"\n'
+            )
             store = ["--root", str(home / "root"), "--runroot", str(home / "run"), "--cgroup-manager", "cgroupfs"]
-            argv = ["podman", *store, "--events-backend", "file", "system", "service", "--time=30", f"unix://{path}"]
-            _start(argv, shared / "podman.log", path)
+            argv = ["podman", *store, "system", "service", "--time=30", f"unix://{path}"]
+            _start(argv, shared / "podman.log", path, CONTAINERS_CONF=str(settings))
         _ensure_image(path)
     return path
 
@@ -150,9 +155,12 @@ class Api:
         return False
 
     def import_image(self, image: str, tar: bytes, *changes: str) -> None:
-        client = self.link._client()
-        ref = parse_image(image)
-        client.import_image_from_data(tar, repository=ref.repository, tag=ref.tag, changes=list(changes) or None)
+        client, ref = self.link._client(), parse_image(image)
+        params: list[tuple[str, str]] = [("fromSrc", "-"), ("repo", ref.repository), ("tag", ref.tag)]
+        params += [("changes", change) for change in changes]
+        url = f"{client.base_url}/v{client.api_version}/images/create"
+        answer = client.post(url, params=params, data=tar, headers={"Content-Type": "application/x-tar"}, timeout=30)
+        assert answer.ok, answer.text
         if not self.has_image(image):  # Podman takes the name without the tag
             self.link.post(f"/images/{ref.repository}:latest/tag", image, repo=ref.repository, tag=ref.tag)
 
