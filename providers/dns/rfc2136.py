@@ -1,4 +1,4 @@
-"""Zones of a name server that takes dynamic updates (`type: rfc2136`): BIND, Knot, PowerDNS and others.
+"""Zones of a name server that takes dynamic updates (`type: rfc2136`). Tested with BIND and Knot.
 
 What the plan saw travels with each update as prerequisites, so that the server itself refuses to overwrite somebody else's
 change; each update is read back. This module is what manifests are checked with, so it loads no DNS code: that is loaded
@@ -71,7 +71,8 @@ class RFC2136Zones:
                 said that it wrote, and what is read back is something else.
             Rejected: the server refuses, a key does not fit, or the change breaks a rule of DNS.
             Unreachable: nothing was sent, or the server says that it could not write.
-            OutcomeUnknown: the update was sent, and its answer or the reading back is missing.
+            OutcomeUnknown: the update was sent, and its answer or the reading back is missing; or a later message of several
+                could not be sent or written.
         """
         self._zones().perform(action)
 

@@ -54,7 +54,8 @@ class Names:
     def _update(self, zone: str, new: frozenset[RecordKey], gone: frozenset[RecordKey]) -> None:
         target, path = f"zone {zone}", self._path(zone)
         try:
-            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for directory in (self._directory.parent, self._directory):
+                directory.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise Unreachable(target, f"cannot create {self._directory}: {error.strerror}") from error
         with locked(target, self._directory):

@@ -3,7 +3,7 @@
 Used by `rfc2136.py` and `rfc2136_queries.py`. A transfer that ends early raises; a part of a zone is never returned.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -53,6 +53,37 @@ class Zone(NamedTuple):
 
     serial: int
     records: dict[RecordKey, RecordSet]
+
+
+class Sets:
+    """Gathers records into record sets. Few objects per set: their number is what reading a big zone costs."""
+
+    __slots__ = ("_found", "_many")
+
+    def __init__(self) -> None:
+        self._found: dict[RecordKey, RecordSet] = {}
+        self._many: dict[RecordKey, list[str]] = {}
+
+    def add(self, message: wire.Message, record: wire.Record, names: dict[int, str]) -> None:
+        """Take in one record. Raises `Malformed`."""
+        if record.rdclass != wire.CLASS_IN:
+            raise wire.Malformed(f"it holds a record of class {record.rdclass}")
+        value = wire.value_at(message, record, names)
+        key = RecordKey(record.owner, wire.type_text(record.type))
+        known = self._found.get(key)
+        if known is None:
+            self._found[key] = RecordSet(record.ttl, (value,))
+            return
+        self._many.setdefault(key, list(known.values)).append(value)
+        if record.ttl < known.ttl:
+            # Only signatures differ, whose TTL is that of what they sign (RFC 4034 section 3).
+            self._found[key] = RecordSet(record.ttl, known.values)
+
+    def all(self) -> dict[RecordKey, RecordSet]:
+        """The sets, values sorted. Nothing may be added after this."""
+        for key, values in self._many.items():
+            self._found[key] = RecordSet(self._found[key].ttl, tuple(sorted(set(values))))
+        return self._found
 
 
 class Question(NamedTuple):
@@ -132,20 +163,20 @@ def _answer(message: wire.Message, expected: tuple[Question, Verifier] | None) -
         verifier.check(message, tsig)
     if message.flags & wire.TRUNCATED:
         raise wire.Malformed("it cut an answer short")
-    groups: tuple[_Sets, _Sets] = ({}, {})
+    groups = (Sets(), Sets())
     serial_found = None
     for section, record in records:
         if section == 0 and record.type == wire.SOA and record.owner == question.name:
             serial_found = wire.serial_at(message, record)
         elif section == 0 or (section == 1 and record.type == wire.NS):
-            _add(groups[section], message, record, names)
+            groups[section].add(message, record, names)
     flags = message.flags
     return Answer(
         question,
         message.rcode,
         bool(flags & wire.AUTHORITATIVE),
-        _sets(groups[0]),
-        _sets(groups[1]),
+        groups[0].all(),
+        groups[1].all(),
         serial_found,
     )
 
@@ -167,13 +198,10 @@ def transfer(server: Server, link: Link, signer: Signer | None, zone: str) -> Zo
         raise bad_signature(zone, error, server.reading_key, allow_transfer(zone, server.reading_key)) from error
 
 
-_Sets = dict[tuple[str, int], tuple[int, list[str]]]
-
-
 def _transferred(server: Server, link: Link, signer: Signer | None, zone: str) -> Zone:
     one = number()
     verifier = link.send(wire.query(one, zone, wire.AXFR), signer, many=True)
-    groups: _Sets = {}
+    sets = Sets()
     first: int | None = None
     last: int | None = None
     count = 0
@@ -208,7 +236,7 @@ def _transferred(server: Server, link: Link, signer: Signer | None, zone: str) -
             elif first is None:
                 raise wire.Malformed("it does not begin with the SOA of the zone")
             else:
-                _add(groups, message, record, names)
+                sets.add(message, record, names)
         verifier.check(message, tsig)
         if count > MAX_RECORDS:
             raise wire.Malformed(f"it has more than {MAX_RECORDS} records")
@@ -217,29 +245,8 @@ def _transferred(server: Server, link: Link, signer: Signer | None, zone: str) -
     if first is None or first != last:
         raise wire.Malformed("the zone changed while it was transferred")
     # Glue below a cut belongs to the zone; what lies outside is no data of it and is not believed.
-    return Zone(first, _sets({key: group for key, group in groups.items() if in_zone(key[0], zone)}))
-
-
-def _add(groups: _Sets, message: wire.Message, record: wire.Record, names: dict[int, str]) -> None:
-    if record.rdclass != wire.CLASS_IN:
-        raise wire.Malformed(f"it holds a record of class {record.rdclass}")
-    value = wire.value_at(message, record, names)
-    group = groups.get((record.owner, record.type))
-    if group is None:
-        groups[record.owner, record.type] = (record.ttl, [value])
-        return
-    ttl, values = group
-    values.append(value)
-    if record.ttl < ttl:
-        # Only signatures differ, whose TTL is that of what they sign (RFC 4034 section 3).
-        groups[record.owner, record.type] = (record.ttl, values)
-
-
-def _sets(groups: _Sets) -> dict[RecordKey, RecordSet]:
-    return dict(_each(groups))
-
-
-def _each(groups: _Sets) -> Iterator[tuple[RecordKey, RecordSet]]:
-    for (owner, kind), (ttl, values) in groups.items():
-        ordered = tuple(values) if len(values) == 1 else tuple(sorted(set(values)))
-        yield RecordKey(owner, wire.type_text(kind)), RecordSet(ttl, ordered)
+    found_sets = sets.all()
+    outside = [key for key in found_sets if not in_zone(key.name, zone)]
+    for key in outside:
+        del found_sets[key]
+    return Zone(first, found_sets)

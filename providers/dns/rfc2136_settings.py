@@ -14,13 +14,15 @@ from providers.secrets import SecretRef
 Algorithm = Literal["hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha224", "hmac-sha1"]
 """Algorithms of RFC 8945 section 6. hmac-md5 is left out: it must not be used any more."""
 
+KEY_NAME = r"^([A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?$"
+
 Patience = Annotated[Deadline, AfterValidator(scalars.between(100 * MILLISECOND, 60 * SECOND))]
 
 
 class KeySettings(Model):
     """A TSIG key (RFC 8945): its name and algorithm must be the same on both sides."""
 
-    name: str = Field(pattern=r"^[A-Za-z0-9_.-]{1,253}$", description="Name of the key, as the server knows it.")
+    name: str = Field(pattern=KEY_NAME, max_length=253, description="Name of the key, as the server knows it.")
     algorithm: Algorithm = Field(default="hmac-sha256", description="Algorithm of the key.")
     secret: SecretRef = Field(description="Where the secret is, in base64 as key tools print it.")
 
@@ -40,7 +42,10 @@ class RFC2136Settings(Model):
     )
     timeout: Patience = Field(
         default=Duration(5 * SECOND),
-        description="Longest wait for a connection and for each answer. A whole look or change gets five times as much.",
+        description=(
+            "Longest wait for a connection and for each answer. A look, an update and its reading back may take five times as"
+            " long, each as a whole."
+        ),
     )
     read_back: Literal["axfr", "queries"] = Field(
         default="axfr",

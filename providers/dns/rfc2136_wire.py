@@ -145,7 +145,9 @@ def name_at(wire: bytes, at: int, names: dict[int, str], depth: int = 0) -> tupl
         raise Malformed("a label has an unknown kind")
     end = at + 1 + length
     label = wire[at + 1 : end]
-    tail, after = name_at(wire, end, names, depth + 1)
+    # Almost every name is one label and a pointer at a name that was seen before: no second call for those.
+    known = names.get((wire[end] & 0x3F) << 8 | wire[end + 1]) if wire[end] >= 0xC0 else None
+    tail, after = name_at(wire, end, names, depth + 1) if known is None else (known, end + 2)
     text = label.decode().lower() if PLAIN_LABEL.fullmatch(label) else _odd_label(label)
     full = f"{text}." if tail == "." else f"{text}.{tail}"
     names[at] = full

@@ -61,7 +61,13 @@ class Zones:
         with self._server.link() as link:
             for index, part in enumerate(messages):
                 done = f"{index} of {len(messages)} messages were carried out before" if index else update.NOTHING
-                update.send(self._server, link, signer, zone, part, done)
+                try:
+                    update.send(self._server, link, signer, zone, part, done)
+                except Unreachable as error:
+                    if not index:
+                        raise
+                    # Unreachable promises that nothing was changed.
+                    raise OutcomeUnknown(error.target, error.cause, error.next_step or "look at the zone") from error
         self._read_back(zone, result)
 
     def check(self, zones: Collection[str]) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from providers.actions import ChangeRecords, RecordChange
 from providers.dns.ownership import mark_key, quote
 from providers.dns.rfc2136 import RFC2136Zones
 from providers.dns.rfc2136_names import Names
-from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
+from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.owned import owned
 from providers.spi import Context
@@ -170,6 +170,25 @@ def test_a_conflict_in_a_later_message_says_what_was_done(named: NameServer, her
     assert found[RecordKey(f"t2.{zone}", "TXT")].values == ('"other"',)
 
 
+def test_a_later_message_that_cannot_be_written_leaves_the_outcome_unknown(named: NameServer, here: Make) -> None:
+    """Unreachable would promise that nothing was changed."""
+    zone = named.new_zone()
+    text = RecordSet(60, tuple(sorted(f'"{index:03d}{"x" * 250}"' for index in range(100))))
+    seen: list[bytes] = []
+
+    def answers(framed: bytes) -> bytes:
+        if framed[4] >> 3 & 15 != UPDATE:
+            return framed
+        seen.append(framed)
+        servfail = framed[2:4] + bytes((framed[4], 2)) + bytes(8)
+        return framed if len(seen) == 1 else len(servfail).to_bytes(2, "big") + servfail
+
+    with Relay(named.port, answers=answers) as relay:
+        names = named.provider(here(), port=relay.port)
+        with pytest.raises(OutcomeUnknown, match=r"SERVFAIL.*1 of 2 messages were carried out before"):
+            names.perform(change(zone, *((f"t{index}", "TXT", None, text) for index in range(3))))
+
+
 def test_what_fits_into_no_message_is_refused_before_anything_is_sent(named: NameServer, here: Make) -> None:
     zone = named.new_zone()
     text = RecordSet(60, tuple(sorted(f'"{index:03d}{"x" * 250}"' for index in range(300))))
@@ -267,7 +286,7 @@ def test_a_damaged_file_of_names_is_unknown_not_empty(named: NameServer, here: M
     names.perform(change(zone, ("app", "A", None, A1)))
     (file,) = tmp_path.rglob(f"{zone}json")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert file.parent.stat().st_mode & 0o777 == 0o700
+    assert [one.stat().st_mode & 0o777 for one in (file.parent, file.parent.parent)] == [0o700, 0o700]
     file.write_text(file.read_text()[:-3])
     with pytest.raises(Unreachable, match="remove it; names are learnt again"):
         names.observe([zone])

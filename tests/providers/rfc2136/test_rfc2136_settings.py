@@ -1,0 +1,67 @@
+"""What a manifest may say about a name server."""
+
+import subprocess
+import sys
+
+import pytest
+from pydantic import ValidationError
+
+from manifests.desired import SECOND
+from providers import registry
+from providers.dns.rfc2136_settings import RFC2136Settings
+from providers.spi import Context
+
+KEY = {"name": "update.key", "secret": {"env": "UPDATE_KEY"}}
+
+
+def test_all_settings_are_taken_as_they_are_written() -> None:
+    settings = RFC2136Settings.model_validate(
+        {
+            "server": "192.0.2.53",
+            "port": 5353,
+            "updateKey": KEY,
+            "transferKey": {"name": "transfer.key", "algorithm": "hmac-sha512", "secret": {"file": "/run/key"}},
+            "timeout": "2s",
+            "readBack": "queries",
+        }
+    )
+    assert (settings.server, settings.port, settings.timeout) == ("192.0.2.53", 5353, 2 * SECOND)
+    assert settings.update_key is not None
+    assert settings.update_key.algorithm == "hmac-sha256"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"server": "ns1.example.net"},
+        {"port": 0},
+        {"timeout": "0s"},
+        {"timeout": "1h"},
+        {"readBack": "ixfr"},
+        {"tsig": "x"},
+        {"updateKey": KEY | {"algorithm": "hmac-md5"}},
+        {"updateKey": KEY | {"secret": "c2VjcmV0"}},
+        {"updateKey": {"name": "update.key"}},
+        {"updateKey": KEY | {"name": "update..key"}},
+    ],
+)
+def test_what_it_cannot_be_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        RFC2136Settings.model_validate({"server": "192.0.2.53"} | wrong)
+
+
+def test_a_secret_that_is_written_into_the_manifest_is_refused_without_being_shown() -> None:
+    settings = {"updateKey": KEY | {"secret": "sentinel-7a11"}}
+    with pytest.raises(Exception, match=r"updateKey\.secret") as caught:
+        registry.create("rfc2136", "edge", settings, Context("demo", "/nonexistent"))
+    assert "sentinel-7a11" not in str(caught.value)
+
+
+def test_checking_a_manifest_loads_no_dns_code() -> None:
+    code = (
+        "import sys; from providers import registry; from providers.spi import Context;"
+        "registry.create('rfc2136', 'edge', {'server': '192.0.2.53'}, Context('demo', '/nonexistent')).close();"
+        "print([name for name in sys.modules if name.split('.')[0] == 'dns'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30)
+    assert done.stdout == "[]\n"
