@@ -13,6 +13,8 @@ from threading import Event
 TEMPLATE = "init-addr last,127.0.0.1 weight 0 disabled"
 
 BACKENDS = f"""
+    default_backend web
+
 backend web
     server-template web 1-5 suite.slot.invalid:1 {TEMPLATE}
     server-template web 6-10 other.slot.invalid:1 {TEMPLATE}
@@ -48,6 +50,7 @@ class HAProxy:
         self.directory = directory
         self.socket = str(directory / f"{name}.admin")
         self.operator = str(directory / f"{name}.operator")
+        self.master = str(directory / f"{name}.master")
         self.state = str(directory / "state" / f"{name}.state")
         self.front = str(directory / f"{name}.front")
         Path(self.state).parent.mkdir(exist_ok=True)
@@ -57,24 +60,42 @@ class HAProxy:
         binary = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin:/usr/local/sbin")
         assert binary is not None
         self.process = subprocess.Popen(
-            [binary, "-W", "-db", "-f", str(self.config)], stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL
+            [binary, "-W", "-db", "-f", str(self.config), "-S", self.master],
+            stdout=self.log,
+            stderr=self.log,
+            stdin=subprocess.DEVNULL,
         )
-        wait_until(self.answers, "HAProxy answers")
+        try:
+            wait_until(self.answers, "HAProxy answers")
+        except BaseException:
+            self.stop()
+            raise
 
     def write_config(self, backends: str) -> None:
         self.config.write_text(
             f"global\n    stats socket {self.socket} mode 600 level admin\n"
             f"    stats socket {self.operator} mode 600 level operator\n"
-            f"    server-state-file {self.state}\n    nbthread 1\n    hard-stop-after 3s\n"
+            f"    server-state-file {self.state}\n    nbthread 1\n"
             "defaults\n    mode http\n    timeout connect 1s\n    timeout client 5s\n    timeout server 5s\n"
             "    load-server-state-from-file global\n"
-            f"frontend front\n    bind unix@{self.front}\n    default_backend web\n" + backends
+            f"frontend front\n    bind unix@{self.front}\n" + backends
         )
 
     def answers(self) -> bool:
         assert self.process.poll() is None, "HAProxy has ended: " + Path(self.log.name).read_text()
         try:
             return "Pid: " in self.ask("show info")
+        except OSError:
+            return False
+
+    def master_answers(self) -> bool:
+        """Unlike a worker it does not hang up after its answer."""
+        try:
+            with socket.socket(socket.AF_UNIX) as connection:
+                connection.settimeout(1)
+                connection.connect(self.master)
+                connection.sendall(b"show proc\n")
+                return b"master" in connection.recv(4096)
         except OSError:
             return False
 
@@ -107,7 +128,11 @@ class HAProxy:
         self.ask(*commands, "set server be_app/old1 weight 7", "set server be_app/old1 state ready")
 
     def reload(self) -> None:
-        """Reload, and wait until the new process answers on a fresh connection."""
+        """Reload, and wait until the new process answers on a fresh connection.
+
+        A master that is still loading loses the signal: once it answers on its own socket, it has loaded.
+        """
+        wait_until(self.master_answers, "the master answers")
         before = self.pid()
         self.process.send_signal(signal.SIGUSR2)
 

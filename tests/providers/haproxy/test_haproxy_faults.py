@@ -1,0 +1,219 @@
+"""Sockets that lie, hang, garble or hang up: nothing is taken for an answer that is not one."""
+
+import contextlib
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from providers.actions import SetWeight
+from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
+from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.facts import Endpoint
+from providers.spi import Context
+
+INFO = b"Name: HAProxy\nPid: 7\nStopping: 0\n"
+STATE = (
+    b"1\n# be_id be_name srv_id srv_name srv_addr srv_uweight srv_admin_state srv_agent_state srv_fqdn srv_port\n"
+    b"3 web 1 web1 192.0.2.1 10 0 0 slot.invalid 8080\n"
+)
+PROMPT = b"\n> "
+ACTION = SetWeight("edge", "web", Endpoint("192.0.2.1", 8080), "web-0", 20, 10)
+
+Answer = Callable[[bytes], bytes]
+
+
+class Fake:
+    """A socket that answers each line with what `answer` makes of it, and hangs up where that ends with b"EOF"."""
+
+    def __init__(self, path: str, answer: Answer) -> None:
+        self.path = path
+        self.lines: list[bytes] = []
+        self._answer = answer
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(path)
+        self._listener.listen()
+        self._threads = [threading.Thread(target=self._accept)]
+        self._open: list[socket.socket] = []
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            self._open.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError), connection.makefile("rb") as lines:
+            for line in lines:
+                self.lines.append(line)
+                answer = self._answer(line)
+                connection.sendall(answer.removesuffix(b"EOF"))
+                if answer.endswith(b"EOF"):
+                    connection.shutdown(socket.SHUT_RDWR)
+                    return
+
+    def close(self) -> None:
+        for one in (self._listener, *self._open):
+            with contextlib.suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+            one.close()
+        for thread in self._threads:
+            thread.join(5)
+
+
+def honest(line: bytes) -> bytes:
+    if line == b"prompt\n":
+        return PROMPT
+    answers = []
+    for command in line.rstrip(b"\n").split(b";"):
+        known = {b"show info": INFO, b"show servers state": STATE, b"show servers state web": STATE}
+        answers.append(known.get(command, b"") + PROMPT)
+    return b"".join(answers)
+
+
+@pytest.fixture
+def fake() -> Iterator[Callable[..., tuple[Fake, HAProxyEndpoints]]]:
+    started: list[Fake] = []
+    with tempfile.TemporaryDirectory(prefix="hap-") as directory:
+
+        def make(answer: Answer, timeout: str = "5s") -> tuple[Fake, HAProxyEndpoints]:
+            server = Fake(str(Path(directory, f"{len(started)}.sock")), answer)
+            started.append(server)
+            settings = HAProxySettings.model_validate({"sockets": [server.path], "timeout": timeout})
+            return server, HAProxyEndpoints("edge", settings, Context("suite", directory))
+
+        yield make
+        for server in started:
+            server.close()
+
+
+Make = Callable[..., tuple[Fake, HAProxyEndpoints]]
+
+
+def cut(after: bytes, length: int) -> Answer:
+    """Honest, but hangs up `length` bytes into the answer to the first line that holds `after`."""
+
+    def answer(line: bytes) -> bytes:
+        whole = honest(line)
+        return whole[:length] + b"EOF" if after in line else whole
+
+    return answer
+
+
+@pytest.mark.parametrize("length", [0, 1, len(INFO), len(INFO) + 3, len(INFO) + 60, len(INFO) + len(STATE) + 2])
+def test_a_look_whose_answer_breaks_off_anywhere_is_unreachable(fake: Make, length: int) -> None:
+    _, endpoints = fake(cut(b"show info", length))
+    with pytest.raises(Unreachable, match="the answer was lost"):
+        endpoints.observe(["web"])
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 40])
+def test_a_write_whose_answer_breaks_off_is_an_unknown_outcome(fake: Make, length: int) -> None:
+    server, endpoints = fake(cut(b"set server", length))
+    with pytest.raises(OutcomeUnknown, match="the answer was lost"):
+        endpoints.perform(ACTION)
+    assert any(line.startswith(b"set server web/web1 weight 20") for line in server.lines)
+
+
+def test_a_write_that_was_never_sent_changed_nothing(fake: Make) -> None:
+    server, endpoints = fake(cut(b"show info", 5))
+    with pytest.raises(Unreachable):
+        endpoints.perform(ACTION)
+    assert not any(b"set server" in line for line in server.lines)
+
+
+def test_a_write_that_reads_back_as_before_is_an_unknown_outcome(fake: Make) -> None:
+    _, endpoints = fake(honest)
+    with pytest.raises(OutcomeUnknown, match=r"slot web1 reads back as 192\.0\.2\.1:8080, weight 10"):
+        endpoints.perform(ACTION)
+
+
+def test_any_other_answer_than_the_expected_one_is_an_error(fake: Make) -> None:
+    def answer(line: bytes) -> bytes:
+        return b"Surprise!\n" + PROMPT + STATE + PROMPT if b"set server" in line else honest(line)
+
+    _, endpoints = fake(answer)
+    with pytest.raises(Rejected, match=r"answered 'Surprise!' to 'set server web/web1 weight 20'"):
+        endpoints.perform(ACTION)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda line: PROMPT * (line.count(b";") + 1),
+        lambda line: b"SSH-2.0-OpenSSH\r\n" + PROMPT * (line.count(b";") + 1),
+        lambda line: honest(line).replace(b"1\n# be_id", b"2\n# be_id"),
+        lambda line: honest(line).replace(b"srv_fqdn", b"srv_name2"),
+        lambda line: honest(line).replace(b" 8080\n", b"\n"),
+        lambda line: honest(line).replace(b" 10 0 0 ", b" ten 0 0 "),
+        lambda line: honest(line).replace(b"Stopping", b"Stepping"),
+        lambda line: honest(line).replace(b"Pid: 7", b"Pid: seven"),
+        lambda line: honest(line) + PROMPT,
+        lambda line: honest(line).replace(b"web1", b"web\xff"),
+    ],
+)
+def test_what_is_not_exactly_an_answer_of_haproxy_is_never_an_empty_pool(fake: Make, answer: Answer) -> None:
+    _, endpoints = fake(answer)
+    for act in (lambda: endpoints.observe(["web"]), lambda: endpoints.perform(ACTION)):
+        with pytest.raises(Unreachable):
+            act()
+
+
+def test_a_socket_that_never_answers_is_left_after_the_timeout(fake: Make) -> None:
+    _, endpoints = fake(lambda line: b"", timeout="100ms")
+    begun = time.monotonic()
+    with pytest.raises(Unreachable, match="no answer within the provider's timeout"):
+        endpoints.observe(["web"])
+    assert time.monotonic() - begun < 2
+
+
+def test_a_process_that_is_stopping_is_left_for_its_successor(fake: Make) -> None:
+    asked = []
+
+    def answer(line: bytes) -> bytes:
+        asked.append(line)
+        first = sum(b"show info" in one for one in asked) == 1
+        return honest(line).replace(b"Stopping: 0", b"Stopping: 1") if first else honest(line)
+
+    _, endpoints = fake(answer)
+    (fact,) = endpoints.observe(["web"])
+    assert [member.weight for member in fact.members] == [10]
+
+
+def test_a_process_that_is_stopping_and_has_no_successor_is_unreachable(fake: Make) -> None:
+    server, endpoints = fake(lambda line: honest(line).replace(b"Stopping: 0", b"Stopping: 1"), timeout="100ms")
+    for act in (lambda: endpoints.observe(["web"]), lambda: endpoints.perform(ACTION)):
+        with pytest.raises(Unreachable, match="is stopping and no other one has taken over"):
+            act()
+    assert not any(b"set server" in line for line in server.lines)
+
+
+def test_a_second_writer_waits_for_the_first_one_and_not_for_ever(fake: Make) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    def answer(line: bytes) -> bytes:
+        if b"set server" in line:
+            entered.set()
+            leave.wait(5)
+        return honest(line)
+
+    _, endpoints = fake(answer, timeout="150ms")
+    first: list[ProviderError | None] = []
+    writer = threading.Thread(target=lambda: first.extend(endpoints.perform_all([ACTION])))
+    writer.start()
+    assert entered.wait(5)
+    with pytest.raises((Unreachable, OutcomeUnknown)):
+        endpoints.perform(ACTION)
+    leave.set()
+    writer.join(5)
+    assert isinstance(first[0], OutcomeUnknown)
