@@ -16,7 +16,7 @@ from pathlib import Path
 
 from reconciler.shell.clock import SystemClock, utc
 
-BENCHMARKS = ("manifests", "probes", "decide")
+BENCHMARKS = ("probes", "manifest_loading", "decide", "haproxy_weights", "dns_updates")
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks.md"
 

@@ -5,7 +5,7 @@ With `tree.py` the only module that knows the registry of providers, and the onl
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from providers import registry
 from providers.limited import limited
 from providers.owned import owned
 from providers.readonly import read_only
+from providers.secrets import on_resolve
 from providers.spi import Context, Provider
 from reconciler.core.forecast import forecast
 from reconciler.core.instant import Now
@@ -24,6 +25,7 @@ from reconciler.shell import doctor
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.doctor import Finding
 from reconciler.shell.lock import Lock
+from reconciler.shell.logs import SECRETS
 from reconciler.shell.loop import Loop
 from reconciler.shell.memory import Glimpse, StoreMemory, command_of
 from reconciler.shell.parts import Parts, Reporter, Source, Stopped
@@ -93,17 +95,15 @@ def _machinery(
     desired: Desired, state: Path, *, may_write: bool, phase: bool
 ) -> Iterator[tuple[Providers, ProbeEngine, ThreadRunner]]:
     """Providers, probe engine and threads of one run; all of them end with it, containers go on."""
-    providers = build(desired, state, may_write=may_write)
-    runner = ThreadRunner()
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(on_resolve(SECRETS.add))
+        providers = build(desired, state, may_write=may_write)
+        stack.callback(providers.close)
+        runner = ThreadRunner()
+        stack.callback(runner.close)
         engine = ProbeEngine(phase=phase)
-        try:
-            yield providers, engine, runner
-        finally:
-            engine.close()
-    finally:
-        runner.close()
-        providers.close()
+        stack.callback(engine.close)
+        yield providers, engine, runner
 
 
 def _source(path: Path, instance_file: Path | None, intent: Intent, clock: SystemClock, *, follow: bool) -> Source:
@@ -215,13 +215,13 @@ async def run_watch(
 async def examine(path: Path, *, instance_file: Path | None, state: Path | None) -> tuple[Finding, ...]:
     """Ask every provider whether it can be reached and is configured; read-only. Raises `ManifestErrors`."""
     desired = load(path, instance_file)
-    runner = ThreadRunner()
-    providers = build(desired, state_dir(desired.instance.id, state), may_write=False)
-    try:
+    with ExitStack() as stack:
+        stack.enter_context(on_resolve(SECRETS.add))
+        providers = build(desired, state_dir(desired.instance.id, state), may_write=False)
+        stack.callback(providers.close)
+        runner = ThreadRunner()
+        stack.callback(runner.close)
         return await doctor.examine(desired, providers, runner)
-    finally:
-        runner.close()
-        providers.close()
 
 
 class _Quiet:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = {"nginx": "nginx-light", "named": "bind9", "dig": "dnsutils", "nsupdate": "dnsutils", "ip": "iproute2"}
+PACKAGES = {
+    "dig": "dnsutils",
+    "dockerd": "docker.io",
+    "ip": "iproute2",
+    "knotd": "knot",
+    "named": "bind9",
+    "nginx": "nginx-light",
+    "nsupdate": "dnsutils",
+}
 """Debian's package of a program, where it is not called like the program."""
 
 SERVER_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
