@@ -8,7 +8,6 @@ Which slot an endpoint has is never remembered: it is the one that points to it.
 its way by looking. Used by `haproxy_write.py`.
 """
 
-from collections.abc import Collection
 from typing import NamedTuple
 
 from providers.actions import EndpointAction, SetWeight
@@ -44,6 +43,21 @@ class Move(NamedTuple):
         return server.endpoint == self.endpoint and server.weight == self.weight and not server.out
 
 
+class Free:
+    """The free slots of one pool in one process, each handed out once in a batch."""
+
+    def __init__(self, table: Table) -> None:
+        self._slots = {server.name: server for server in table.ours if server.free}
+        self._begun = {server.endpoint: server.name for server in reversed(self._slots.values())}
+
+    def take(self, endpoint: Endpoint) -> Server | None:
+        """The slot that was about to be taken for it when somebody was interrupted, else the lowest; None without one."""
+        name = self._begun.get(endpoint)
+        if name not in self._slots:
+            name = next(iter(self._slots), None)
+        return None if name is None else self._slots.pop(name)
+
+
 def check_weight(target: str, action: SetWeight, current: int | None, foreign: bool) -> None:
     """Compare a wanted weight with what is there, over all processes.
 
@@ -68,14 +82,14 @@ def check_removal(target: str, current: int | None) -> None:
         raise Conflict(target, f"still has weight {current}", "set its weight to 0 first")
 
 
-def moves(table: Table, action: EndpointAction, target: str, reserved: Collection[str] = ()) -> tuple[Move, ...]:
+def moves(table: Table, action: EndpointAction, target: str, free: Free) -> tuple[Move, ...]:
     """The changes that an action means here; none when all is as wanted.
 
     Args:
         table: the pool as this process has it.
         action: what to do.
         target: its object, for messages.
-        reserved: free slots that others of the same batch take.
+        free: the slots that are left for this batch.
 
     Raises:
         Rejected: the configuration has no slots of this name, or all are in use.
@@ -84,7 +98,7 @@ def moves(table: Table, action: EndpointAction, target: str, reserved: Collectio
     if not isinstance(action, SetWeight):
         return tuple(_release(table, server) for server in held)
     if not held:
-        return (_take(table, action, target, reserved),)
+        return (_take(table, action, target, free),)
     first, *doubles = held
     spare = tuple(_release(table, server) for server in doubles)
     if not first.out and first.weight == action.weight:
@@ -103,10 +117,12 @@ def mismatch(move: Move, server: Server | None, target: str) -> str:
     return said
 
 
-def _take(table: Table, action: SetWeight, target: str, reserved: Collection[str]) -> Move:
+def _take(table: Table, action: SetWeight, target: str, free: Free) -> Move:
     if action.endpoint == PLACEHOLDER:
         raise Rejected(target, f"{endpoint_text(PLACEHOLDER)} marks a free slot", "use another port")
-    server = _free_slot(table, action.endpoint, target, reserved)
+    server = free.take(action.endpoint)
+    if server is None:
+        raise _no_slot(table, target)
     backend, name = server.backend, server.name
     prepare = (
         commands.weight(backend, name, 0),
@@ -137,23 +153,20 @@ def _release(table: Table, server: Server) -> Move:
     return Move(name, PLACEHOLDER, None, (), finish)
 
 
-def _free_slot(table: Table, endpoint: Endpoint, target: str, reserved: Collection[str]) -> Server:
-    """The slot that was about to be taken when somebody was interrupted, else the lowest free one."""
-    free = [server for server in table.ours if server.free and server.name not in reserved]
-    if free:
-        return next((server for server in free if server.endpoint == endpoint), free[0])
+def _no_slot(table: Table, target: str) -> Rejected:
+    """Why there is none, with the line to write."""
     slots = table.slots
     if table.ours:
         cause = f"no free slot: all {len(table.ours)} of {slots.prefix}1 to {table.ours[-1].name} are in use"
         line = slots.template(_more_than(slots.number(table.ours[-1].name) or 0))
-        raise Rejected(target, cause, f"raise the number in backend {slots.backend}: {line!r}, then reload HAProxy")
+        return Rejected(target, cause, f"raise the number in backend {slots.backend}: {line!r}, then reload HAProxy")
     cause = f"backend {slots.backend} has no slots named {slots.prefix}<number>"
     if table.bare:
         cause += f" made for this instance ({', '.join(table.bare[:3])} would lose their addresses at a reload)"
     if table.reserved:
         cause += f"; those there are for {', '.join(table.reserved)}"
-        raise Rejected(target, cause, f"use slots of your own, {slots.backend}:SLOTS, or give these to this instance")
-    raise Rejected(target, cause, f"add to backend {slots.backend}: {slots.template()!r}, then reload HAProxy")
+        return Rejected(target, cause, f"use slots of your own, {slots.backend}:SLOTS, or give these to this instance")
+    return Rejected(target, cause, f"add to backend {slots.backend}: {slots.template()!r}, then reload HAProxy")
 
 
 def _more_than(number: int) -> int:

@@ -64,19 +64,17 @@ def servers_of(backends: Sequence[str], answers: Sequence[str], target: str) -> 
 
 def prepare(jobs: Sequence[Job], processes: Sequence[Process]) -> None:
     """Compare each action with what is there, and lay out its moves for each process."""
-    reserved: list[dict[str, set[str]]] = [{} for _ in processes]
-    tables = [{slots: process.table(slots) for slots in {job.slots for job in jobs}} for process in processes]
+    pools = {job.slots for job in jobs}
+    tables = [{slots: process.table(slots) for slots in pools} for process in processes]
+    free = [{slots: plan.Free(one[slots]) for slots in pools} for one in tables]
     for job in jobs:
         if job.error is not None:
             continue
         try:
             _check(job, [one[job.slots] for one in tables])
-            for process, known, names in zip(processes, tables, reserved, strict=True):
-                taken = names.setdefault(job.slots.backend, set())
+            for process, known, left in zip(processes, tables, free, strict=True):
                 _require_backend(job, known[job.slots], process)
-                found = plan.moves(known[job.slots], job.action, job.target, taken)
-                taken.update(move.slot for move in found)
-                job.moves.append(found)
+                job.moves.append(plan.moves(known[job.slots], job.action, job.target, left[job.slots]))
         except ProviderError as error:
             job.error = error
             job.moves.clear()
@@ -122,13 +120,17 @@ def _verify(process: Process, job: Job, move: Move, first: bool) -> ProviderErro
 
 
 def _check(job: Job, tables: Sequence[Table]) -> None:
-    commands.checked_endpoint(job.target, job.action.endpoint)
-    current = agreed([one.weight(job.action.endpoint) for one in tables])
-    if isinstance(job.action, SetWeight):
-        foreign = any(server.endpoint == job.action.endpoint for one in tables for server in one.foreign)
-        plan.check_weight(job.target, job.action, current, foreign)
-    else:
+    endpoint = job.action.endpoint
+    current = agreed([one.weight(endpoint) for one in tables])
+    if not isinstance(job.action, SetWeight):
         plan.check_removal(job.target, current)
+        return
+    # Of what is there already nothing but its weight goes into a command.
+    new = current is None
+    if new:
+        commands.checked_endpoint(job.target, endpoint)
+    foreign = new and any(server.endpoint == endpoint for one in tables for server in one.foreign)
+    plan.check_weight(job.target, job.action, current, foreign)
 
 
 def _require_backend(job: Job, known: Table, process: Process) -> None:

@@ -29,6 +29,9 @@ backend be_plain
     server plain1 127.0.0.1:9 weight 1
     server plain2 127.0.0.1:9 weight 1
 
+backend be_checked
+    server-template chk 1-2 slot.invalid:1 {TEMPLATE} check inter 20ms fall 1 rise 1
+
 backend be_source
     balance source
     server-template src 1-3 slot.invalid:1 {TEMPLATE}
@@ -117,12 +120,19 @@ class HAProxy:
         rows = [line.split() for line in self.ask(f"show servers state {backend}").splitlines()[2:] if line]
         return {row[3]: (f"{row[4]}:{row[18]}", int(row[7]), int(row[6])) for row in rows}
 
+    def operational(self, backend: str, name: str) -> int:
+        """0 is down, 2 is up."""
+        rows = (line.split() for line in self.ask(f"show servers state {backend}").splitlines()[2:] if line)
+        return next(int(row[5]) for row in rows if row[3] == name)
+
     def reset(self) -> None:
         """All slots as after the first start."""
         commands = []
-        for backend, name in [("web", f"web{n}") for n in range(1, 11)] + [
-            ("be_app", f"{prefix}{n}") for prefix in ("app", "aux") for n in (1, 2, 3)
-        ]:
+        for backend, name in (
+            [("web", f"web{n}") for n in range(1, 11)]
+            + [("be_app", f"{prefix}{n}") for prefix in ("app", "aux") for n in (1, 2, 3)]
+            + [("be_checked", "chk1"), ("be_checked", "chk2")]
+        ):
             path = f"{backend}/{name}"
             commands += [f"set server {path} {what}" for what in ("weight 0", "state maint", "addr 127.0.0.1 port 1")]
         self.ask(*commands, "set server be_app/old1 weight 7", "set server be_app/old1 state ready")

@@ -1,9 +1,10 @@
 """Slots on a real HAProxy: which one is taken, what is left alone, what is refused, and how an interrupted writer finds its way."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from haproxy_server import HAProxy
+from haproxy_server import HAProxy, wait_until
 
 from providers.actions import RemoveEndpoint, SetWeight
 from providers.endpoints.haproxy import HAProxyEndpoints
@@ -126,7 +127,7 @@ def test_a_wrong_backend_is_an_empty_pool_and_writing_to_it_names_the_right_one(
     assert endpoints.observe(["be_ap:app"])[0].members == ()
     with pytest.raises(Rejected, match=r"has no backend 'be_ap'; did you mean 'be_app'\?"):
         endpoints.perform(put("be_ap:app", 1, 10))
-    with pytest.raises(Rejected, match="its backends: be_app, be_plain, be_source, web"):
+    with pytest.raises(Rejected, match="its backends: be_app, be_checked, be_plain, be_source, web"):
         endpoints.perform(put("zzzzzzzz", 1, 10))
     endpoints.perform(RemoveEndpoint("edge", "be_ap:app", place(1), "web-1"))
 
@@ -296,3 +297,24 @@ def test_a_socket_that_is_not_there_is_unreachable(provider: Make) -> None:
     for act in (lambda: endpoints.observe(["web"]), lambda: endpoints.perform(put("web", 1, 1))):
         with pytest.raises(Unreachable, match="compare the path with its stats socket line"):
             act()
+
+
+def test_writers_at_the_same_time_never_take_the_same_slot(haproxy: HAProxy, provider: Make) -> None:
+    endpoints = provider()
+    with ThreadPoolExecutor(5) as pool:
+        list(pool.map(lambda number: endpoints.perform(put("web", number, number)), range(1, 6)))
+    assert weights(endpoints, "web") == {place(number): number for number in range(1, 6)}
+    assert len({found[0] for name, found in haproxy.servers("web").items() if name < "web6" and name != "web10"}) == 5
+
+
+def test_a_server_that_haproxy_finds_down_keeps_its_weight_and_is_never_put_up_by_us(
+    haproxy: HAProxy, provider: Make
+) -> None:
+    endpoints = provider()
+    closed = Endpoint("127.0.0.1", 2)
+    endpoints.perform(SetWeight("edge", "be_checked:chk", closed, "web-0", 10, None))
+    wait_until(lambda: haproxy.operational("be_checked", "chk1") == 0, "HAProxy finds the server down")
+    assert weights(endpoints, "be_checked:chk") == {closed: 10}
+    endpoints.perform(SetWeight("edge", "be_checked:chk", closed, "web-0", 20, 10))
+    assert weights(endpoints, "be_checked:chk") == {closed: 20}
+    assert haproxy.operational("be_checked", "chk1") == 0
