@@ -42,7 +42,7 @@ def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:
     for beliefs, is_current in ((group.current.values(), True), (group.outgoing, False), (group.surplus, False)):
         for belief in beliefs:
             until = min(until, belief.until)
-            if grants and belief.fact.name in grants:
+            if grants and belief.fact.id in grants:
                 leaving += 1
                 continue
             if belief.ready is ProbeValue.UNKNOWN:

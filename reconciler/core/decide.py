@@ -171,7 +171,7 @@ def _find(crew: Roster, name: str, grant: Grant) -> tuple[str, Belief | None, st
             ("surplus", group.surplus),
         ):
             for belief in beliefs:
-                if belief.fact.name == name:
+                if belief.fact.id == name:
                     return key, belief, role
         return key, None, ""
     return key, None, "orphan"
@@ -187,7 +187,7 @@ def _under_way(
 ) -> None:
     """Carry every open grant one step further."""
     links = steps.Links(desired, crew)
-    orphans = {fact.name: fact for fact in crew.orphans}
+    orphans = {fact.id: fact for fact in crew.orphans}
     now = out.now
     for name, grant in sorted(out.ledger.grants.items()):
         key, belief, role = _find(crew, name, grant)

@@ -137,7 +137,7 @@ def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> No
     revision = group.workload.template.revision
     for belief in group.outgoing:
         mark = belief.fact.mark
-        if mark is not None and belief.fact.name not in grants:
+        if mark is not None and belief.fact.id not in grants:
             if belief.fact.state is ContainerState.EXITED:
                 # As long as its replacement is not available, the old revision keeps serving: it is started again.
                 cause, why = _why_down(belief.fact)
@@ -146,7 +146,7 @@ def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> No
             out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.TEMPLATE_CHANGED, message, belief))
     for belief in group.surplus:
         mark = belief.fact.mark
-        if mark is not None and belief.fact.name not in grants:
+        if mark is not None and belief.fact.id not in grants:
             message = f"{group.workload.replicas} replicas are wanted"
             out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.SURPLUS, message, belief))
 
@@ -158,7 +158,7 @@ def _partly_blind(
     message = f"node {', '.join(group.blind)} cannot be read, so nothing that runs is stopped or removed"
     out.waits.append(Wait(key, Waiting.NODE, message))
     for ordinal, belief in group.current.items():
-        if belief.fact.state in _DOWN and belief.fact.name not in grants:
+        if belief.fact.state in _DOWN and belief.fact.id not in grants:
             cause, why = _why_down(belief.fact)
             out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
     if not group.outgoing:
@@ -180,7 +180,7 @@ def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now
                 live = belief.fact.live
                 if not live or live == workload.template.live:
                     continue
-            if belief.fact.name not in grants:
+            if belief.fact.id not in grants:
                 _current(group, ordinal, belief, now, out)
         if len(group.current) < workload.replicas:
             _missing(group, crew, instance, out)
@@ -188,7 +188,7 @@ def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now
             _outdated(group, grants, out)
     for fact in crew.orphans:
         mark = fact.mark
-        if mark is not None and fact.name not in grants:
+        if mark is not None and fact.id not in grants:
             cause = Reason.DESTROYED if desired.destroy else Reason.PRUNED
             obj = replica_of(f"workload/{mark.workload}", mark.ordinal)
             message = "destroy was asked for" if desired.destroy else f"no manifest names workload/{mark.workload}"

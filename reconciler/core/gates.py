@@ -17,7 +17,7 @@ from reconciler.core.diff import Kind, Want
 from reconciler.core.disruption import DEADLINE, RESTARTS, in_flight
 from reconciler.core.guard import Pruning, prune_hold
 from reconciler.core.history import amnesia
-from reconciler.core.instant import Now, due, instant, next_after
+from reconciler.core.instant import FOREVER, Now, due, instant, next_after
 from reconciler.core.ledger import Failures, Grant, Ledger
 from reconciler.core.trust import Belief
 from reconciler.core.verdict import Hold, Rule, Wait, Waiting
@@ -172,11 +172,16 @@ class _Gate:
         belief = _belief(self.crew, want)
         available = belief is not None and ripe_at(belief, workload.min_ready) <= self.now.steady
         unknown = want.ready is ProbeValue.UNKNOWN
-        outgoing = {one.fact.name for one in group.outgoing}
+        outgoing = {one.fact.id for one in group.outgoing}
         retiring = sum(1 for name in self.grants if name in outgoing)
-        message = rollout.may_retire(group, counts, available, unknown, retiring, self.taken.get(workload.key, 0))
+        message = rollout.replaced(group, counts, retiring)
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
+        message = rollout.over_budget(group, counts, available, unknown, self.taken.get(workload.key, 0))
+        if message:
+            until = counts.until if counts.until < FOREVER else None
+            person = f"bring replicas of {workload.key} back, or raise its availability.maxUnavailable"
+            return Hold(want.object, want.id, Rule.BUDGET, message, until=until, person=person)
         limit = max(1, workload.max_unavailable)
         if want.fact is not None and (available or unknown) and in_flight(self.grants.values(), prefix) >= limit:
             message = f"{limit} of {workload.key} at a time may be on its way out"
@@ -198,7 +203,7 @@ class _Gate:
         fact = want.fact
         if fact is None:
             return
-        self.grants[want.container] = Grant(want.object, fact.generation, want.cause, instant(self.now))
+        self.grants[fact.id] = Grant(want.object, fact.generation, want.cause, instant(self.now))
         if want.kind is Kind.RESTART:
             self.attempts[want.object] = (*self.attempts.get(want.object, ()), instant(self.now))
             before = self.failures.get(want.object)
@@ -239,7 +244,7 @@ def _belief(crew: Roster, want: Want) -> Belief | None:
     group = crew.groups.get(want.workload.key) if want.workload is not None else None
     if group is None:
         return None
-    return next((one for one in group.members() if one.fact.name == want.container), None)
+    return next((one for one in group.members() if one.fact is want.fact), None)
 
 
 def gate(
@@ -265,7 +270,7 @@ def gate(
         elif verdict is not None:
             gates.out.waits.append(verdict)
     out = gates.out
-    out.starts = [want for want in out.starts if want.container not in gates.grants]
+    out.starts = [want for want in out.starts if want.fact is None or want.fact.id not in gates.grants]
     changes = {"wanted": wanted, "grants": gates.grants, "attempts": gates.attempts, "failures": gates.failures}
     changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
     out.ledger = replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]

@@ -38,7 +38,7 @@ def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
         fact, backoff = belief.fact, group.workload.restarts.backoff
         if fact.state not in _ENDED or fact.mark is None or not fact.started_at:
             continue
-        grant = ledger.grants.get(fact.name)
+        grant = ledger.grants.get(fact.id)
         if fact.exit_cause in OURS or (grant is not None and grant.generation == fact.generation):
             continue
         name = replica_of(group.workload.key, fact.mark.ordinal)

@@ -76,7 +76,7 @@ class Absence(NamedTuple):
 class Ledger:
     """All of it. Mappings are never changed in place.
 
-    grants: container name -> open grant. attempts: replica -> instants of health restarts. failures: replica -> streak.
+    grants: container id -> open grant (a name may exist on two nodes while a replica moves). attempts: replica -> instants of health restarts. failures: replica -> streak.
     step_failures: step id -> failure. wanted: candidate -> since when it is wanted. suspensions: object key or `*`.
     revisions: workload key. absences: object -> absence. passed: probe paths that ever passed.
     zones: `provider/zone` where we publish or have published. source: identity of the

@@ -39,7 +39,7 @@ class Names:
     """The answer for all names. Filled while this stage runs, read-only after it.
 
     `named`: container -> TTL (ns) of the names that publish its address for it and should not any more, or would not if it
-    left. `kept`: containers that a name keeps because they are its last. `hidden`: container -> zone that cannot be read.
+    left. `kept`: containers that a name keeps because they are its last. `hidden`: container -> zone that cannot be read. All by container id.
     `wanted`: all addresses that names should have. `strays`: record sets of ours that no policy wants: removing them is pruning.
     """
 
@@ -66,7 +66,7 @@ def _endpoints_of(service: Service, roster: Roster, weights: Weights, grants: Ma
     unsure: set[str] = set()
     behind: dict[str, tuple[str, ...]] = {}
     for endpoint, belief in endpoints(service, roster):
-        name, address = belief.fact.name, endpoint.address
+        name, address = belief.fact.id, endpoint.address
         behind[address] = (*behind.get(address, ()), name)
         if grants and name in grants:
             continue
@@ -227,7 +227,7 @@ def _orphans(desired: Desired, roster: Roster, seen: Sight, out: Names) -> None:
     hidden = next(iter(sorted(zone for _, zone in seen.unknown_zones)), "")
     for fact in roster.orphans:
         if hidden:
-            out.hidden[fact.name] = hidden
+            out.hidden[fact.id] = hidden
         for port in fact.ports:
             if port.address in published and port.address not in out.wanted:
-                out.named[fact.name] = max(out.named.get(fact.name, 0), published[port.address])
+                out.named[fact.id] = max(out.named.get(fact.id, 0), published[port.address])

@@ -30,23 +30,28 @@ def may_create(group: Group, counts: Availability, created: int) -> str:
     return ""
 
 
-def may_retire(
-    group: Group, counts: Availability, available: bool, unknown: bool, retiring: int, leaving_available: int
-) -> str:
-    """Empty when one more old or surplus replica may go, else why not.
+def replaced(group: Group, counts: Availability, retiring: int) -> str:
+    """Empty when an available new replica takes the place of one more old one, else what that waits for.
+
+    Args:
+        retiring: old replicas that go already (open grants and this decision).
+    """
+    wanted = group.workload.replicas
+    if group.outgoing and wanted and len(group.outgoing) - retiring + counts.current <= wanted:
+        return f"{counts.current} of {wanted} new replicas are available; the next old one waits for one more"
+    return ""
+
+
+def over_budget(group: Group, counts: Availability, available: bool, unknown: bool, leaving_available: int) -> str:
+    """Empty when the workload keeps enough available replicas without this one, else the numbers.
 
     Args:
         available: whether the one that would go counts as available.
         unknown: whether that is not known; then it is protected like an available one.
-        retiring: old replicas that go already (open grants and this decision).
         leaving_available: how many available ones this decision takes away already.
     """
     workload = group.workload
     wanted = workload.replicas
-    if group.outgoing and wanted:
-        old = len(group.outgoing) - retiring
-        if old + counts.current <= wanted:
-            return f"{counts.current} of {wanted} new replicas are available; the next old one waits for one more"
     left = counts.total - leaving_available - (1 if available else 0)
     floor = max(0, wanted - workload.max_unavailable)
     if (available or unknown) and left < min(floor, wanted):

@@ -106,7 +106,7 @@ def _probe(verdicts: Probes | None, name: str, ever_passed: bool) -> dict[str, A
 
 def _replica(status: Status, key: str, belief: Belief, weights: Mapping[str, int], role: str) -> dict[str, Any]:
     fact, ledger = belief.fact, status.observed.ledger
-    grant = ledger.grants.get(fact.name)
+    grant = ledger.grants.get(fact.id)
     verdicts = status.observed.probes.get(fact.generation)
     state = "Ready" if belief.ready is ProbeValue.PASS else "NotReady" if belief.ready is ProbeValue.FAIL else "Pending"
     if grant is not None:

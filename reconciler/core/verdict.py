@@ -48,7 +48,6 @@ class Rule(StrEnum):
     BACK_OFF = "BackOff"
     ATTEMPTS = "AttemptsSpent"
     START_CONCURRENCY = "StartConcurrency"
-    ROLLOUT = "RolloutWaits"
     NAME_TAKEN = "NameTaken"
     FOREIGN_RECORD = "ForeignRecord"
     PRUNE_OFF = "PruneOff"

@@ -41,7 +41,8 @@ class Weights:
 
     `strays` are members of pools or services that no manifest names any more: removing them is pruning. `carrying` are the
     containers that were read back with a weight above 0, `pooled` those that are in any pool, `hidden` those behind a pool
-    that cannot be read, `lacking` the (service, container) pairs without weight in all of the service's pools. `dead` are
+    that cannot be read, `lacking` the (service, container) pairs without weight in all of the service's pools; all by container
+    id, because a name may exist on two nodes while a replica moves. `dead` are
     addresses with weight where nothing of ours lives any more.
     """
 
@@ -99,11 +100,11 @@ class _Pool:
         member = self.members.pop(endpoint, None)
         before = None if member is None else member.weight
         if before is not None:
-            out.pooled.add(fact.name)
+            out.pooled.add(fact.id)
             if before > 0:
-                out.carrying.add(fact.name)
+                out.carrying.add(fact.id)
         if not before:
-            out.lacking.add((self.service.key, fact.name))
+            out.lacking.add((self.service.key, fact.id))
         if fact.state is not _RUNNING:
             if before:
                 out.changes.append(self.change(endpoint, fact.name, before, 0, belief.reason))
@@ -154,21 +155,20 @@ def _leftovers(
     """
     for member in sorted(members, key=lambda one: one.endpoint):
         fact = living.get(member.endpoint)
-        alive = fact is not None and (not member.name or member.name == fact.name)
-        name = fact.name if fact is not None and alive else member.name
         after = 0 if member.weight > 0 else None
-        make = MemberChange(owner, *pool, member.endpoint, name, member.weight, after, Reason.GONE)
-        if not alive:
+        make = MemberChange(owner, *pool, member.endpoint, member.name, member.weight, after, Reason.GONE)
+        if fact is None or (member.name and member.name != fact.name):
             if blind:
                 continue
             if member.weight > 0:
                 out.dead.add(member.endpoint.address)
             out.changes.append(make)
             continue
-        out.pooled.add(name)
+        make = make._replace(container=fact.name)
+        out.pooled.add(fact.id)
         if member.weight > 0:
-            out.carrying.add(name)
-        grant = grants.get(name)
+            out.carrying.add(fact.id)
+        grant = grants.get(fact.id)
         if grant is None:
             out.strays.append(make._replace(reason=Reason.PRUNED))
         elif member.weight > 0 and may_cut(grant, now):
@@ -194,11 +194,11 @@ def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights
     """What may be in a pool that cannot be read, though no service puts it there any more."""
     for key in sorted(seen.unknown_pools):
         for fact in roster.orphans:
-            out.hidden.setdefault(fact.name, key)
+            out.hidden.setdefault(fact.id, key)
         if key not in named:
             for group in roster.groups.values():
                 for belief in (*group.outgoing, *group.surplus):
-                    out.hidden.setdefault(belief.fact.name, key)
+                    out.hidden.setdefault(belief.fact.id, key)
 
 
 def weigh(desired: Desired, roster: Roster, seen: Sight, grants: Mapping[str, Grant], now: Now) -> Weights:
@@ -219,12 +219,12 @@ def weigh(desired: Desired, roster: Roster, seen: Sight, grants: Mapping[str, Gr
             fact = seen.pools.get(key)
             if fact is None:
                 for _, belief in members:
-                    out.hidden.setdefault(belief.fact.name, key)
-                    out.lacking.add((service.key, belief.fact.name))
+                    out.hidden.setdefault(belief.fact.id, key)
+                    out.lacking.add((service.key, belief.fact.id))
                 continue
             pool = _Pool(service, balancer, fact, out)
             for endpoint, belief in members:
-                pool.judge(endpoint, belief, grants.get(belief.fact.name) if grants else None, now)
+                pool.judge(endpoint, belief, grants.get(belief.fact.id) if grants else None, now)
             if pool.members:
                 last = not (pool.survivor or intended)
                 leftovers.append((list(pool.members.values()), service.key, key, last))
