@@ -281,7 +281,9 @@ def shape(steps) -> list[tuple[str, str, str]]:
     return found
 
 
-@pytest.mark.parametrize("after", [None, {"image": "v2"}, {"replicas": 1}, {"replicas": 5}, {"pools": ("web", "web-2")}])
+@pytest.mark.parametrize(
+    "after", [None, {"image": "v2"}, {"replicas": 1}, {"replicas": 5}, {"pools": ("web", "web-2")}]
+)
 def test_what_a_plan_prints_is_what_apply_then_does(after, worlds):
     world = worlds(shop())
     world.apps.start_delay = 0
@@ -302,7 +304,9 @@ def test_what_a_plan_prints_is_what_apply_then_does(after, worlds):
         assert sorted(actual) == sorted(expected)
         assert [one for one in actual if "Container" in one[1]] == [one for one in expected if "Container" in one[1]]
     else:
-        assert [one for one in actual if one[1] != "ChangeRecords"] == [one for one in expected if one[1] != "ChangeRecords"]
+        assert [one for one in actual if one[1] != "ChangeRecords"] == [
+            one for one in expected if one[1] != "ChangeRecords"
+        ]
 
 
 # --- read-back --------------------------------------------------------------------------------------------------
@@ -465,6 +469,28 @@ def test_a_replica_killed_by_somebody_between_two_looks_is_started_again_at_once
     assert not world.memory.ledger().attempts
     item = world.containers()[WEB.format(0)]
     assert (item.state, item.exit_cause) == (ContainerState.RUNNING, None)
+
+
+def test_replicas_that_move_to_another_node_are_replaced_there_and_go_here(worlds):
+    world = ready(worlds(shop(replicas=2), nodes=(NODE, "node-b")))
+    world.push(shop(replicas=2, nodes=("node-b",)))
+    world.run(300 * SECOND)
+    assert list(world.outside.nodes[NODE]) == []
+    assert list(world.outside.nodes["node-b"]) == [WEB.format(0), WEB.format(1)]
+    assert world.weights() == {WEB.format(n): 100 for n in range(2)}
+
+
+def test_an_orphan_keeps_serving_while_its_pool_cannot_be_read_even_by_a_new_process(worlds):
+    world = ready(worlds(Shop((Spec(), Spec("old", pools=("old",))), prune=True)))
+    world.push(Shop((Spec(),), prune=True))
+    world.outside.break_reads(POOLS)
+    world.run(200 * SECOND)
+    world.restart()
+    world.run(600 * SECOND)
+    assert len(world.running()) == 6
+    world.outside.mend_reads(POOLS)
+    world.run(300 * SECOND)
+    assert len(world.running()) == 3
 
 
 def test_what_is_on_its_way_out_when_its_manifest_goes_is_not_removed_without_leave_to_prune(worlds):

@@ -1,0 +1,172 @@
+"""Laws of one decision, over random worlds."""
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from laws.observed import NOW, observed, settled
+
+from manifests.desired import SECOND
+from providers.actions import ChangeRecords, RemoveContainer, RemoveEndpoint, SetWeight, StopContainer
+from providers.facts import Known, Probes, Unknown
+from reconciler.core.decide import decide
+from reconciler.core.forecast import STEPS, forecast
+from reconciler.core.instant import Now
+from reconciler.core.ledger import from_rows, to_rows
+from reconciler.core.plan import Decision, to_json, to_text
+from reconciler.core.status import rows
+
+EXAMPLES = settings(max_examples=200)
+
+
+def answer(decision: Decision) -> object:
+    """What a decision says, without the evidence it keeps for status."""
+    return decision.steps, decision.holds, decision.waits, decision.guard_hash
+
+
+def shuffled(mapping, rng):
+    items = list(mapping.items())
+    rng.shuffle(items)
+    return dict(items)
+
+
+@EXAMPLES
+@given(observed(), st.randoms(use_true_random=False))
+def test_the_same_inputs_in_any_order_give_a_byte_equal_plan(given_, rng: random.Random):
+    desired, world = given_
+
+    def mixed(fact, change):
+        return replace(fact, value=change(fact.value)) if isinstance(fact, Known) else fact
+
+    def sample(values):
+        return tuple(rng.sample(list(values), len(values)))
+
+    other = replace(
+        world,
+        runtimes=shuffled({k: mixed(v, sample) for k, v in world.runtimes.items()}, rng),
+        pools=shuffled(
+            {k: mixed(v, lambda p: replace(p, members=sample(p.members))) for k, v in world.pools.items()}, rng
+        ),
+        zones={
+            k: mixed(v, lambda z: replace(z, records=shuffled(z.records, rng), owners=shuffled(z.owners, rng)))
+            for k, v in world.zones.items()
+        },
+        probes=shuffled(world.probes, rng),
+        ledger=from_rows(shuffled(to_rows(world.ledger), rng)),
+    )
+    again = replace(
+        desired,
+        workloads=sample(desired.workloads),
+        services=sample(desired.services),
+        policies=sample(desired.policies),
+    )
+    one, two = decide(desired, world, NOW), decide(again, other, NOW)
+    assert answer(one) == answer(two)
+    assert one.wake_at == two.wake_at
+    assert to_rows(one.ledger) == to_rows(two.ledger)
+    plans = forecast(desired, world, NOW), forecast(again, other, NOW)
+    assert to_text(plans[0]) == to_text(plans[1])
+
+
+@EXAMPLES
+@given(observed(), st.lists(st.floats(0, 1, exclude_max=True), min_size=3, max_size=3))
+def test_a_decision_does_not_change_before_its_wake_at(given_, fractions):
+    desired, world = given_
+    world = settled(desired, world)
+    first = decide(desired, world, NOW)
+    assert first.wake_at > NOW.steady
+    span = min(first.wake_at, NOW.steady + 3600 * SECOND) - NOW.steady
+    for offset in (*(int(span * one) for one in fractions), span - 1):
+        then = Now(NOW.wall + offset, NOW.steady + offset, NOW.boot)
+        assert answer(decide(desired, world, then)) == answer(first), f"after {offset / SECOND} s of {span / SECOND} s"
+
+
+def destructive(decision: Decision) -> set[tuple[str, str]]:
+    """What a decision takes away."""
+    found = set()
+    for step in decision.steps:
+        action = step.action
+        if isinstance(action, StopContainer | RemoveContainer | RemoveEndpoint):
+            found.add((type(action).__name__, step.target))
+        elif isinstance(action, SetWeight) and action.weight < (action.before or 0):
+            found.add(("cut", step.target))
+        elif isinstance(action, ChangeRecords):
+            for change in action.changes:
+                gone = set(change.before.values if change.before else ()) - set(
+                    change.after.values if change.after else ()
+                )
+                found |= {(f"withdraw {value}", step.target) for value in gone}
+    return found
+
+
+@settings(max_examples=300)
+@given(observed(), st.data())
+def test_ignorance_is_never_destructive(given_, data):
+    desired, world = given_
+    world = settled(desired, world)
+    known = destructive(decide(desired, world, NOW))
+    blank = Unknown("switched off", "x", NOW.steady - SECOND)
+    facts = [("runtimes", key) for key in world.runtimes]
+    facts += [("pools", key) for key in world.pools]
+    facts += [("zones", key) for key in world.zones]
+    facts += [(f"probe {name}", key) for key in world.probes for name in Probes._fields]
+    kind, key = data.draw(st.sampled_from(facts))
+    if kind.startswith("probe"):
+        probes = {**world.probes, key: world.probes[key]._replace(**{kind[6:]: None})}
+        less = replace(world, probes=probes)
+    else:
+        less = replace(world, **{kind: {**getattr(world, kind), key: blank}})
+    assert destructive(decide(desired, less, NOW)) <= known
+
+
+@EXAMPLES
+@given(observed())
+def test_every_hold_names_a_future_instant_or_a_persons_action(given_):
+    decision = decide(*given_, NOW)
+    for hold in decision.holds:
+        assert hold.person or (hold.until is not None and hold.until > NOW.steady), hold
+        assert hold.until is None or hold.until > NOW.steady, hold
+        assert hold.object
+        assert hold.message
+    for wait in decision.waits:
+        assert wait.until is None or wait.until > NOW.steady, wait
+
+
+@EXAMPLES
+@given(observed())
+def test_no_step_is_there_twice_and_no_target_has_two_opposite_ones(given_):
+    decision = decide(*given_, NOW)
+    ids = [step.id for step in decision.steps]
+    assert len(ids) == len(set(ids))
+    targets = [step.target for step in decision.steps if not isinstance(step.action, ChangeRecords)]
+    assert len(targets) == len(set(targets))
+
+
+@settings(max_examples=100)
+@given(observed())
+def test_a_forecast_ends_and_its_forms_agree(given_):
+    plan = forecast(*given_, NOW)
+    assert len(plan.steps) < STEPS
+    assert not plan.truncated
+    text, tree = to_text(plan), to_json(plan, NOW.steady)
+    assert len(tree["steps"]) == len(plan.steps)
+    assert text.count("\n") >= len(plan.steps)
+    for planned in plan.steps:
+        assert all(before < planned.number for before in planned.after)
+        assert planned.delay >= 0
+
+
+@EXAMPLES
+@given(observed())
+def test_the_ledger_comes_back_from_its_rows(given_):
+    ledger = decide(*given_, NOW).ledger
+    assert from_rows(to_rows(ledger)) == ledger
+
+
+@settings(max_examples=50)
+@given(observed())
+def test_status_can_be_told_of_every_world(given_):
+    decision = decide(*given_, NOW)
+    told = rows(decision.status)
+    assert len(told["workloads"]) == len(given_[0].workloads)
