@@ -38,7 +38,10 @@ class Session:
         self.info = Info(0, False)
         self._deadline = deadline
         self._greeted = False
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        try:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+        except OSError as error:
+            raise Unreachable(self.target, f"cannot open a socket: {_why(error)}") from error
         try:
             self._wait()
             self._socket.connect(path)
