@@ -16,7 +16,7 @@ from reconciler.core.availability import Availability, ripe_at
 from reconciler.core.diff import Kind, Want
 from reconciler.core.disruption import DEADLINE, RESTARTS, in_flight
 from reconciler.core.guard import Pruning, prune_hold
-from reconciler.core.history import amnesia
+from reconciler.core.history import amnesia, failures_of
 from reconciler.core.instant import FOREVER, Now, due, instant, next_after
 from reconciler.core.ledger import Failures, Grant, Ledger
 from reconciler.core.trust import Belief
@@ -117,8 +117,9 @@ class _Gate:
         if dead:
             message = f"a pool still sends traffic to {dead[0]}, where nothing lives"
             return Wait(want.object, Waiting.DEAD_ENDPOINT, message)
-        failures = self.failures.get(want.object)
-        at = restarts.start_at(want.object, failures, workload.restarts.backoff, self.now)
+        key = want.object if fact is None else failures_of(self.crew.groups[workload.key], fact)
+        failures = self.failures.get(key)
+        at = restarts.start_at(key, failures, workload.restarts.backoff, self.now)
         if at > self.now.steady and failures is not None:
             message = f"{failures.streak} failures in a row"
             return Hold(want.object, want.id, Rule.BACK_OFF, message, until=at)

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from manifests.desired import SECOND, Desired
-from providers.facts import ContainerState, ExitCause, Known, ProbeValue
-from reconciler.core.activation import Roster
+from providers.facts import ContainerFact, ContainerState, ExitCause, Known, ProbeValue
+from reconciler.core.activation import Group, Roster
 from reconciler.core.instant import Now, elapsed, instant
 from reconciler.core.ledger import Absence, Failures, Ledger, RevisionMark, is_empty
 from reconciler.core.observed import Observed
@@ -32,6 +32,19 @@ def replica_of(workload_key: str, ordinal: int) -> str:
     return f"{workload_key}/{ordinal}"
 
 
+def failures_of(group: Group, fact: ContainerFact) -> str:
+    """Whose streak a crash of this container belongs to: the replica's if it is the replica, else its own.
+
+    While a revision replaces another, two containers of one ordinal may both be down: counted together they would take turns
+    in being the newest failure, one more at every look.
+    """
+    ordinal = fact.mark.ordinal if fact.mark is not None else -1
+    current = group.current.get(ordinal)
+    if current is not None and current.fact is fact:
+        return replica_of(group.workload.key, ordinal)
+    return f"{group.workload.key}/{fact.name}@{fact.node}"
+
+
 def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
     failures = dict(ledger.failures)
     for group, belief in crew.down:
@@ -41,7 +54,7 @@ def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
         grant = ledger.grants.get(fact.id)
         if fact.exit_cause in OURS or (grant is not None and grant.generation == fact.generation):
             continue
-        name = replica_of(group.workload.key, fact.mark.ordinal)
+        name = failures_of(group, fact)
         before = failures.get(name)
         if before is not None and before.generation == fact.generation:
             continue
