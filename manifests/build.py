@@ -5,20 +5,17 @@ when no value can be made; the value of an object with a reported problem is nev
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from manifests import desired, kinds
+from manifests.build_pod import TemplateSupport, all_ports, check_support, port_number, ports_hint, template
 from manifests.desired import SECOND, Role
-from manifests.kinds.probe import Probe
 from manifests.kinds.service import Balancer
-from manifests.kinds.workload import Container, ContainerPort
 from manifests.problems import Code, did_you_mean
 from manifests.references import Scope
 from manifests.scalars import Percent
-from manifests.template_revision import HASH_VERSION, template_revision
 from manifests.validate import Declared, Path, explain
 
 SettingsModel = Callable[[str], tuple[Role, type[BaseModel]] | None]
@@ -30,8 +27,6 @@ KnownTypes = Callable[[], Sequence[str]]
 CONTAINER_NAME = 63
 """Longest name of a container: it is also a host name on its network (RFC 1123)."""
 
-_CONTAINER: Path = ("spec", "template", "spec", "containers", 0)
-
 
 def provider(
     declared: Declared, scope: Scope, settings_model: SettingsModel, known_types: KnownTypes
@@ -39,6 +34,7 @@ def provider(
     """A provider whose settings fit its type. Notes its role in the scope."""
     manifest = declared.manifest
     scope.roles[declared.name] = None
+    scope.types[declared.name] = ""
     if not isinstance(manifest, kinds.Provider):
         return None
     known = settings_model(manifest.spec.type)
@@ -49,6 +45,7 @@ def provider(
         return None
     role, model = known
     scope.roles[declared.name] = role
+    scope.types[declared.name] = manifest.spec.type
     if getattr(model, "takes_slots", False):
         scope.with_slots.add(declared.name)
     try:
@@ -72,20 +69,22 @@ def _canonical(value: Any) -> Any:
 # --- workloads ----------------------------------------------------------------------------------------------------
 
 
-def workload(declared: Declared, scope: Scope, instance_id: str) -> desired.Workload | None:
+def workload(declared: Declared, scope: Scope, instance_id: str, support: TemplateSupport) -> desired.Workload | None:
     """A workload with its nodes, its probes' ports and its revision. `instance_id` is empty while it is not known."""
     manifest = declared.manifest
     if not isinstance(manifest, kinds.Workload):
         return None
     spec = manifest.spec
     if instance_id:
-        _check_name_length(declared, scope, instance_id, spec.replicas)
+        _check_name_length(declared, scope, instance_id, manifest)
+    nodes = _nodes(declared, scope, spec.nodes)
+    check_support(declared, scope, manifest, nodes, support)
     return desired.Workload(
         key=declared.key,
         name=declared.name,
-        nodes=_nodes(declared, scope, spec.nodes),
+        nodes=nodes,
         replicas=spec.replicas,
-        template=_template(declared, scope, manifest),
+        template=template(declared, scope, manifest),
         min_ready=spec.min_ready_seconds * SECOND,
         max_unavailable=_max_unavailable(spec.availability.max_unavailable, spec.replicas),
         restarts=desired.Restarts(
@@ -116,92 +115,15 @@ def _max_unavailable(given: int, replicas: int) -> int:
     return max(count, 1) if replicas > 1 else count
 
 
-def _check_name_length(declared: Declared, scope: Scope, instance_id: str, replicas: int) -> None:
-    longest = f"{instance_id}-{declared.name}-{'0' * 8}-{max(replicas - 1, 0)}"
+def _check_name_length(declared: Declared, scope: Scope, instance_id: str, manifest: kinds.Workload) -> None:
+    spec = manifest.spec
+    longest = f"{instance_id}-{declared.name}-{'0' * 8}-{max(spec.replicas - 1, 0)}"
     excess = len(longest) - CONTAINER_NAME
     if excess <= 0:
         return
     message = f"{declared.key}: the names of its containers, '{longest}', have more than {CONTAINER_NAME} characters"
     hint = f"shorten the name or the id of the Instance by {excess}"
     scope.report(declared, ("metadata", "name"), Code.NAME_TOO_LONG, message, hint)
-
-
-def _template(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Template:
-    template = manifest.spec.template
-    container = template.spec.containers[0]
-    probes = {
-        field: _probe(declared, scope, container, getattr(container, name), (*_CONTAINER, alias))
-        for field, name, alias in (
-            ("startup", "startup_probe", "startupProbe"),
-            ("liveness", "liveness_probe", "livenessProbe"),
-            ("readiness", "readiness_probe", "readinessProbe"),
-        )
-    }
-    return desired.Template(
-        labels=tuple(sorted(template.metadata.labels.items())),
-        container=desired.Container(
-            name=container.name,
-            argv=(*container.command, *container.args),
-            env=tuple((variable.name, variable.value) for variable in container.env),
-            ports=tuple(desired.Port(port.name or "", port.container_port) for port in container.ports),
-            working_dir=container.working_dir,
-            **probes,
-        ),
-        grace=template.spec.termination_grace_period_seconds * SECOND,
-        revision=template_revision(template),
-        hash_version=HASH_VERSION,
-    )
-
-
-def _probe(
-    declared: Declared, scope: Scope, container: Container, probe: Probe | None, path: Path
-) -> desired.Probe | None:
-    if probe is None:
-        return None
-    asked = _question(declared, scope, container, probe, path)
-    return replace(
-        asked,
-        initial_delay=round(probe.initial_delay_seconds * SECOND),
-        period=round(probe.period_seconds * SECOND),
-        timeout=round(probe.timeout_seconds * SECOND),
-        success_threshold=probe.success_threshold,
-        failure_threshold=probe.failure_threshold,
-    )
-
-
-def _question(declared: Declared, scope: Scope, container: Container, probe: Probe, path: Path) -> desired.Probe:
-    """What the probe asks, without its timing; the model has made sure that it asks exactly one thing."""
-    if probe.http_get is not None:
-        get = probe.http_get
-        port = _probe_port(declared, scope, container, get.port, (*path, "httpGet", "port"))
-        headers = tuple((header.name, header.value) for header in get.http_headers)
-        return desired.Probe(desired.ProbeKind.HTTP, port, get.path, get.scheme, headers)
-    if probe.tcp_socket is not None:
-        port = _probe_port(declared, scope, container, probe.tcp_socket.port, (*path, "tcpSocket", "port"))
-        return desired.Probe(desired.ProbeKind.TCP, port)
-    command = probe.exec.command if probe.exec is not None else ()
-    return desired.Probe(desired.ProbeKind.EXEC, command=command)
-
-
-def _probe_port(declared: Declared, scope: Scope, container: Container, ref: int | str, path: Path) -> int:
-    number = port_number(ref, container.ports)
-    if number:
-        return number
-    message = f"{declared.key}: container '{container.name}' declares no port {ref!r}"
-    scope.report(declared, path, Code.UNKNOWN_PORT, message, _ports_hint(ref, container.ports))
-    return 0
-
-
-def port_number(ref: int | str, ports: Iterable[ContainerPort]) -> int:
-    """The number of a declared port, by number or name; 0 when it is not declared."""
-    return next((port.container_port for port in ports if ref in (port.container_port, port.name)), 0)
-
-
-def _ports_hint(ref: int | str, ports: Sequence[ContainerPort]) -> str:
-    names = [port.name for port in ports if port.name]
-    guess = did_you_mean(str(ref), names, "declared ports") if isinstance(ref, str) else ""
-    numbers = ", ".join(str(port.container_port) for port in ports)
-    return guess or (f"declared ports: {numbers}" if numbers else "add it to the ports of the container")
 
 
 # --- services -----------------------------------------------------------------------------------------------------
@@ -237,11 +159,11 @@ def service(declared: Declared, scope: Scope, selection: Selection) -> desired.S
     backends = []
     for one in selected:
         assert isinstance(one.manifest, kinds.Workload)  # noqa: S101  (Selection holds nothing else)
-        ports = one.manifest.spec.template.spec.containers[0].ports
+        ports = all_ports(one.manifest.spec.template.spec)
         number = port_number(spec.port, ports)
         if not number:
             message = f"{declared.key}: {one.key} declares no port {spec.port!r}"
-            scope.report(declared, ("spec", "port"), Code.UNKNOWN_PORT, message, _ports_hint(spec.port, ports))
+            scope.report(declared, ("spec", "port"), Code.UNKNOWN_PORT, message, ports_hint(spec.port, ports))
         backends.append(desired.Backend(one.key, number))
     for index, balancer in enumerate(spec.balancers):
         scope.provider(balancer.provider, Role.ENDPOINTS, declared, ("spec", "balancers", index, "provider"))

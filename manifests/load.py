@@ -10,10 +10,11 @@ from hashlib import sha256
 from pathlib import Path
 
 from manifests.build import KnownTypes, SettingsModel
+from manifests.build_pod import TemplateSupport
 from manifests.desired import Desired
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.read import Document, collector_paused, read_file
-from manifests.resolve import Resolved, resolve
+from manifests.resolve import Resolved, any_field, resolve
 from manifests.source.directory import SourceFile, SourceTree, read_one, read_tree
 
 StrPath = str | os.PathLike[str]
@@ -25,6 +26,7 @@ def load(
     instance_file: StrPath | None = None,
     settings_model: SettingsModel,
     known_types: KnownTypes,
+    template_support: TemplateSupport = any_field,
 ) -> Desired:
     """Read, check and resolve the manifests at `path` (a directory or one file).
 
@@ -33,11 +35,18 @@ def load(
         instance_file: a local file whose documents win over those of the tree that have the same identity.
         settings_model: role and settings model of a provider type, None for a type that does not exist.
         known_types: names of all provider types, for suggestions.
+        template_support: which fields of a pod template a runtime type has, and needs; by default all, and none.
 
     Raises:
         ManifestErrors: something is wrong; nothing of the tree may be used. Its `empty_tree` says that there was nothing.
     """
-    return load_tree(path, instance_file=instance_file, settings_model=settings_model, known_types=known_types).desired
+    return load_tree(
+        path,
+        instance_file=instance_file,
+        settings_model=settings_model,
+        known_types=known_types,
+        template_support=template_support,
+    ).desired
 
 
 def load_tree(
@@ -46,6 +55,7 @@ def load_tree(
     instance_file: StrPath | None = None,
     settings_model: SettingsModel,
     known_types: KnownTypes,
+    template_support: TemplateSupport = any_field,
 ) -> Resolved:
     """As `load`, with the warnings."""
     with collector_paused():
@@ -56,7 +66,13 @@ def load_tree(
         if instance_file is not None:
             tree, local = _with_local(tree, instance_file, problems)
         resolved = resolve(
-            tree, documents, local, settings_model=settings_model, known_types=known_types, problems=problems
+            tree,
+            documents,
+            local,
+            settings_model=settings_model,
+            known_types=known_types,
+            template_support=template_support,
+            problems=problems,
         )
         outside = _links_that_leave(resolved.desired)
     if outside:
@@ -90,6 +106,8 @@ def _links_that_leave(value: Desired) -> list[Problem]:
     problems = []
     for workload in value.workloads:
         directory = workload.template.container.working_dir
+        if os.path.isabs(directory):
+            continue  # inside the container
         real = os.path.realpath(os.path.join(root, directory))
         if not (real + "/").startswith(root.rstrip("/") + "/"):
             where, path = workload.where, "spec.template.spec.containers[0].workingDir"

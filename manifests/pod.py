@@ -103,3 +103,29 @@ class Engine:
 
 
 DEFAULT_ENGINE = Engine()
+
+
+HOST_CONFIG_MANAGED = {
+    "AutoRemove": "a container that ended must stay, so that its end can be seen",
+    "CpuPeriod": "write resources.limits.cpu",
+    "CpuQuota": "write resources.limits.cpu",
+    "Memory": "write resources.limits.memory",
+    "MemorySwap": "write resources.limits.memory",
+    "NanoCpus": "write resources.limits.cpu",
+    "NetworkMode": "write networks in the pod's spec",
+    "PortBindings": "write hostPort in the container's ports",
+    "RestartPolicy": "write runtimeRestart in the workload's spec",
+}
+"""Members of an engine's HostConfig that manifests may not set, because they hold a pod together or are changed in place."""
+
+ENGINE_FIELDS = frozenset(
+    {
+        "containers", "dependsOn", "docker", "env.valueFrom", "image", "imagePullPolicy", "init",
+        "logging", "networks", "ports.hostIP", "ports.hostPort", "ports.protocol", "resources", "runtimeRestart",
+        "securityContext", "stopSignal", "ulimits", "volumeMounts", "volumes", "workingDir (absolute)",
+    }
+)  # fmt: skip
+"""Names of all fields that only some runtimes have: what a runtime's `supports` may hold."""
+
+RELATIVE_WORKING_DIR = "workingDir (relative)"
+"""The field of runtimes that share our file system."""

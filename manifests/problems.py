@@ -51,6 +51,7 @@ class Code(StrEnum):
     UNKNOWN_REFERENCE = "unknown-reference"
     UNKNOWN_TYPE = "unknown-type"
     UNKNOWN_PORT = "unknown-port"
+    UNSUPPORTED_FIELD = "unsupported-field"
     WRONG_ROLE = "wrong-role"
     NO_DEFAULT = "no-default"
     SELECTS_NOTHING = "selects-nothing"
@@ -95,6 +96,7 @@ MEANINGS: dict[Code, str] = {
     Code.UNKNOWN_REFERENCE: "A name or key points at nothing.",
     Code.UNKNOWN_TYPE: "There is no such type of provider.",
     Code.UNKNOWN_PORT: "A port is not declared by the container.",
+    Code.UNSUPPORTED_FIELD: "The runtime of a workload's node has no such field.",
     Code.WRONG_ROLE: "A provider is of another role than is needed.",
     Code.NO_DEFAULT: "A provider must be named, because there is not exactly one to choose.",
     Code.SELECTS_NOTHING: "A selector fits no workload.",

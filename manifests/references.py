@@ -22,6 +22,7 @@ class Scope:
         self.problems: list[Problem] = []
         self.lost = lost
         self.roles: dict[str, Role | None] = {}
+        self.types: dict[str, str] = {}
         self.with_slots: set[str] = set()
         self._objects: dict[str, dict[str, Declared]] = {}
         overridden = self._add(local, frozenset())

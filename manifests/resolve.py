@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from manifests import build, desired, kinds
 from manifests.build import KnownTypes, Selection, SettingsModel
+from manifests.build_pod import Support, TemplateSupport
 from manifests.problems import LOST, Code, ManifestErrors, Problem, did_you_mean
 from manifests.read import Document
 from manifests.references import Scope
@@ -20,6 +21,11 @@ kind: Instance
 metadata: {name: this}
 spec:
   id: my-host"""
+
+
+def any_field(_type: str) -> Support | None:
+    """Support of runtimes that do not say what they understand: nothing is refused."""
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,7 @@ def resolve(
     *,
     settings_model: SettingsModel,
     known_types: KnownTypes,
+    template_support: TemplateSupport = any_field,
     problems: Iterable[Problem] = (),
 ) -> Resolved:
     """Resolve the documents of a tree.
@@ -48,6 +55,7 @@ def resolve(
             or a Guard whatever its name).
         settings_model: role and settings model of a provider type.
         known_types: all provider types, for suggestions.
+        template_support: which fields of a pod template a runtime type has, and needs.
         problems: what reading has found already.
 
     Raises:
@@ -64,7 +72,7 @@ def resolve(
     nameless = any(problem.code is Code.PATH_NOT_FOUND or problem.code in LOST for problem in found)
     scope = Scope(declared, declared_locally, lost=nameless or len(declared) < len(documents))
     scope.problems.extend(found)
-    value = _desired(tree, scope, settings_model, known_types)
+    value = _desired(tree, scope, settings_model, known_types, template_support)
     warnings = tuple(sorted({problem for problem in scope.problems if problem.is_warning}))
     if value is None or len(warnings) < len(set(scope.problems)):
         raise ManifestErrors(scope.problems)
@@ -83,14 +91,18 @@ def _validate(documents: Iterable[Document]) -> tuple[list[Declared], list[Probl
 
 
 def _desired(
-    tree: SourceTree, scope: Scope, settings_model: SettingsModel, known_types: KnownTypes
+    tree: SourceTree,
+    scope: Scope,
+    settings_model: SettingsModel,
+    known_types: KnownTypes,
+    template_support: TemplateSupport,
 ) -> desired.Desired | None:
     """The whole value; None when there is no valid Instance. Only to be used when the scope has no problems."""
     instance = _instance(scope)
     made = [build.provider(one, scope, settings_model, known_types) for one in scope.all("Provider")]
     providers = tuple(provider for provider in made if provider is not None)
     instance_id = instance.id if instance else ""
-    workloads = [build.workload(one, scope, instance_id) for one in scope.all("Workload")]
+    workloads = [build.workload(one, scope, instance_id, template_support) for one in scope.all("Workload")]
     selection = Selection(scope.all("Workload"))
     services = [service for one in scope.all("Service") if (service := build.service(one, scope, selection))]
     policies = [policy for one in scope.all("DNSPolicy") if (policy := build.policy(one, scope))]

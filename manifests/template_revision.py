@@ -4,7 +4,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from manifests.kinds.workload import PodTemplate
+from manifests.kinds.pod import PodTemplate
 
 HASH_VERSION = 1
 """Version of the way revisions are made. It is part of the hash and is recorded on containers beside it."""
@@ -12,10 +12,18 @@ HASH_VERSION = 1
 _LIVE: dict[str, Any] = {
     "spec": {
         "termination_grace_period_seconds": True,
-        "containers": {"__all__": {"liveness_probe", "readiness_probe", "startup_probe"}},
+        "containers": {
+            "__all__": {
+                "liveness_probe",
+                "readiness_probe",
+                "startup_probe",
+                "resources",
+                "image_pull_policy",
+            }
+        },
     }
 }
-"""Fields that take effect on containers that run already."""
+"""Fields that take effect on containers that run already, or only while they are made."""
 
 
 def template_revision(template: PodTemplate) -> str:

@@ -47,21 +47,23 @@ _OWN = {"bad_value": Code.BAD_VALUE, "wrong_type": Code.WRONG_TYPE, "out_of_rang
 
 _ELSEWHERE = {
     "host": "probes go to the address of the observed container; remove it",
-    "image": "containers run their command as local processes here; remove it",
     "grpc": "use httpGet, tcpSocket or exec",
-    "valueFrom": "only plain values are supported; write value",
+    "secretKeyRef": "write secret: {env: NAME} or {file: /path}",
+    "requests": "only limits do something here; remove it",
+    "privileged": "add the capabilities it needs",
+    "emptyDir": "write tmpfs: {} for memory, or named: NAME for a volume of the engine",
+    "persistentVolumeClaim": "write named: NAME",
     "envFrom": "only plain values are supported; list them in env",
     "namespace": "there are no namespaces; remove it",
-    "protocol": "ports are TCP; remove it",
-    "initContainers": "a pod has exactly one container in this version",
+    "initContainers": "all containers of a pod run together here; remove it",
     "labels": "only the template of a workload has labels; remove it",
 }
 """Fields that people bring along from Kubernetes, and what to do instead."""
 _KUBERNETES = frozenset(
     [
         "annotations", "affinity", "automountServiceAccountToken", "dnsPolicy", "ephemeralContainers", "hostNetwork",
-        "imagePullPolicy", "imagePullSecrets", "lifecycle", "nodeSelector", "resources", "restartPolicy", "schedulerName",
-        "securityContext", "serviceAccountName", "strategy", "tolerations", "volumeMounts", "volumes",
+        "imagePullSecrets", "lifecycle", "nodeSelector", "restartPolicy", "schedulerName",
+        "serviceAccountName", "strategy", "tolerations",
     ]
 )  # fmt: skip
 

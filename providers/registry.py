@@ -55,6 +55,17 @@ def settings_model(type_name: str) -> tuple[Role, type[BaseModel]] | None:
     return None if found is None else (found.role, found.Settings)
 
 
+def template_support(type_name: str) -> tuple[frozenset[str], frozenset[str]] | None:
+    """The fields of a pod template that a runtime type has beyond the common ones, and those that it needs.
+
+    None for a type that does not say, with its class attributes `supports` and `requires`.
+    """
+    found = _find(type_name)
+    supports: frozenset[str] | None = getattr(found, "supports", None)
+    requires: frozenset[str] = getattr(found, "requires", frozenset())
+    return None if supports is None else (supports, requires)
+
+
 def create(type_name: str, name: str, settings: Mapping[str, object], context: Context) -> Provider:
     """A provider object. No I/O is done yet.
 

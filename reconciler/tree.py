@@ -24,6 +24,7 @@ def load_with_warnings(path: Path, instance_file: Path | None = None) -> tuple[D
         instance_file=instance_file,
         settings_model=registry.settings_model,
         known_types=registry.known_types,
+        template_support=registry.template_support,
     )
     return resolved.desired, tuple(resolved.warnings)
 

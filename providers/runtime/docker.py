@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from manifests.desired import Role, Template
+from manifests.pod import ENGINE_FIELDS
 from providers.actions import CreateContainer, RemoveContainer, RuntimeAction, StartContainer, StopContainer
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerFact
@@ -67,7 +68,7 @@ class DockerRuntime:
 
     role: ClassVar[Role] = Role.RUNTIME
     Settings: ClassVar[type[BaseModel]] = DockerSettings
-    supports: ClassVar[frozenset[str]] = frozenset({"*"})
+    supports: ClassVar[frozenset[str]] = ENGINE_FIELDS
     """All fields of a pod template that there are."""
 
     requires: ClassVar[frozenset[str]] = frozenset({"image"})

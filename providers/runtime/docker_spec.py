@@ -5,7 +5,7 @@ from typing import Any
 
 from manifests.desired import Container, Template
 from manifests.image_ref import parse_image
-from manifests.pod import Live, Mount, VolumeKind
+from manifests.pod import HOST_CONFIG_MANAGED, Live, Mount, VolumeKind
 from providers.errors import Rejected
 from providers.facts import Mark, mark_labels
 from providers.runtime.docker_life import LABEL_CONTAINER, LABEL_MEMBERS, LABEL_NETWORKS
@@ -14,11 +14,6 @@ SECOND = 1_000_000_000
 
 PERIOD = 100_000
 """CPU accounting period in µs: the kernel's default, and Kubernetes'."""
-
-MANAGED = frozenset(
-    {"AutoRemove", "CpuPeriod", "CpuQuota", "Memory", "MemorySwap", "NanoCpus", "NetworkMode", "RestartPolicy"}
-)
-"""Members of HostConfig that the escape hatch may not set, because they are changed in place or hold a pod together."""
 
 
 def members_of(template: Template) -> tuple[Container, ...]:
@@ -149,7 +144,7 @@ def _escape_hatch(container: Container) -> dict[str, Any]:
     found = json.loads(text)
     if not isinstance(found, dict):
         raise Rejected(container.name, "docker.hostConfig is not a mapping", "correct the manifest")
-    refused = sorted(MANAGED & found.keys())
+    refused = sorted(HOST_CONFIG_MANAGED.keys() & found.keys())
     if refused:
         raise Rejected(container.name, f"docker.hostConfig may not set {', '.join(refused)}", "use the field for it")
     return found

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from pydantic.alias_generators import to_camel
 
 from manifests.desired import Role
+from manifests.pod import RELATIVE_WORKING_DIR
 from providers.actions import (
     CreateContainer,
     RemoveContainer,
@@ -65,6 +66,8 @@ class ProcessRuntime:
 
     role: ClassVar[Role] = Role.RUNTIME
     Settings: ClassVar[type[BaseModel]] = ProcessSettings
+    supports: ClassVar[frozenset[str]] = frozenset({RELATIVE_WORKING_DIR})
+    requires: ClassVar[frozenset[str]] = frozenset({"command"})
 
     def __init__(self, name: str, settings: BaseModel, context: Context) -> None:
         self.name = name

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 from manifests.desired import Desired, Role
 from manifests.load import load, load_tree
+from manifests.pod import ENGINE_FIELDS, RELATIVE_WORKING_DIR
 from manifests.problems import ManifestErrors, Problem
 
 
@@ -24,6 +25,7 @@ class PoolSettings(BaseModel):
 
 TYPES: dict[str, tuple[Role, type[BaseModel]]] = {
     "process": (Role.RUNTIME, RuntimeSettings),
+    "engine": (Role.RUNTIME, RuntimeSettings),
     "file": (Role.ENDPOINTS, PoolSettings),
     "zonefile": (Role.DNS, PoolSettings),
 }
@@ -123,6 +125,13 @@ def settings_model(name: str) -> tuple[Role, type[BaseModel]] | None:
     return TYPES.get(name)
 
 
+def template_support(name: str) -> tuple[frozenset[str], frozenset[str]] | None:
+    return {
+        "process": (frozenset({RELATIVE_WORKING_DIR}), frozenset({"command"})),
+        "engine": (ENGINE_FIELDS, frozenset({"image"})),
+    }.get(name)
+
+
 def known_types() -> list[str]:
     return sorted(TYPES)
 
@@ -136,7 +145,13 @@ def write(root: Path, files: dict[str, str | bytes]) -> Path:
 
 
 def load_path(path: Path, instance_file: Path | None = None) -> Desired:
-    return load(path, instance_file=instance_file, settings_model=settings_model, known_types=known_types)
+    return load(
+        path,
+        instance_file=instance_file,
+        settings_model=settings_model,
+        known_types=known_types,
+        template_support=template_support,
+    )
 
 
 def load_files(root: Path, files: dict[str, str | bytes]) -> Desired:
@@ -146,7 +161,13 @@ def load_files(root: Path, files: dict[str, str | bytes]) -> Desired:
 def problems_at(path: Path, instance_file: Path | None = None) -> tuple[Problem, ...]:
     """Everything that loading reports: the problems of an invalid tree, or the warnings of a valid one."""
     try:
-        resolved = load_tree(path, instance_file=instance_file, settings_model=settings_model, known_types=known_types)
+        resolved = load_tree(
+            path,
+            instance_file=instance_file,
+            settings_model=settings_model,
+            known_types=known_types,
+            template_support=template_support,
+        )
     except ManifestErrors as errors:
         return errors.problems
     return resolved.warnings

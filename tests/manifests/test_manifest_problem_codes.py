@@ -71,6 +71,10 @@ CASES: dict[Code, tuple[Break, str]] = {
     Code.UNKNOWN_REFERENCE: (swap("service.yml", SERVICE, "edge", "egde"), "service.yml:8:18"),
     Code.UNKNOWN_TYPE: (swap("providers.yaml", PROVIDERS, "type: process", "type: proces"), "providers.yaml:4:14"),
     Code.UNKNOWN_PORT: (swap("service.yml", SERVICE, "port: http", "port: https"), "service.yml:6:9"),
+    Code.UNSUPPORTED_FIELD: (
+        swap("web.yaml", WORKLOAD, "        - name: app\n", "        - name: app\n          image: nginx\n"),
+        "web.yaml:13:18",
+    ),
     Code.WRONG_ROLE: (swap("service.yml", SERVICE, "provider: edge", "provider: here"), "service.yml:8:18"),
     Code.NO_DEFAULT: (put("second.yaml", PROVIDERS.partition("---")[0].replace("here", "there")), "web.yaml:6:3"),
     Code.SELECTS_NOTHING: (swap("service.yml", SERVICE, "{app: web}", "{app: wep}"), "service.yml:5:13"),

@@ -20,7 +20,7 @@ spec:
     spec:
       containers:
         - name: app
-          image: nginx
+          image: Nginx
           comand: [nginx]
           env: {A: b}
           livenessProbe:
@@ -43,10 +43,7 @@ web.yaml:6:13: wrong-type: workload/web_1: spec.replicas: expected a whole numbe
     write it without quotes
 web.yaml:7:16: wrong-type: workload/web_1: spec.drain.max: expected a duration with a unit, found a whole number
     write 30s for seconds, or another unit such as "30m"
-web.yaml:12:11: missing-field: workload/web_1: spec.template.spec.containers[0] has no field 'command'
-    add command: Program and first arguments, run without a shell.
-web.yaml:13:11: unknown-field: workload/web_1: spec.template.spec.containers[0] cannot have a field 'image'
-    containers run their command as local processes here; remove it
+web.yaml:13:18: bad-value: workload/web_1: spec.template.spec.containers[0].image: 'Nginx' is not the name of an image: the name of an image is in lower case
 web.yaml:14:11: unknown-field: workload/web_1: spec.template.spec.containers[0] cannot have a field 'comand'
     did you mean 'command'?
 web.yaml:15:16: wrong-type: workload/web_1: spec.template.spec.containers[0].env: expected a list, found a mapping
