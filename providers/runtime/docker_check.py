@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from manifests.desired import Template
 from manifests.pod import PullPolicy, VolumeKind
-from providers.errors import Gone, ProviderError
-from providers.runtime.docker_create import networks_of
+from providers.errors import ProviderError
 from providers.runtime.docker_link import Link
 from providers.runtime.docker_spec import full_image, members_of
 
@@ -48,10 +47,8 @@ def _engine(link: Link, looks: "Looks", templates: Sequence[Template]) -> list[s
 
 
 def _missing(link: Link, images: "Images", templates: Sequence[Template]) -> list[str]:
+    """What no creation makes by itself: networks and named volumes are made when they are needed."""
     found: list[str] = []
-    for name in sorted({name for template in templates for name in networks_of(template)}):
-        if not _exists(link, f"/networks/{name}"):
-            found.append(f"{link.node}: network {name} does not exist; it is created with the first container on it")
     for template in templates:
         for container in members_of(template):
             if container.engine.pull is PullPolicy.NEVER and not images.present(full_image(link.node, container)):
@@ -61,14 +58,4 @@ def _missing(link: Link, images: "Images", templates: Sequence[Template]) -> lis
                     found.append(
                         f"{link.node}: {mount.source} does not exist, and container {container.name} mounts it"
                     )
-                if mount.kind is VolumeKind.NAMED and not _exists(link, f"/volumes/{mount.source}"):
-                    found.append(f"{link.node}: volume {mount.source} does not exist; it is created with its container")
     return found
-
-
-def _exists(link: Link, where: str) -> bool:
-    try:
-        link.get(where, link.node)
-    except Gone:
-        return False
-    return True

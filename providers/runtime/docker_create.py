@@ -4,7 +4,9 @@ A kill between two of these requests leaves a main container without all its mem
 have, so the next start sees that it is incomplete, takes it away, and it is created anew: nothing has run in it yet.
 """
 
-from manifests.desired import Container, Template
+import threading
+
+from manifests.desired import Container
 from manifests.pod import SecretSource
 from providers.actions import CreateContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected
@@ -25,6 +27,7 @@ class Creator:
 
     def __init__(self, link: Link, looks: Looks, images: Images) -> None:
         self._link, self._looks, self._images = link, looks, images
+        self._networking = threading.Lock()
 
     def create(self, action: CreateContainer) -> None:
         """Create a replica; one with the same mark is there: nothing to do. Raises as the contract says."""
@@ -99,11 +102,19 @@ class Creator:
         """Have a network: an engine's own, an existing one, or a new bridge. It is never removed."""
         if name in BUILT_IN_NETWORKS:
             return
+        # Replicas are created at once, and Docker takes a name twice when it is asked for it at the same time.
+        with self._networking:
+            if not self._has_network(target, name):
+                self._make_network(target, name, instance)
+
+    def _has_network(self, target: str, name: str) -> bool:
         try:
             self._link.get(f"/networks/{name}", target)
-            return
         except Gone:
-            pass
+            return False
+        return True
+
+    def _make_network(self, target: str, name: str, instance: str) -> None:
         body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": {"reconciler.network-of": instance}}
         try:
             self._link.post("/networks/create", target, body, patience=5.0)
@@ -123,8 +134,3 @@ def _reveal(target: str, container: Container) -> dict[str, str]:
 
 def _secret(source: SecretSource) -> SecretRef:
     return SecretRef(env=source.env) if source.env else SecretRef(file=source.file)
-
-
-def networks_of(template: Template) -> tuple[str, ...]:
-    """The networks that a template needs and that no engine has by itself."""
-    return tuple(name for name in template.networks if name not in BUILT_IN_NETWORKS)

@@ -208,6 +208,7 @@ _HINTS: tuple[tuple[str, str], ...] = (
     ("no such file or directory", "correct the command or the path: the image has no such file"),
     ("permission denied", "see whether the file may be run, by the user that the manifest names"),
     ("unable to find user", "name a user by number, or one that the image has"),
+    ("is ambiguous", "remove all networks of that name but one: docker network ls, docker network rm ID"),
     ("log driver", "name a logging driver that the engine has, with options it knows"),
     ("logger", "name a logging driver that the engine has, with options it knows"),
     ("invalid capability", "correct securityContext.capabilities"),
