@@ -43,9 +43,9 @@ def parse_memory(value: object) -> int:
             f"'{str(value)[:40]}' is not an amount of memory", "write a whole number and Ki, Mi or Gi: 512Mi"
         )
     found = int(match[1]) * _UNITS[match[2] or ""]
-    if LEAST_MEMORY <= found <= 2**50:
+    if LEAST_MEMORY <= found < 2**50:
         return found
-    raise out_of_range("must be between 6Mi and 1024Ti")
+    raise out_of_range("must be at least 6Mi and below 1024Ti")
 
 
 def parse_size(value: object) -> int:

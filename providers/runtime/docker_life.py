@@ -42,6 +42,9 @@ _STATES = {
 }
 """The states of Docker and Podman. A word that is not here is read as neither running nor startable."""
 
+NO_LIMIT = 2**50
+"""Bytes that stand for "no limit on memory": an engine cannot take a limit away, only raise it. Manifests stay below."""
+
 UP = frozenset({ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING})
 
 
@@ -144,10 +147,14 @@ def read_life(found: Mapping[str, Any]) -> Life:
         ports=tuple(sorted({int(port.partition("/")[0]) for port in exposed if port.partition("/")[0].isdecimal()})),
         restart=str((host.get("RestartPolicy") or {}).get("Name") or "no"),
         cpu=max(0, cpu),
-        memory=max(0, int(host.get("Memory") or 0)),
+        memory=_limit(int(host.get("Memory") or 0)),
         stop_timeout=int(config.get("StopTimeout") or 10),
         error=str(state.get("Error") or ""),
     )
+
+
+def _limit(memory: int) -> int:
+    return memory if 0 < memory < NO_LIMIT else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +222,7 @@ def fact(pod: Pod, around: Surroundings) -> ContainerFact:
     mark, foreign_mark = main.mark
     state = _settled(pod, around)
     down = pod.ailing[0] if pod.main.state is ContainerState.RUNNING and pod.ailing else main
-    ended = state is ContainerState.EXITED and down.state is not ContainerState.CREATED
+    ended = state is ContainerState.EXITED and down.state is ContainerState.EXITED
     up = state in (ContainerState.RUNNING, ContainerState.PAUSED)
     address = main.address if main.state in UP else ""
     live = (main, *pod.members) if not around.podman and mark is not None else ()

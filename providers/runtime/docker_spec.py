@@ -8,7 +8,7 @@ from manifests.image_ref import parse_image
 from manifests.pod import HOST_CONFIG_MANAGED, Live, Mount, VolumeKind
 from providers.errors import Rejected
 from providers.facts import Mark, mark_labels
-from providers.runtime.docker_life import LABEL_CONTAINER, LABEL_MEMBERS, LABEL_NETWORKS
+from providers.runtime.docker_life import LABEL_CONTAINER, LABEL_MEMBERS, LABEL_NETWORKS, NO_LIMIT
 
 SECOND = 1_000_000_000
 
@@ -37,11 +37,15 @@ def primary_network(template: Template, podman: bool) -> str:
 
 
 def limits(live: Live) -> dict[str, int]:
-    """The limits of one container as members of HostConfig; -1 takes a limit away that is there. Swap is not given."""
+    """The limits of one container as members of HostConfig. Swap is not given.
+
+    What is not limited is written too, to take away a limit that is there: -1 for CPU time; for memory, which the engine
+    does not take -1 for, more than any machine has.
+    """
     return {
         "CpuPeriod": PERIOD if live.cpu else 0,
         "CpuQuota": live.cpu * PERIOD // 1000 if live.cpu else -1,
-        "Memory": live.memory or -1,
+        "Memory": live.memory or NO_LIMIT,
         "MemorySwap": live.memory or -1,
     }
 
@@ -113,7 +117,7 @@ def _host_config(container: Container, live: Live | None, network: str, *, main:
     policy = live.restart if live is not None and main and not podman else "no"
     host: dict[str, Any] = {"NetworkMode": network, "RestartPolicy": {"Name": policy}}
     if live is not None:
-        host.update({key: value for key, value in limits(live).items() if value > 0})
+        host.update({key: value for key, value in limits(live).items() if 0 < value < NO_LIMIT})
     if main:
         bindings: dict[str, list[dict[str, str]]] = {}
         for port in container.ports:

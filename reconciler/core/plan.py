@@ -116,7 +116,7 @@ def _set(record: RecordSet | None) -> str:
 
 def _live(action: UpdateContainer) -> str:
     return "; ".join(
-        f"{one.container} cpu {f'{one.cpu}m' if one.cpu else 'unlimited'} "
+        f"{one.container or 'main'} cpu {f'{one.cpu}m' if one.cpu else 'unlimited'} "
         f"memory {one.memory or 'unlimited'} restart {one.restart}"
         for one in action.live
     )

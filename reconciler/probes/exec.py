@@ -33,6 +33,7 @@ GIVE_UP = 1_000_000_000
 
 _CHUNK = 64 * 1024  # the size of a pipe
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_CANNOT_ASK = signal.SIGUSR2  # how a runtime's helper ends when its engine cannot be asked: no verdict on the container
 _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 _OURS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
@@ -176,6 +177,8 @@ class ExecProber:
             self._end(run, FAIL, self._late(run))
         elif code == 0:
             self._end(run, PASS, "exit 0")
+        elif code == -_CANNOT_ASK:
+            self._end(run, UNKNOWN, "the runtime did not run it" + _first_line(run.output))
         else:
             how = f"exit {code}" if code > 0 else f"killed by {_signal_name(-code)}"
             self._end(run, FAIL, how + _first_line(run.output))

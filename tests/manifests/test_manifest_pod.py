@@ -176,7 +176,7 @@ WRONG = [
     ("            - {name: data, mountPath: /data}\n", "", "no container mounts volume 'data'"),
     ("mountPath: /data", "mountPath: /tmp", "in the list twice"),
     ("mountPath: /data", "mountPath: /a/../data", "is not an absolute path"),
-    ("memory: 512Mi", "memory: 512", "must be between 6Mi"),
+    ("memory: 512Mi", "memory: 512", "must be at least 6Mi"),
     ("memory: 512Mi", "memory: 0.5Gi", "is not an amount of memory"),
     ("cpu: 1.5", "cpu: 1.5m", "is not an amount of CPU"),
     ("cpu: 100m", "cpu: 1m", "must be between 10m"),
