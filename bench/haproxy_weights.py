@@ -181,7 +181,8 @@ def measure(server: Server, directory: str) -> None:
         statistics.median(floor),
         [
             ("floor: the bare commands, all answers read", statistics.median(floor)),
-            ("one bare read of all servers", statistics.median(look)),
+            ("one bare read of all servers, nothing parsed", statistics.median(look)),
+            ("the bare commands between two bare reads", statistics.median(floor) + 2 * statistics.median(look)),
             ("`perform_all`: read, compare, write, read back, process checked", statistics.median(batch)),
             ("look, difference, `perform_all`", statistics.median(whole)),
             ("the same with a state file", statistics.median(filed)),

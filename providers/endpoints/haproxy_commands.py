@@ -6,6 +6,7 @@ address or a number. Used by `haproxy_plan.py` and `haproxy_write.py`.
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from providers.endpoints.haproxy_state import MAX_WEIGHT
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import Endpoint
 
+INTERACTIVE = "prompt"
 SHOW_INFO = "show info"
 SHOW_ALL_SERVERS = "show servers state"
 SHOW_BACKENDS = "show backend"
@@ -117,6 +119,7 @@ def refusal(command: Command, answer: str, target: str) -> ProviderError | None:
     return Rejected(target, said, "see HAProxy's configuration of that backend and its log")
 
 
+@lru_cache(maxsize=8192)
 def _path(backend: str, server: str) -> str:
     return f"{_checked(backend)}/{_checked(server)}"
 

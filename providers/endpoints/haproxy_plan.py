@@ -13,7 +13,15 @@ from typing import NamedTuple
 from providers.actions import EndpointAction, SetWeight
 from providers.endpoints import haproxy_commands as commands
 from providers.endpoints.haproxy_commands import Command
-from providers.endpoints.haproxy_state import AGENT_ENABLED, MAX_WEIGHT, OUT_MAINTENANCE, PLACEHOLDER, Server, Table
+from providers.endpoints.haproxy_state import (
+    AGENT_ENABLED,
+    MAX_WEIGHT,
+    OUT,
+    OUT_MAINTENANCE,
+    PLACEHOLDER,
+    Server,
+    Table,
+)
 from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected
 from providers.facts import Endpoint
 from providers.naming import endpoint_text
@@ -40,18 +48,22 @@ class Move(NamedTuple):
         """Whether the slot is as it should be. Checks of HAProxy's own do not count: they are its own business."""
         if self.weight is None:
             return server.free and server.weight == 0 and server.endpoint == PLACEHOLDER
-        return server.endpoint == self.endpoint and server.weight == self.weight and not server.out
+        return server.endpoint == self.endpoint and server.weight == self.weight and not server.admin & OUT
 
 
 class Free:
-    """The free slots of one pool in one process, each handed out once in a batch."""
+    """The free slots of one pool in one process, each handed out once in a batch. Most batches ask for none."""
 
     def __init__(self, table: Table) -> None:
-        self._slots = {server.name: server for server in table.ours if server.free}
-        self._begun = {server.endpoint: server.name for server in reversed(self._slots.values())}
+        self._table = table
+        self._slots: dict[str, Server] | None = None
+        self._begun: dict[Endpoint | None, str] = {}
 
     def take(self, endpoint: Endpoint) -> Server | None:
         """The slot that was about to be taken for it when somebody was interrupted, else the lowest; None without one."""
+        if self._slots is None:
+            self._slots = {server.name: server for server in self._table.ours if server.free}
+            self._begun = {server.endpoint: server.name for server in reversed(self._slots.values())}
         name = self._begun.get(endpoint)
         if name not in self._slots:
             name = next(iter(self._slots), None)
@@ -99,9 +111,9 @@ def moves(table: Table, action: EndpointAction, target: str, free: Free) -> tupl
         return tuple(_release(table, server) for server in held)
     if not held:
         return (_take(table, action, target, free),)
-    first, *doubles = held
-    spare = tuple(_release(table, server) for server in doubles)
-    if not first.out and first.weight == action.weight:
+    first = held[0]
+    spare = tuple(_release(table, server) for server in held[1:])
+    if not first.admin & OUT and first.weight == action.weight:
         return spare
     return (*spare, _change(table, first, action))
 
@@ -135,11 +147,11 @@ def _take(table: Table, action: SetWeight, target: str, free: Free) -> Move:
 
 def _change(table: Table, server: Server, action: SetWeight) -> Move:
     backend, name = table.slots.backend, server.name
-    finish = [commands.weight(backend, name, action.weight)]
+    finish: tuple[Command, ...] = (commands.weight(backend, name, action.weight),)
     if server.out:
         # Weight first: a slot that somebody took out may still have another one.
-        finish.append(commands.state(backend, name, "ready"))
-    return Move(name, action.endpoint, action.weight, (), tuple(finish))
+        finish = (*finish, commands.state(backend, name, "ready"))
+    return Move(name, action.endpoint, action.weight, (), finish)
 
 
 def _release(table: Table, server: Server) -> Move:

@@ -13,13 +13,16 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
-from providers.endpoints.haproxy_commands import SHOW_INFO, lines
+from providers.endpoints.haproxy_commands import INTERACTIVE, SHOW_INFO, lines
 from providers.endpoints.haproxy_state import Info, parse_info
 from providers.errors import OutcomeUnknown, Unreachable
 
 PROMPT = b"\n> "
 MAX_BYTES = 64 * 1024 * 1024
 """Longest answer: 100,000 servers need about 12 MB."""
+
+ARM_SECONDS = 0.05
+"""How much later than the deadline a wait may end, at most."""
 
 STOPPING_PAUSE = 0.02
 """Seconds between tries while a process that stops still answers; a reload takes some tens of milliseconds."""
@@ -37,7 +40,8 @@ class Session:
         self.target = f"HAProxy at {path}"
         self.info = Info(0, False)
         self._deadline = deadline
-        self._greeted = False
+        self._unread = bytearray()
+        self._armed = -ARM_SECONDS
         try:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         except OSError as error:
@@ -67,35 +71,37 @@ class Session:
     def ask(self, commands: Sequence[str], *, writes: bool = False) -> list[str]:
         """Send commands, and return the answer of each.
 
+        One line is under way while the answers to the line before are read, so that HAProxy does not wait for us.
+
         Raises:
             Unreachable: no whole answer to a question.
             OutcomeUnknown: no whole answer, and with `writes` some of the commands may have been carried out.
         """
         answers: list[str] = []
-        for group in lines(commands):
-            payload = ";".join(group) + "\n"
-            expected = len(group)
-            if not self._greeted:
-                payload, expected = "prompt\n" + payload, expected + 1
-            try:
+        due: list[int] = []
+        try:
+            for group in lines(commands):
                 self._wait()
-                self._socket.sendall(payload.encode("ascii"))
-                found = self._receive(expected)
-            except (OSError, EOFError, UnicodeDecodeError) as error:
-                kind = OutcomeUnknown if writes else Unreachable
-                raise kind(self.target, f"the answer was lost: {_why(error)}", "look again") from error
-            except Unreachable as error:
-                if writes:
-                    raise OutcomeUnknown(error.target, error.cause, "look again") from error
-                raise
-            answers += found if self._greeted else found[1:]
-            self._greeted = True
+                self._socket.sendall((";".join(group) + "\n").encode("ascii"))
+                due.append(len(group))
+                if len(due) > 1:
+                    answers += self._receive(due.pop(0))
+            for expected in due:
+                answers += self._receive(expected)
+            self._expect_silence()
+        except (OSError, EOFError, UnicodeDecodeError) as error:
+            kind = OutcomeUnknown if writes else Unreachable
+            raise kind(self.target, f"the answer was lost: {_why(error)}", "look again") from error
+        except Unreachable as error:
+            if writes:
+                raise OutcomeUnknown(error.target, error.cause, "look again") from error
+            raise
         return answers
 
     def _receive(self, expected: int) -> list[str]:
-        """Read until `expected` prompts have come."""
-        data = bytearray()
-        prompts = 0
+        """Read until `expected` prompts have come; what follows them stays for the next line."""
+        data = self._unread
+        prompts = data.count(PROMPT)
         while prompts < expected:
             self._wait()
             chunk = self._socket.recv(262144)
@@ -107,16 +113,22 @@ class Session:
             prompts += data.count(PROMPT, tail)
             if len(data) > MAX_BYTES:
                 raise EOFError(f"it is longer than {MAX_BYTES} bytes")
-        parts = bytes(data).split(PROMPT)
-        if len(parts) != expected + 1 or parts[-1]:
+        *parts, rest = bytes(data).split(PROMPT, expected)
+        self._unread = bytearray(rest)
+        return [part.decode("utf-8") for part in parts]
+
+    def _expect_silence(self) -> None:
+        if self._unread:
             raise EOFError("it holds more than was asked for")
-        return [part.decode("utf-8") for part in parts[:-1]]
 
     def _wait(self) -> None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        """Bound the next wait by the deadline; a call of the kernel, so at most every `ARM_SECONDS`."""
+        now = time.monotonic()
+        if now >= self._deadline:
             raise Unreachable(self.target, "no answer within the provider's timeout", "see whether HAProxy hangs")
-        self._socket.settimeout(left)
+        if now - self._armed >= ARM_SECONDS:
+            self._armed = now
+            self._socket.settimeout(self._deadline - now)
 
 
 def converse(path: str, deadline: float, questions: Sequence[str] = ()) -> tuple[Session, list[str]]:
@@ -131,6 +143,7 @@ def converse(path: str, deadline: float, questions: Sequence[str] = ()) -> tuple
     while True:
         session = Session(path, deadline)
         try:
+            session.ask([INTERACTIVE])
             first, *answers = session.ask([SHOW_INFO, *questions])
             session.info = parse_info(first)
         except ValueError as error:

@@ -39,6 +39,8 @@ that the configuration has `disabled`; it stays when the server is made ready.""
 OUT_DRAIN = 0x18
 """Administrative bits of a server that takes no new clients: forced, inherited."""
 
+OUT = OUT_MAINTENANCE | OUT_DRAIN
+
 AGENT_ENABLED = 0x04
 """Bit of the agent's state: it runs, and may write weights and states."""
 
@@ -75,7 +77,7 @@ class Server(NamedTuple):
     @property
     def out(self) -> bool:
         """Whether it gets no new clients, whatever its weight."""
-        return bool(self.admin & (OUT_MAINTENANCE | OUT_DRAIN))
+        return bool(self.admin & OUT)
 
     @property
     def share(self) -> int:
@@ -137,7 +139,9 @@ class Table:
     def weight(self, endpoint: Endpoint) -> int | None:
         """The weight of a member here; None when it is in no slot."""
         found = self.taken.get(endpoint)
-        return None if found is None else agreed([server.share for server in found])
+        if found is None:
+            return None
+        return found[0].share if len(found) == 1 else agreed([server.share for server in found])
 
 
 def parse_pool(pool: str, instance: str) -> Slots:
@@ -240,9 +244,10 @@ def table(slots: Slots, servers: Iterable[Server]) -> Table:
 
 def agreed(weights: Sequence[int | None]) -> int | None:
     """What all of them say; None = not a member. See `DISAGREE`: nobody sending traffic is agreement on 0."""
+    first = weights[0]
+    if all(weight == first for weight in weights[1:]):
+        return first
     found = set(weights)
-    if len(found) == 1:
-        return found.pop()
     return 0 if found == {0, None} else DISAGREE
 
 

@@ -65,16 +65,17 @@ def servers_of(backends: Sequence[str], answers: Sequence[str], target: str) -> 
 def prepare(jobs: Sequence[Job], processes: Sequence[Process]) -> None:
     """Compare each action with what is there, and lay out its moves for each process."""
     pools = {job.slots for job in jobs}
-    tables = [{slots: process.table(slots) for slots in pools} for process in processes]
-    free = [{slots: plan.Free(one[slots]) for slots in pools} for one in tables]
+    tables = {slots: [process.table(slots) for process in processes] for slots in pools}
+    free = {slots: [plan.Free(one) for one in known] for slots, known in tables.items()}
     for job in jobs:
         if job.error is not None:
             continue
         try:
-            _check(job, [one[job.slots] for one in tables])
-            for process, known, left in zip(processes, tables, free, strict=True):
-                _require_backend(job, known[job.slots], process)
-                job.moves.append(plan.moves(known[job.slots], job.action, job.target, left[job.slots]))
+            known = tables[job.slots]
+            _check(job, known)
+            for process, one, left in zip(processes, known, free[job.slots], strict=True):
+                _require_backend(job, one, process)
+                job.moves.append(plan.moves(one, job.action, job.target, left))
         except ProviderError as error:
             job.error = error
             job.moves.clear()
