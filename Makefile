@@ -11,10 +11,10 @@ PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help venv fmt check test bench demo demo-down docs lock clean
+.PHONY: help venv fmt check test bench demo demo-down demo-edge demo-edge-down docs lock clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 venv: $(STAMP) ## create or update .venv (the other targets do it by themselves)
 
@@ -48,6 +48,12 @@ demo: $(STAMP) ## the main job on this machine, without Docker
 
 demo-down: $(STAMP) ## stop and remove what the demo started
 	$(BIN)/python examples/demo.py down
+
+demo-edge: $(STAMP) ## the main job on Docker, HAProxy and BIND; starts on loopback what is missing (as root)
+	$(BIN)/python examples/edge/demo.py up
+
+demo-edge-down: $(STAMP) ## stop and remove what demo-edge made and started
+	$(BIN)/python examples/edge/demo.py down
 
 docs: $(STAMP) ## generate the reference pages from the models
 	$(BIN)/python -m manifests.reference

@@ -5,84 +5,15 @@ kept. `demo.py down` removes everything again.
 """
 
 import http.client
-import json
 import os
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from walk import all_serve, check, in_order, main, reconcile, replicas, say
+
 MANIFESTS = "examples/quickstart"
-RECONCILE = str(Path(sys.executable).with_name("reconcile"))
 PORT = 8080
 """The container port in the quickstart's manifests."""
-
-LONGEST = 300
-"""Seconds that one command may take."""
-
-
-class NotAsPromised(Exception):
-    """What was expected, and what was found."""
-
-
-def say(text: str) -> None:
-    print(f"\n\x1b[1m# {text}\x1b[0m" if sys.stdout.isatty() else f"\n# {text}", flush=True)
-
-
-def show(*words: str) -> None:
-    print(f"$ reconcile {' '.join(words)}", flush=True)
-
-
-def reconcile(*words: str, expect: int = 0) -> str:
-    """Run one command, show what it prints, return that. Raises NotAsPromised for another exit code than `expect`."""
-    show(*words)
-    try:
-        done = subprocess.run(
-            [RECONCILE, *words],
-            cwd=ROOT,
-            check=False,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            timeout=LONGEST,
-        )
-    except FileNotFoundError:
-        raise NotAsPromised(f"{RECONCILE} is not there: run this as 'make demo'") from None
-    except subprocess.TimeoutExpired:
-        raise NotAsPromised(f"it did not end within {LONGEST} s") from None
-    print(done.stdout, end="", flush=True)
-    if done.returncode != expect:
-        raise NotAsPromised(f"exit code {expect} was expected, {done.returncode} came")
-    return done.stdout
-
-
-def status() -> dict[str, Any]:
-    """The state as a script reads it."""
-    show("status", MANIFESTS, "-o", "json")
-    done = subprocess.run(
-        [RECONCILE, "status", MANIFESTS, "-o", "json"],
-        cwd=ROOT,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=LONGEST,
-    )
-    if done.returncode != 0:
-        raise NotAsPromised(f"status ended with {done.returncode}")
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def replicas(state: dict[str, Any]) -> list[dict[str, Any]]:
-    return [replica for workload in state["status"]["workloads"] for replica in workload["replicas"]]
-
-
-def check(promise: bool, text: str) -> None:
-    if not promise:
-        raise NotAsPromised(text)
-    print(f"  ok: {text}", flush=True)
 
 
 def print_files() -> None:
@@ -124,27 +55,19 @@ def up() -> None:
     again = reconcile("--once", MANIFESTS)
     check("nothing to do" in again, "a second run has nothing to do")
 
-    before = {one["replica"]: one for one in replicas(status())}
-    check(len(before) == 3 and all(one["state"] == "Ready" for one in before.values()), "three replicas are ready")
-    check(all(one["weight"] for one in before.values()), "each has a weight in the pool")
+    before = replicas(MANIFESTS)
+    check(all_serve(before, 3), "three replicas are ready, and each has a weight in the pool")
 
     victim = min(before)
     say(f"Break {victim}: it keeps running, but its probes fail")
     break_one(before[victim]["address"])
 
     say("Converge: it is taken out, restarted, and brought back")
-    lines = reconcile("--once", MANIFESTS).splitlines()
+    out = reconcile("--once", MANIFESTS)
     container = before[victim]["container"]
-    place = [
-        next((number for number, line in enumerate(lines) if line.startswith("done") and text in line), -1)
-        for text in ("-> 0 ", f": stop {container}", f": start {container}", "weight 0 -> ")
-    ]
-    check(-1 not in place and place == sorted(place), "weight 0, stop, start, weight again: in this order")
-    after = {one["replica"]: one for one in replicas(status())}
-    check(
-        len(after) == 3 and all(one["state"] == "Ready" and one["weight"] for one in after.values()),
-        "all three are ready and carry weight",
-    )
+    ordered = in_order(out, "-> 0 ", f": stop {container}", f": start {container}", "weight 0 -> ")
+    check(ordered, "weight 0, stop, start, weight again: in this order")
+    check(all_serve(replicas(MANIFESTS), 3), "all three are ready and carry weight")
     print_files()
 
     say("Why is it as it is?")
@@ -156,24 +79,8 @@ def up() -> None:
 def down() -> None:
     say("Remove everything that the quickstart's instance owns")
     reconcile("destroy", MANIFESTS, "--yes")
-    check(not replicas(status()), "no replica is left")
-
-
-def main(words: list[str]) -> int:
-    commands = {"up": up, "down": down}
-    if len(words) != 1 or words[0] not in commands:
-        print("usage: demo.py up|down", file=sys.stderr)
-        return 64
-    try:
-        commands[words[0]]()
-    except NotAsPromised as error:
-        print(f"\nNOT AS PROMISED: {error}", file=sys.stderr)
-        return 1
-    except OSError as error:
-        print(f"\nNOT AS PROMISED: {error}", file=sys.stderr)
-        return 1
-    return 0
+    check(not replicas(MANIFESTS), "no replica is left")
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main("demo.py", sys.argv[1:], {"up": up, "down": down}))

@@ -1,0 +1,123 @@
+"""The image of the example's web service: one static busybox and a shell script, imported into an engine without any registry.
+
+Called by `servers.py`. The service listens on port 8080 and answers:
+
+    GET /                    which container it is
+    GET /healthz             200 while it works (the liveness probe asks this)
+    GET /readyz              200 while it wants traffic (the readiness probe asks this)
+    GET /cgi-bin/break       makes both answer 404 until the container is restarted
+    GET /cgi-bin/unready     makes /readyz answer 404; /cgi-bin/ready takes that back
+"""
+
+import http.client
+import io
+import shutil
+import socket
+import subprocess
+import tarfile
+from urllib.parse import quote
+
+REPOSITORY, TAG = "reconciler-edge/web", "1"
+NAME = f"{REPOSITORY}:{TAG}"
+NETWORK = "reconciler-edge"
+"""The network that the example's manifests name."""
+
+SERVE = """#!/bin/sh
+# A restarted container keeps its files: what was broken is whole again.
+mkdir -p /www/cgi-bin
+echo "hello from $(hostname)" >/www/index.html
+echo ok >/www/healthz
+echo ready >/www/readyz
+for word in break unready ready; do ln -sf /cgi /www/cgi-bin/$word; done
+# The first process of a container gets no signal that it does not ask for.
+trap 'kill $!; exit 0' TERM
+echo listening on 8080
+httpd -f -p 8080 -h /www &
+wait $!
+"""
+
+CGI = """#!/bin/sh
+word=${0##*/}
+case "$word" in
+break) rm -f /www/healthz /www/readyz ;;
+unready) rm -f /www/readyz ;;
+ready) echo ready >/www/readyz ;;
+esac
+echo "$word was asked for" >/proc/1/fd/1
+printf 'Content-Type: text/plain\\r\\n\\r\\n%s\\n' "$word"
+"""
+
+
+class Engine(http.client.HTTPConnection):
+    """A Docker Engine behind its unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=60)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+def ask(path: str, method: str, url: str, body: bytes | None = None) -> tuple[int, bytes]:
+    """One request to the engine at the socket `path`. Raises OSError and http.client.HTTPException."""
+    engine = Engine(path)
+    try:
+        engine.request(method, url, body, {"Content-Type": "application/x-tar"} if body is not None else {})
+        answer = engine.getresponse()
+        return answer.status, answer.read()
+    finally:
+        engine.close()
+
+
+def answers(path: str) -> bool:
+    """Whether an engine answers at this socket."""
+    try:
+        return ask(path, "GET", "/_ping")[0] == 200
+    except (OSError, http.client.HTTPException):
+        return False
+
+
+def tar() -> bytes:
+    """The image's file system. Raises FileNotFoundError without a static busybox."""
+    busybox = shutil.which("busybox")
+    if busybox is None:
+        raise FileNotFoundError("busybox was not found: apt-get install busybox-static")
+    tools = subprocess.run([busybox, "--list"], check=True, capture_output=True, text=True, timeout=10).stdout.split()
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        archive.add(busybox, "bin/busybox")
+        for tool in tools:
+            link = tarfile.TarInfo(f"bin/{tool}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            if tool != "busybox":
+                archive.addfile(link)
+        for name, text in (("serve", SERVE), ("cgi", CGI)):
+            entry = tarfile.TarInfo(name)
+            entry.mode, entry.size = 0o755, len(text.encode())
+            archive.addfile(entry, io.BytesIO(text.encode()))
+        for name in ("tmp", "www", "etc", "proc", "dev", "sys"):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(entry)
+    return buffer.getvalue()
+
+
+def ensure(path: str) -> bool:
+    """Import the image where the engine at `path` lacks it. Returns whether it did. Raises OSError with the engine's words."""
+    status, _ = ask(path, "GET", f"/images/{NAME}/json")
+    if status == 200:
+        return False
+    url = f"/images/create?fromSrc=-&repo={quote(REPOSITORY, safe='')}&tag={TAG}"
+    status, words = ask(path, "POST", url, tar())
+    if status != 200:
+        raise OSError(f"the engine at {path} did not import {NAME}: {words.decode(errors='replace').strip()}")
+    return True
+
+
+def remove(path: str) -> None:
+    """Take the image and the network away, unless something uses them: then the engine refuses, and they stay."""
+    for url in (f"/images/{NAME}", f"/networks/{NETWORK}"):
+        ask(path, "DELETE", url)
