@@ -56,11 +56,13 @@ def read(target: str, path: Path) -> bytes | None:
         return None
     except OSError as error:
         raise Unreachable(target, f"cannot read {path}: {error.strerror}", _hint(error)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        # `os.fdopen` would raise an error of its own on a directory.
+        os.close(descriptor)
+        raise Unreachable(target, f"{path} is not a regular file", "move it away")
     with os.fdopen(descriptor, "rb") as file:
         try:
             info = os.fstat(descriptor)
-            if not stat.S_ISREG(info.st_mode):
-                raise Unreachable(target, f"{path} is not a regular file", "move it away")
             if info.st_size > MAX_BYTES:
                 raise Unreachable(target, f"{path} has {info.st_size} bytes, above the limit of {MAX_BYTES}")
             return file.read(MAX_BYTES + 1)

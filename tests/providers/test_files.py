@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from providers.errors import Conflict, Rejected, Unreachable
-from providers.files import locked, replace
+from providers.files import locked, read, replace
 
 
 @pytest.fixture
@@ -63,3 +63,8 @@ def test_missing_rights_are_rejected(tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="right to write"):
         replace("pool web", tmp_path / "web.json", b"x", None)
     tmp_path.chmod(0o700)
+
+
+def test_a_directory_in_place_of_a_file_is_an_error_of_the_tree(tmp_path: Path) -> None:
+    with pytest.raises(Unreachable, match="is not a regular file"):
+        read("pool web", tmp_path)
