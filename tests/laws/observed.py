@@ -70,20 +70,17 @@ def observed(draw) -> tuple[Desired, Observed]:
     grants: dict[str, Grant] = {}
     step_failures: dict[str, StepFailure] = {}
     published: dict[str, list[str]] = {"web": [], "api": []}
-    number = 0
-    for name, ordinal, image in draw(
-        st.lists(
-            st.tuples(st.sampled_from(["web", "web", "api"]), st.integers(0, 3), st.sampled_from(["v1", "v2"])),
-            max_size=6,
-            unique=True,
-        )
-    ):
-        number += 1
+    kinds = st.tuples(
+        st.sampled_from(["web", "web", "api"]),
+        st.integers(0, 3),
+        st.sampled_from(["v1", "v2"]),
+        st.sampled_from([NODE, NODE, "node-b"]),
+    )
+    for number, (name, ordinal, image, node) in enumerate(draw(st.lists(kinds, max_size=6, unique=True)), start=1):
         mark = Mark(INSTANCE, name, ordinal, Spec(name=name, image=image).revision)
         state = draw(st.sampled_from([*[ContainerState.RUNNING] * 4, *ContainerState]))
         up = state in {ContainerState.RUNNING, ContainerState.PAUSED}
         address = f"127.77.0.{number}"
-        node = draw(st.sampled_from([NODE, NODE, "node-b"]))
         fact = ContainerFact(
             node,
             container_name(mark),

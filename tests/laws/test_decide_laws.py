@@ -5,8 +5,8 @@ from dataclasses import replace
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from laws.observed import NOW, observed, settled
 
+from laws.observed import NOW, observed, settled
 from manifests.desired import SECOND
 from providers.actions import ChangeRecords, RemoveContainer, RemoveEndpoint, SetWeight, StopContainer
 from providers.facts import Known, Probes, Unknown

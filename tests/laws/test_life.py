@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from laws.watchdog import Watchdog
 
+from laws.watchdog import Watchdog
 from manifests.desired import SECOND, Backoff
 from providers.actions import ChangeRecords, CreateContainer, SetWeight, StartContainer, StopContainer
 from providers.facts import ContainerState, Endpoint, ExitCause, Mark, ProbeValue, RecordKey, RecordSet, mark_labels
@@ -292,7 +292,7 @@ def test_what_a_plan_prints_is_what_apply_then_does(after, worlds):
         world.kill()
         world.shop = shop(**after)
     count, saves = len(world.traffic.writes), world.memory.saves
-    decision, observed, now = world.glance()
+    _, observed, now = world.glance()
     plan = forecast(world.shop.desired(), observed, now)
     assert (len(world.traffic.writes), world.memory.saves) == (count, saves)
     assert plan.steps

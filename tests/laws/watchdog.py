@@ -1,8 +1,5 @@
 """The laws that hold at every single write, as one watcher: it looks at the world as it really is, after each call."""
 
-from sim.manifest import INSTANCE, NAMES, POOLS, ZONE
-from sim.world import World
-
 from manifests.desired import SECOND
 from providers.actions import (
     Action,
@@ -17,6 +14,8 @@ from providers.dns.ownership import mark_key
 from providers.facts import ContainerState, Generation, RecordKey
 from reconciler.core.disruption import RESTARTS
 from reconciler.core.plan import Step, target_of
+from sim.manifest import INSTANCE, NAMES, POOLS, ZONE
+from sim.world import World
 
 
 class Watchdog:

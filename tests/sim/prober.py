@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from sim.apps import Apps
-
 from providers.facts import Generation, ProbeFact
 from providers.testing.memory import MemoryWorld
 from reconciler.probes.engine import VALUES
 from reconciler.probes.streak import Streak, initial, step
 from reconciler.probes.target import Target, same, valid_for
+from sim.apps import Apps
 
 
 @dataclass(slots=True)

@@ -10,13 +10,6 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from sim.apps import Apps
-from sim.clock import SimClock
-from sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
-from sim.memory import SimMemory
-from sim.outside import Traffic, Watched
-from sim.prober import SimProber
-
 from manifests.desired import SECOND, Desired
 from providers.actions import Action, StartContainer
 from providers.facts import ContainerState, Generation
@@ -37,6 +30,12 @@ from reconciler.shell.memory import Glimpse
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import InlineRunner, Providers
 from reconciler.shell.report import Summary
+from sim.apps import Apps
+from sim.clock import SimClock
+from sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
+from sim.memory import SimMemory
+from sim.outside import Traffic, Watched
+from sim.prober import SimProber
 
 
 class Killed(BaseException):
@@ -223,7 +222,8 @@ class World:
     def restart(self) -> None:
         """Stop the process politely and start a new one."""
         if self.life is not None:
-            assert self.life.stop() is Exit.TERMINATED
+            with suppress(Killed):
+                assert self.life.stop() is Exit.TERMINATED
             self.life = None
         self.start()
 

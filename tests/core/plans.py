@@ -1,0 +1,140 @@
+"""Situations whose whole plans are compared with golden texts: each is a world as one look sees it."""
+
+from dataclasses import replace
+
+from manifests.desired import SECOND, Desired
+from providers.facts import (
+    ContainerFact,
+    ContainerState,
+    Endpoint,
+    ExitCause,
+    Generation,
+    Known,
+    Mark,
+    MemberFact,
+    PoolFact,
+    PortFact,
+    ProbeFact,
+    Probes,
+    ProbeValue,
+    RecordKey,
+    RecordSet,
+    Unknown,
+    ZoneFact,
+    container_name,
+)
+from reconciler.core.instant import Instant, Now
+from reconciler.core.ledger import Absence, Ledger, RevisionMark
+from reconciler.core.observed import Observed
+from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
+
+NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
+SEEN = NOW.steady
+
+
+def ago(seconds: int) -> Instant:
+    """An instant this many seconds before NOW."""
+    return Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.boot)
+
+
+def probe(value: ProbeValue, since: int = 50, age: int = 1) -> ProbeFact:
+    """A verdict reached `since` seconds ago, with its latest result `age` seconds ago."""
+    streak = 2 if value is ProbeValue.FAIL else 1
+    return ProbeFact(value, value, streak, streak, SEEN - since * SECOND, SEEN - age * SECOND, 16 * SECOND)
+
+
+PASS, FAIL = probe(ProbeValue.PASS), probe(ProbeValue.FAIL)
+
+
+def container(spec: Spec, ordinal: int, **changes: object) -> ContainerFact:
+    """A running container of a spec's revision on its node; the number in its address tells workload and ordinal."""
+    mark = Mark(INSTANCE, spec.name, ordinal, spec.revision)
+    name = container_name(mark)
+    address = f"10.0.{sum(map(ord, spec.name)) % 256}.{ordinal + 1}"
+    fact = ContainerFact(
+        NODE,
+        name,
+        f"id-{name}",
+        ContainerState.RUNNING,
+        NOW.wall - 100 * SECOND,
+        SEEN - 100 * SECOND,
+        address,
+        (PortFact(8080, address, 8080),),
+        mark,
+    )
+    return replace(fact, **changes)
+
+
+def down(fact: ContainerFact, cause: ExitCause = ExitCause.EXITED, code: int | None = 1) -> ContainerFact:
+    """The same container after its end."""
+    return replace(
+        fact, state=ContainerState.EXITED, running_since=0, exit_cause=cause, exit_code=code, exited_at=SEEN - SECOND
+    )
+
+
+class Scene:
+    """A world being set up: everything that its specs ask for is there and healthy, then tests change what they like."""
+
+    def __init__(self, *specs: Spec) -> None:
+        self.specs = specs
+        self.facts: list[ContainerFact] = []
+        self.probes: dict[Generation, Probes] = {}
+        self.pools: dict[str, list[MemberFact]] = {}
+        self.records: dict[RecordKey, RecordSet] = {}
+        self.owners: dict[RecordKey, str] = {}
+        self.unknown: set[str] = set()
+        self.ledger = Ledger(source="git:shop", zones=frozenset({f"{NAMES}/{ZONE}"}))
+        for spec in specs:
+            for ordinal in range(spec.replicas):
+                self.add(spec, container(spec, ordinal))
+            for pool in spec.pools:
+                self.pools.setdefault(pool, [])
+            if spec.publish is not None:
+                key = RecordKey(f"{spec.name}.{ZONE}", "A")
+                mine = tuple(
+                    sorted(fact.address for fact in self.facts if fact.mark and fact.mark.workload == spec.name)
+                )
+                self.records[key], self.owners[key] = RecordSet(spec.ttl, mine), f"{INSTANCE}/dnspolicy/{spec.name}"
+        self.ledger = replace(self.ledger, revisions={spec.key: RevisionMark(1, spec.revision) for spec in specs})
+
+    def add(self, spec: Spec, fact: ContainerFact, weight: int = 100) -> None:
+        """One more container, ready and with weight in all pools of its spec."""
+        self.facts.append(fact)
+        self.probes[fact.generation] = Probes(None, PASS, PASS)
+        for pool in spec.pools:
+            member = MemberFact(Endpoint(fact.address, 8080), weight, True, fact.name)
+            self.pools.setdefault(pool, []).append(member)
+
+    def change(self, number: int, fact: ContainerFact) -> None:
+        """Replace one container."""
+        self.facts[number] = fact
+
+    def sick(self, number: int, probe_name: str = "liveness") -> None:
+        """One probe of one container has failed."""
+        generation = self.facts[number].generation
+        self.probes[generation] = self.probes[generation]._replace(**{probe_name: FAIL})
+
+    def observed(self) -> Observed:
+        """All of it as `decide` gets it."""
+
+        def known(name: str, value: object) -> object:
+            return Unknown("no answer", name, SEEN - SECOND) if name in self.unknown else Known(value, name, SEEN)
+
+        return Observed(
+            runtimes={NODE: known(NODE, tuple(self.facts))},  # type: ignore[dict-item]
+            pools={(POOLS, pool): known(POOLS, PoolFact(pool, tuple(those))) for pool, those in self.pools.items()},  # type: ignore[misc]
+            zones={(NAMES, ZONE): known(NAMES, ZoneFact(ZONE, 7, self.records, self.owners))},  # type: ignore[dict-item]
+            probes=self.probes,
+            ledger=self.ledger,
+            source_read_at=SEEN,
+        )
+
+
+def gone(shop: Shop, scene: Scene, proven: bool = True) -> tuple[Desired, Observed]:
+    """A shop that does not name everything in the scene, after long enough and equal reads of it."""
+    desired = shop.desired()
+    absent = ["dnspolicy/old", "pool/old", "workload/old"]
+    if proven:
+        absences = {key: Absence(ago(120), desired.revision) for key in absent}
+        scene.ledger = replace(scene.ledger, absences=absences)
+    return desired, scene.observed()

@@ -1,0 +1,137 @@
+"""Whole plans as people review them, compared with golden texts."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from core.plans import NOW, Scene, container, down, gone
+from manifests.desired import Guard, MassChange
+from providers.facts import ContainerFact, ContainerState, ExitCause
+from reconciler.core.forecast import forecast
+from reconciler.core.ledger import Ledger
+from reconciler.core.plan import to_json, to_text
+from sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
+
+WEB = Spec()
+OLD = Spec(name="old", replicas=1, pools=("old",))
+STRICT = Guard(mass_change=MassChange(30, 1))
+
+
+def first_start():
+    scene = Scene()
+    scene.pools["web"] = []
+    scene.ledger = Ledger()
+    return shop().desired(), scene.observed()
+
+
+def nothing_to_do():
+    return shop().desired(), Scene(WEB).observed()
+
+
+def template_changed():
+    return shop(image="v2").desired(), Scene(WEB).observed()
+
+
+def scaled_down():
+    return shop(replicas=1).desired(), Scene(WEB).observed()
+
+
+def liveness_failed():
+    scene = Scene(WEB)
+    scene.sick(1)
+    return shop().desired(), scene.observed()
+
+
+def readiness_failed():
+    scene = Scene(WEB)
+    scene.sick(1, "readiness")
+    return shop().desired(), scene.observed()
+
+
+def all_failed_at_once():
+    scene = Scene(WEB)
+    for number in range(3):
+        scene.sick(number)
+    return shop().desired(), scene.observed()
+
+
+def crashed():
+    scene = Scene(WEB)
+    scene.change(2, down(scene.facts[2]))
+    return shop().desired(), scene.observed()
+
+
+def host_rebooted():
+    scene = Scene(replace(WEB, replicas=6))
+    for number, fact in enumerate(scene.facts):
+        scene.change(number, down(fact, ExitCause.HOST_RESTARTED, None))
+    return shop(replicas=6).desired(), scene.observed()
+
+
+def foreign_name():
+    scene = Scene(replace(WEB, replicas=0))
+    scene.records.clear()
+    scene.owners.clear()
+    name = container(WEB, 1).name
+    scene.facts.append(ContainerFact(NODE, name, "theirs", ContainerState.RUNNING, 1, 1, "10.0.9.9"))
+    return shop().desired(), scene.observed()
+
+
+def foreign_record():
+    scene = Scene(WEB)
+    scene.owners.clear()
+    return shop().desired(), scene.observed()
+
+
+def unknown(provider):
+    scene = Scene(WEB)
+    scene.unknown.add(provider)
+    return shop(image="v2").desired(), scene.observed()
+
+
+def pruned(**changes):
+    scene = Scene(WEB, OLD)
+    proven = changes.pop("proven", True)
+    if "ledger_source" in changes:
+        scene.ledger = replace(scene.ledger, source=changes.pop("ledger_source"))
+    return gone(replace(Shop((WEB,), prune=True), **changes), scene, proven)
+
+
+def destroyed():
+    return Shop((WEB,), destroy=True).desired(), Scene(WEB).observed()
+
+
+SITUATIONS = {
+    "first-start": first_start,
+    "nothing-to-do": nothing_to_do,
+    "template-changed": template_changed,
+    "scaled-down": scaled_down,
+    "liveness-failed": liveness_failed,
+    "readiness-failed": readiness_failed,
+    "all-failed-at-once": all_failed_at_once,
+    "crashed": crashed,
+    "host-rebooted": host_rebooted,
+    "foreign-name": foreign_name,
+    "foreign-record": foreign_record,
+    "unknown-runtime": lambda: unknown(NODE),
+    "unknown-pool": lambda: unknown(POOLS),
+    "unknown-zone": lambda: unknown(NAMES),
+    "pruned": pruned,
+    "prune-off": lambda: pruned(prune=False),
+    "prune-incomplete-source": lambda: pruned(complete=False),
+    "prune-other-source": lambda: pruned(ledger_source="git:elsewhere"),
+    "prune-unproven": lambda: pruned(proven=False),
+    "prune-mass-change": lambda: pruned(guard=STRICT),
+    "destroyed": destroyed,
+}
+
+
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_the_plan_of(name, golden):
+    golden(f"plan/{name}.txt", to_text(forecast(*SITUATIONS[name](), NOW)))
+
+
+def test_the_json_form_of_a_plan(golden):
+    plan = forecast(*template_changed(), NOW)
+    golden("plan/template-changed.json", json.dumps(to_json(plan, NOW.steady), indent=2) + "\n")

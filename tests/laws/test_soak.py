@@ -1,0 +1,75 @@
+"""Ten thousand ticks with churn: nothing of the process grows."""
+
+import asyncio
+import gc
+import os
+import random
+import sys
+import threading
+
+from manifests.desired import SECOND
+from sim.manifest import shop
+from sim.world import World
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def children() -> str:
+    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+        return file.read()
+
+
+def churn(world: World, rng: random.Random, turns: int) -> None:
+    """Crashes, illnesses, new templates and scales, people's commands, ends and kills of the process."""
+    for turn in range(turns):
+        world.traffic.writes.clear()
+        world.tape.steps.clear()
+        world.tape.outcomes.clear()
+        world.tape.notes.clear()
+        world.memory.audit.clear()
+        world.memory.journal = {n: one for n, one in world.memory.journal.items() if not one[1]}
+        ours = sorted(world.containers())
+        event = rng.randrange(8)
+        if event == 0 and ours:
+            name = rng.choice(ours)
+            if world.containers()[name].up:
+                world.runtime.exit(name)
+        elif event == 1 and ours:
+            world.apps.sick = {world.generation(rng.choice(ours))}
+        elif event == 2:
+            world.push(shop(image=f"v{turn}"))
+        elif event == 3:
+            world.push(shop(image=f"v{turn}", replicas=rng.randrange(1, 5)))
+        elif event == 4:
+            world.restart()
+        elif event == 5:
+            world.kill_in = rng.randrange(20)
+        elif event == 6:
+            world.memory.say(rng.choice(["suspend", "resume"]), "workload/web", world.clock.now().wall + 60 * SECOND)
+        world.run(61 * SECOND)
+
+
+def test_ten_thousand_ticks_with_churn_leave_threads_descriptors_tasks_children_and_memory_flat():
+    rng = random.Random(7)
+    world = World(shop())
+    try:
+        churn(world, rng, 40)
+        world.restart()
+        gc.collect()
+        before = threading.active_count(), descriptors(), children()
+        rows, blocks, start = len(world.memory.rows), sys.getallocatedblocks(), world.clock.naps
+        while world.clock.naps - start < 10_000:
+            churn(world, rng, 10)
+        world.restart()
+        world.run(120 * SECOND)
+        gc.collect()
+        assert world.life is not None
+        assert len(asyncio.all_tasks(world.life.events)) <= 3
+        assert (threading.active_count(), descriptors(), children()) == before
+        assert len(world.memory.rows) <= rows + 20
+        grown = sys.getallocatedblocks() - blocks
+        assert grown < 10_000, f"{grown} blocks of memory more than after the warm-up"
+    finally:
+        world.close()
