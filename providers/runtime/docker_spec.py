@@ -46,7 +46,7 @@ def limits(live: Live) -> dict[str, int]:
         "CpuPeriod": PERIOD if live.cpu else 0,
         "CpuQuota": live.cpu * PERIOD // 1000 if live.cpu else -1,
         "Memory": live.memory or NO_LIMIT,
-        "MemorySwap": live.memory or -1,
+        "MemorySwap": live.memory or NO_LIMIT,
     }
 
 

@@ -172,6 +172,19 @@ class Api:
         found: dict[str, Any] = self.link.get(f"/containers/{name}/json", name)
         return found
 
+    def started(self, name: str) -> str:
+        return str(self.inspect(name)["State"]["StartedAt"])
+
+    def finished(self, name: str) -> str:
+        return str(self.inspect(name)["State"]["FinishedAt"])
+
+    def exec(self, name: str, *argv: str) -> int:
+        """Run a command in a container to its end; its exit code."""
+        made = self.link.post(f"/containers/{name}/exec", name, {"Cmd": list(argv), "AttachStdout": True})
+        self.link.post(f"/exec/{made['Id']}/start", name, {"Detach": True})
+        wait_until(lambda: not self.link.get(f"/exec/{made['Id']}/json", name)["Running"], f"{argv} ended")
+        return int(self.link.get(f"/exec/{made['Id']}/json", name)["ExitCode"])
+
     def start(self, name: str) -> None:
         self.link.post(f"/containers/{name}/start", name)
 

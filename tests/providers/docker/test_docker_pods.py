@@ -1,0 +1,147 @@
+"""Replicas of several containers: one network, one fact, one life."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from docker_bench import Bench
+from docker_engine import container, template
+
+from manifests.desired import Port, Template
+from manifests.pod import Live
+from providers.errors import Conflict, Foreign
+from providers.facts import ContainerState, ExitCause
+from providers.testing.checks import wait_until
+
+pytestmark = pytest.mark.server("dockerd")
+
+
+@pytest.fixture
+def bench(docker_socket: str, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(docker_socket, tmp_path)
+    yield bench
+    bench.close()
+
+
+def reached(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def pod(**fields: object) -> Template:
+    served = container(
+        "web",
+        "/bin/sh",
+        "-c",
+        "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done",
+        ports=(Port("http", 8080),),
+    )
+    proxy = container("proxy", "/bin/httpd", "-f", "-p", "8080", "-h", "/bin", stop_signal="SIGKILL")
+    return template(served, proxy, container("log"), **fields)
+
+
+def test_a_replica_is_one_fact_with_one_address(bench: Bench) -> None:
+    fact = bench.run(pod())
+    assert fact.state is ContainerState.RUNNING
+    assert [one.name for one in bench.runtime.observe() if one.name.startswith(bench.instance)] == [fact.name]
+    assert bench.looked(fact.name) == fact
+    modes = {name: bench.api.inspect(f"{fact.name}-{name}")["HostConfig"]["NetworkMode"] for name in ("proxy", "log")}
+    assert set(modes.values()) == {f"container:{fact.id}"}
+    wait_until(lambda: reached(fact.address, 8080), "the proxy answers at the replica's address")
+
+
+def test_members_start_after_the_main_container_and_stop_before_it(bench: Bench) -> None:
+    fact = bench.run(pod())
+    names = [fact.name, f"{fact.name}-proxy", f"{fact.name}-log"]
+    assert sorted(names, key=bench.api.started) == names
+    stopped = bench.stop(fact)
+    assert sorted(names, key=bench.api.finished) == list(reversed(names))
+    assert (stopped.state, stopped.exit_cause) == (ContainerState.EXITED, ExitCause.STOPPED_BY_US)
+    bench.remove(stopped)
+    assert bench.api.names(f"reconciler.instance={bench.instance}") == []
+
+
+def test_a_dead_member_is_seen_and_a_start_brings_it_back_alone(bench: Bench) -> None:
+    fact = bench.run(pod())
+    bench.api.kill(f"{fact.name}-log")
+    sick = bench.fact(fact.name)
+    assert (sick.state, sick.exit_code, sick.exit_cause) == (ContainerState.EXITED, 137, ExitCause.SIGNALLED)
+    assert bench.looked(fact.name) == sick
+    main = bench.api.started(fact.name)
+    well = bench.start(sick)
+    assert well.state is ContainerState.RUNNING
+    assert well.generation != fact.generation
+    assert bench.api.started(fact.name) == main, "the main container was left alone"
+
+
+def test_members_follow_the_main_container_into_its_new_network(bench: Bench) -> None:
+    fact = bench.run(pod(restart="unless-stopped"))
+    bench.api.kill(fact.name)
+    wait_until(lambda: bench.api.inspect(fact.name)["State"]["Status"] == "running", "the engine restarted it")
+    stale = bench.fact(fact.name)
+    assert stale.state is ContainerState.EXITED
+    well = bench.start(stale)
+    assert well.state is ContainerState.RUNNING
+    wait_until(lambda: reached(well.address, 8080), "the proxy answers in the new network")
+
+
+def test_a_pod_that_a_kill_left_incomplete_is_made_anew(bench: Bench) -> None:
+    fact = bench.create(pod())
+    bench.api.remove(f"{fact.name}-log")
+    with pytest.raises(Conflict, match="lacked its containers log and was removed"):
+        bench.start(fact)
+    assert bench.runtime.observe([fact.name]) == ()
+    assert bench.run(pod()).state is ContainerState.RUNNING
+
+
+def test_members_that_outlived_their_main_container_make_way(bench: Bench) -> None:
+    fact = bench.run(pod())
+    bench.api.remove(fact.name)
+    assert bench.runtime.observe([fact.name]) == ()
+    assert bench.run(pod()).state is ContainerState.RUNNING
+
+
+def test_a_pod_with_a_dead_member_can_be_removed(bench: Bench) -> None:
+    fact = bench.run(pod())
+    bench.api.kill(f"{fact.name}-log")
+    bench.remove(bench.fact(fact.name))
+    assert bench.api.names(f"reconciler.instance={bench.instance}") == []
+
+
+def test_a_members_name_that_somebody_else_uses_is_left_alone(bench: Bench) -> None:
+    action = bench.creation(pod())
+    bench.api.create(f"{action.name}-log")
+    try:
+        with pytest.raises(Foreign, match="taken by somebody else"):
+            bench.runtime.perform(action)
+        assert bench.runtime.observe([action.name]) == ()
+    finally:
+        bench.api.remove(f"{action.name}-log")
+
+
+def test_limits_of_members_change_in_place(bench: Bench) -> None:
+    fact = bench.run(pod())
+    wanted = (Live("", 0, 64 << 20, "no"), Live("log", 100, 0, "no"), Live("proxy", 0, 0, "no"))
+    assert bench.update(fact, *wanted).live == wanted
+
+
+def test_an_image_made_from_a_member_does_not_make_members(bench: Bench) -> None:
+    """Labels are inherited through committed images, so all of ours are always written."""
+    fact = bench.run(pod())
+    made = bench.api.link.post(
+        "/commit", "commit", {}, container=f"{fact.name}-log", repo="reconciler-test/inherits", tag="1"
+    )
+    assert made
+    copy = bench.run(template(replace(container(image="reconciler-test/inherits:1"), name="web")), ordinal=1)
+    assert copy.state is ContainerState.RUNNING
+    assert copy.mark is not None
+    bench.api.create(f"{bench.instance}-stray", image="reconciler-test/inherits:1")
+    stray = bench.fact(f"{bench.instance}-stray")
+    assert (stray.mark, stray.foreign_mark) == (None, True)
+    bench.api.remove(stray.name)
+    bench.api.link.delete("/images/reconciler-test/inherits:1", "image", force="1")
