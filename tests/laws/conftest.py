@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, Phase, settings
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
 settings.register_profile(
-    "default", derandomize=True, max_examples=60, stateful_step_count=25, print_blob=True, **COMMON
+    "default", derandomize=True, max_examples=30, stateful_step_count=20, print_blob=True, **COMMON
 )
 settings.register_profile("search", max_examples=1500, stateful_step_count=40, print_blob=True, **COMMON)
 settings.register_profile(

@@ -40,7 +40,7 @@ class Anything(RuleBasedStateMachine):
             replicas=replicas, startup=startup, readiness=readiness, pools=pools, ttl=ttl, limit=limit,
             max_unavailable=max_unavailable,
         )  # fmt: skip
-        self.world = World(Shop((spec,)))
+        self.world = World(Shop((spec,)), nodes=(NODE, "node-b"))
         self.world.runtime.plant("neighbour", {})
         self.world.zones.plant(ZONE, RecordKey(f"by-hand.{ZONE}", "A"), RecordSet(60, ("192.0.2.9",)))
         self.dog = Watchdog(self.world)
@@ -55,7 +55,8 @@ class Anything(RuleBasedStateMachine):
             self.world.close()
 
     def pick(self, number: int) -> str | None:
-        ours = sorted(name for name, item in self.world.containers().items() if item.mark is not None)
+        here = self.world.outside.nodes.get(NODE, {})
+        ours = sorted(name for name, item in here.items() if item.mark is not None)
         return ours[number % len(ours)] if ours else None
 
     def calm(self) -> None:
@@ -67,7 +68,7 @@ class Anything(RuleBasedStateMachine):
         world.memory.full = False
         for provider in (NODE, POOLS, NAMES):
             world.outside.mend_reads(provider)
-        for name, item in world.containers().items():
+        for name, item in world.outside.nodes.get(NODE, {}).items():
             if item.state == "paused":
                 world.runtime.unpause(name)
         world.kill_in = -1
@@ -100,6 +101,10 @@ class Anything(RuleBasedStateMachine):
     def a_new_scale(self, replicas):
         self.world.push(replace(self.world.shop, specs=(replace(self.world.shop.specs[0], replicas=replicas),)))
 
+    @rule(nodes=st.sampled_from([(NODE,), ("node-b",), (NODE, "node-b")]))
+    def replicas_move(self, nodes):
+        self.world.push(replace(self.world.shop, specs=(replace(self.world.shop.specs[0], nodes=nodes),)))
+
     @rule(broken=st.booleans())
     def the_source_breaks_or_heals(self, broken):
         self.world.source.broken = "web.yaml:3:1: no such field" if broken else ""
@@ -113,7 +118,7 @@ class Anything(RuleBasedStateMachine):
     @rule(number=REPLICA)
     def a_crash(self, number):
         name = self.pick(number)
-        if name and self.world.containers()[name].up:
+        if name and self.world.outside.nodes[NODE][name].up:
             self.world.runtime.exit(name)
 
     @rule(number=REPLICA)
@@ -131,7 +136,7 @@ class Anything(RuleBasedStateMachine):
     @rule(number=REPLICA)
     def somebody_pauses_or_unpauses(self, number):
         name = self.pick(number)
-        state = self.world.containers()[name].state if name else ""
+        state = self.world.outside.nodes[NODE][name].state if name else ""
         if state == "running":
             self.world.runtime.pause(name)
         elif state == "paused":
@@ -141,13 +146,13 @@ class Anything(RuleBasedStateMachine):
     def it_falls_ill(self, number):
         name = self.pick(number)
         if name:
-            self.world.apps.sick.add(self.world.generation(name))
+            self.world.apps.sick.add(self.world.outside.nodes[NODE][name].generation)
 
     @rule(number=REPLICA)
     def it_is_not_ready(self, number):
         name = self.pick(number)
         if name:
-            self.world.apps.unready.add(self.world.generation(name))
+            self.world.apps.unready.add(self.world.outside.nodes[NODE][name].generation)
 
     @rule()
     def all_recover(self):
