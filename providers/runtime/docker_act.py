@@ -97,7 +97,7 @@ class Actor:
     def _again(self, life: Life) -> Life:
         found = self._looks.life(life.name)
         if found is None or found.id != life.id:
-            raise Conflict(life.name, "was removed by somebody else while it was started", "look again")
+            raise Conflict(life.name, "was removed by somebody else meanwhile", "look again")
         return found
 
     # --- stop ---------------------------------------------------------------------------------------------------
@@ -120,9 +120,7 @@ class Actor:
         if main.state in UP:
             policy = main.restart
             self._stops.put(main.id, Stop(pod.started_at, "" if policy in ("", "no") else policy))
-            if policy not in ("", "no") and not self._looks.podman():
-                # A policy may bring back what was stopped: some do after the daemon's next start.
-                self._set(main, {"RestartPolicy": {"Name": "no"}})
+            self._no_restarts(main)
         end = time.monotonic() + grace / SECOND
         half = end - grace / SECOND / 2
         for member in reversed(pod.members):
@@ -130,6 +128,20 @@ class Actor:
                 self._stop_one(member, max(0, round(half - time.monotonic())))
         if main.state in UP:
             self._stop_one(main, max(0, -int(-(end - time.monotonic()) // 1)))
+            self._no_restarts(self._again(main))
+
+    def _no_restarts(self, main: Life) -> None:
+        """Take the restart policy away: some bring back what was stopped, at the latest when the daemon starts again.
+
+        A container that dies in this very moment cannot be changed; it is asked once more after its stop.
+        """
+        if main.restart in ("", "no") or self._looks.podman():
+            return
+        try:
+            self._set(main, {"RestartPolicy": {"Name": "no"}})
+        except ProviderError as error:
+            if main.state not in UP or "stopped container" not in error.cause:
+                raise
 
     def _stop_one(self, life: Life, seconds: int) -> None:
         is_gone(

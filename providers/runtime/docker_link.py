@@ -34,10 +34,12 @@ class Link:
     Args:
         node: the provider's name, for messages.
         path: absolute path of the unix socket.
+        read_seconds: how long the engine may be silent in an answer.
     """
 
-    def __init__(self, node: str, path: str) -> None:
+    def __init__(self, node: str, path: str, read_seconds: float = READ_SECONDS) -> None:
         self.node, self.path = node, path
+        self._read_seconds = read_seconds
         self._local = threading.local()
         self._lock = threading.Lock()
         self._clients: list[APIClient] = []
@@ -99,7 +101,7 @@ class Link:
                 json=body,
                 headers=headers,
                 stream=stream,
-                timeout=(CONNECT_SECONDS, READ_SECONDS + patience),
+                timeout=(CONNECT_SECONDS, self._read_seconds + patience),
             )
             if answer.status_code >= 400:
                 with answer:
@@ -127,7 +129,9 @@ class Link:
         from docker.api.client import APIClient  # noqa: PLC0415  (heavy; see the module's docstring)
 
         # Without a version it asks the engine for its own and speaks that.
-        made = APIClient(base_url=f"unix://{self.path}", version=self._version or "auto", timeout=int(READ_SECONDS))
+        made = APIClient(
+            base_url=f"unix://{self.path}", version=self._version or "auto", timeout=max(1, int(self._read_seconds))
+        )
         made.trust_env = False  # proxies from the environment are not for a local socket
         made.headers.pop("Accept-Encoding", None)
         self._version = made.api_version
@@ -146,7 +150,7 @@ class Link:
         except ProviderError:
             raise
         except requests.exceptions.ReadTimeout as error:
-            cause = f"the engine at {self.path} has not answered for {READ_SECONDS:g} s or more"
+            cause = f"the engine at {self.path} has not answered for {self._read_seconds:g} s or more"
             raise self._late(write)(target, cause, "see whether the engine hangs: its log says on what") from error
         except (requests.exceptions.RequestException, DockerException, OSError, ValueError) as error:
             root = _os_error(error)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from docker_bench import Bench
 from docker_engine import Api, ensure_docker, ensure_podman
 
 
@@ -29,3 +30,10 @@ def api(docker_socket: str) -> Iterator[Api]:
     api = Api(docker_socket)
     yield api
     api.close()
+
+
+@pytest.fixture
+def bench(docker_socket: str, tmp_path: Path) -> Iterator[Bench]:
+    bench = Bench(docker_socket, tmp_path)
+    yield bench
+    bench.close()

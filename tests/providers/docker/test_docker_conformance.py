@@ -1,4 +1,4 @@
-"""The public runtime suite on a real Docker Engine and on Podman, bare and behind the ownership decorator."""
+"""The public runtime suite on a real Docker Engine and on Podman."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,6 @@ import pytest
 from docker_engine import Api, container, held, template
 
 from manifests.desired import Port, Template
-from providers.owned import owned
 from providers.runtime.docker import DockerRuntime, DockerSettings
 from providers.spi import Context, RuntimeProvider
 from providers.testing import runtime_suite
@@ -60,11 +59,6 @@ class TestDocker(OnEngine):
     @pytest.fixture(autouse=True)
     def engine(self, docker_socket: str, shared: Path, tmp_path: Path) -> Iterator[None]:
         yield from self.use(docker_socket, shared, tmp_path)
-
-
-class TestOwnedDocker(TestDocker):
-    def wrap(self, runtime: RuntimeProvider, context: Context) -> RuntimeProvider:
-        return owned(runtime, context.instance)
 
 
 @pytest.mark.server("podman")

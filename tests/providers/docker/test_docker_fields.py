@@ -1,7 +1,6 @@
 """Every field of a pod template does on the engine what its description says."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,13 +22,6 @@ LOOK = (
     "cat /proc/1/status | while read a b; do [ $a = CapBnd: ] && echo caps=$b; done; touch /mem/x && echo mem=writable; "
     "exec sleep 1000"
 )
-
-
-@pytest.fixture
-def bench(docker_socket: str, tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(docker_socket, tmp_path)
-    yield bench
-    bench.close()
 
 
 def test_a_container_runs_as_its_manifest_says(bench: Bench, tmp_path: Path) -> None:

@@ -1,9 +1,7 @@
 """Replicas of several containers: one network, one fact, one life."""
 
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from docker_bench import Bench
@@ -16,13 +14,6 @@ from providers.facts import ContainerState, ExitCause
 from providers.testing.checks import wait_until
 
 pytestmark = pytest.mark.server("dockerd")
-
-
-@pytest.fixture
-def bench(docker_socket: str, tmp_path: Path) -> Iterator[Bench]:
-    bench = Bench(docker_socket, tmp_path)
-    yield bench
-    bench.close()
 
 
 def reached(address: str, port: int) -> bool:
