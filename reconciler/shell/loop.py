@@ -17,6 +17,7 @@ from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, from_rows, obey, to_rows
 from reconciler.core.observed import Observed
 from reconciler.core.plan import Decision, Step
+from reconciler.core.verdict import Rule
 from reconciler.exits import Exit
 from reconciler.shell.apply import Applier
 from reconciler.shell.observe import Looks
@@ -348,6 +349,10 @@ class Loop:
     async def _sleep(self, decision: Decision, end: int | None) -> None:
         if self.stopping is not None and not self._applying:
             return
+        for hold in decision.holds:
+            if hold.rule is Rule.ABSENCE_UNPROVEN and hold.until is not None:
+                # The second read that proves an absence is made when it is due, not at the next usual one.
+                self._next_read = min(self._next_read, hold.until)
         now = self.clock.now().steady
         until = min(decision.wake_at, self.looks.next_due(), now + NAP)
         if self.parts.source is not None:
