@@ -1,0 +1,54 @@
+"""Worlds for the end-to-end tests on real servers. One Docker daemon serves all workers of a run."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from edge_world import World, engine_with_image
+from quickstart_world import World as Quickstart
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Quickstart]:
+    """The quickstart on a machine of its own; whatever is left of it is ended."""
+    made = Quickstart(tmp_path)
+    yield made
+    for pid in made.processes():
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that all workers of this run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if base.name.startswith("popen-") else base
+
+
+@pytest.fixture(scope="session")
+def engine(shared: Path) -> str:
+    """The socket of a Docker daemon that has the example's image."""
+    return engine_with_image(shared)
+
+
+@pytest.fixture
+def edge(engine: str) -> Iterator[World]:
+    """The example, with its servers running and nothing in them yet."""
+    world = World(engine)
+    try:
+        world.start_servers()
+        yield world
+    finally:
+        world.close()
+
+
+@pytest.fixture
+def converged(edge: World) -> World:
+    """The example with three containers that serve."""
+    edge.once()
+    edge.settle()
+    return edge

@@ -1,0 +1,326 @@
+"""The edge example in a world of its own: real containers, a HAProxy and a BIND that nobody else uses, and clients that watch.
+
+Manifests are the example's own, with another instance id, other ports and another network, so that tests run side by side.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import dns.exception
+import dns.message
+import dns.query
+import dns.rcode
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT / "examples" / "edge"), str(ROOT / "tests" / "providers" / "docker")]
+import image  # noqa: E402
+import servers  # noqa: E402
+from docker_engine import Api, ensure_docker, held  # noqa: E402
+
+NAME = "app.edge.test."
+
+
+def free_port() -> int:
+    """A free port below those that the kernel gives to clients, so that nobody takes it while a server is down."""
+    for _ in range(100):
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as streams, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
+            try:
+                streams.bind(("127.0.0.1", port))
+                datagrams.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise AssertionError("no free port on 127.0.0.1")
+
+
+def until(what: Callable[[], bool], told: str, seconds: float = 30.0) -> None:
+    """Wait for a condition. What cannot be asked just now (a server is down) is not true yet."""
+    end = time.monotonic() + seconds
+    while True:
+        with suppress(OSError, dns.exception.DNSException, KeyError):
+            if what():
+                return
+        assert time.monotonic() < end, f"did not happen within {seconds:g} s: {told}"
+        time.sleep(0.05)
+
+
+@dataclass
+class Seen:
+    """What clients saw: pages by their text, requests that failed, and each state of pool and name, in order."""
+
+    pages: dict[str, int] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+    pools: list[dict[str, int]] = field(default_factory=list)
+    names: list[frozenset[str]] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def check_never_empty(self) -> None:
+        assert self.pools, "the pool was never read"
+        assert self.names, "the name was never asked for"
+        assert all(any(one.values()) for one in self.pools), self.pools
+        assert all(self.names), self.names
+
+    def check_all_served(self, least: int = 20) -> None:
+        assert not self.failures, f"{len(self.failures)} of {sum(self.pages.values())} requests: {self.failures[:3]}"
+        assert sum(self.pages.values()) >= least, self.pages
+
+
+def engine_with_image(shared: Path) -> str:
+    """The socket of a Docker daemon that has the example's image. `shared` is a directory of all workers of this run."""
+    path = ensure_docker(shared)
+    with held(shared / "edge-image.lock"):
+        image.ensure(path)
+    return path
+
+
+class World:
+    """One installation of the example.
+
+    Args:
+        docker: socket of the engine.
+        replicas: how many containers the workload has.
+    """
+
+    def __init__(self, docker: str, replicas: int = 3) -> None:
+        self.id = f"e{secrets.token_hex(4)}"
+        self.directory = Path(tempfile.mkdtemp(prefix="edge-", dir="/tmp"))  # short: paths of Unix sockets are
+        self.edge = servers.Edge(self.directory, self.id, free_port(), free_port(), docker)
+        self.network = f"net-{self.id}"
+        self.manifests = self.directory / "manifests"
+        self.env = {**os.environ, "XDG_STATE_HOME": str(self.directory / "home")}
+        self.api = Api(docker)
+        self.running: list[subprocess.Popen[str]] = []
+        shutil.copytree(
+            ROOT / "examples" / "edge", self.manifests, ignore=shutil.ignore_patterns("*.py", "__pycache__")
+        )
+        self.edit("id: edge\n", f"id: {self.id}\n")
+        self.edit("/run/reconciler-edge/", f"{self.directory}/")
+        self.edit("port: 8053", f"port: {self.edge.dns}")
+        self.edit("[reconciler-edge]", f"[{self.network}]")
+        self.edit("type: docker\n", f"type: docker\n  settings: {{socket: {docker}}}\n")
+        self.edit("replicas: 3", f"replicas: {replicas}")
+        self.edit("ttl: 5s", "ttl: 1s")
+
+    def edit(self, old: str, new: str) -> None:
+        """Change the manifests; the text must be there."""
+        found = 0
+        for file in sorted(self.manifests.glob("*.yaml")):
+            text = file.read_text()
+            if old in text:
+                found += 1
+                new_file = file.with_name(f".{file.name}.new")
+                new_file.write_text(text.replace(old, new))
+                new_file.replace(file)
+        assert found, old
+
+    # --- servers ------------------------------------------------------------------------------------------------
+
+    def start_servers(self) -> None:
+        servers.prepare(self.edge)
+        servers.start_haproxy(self.edge)
+        servers.start_named(self.edge)
+
+    def kill(self, server: str) -> None:
+        servers.stop(self.edge, server, signal.SIGKILL)
+
+    def close(self) -> None:
+        for process in self.running:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        self.api.clean(self.id)
+        with suppress(Exception):
+            self.api.link.delete(f"/networks/{self.network}", "test")
+        self.api.close()
+        for server in ("named", "haproxy"):
+            with suppress(servers.Trouble):
+                servers.stop(self.edge, server, signal.SIGKILL)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- the program --------------------------------------------------------------------------------------------
+
+    def start(self, *words: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "reconciler", *words, str(self.manifests)],
+            cwd=ROOT,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.running.append(process)
+        return process
+
+    def run(self, *words: str, seconds: float = 90) -> tuple[int, str]:
+        process = self.start(*words)
+        out, _ = process.communicate(timeout=seconds)
+        assert "Traceback" not in out, out
+        return process.returncode, out
+
+    def once(self, *words: str, expect: int = 0) -> str:
+        code, out = self.run("--once", *words)
+        assert code == expect, out
+        return out
+
+    @contextmanager
+    def watching(self) -> "Iterator[subprocess.Popen[str]]":
+        """A daemon that must still run at the end, and that ends when it is told to."""
+        log = self.directory / f"watch-{len(self.running)}.log"
+        with log.open("w") as out:
+            daemon = subprocess.Popen(
+                [sys.executable, "-m", "reconciler", "--watch", str(self.manifests)],
+                cwd=ROOT,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        self.running.append(daemon)
+        try:
+            yield daemon
+            assert daemon.poll() is None, log.read_text()
+            daemon.send_signal(signal.SIGTERM)
+            daemon.wait(15)
+        except BaseException:
+            print(log.read_text())
+            raise
+        finally:
+            if daemon.poll() is None:
+                daemon.kill()
+                daemon.wait()
+        assert "Traceback" not in log.read_text(), log.read_text()
+
+    def log(self) -> str:
+        """What the daemons have said so far."""
+        return "".join(file.read_text() for file in sorted(self.directory.glob("watch-*.log")))
+
+    def status(self) -> dict[str, Any]:
+        code, out = self.run("status", "-o", "json")
+        assert code == 0, out
+        found: dict[str, Any] = json.loads(out)["status"]
+        return found
+
+    def replicas(self) -> dict[str, dict[str, Any]]:
+        """The replicas by their ordinal's name (`web/0`), as the last decision has them."""
+        found = {one["replica"]: one for workload in self.status()["workloads"] for one in workload["replicas"]}
+        return {name.removeprefix("workload/"): one for name, one in found.items()}
+
+    # --- what is there ------------------------------------------------------------------------------------------
+
+    def containers(self) -> list[str]:
+        return sorted(self.api.names(f"reconciler.instance={self.id}"))
+
+    def started_at(self) -> dict[str, str]:
+        """When each container began, by name: its generation."""
+        return {name: self.api.inspect(name)["State"]["StartedAt"] for name in self.containers()}
+
+    def at_once(self, act: str, names: Iterable[str]) -> None:
+        """Ask the engine for the same thing (`stop`, `kill`) for many containers at once, as somebody on the host does."""
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda name: self.api.link.post(f"/containers/{name}/{act}", name), names))
+
+    def address(self, container: str) -> str:
+        return str(self.api.inspect(container)["NetworkSettings"]["Networks"][self.network]["IPAddress"])
+
+    def addresses(self) -> set[str]:
+        return {self.address(name) for name in self.containers()}
+
+    def pool(self) -> dict[str, int]:
+        """Weight by address of all slots in use, as HAProxy itself says."""
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(2)
+            link.connect(str(self.directory / "admin.sock"))
+            link.sendall(b"show servers state be_web\n")
+            data = b""
+            while chunk := link.recv(65536):
+                data += chunk
+        rows = [line.split() for line in data.decode().splitlines()[2:] if line]
+        # Columns: 3 name, 4 address, 6 administrative state (5 bits of maintenance in 0x2B), 7 weight.
+        return {row[4]: 0 if int(row[6]) & 0x2B else int(row[7]) for row in rows if row[4] != "127.0.0.1"}
+
+    def names(self) -> set[str]:
+        """The addresses that BIND answers with."""
+        answer = dns.query.udp(dns.message.make_query(NAME, "A"), "127.0.0.1", timeout=2, port=self.edge.dns)
+        assert answer.rcode() in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN), answer
+        return {item.address for rrset in answer.answer for item in rrset}
+
+    def ask(self, address: str, path: str = "/", port: int = 8080) -> str:
+        try:
+            with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=5) as answer:
+                return str(answer.read().decode().strip())
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise OSError(f"{path} answered {error.code}") from None
+
+    def serves(self, addresses: set[str], weight: int = 100) -> bool:
+        """Whether exactly these are in the pool with this weight, and under the name."""
+        return self.pool() == dict.fromkeys(addresses, weight) and self.names() == addresses
+
+    def settle(self, count: int = 3) -> None:
+        """Wait until so many containers serve."""
+
+        def settled() -> bool:
+            found = self.addresses()
+            return len(found) == count and "" not in found and self.serves(found)
+
+        until(settled, f"{count} containers serve")
+
+    @contextmanager
+    def clients(self, page_pause: float = 0.01) -> Iterator[Seen]:
+        """Clients of HAProxy and BIND, and a look at all weights, again and again until the block ends."""
+        seen, stop = Seen(), threading.Event()
+
+        def page() -> None:
+            try:
+                text = self.ask("127.0.0.1", "/", self.edge.http)
+                seen.pages[text] = seen.pages.get(text, 0) + 1
+            except OSError as error:
+                seen.failures.append(str(error))
+
+        def pool() -> None:
+            found = self.pool()
+            if not seen.pools or seen.pools[-1] != found:
+                seen.pools.append(found)
+
+        def name() -> None:
+            found = frozenset(self.names())
+            if not seen.names or seen.names[-1] != found:
+                seen.names.append(found)
+
+        def again(act: Callable[[], None], pause: float) -> None:
+            while not stop.wait(pause):
+                try:
+                    act()
+                except (OSError, dns.exception.DNSException) as error:
+                    seen.errors.append(f"{type(error).__name__}: {error}")
+
+        work = ((page, page_pause), (page, page_pause), (pool, 0.01), (name, 0.02))
+        threads = [threading.Thread(target=again, args=one) for one in work]
+        for thread in threads:
+            thread.start()
+        try:
+            yield seen
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join(20)

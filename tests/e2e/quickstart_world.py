@@ -1,0 +1,96 @@
+"""The quickstart in a state directory of its own, driven by the real command: shared by the end-to-end stories."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PORT = 8080
+
+
+class World:
+    """One user's machine: manifests that may be edited, and where state is kept."""
+
+    def __init__(self, base: Path) -> None:
+        self.home = base / "home"
+        self.manifests = base / "manifests"
+        shutil.copytree(ROOT / "examples" / "quickstart", self.manifests)
+        for file in self.manifests.glob("*.yaml"):
+            file.write_text(file.read_text().replace("ttl: 5s", "ttl: 1s"))
+        self.state = self.home / "reconciler" / "quickstart"
+        self.env = {**os.environ, "XDG_STATE_HOME": str(self.home)}
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "reconciler", *words, str(self.manifests)]
+        return subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str) -> tuple[int, str]:
+        process = self.start(*words)
+        out, err = process.communicate(timeout=60)
+        assert "Traceback" not in err, err
+        return process.returncode, out or err
+
+    def status(self) -> dict:
+        code, out = self.run("status", "-o", "json")
+        assert code == 0, out
+        return json.loads(out)["status"]
+
+    def replicas(self) -> dict[str, dict]:
+        return {one["replica"]: one for workload in self.status()["workloads"] for one in workload["replicas"]}
+
+    def pool(self) -> dict[str, int]:
+        file = self.state / "pools" / "web.json"
+        return {one["address"]: one["weight"] for one in json.loads(file.read_text())["members"]}
+
+    def records(self) -> set[str]:
+        text = (self.state / "zones" / "example.test.zone").read_text()
+        return set(re.findall(r"^app\.example\.test\. .* IN A (\S+)$", text, re.MULTILINE))
+
+    def processes(self) -> set[int]:
+        """Every process that was started for this world: its environment or arguments name the state directory."""
+        found = set()
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit() or int(entry.name) == os.getpid():
+                continue
+            try:
+                told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+                directory = os.readlink(entry / "cwd")
+            except OSError:
+                continue
+            mine = str(self.home).encode() in told or directory.startswith(str(self.manifests))
+            if mine and state != "Z":
+                found.add(int(entry.name))
+        return found
+
+
+def ask(address: str, path: str = "/", method: str = "GET") -> str:
+    request = urllib.request.Request(f"http://{address}:{PORT}{path}", method=method)
+    with urllib.request.urlopen(request, timeout=5) as answer:
+        return answer.read().decode()
+
+
+def pid_of(address: str) -> int:
+    return int(ask(address).rpartition("process ")[2])
+
+
+def until(what: Callable[[], bool], seconds: float = 15) -> None:
+    end = time.monotonic() + seconds
+    while not what():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.1)
