@@ -33,7 +33,7 @@ _OUTSIDE = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE, Rule.BUS
 def _still(fact: ProbeFact | None, now: Now) -> ProbeFact | None:
     if fact is None or fact.last_at + fact.valid_for <= now.steady:
         return None
-    return fact._replace(valid_for=FOREVER)
+    return fact._replace(valid_for=FOREVER - fact.last_at)
 
 
 def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Observed]:
