@@ -1,0 +1,176 @@
+"""Laws about full disks, broken sources, unreadable providers, and people and things that are not ours."""
+
+from dataclasses import replace
+
+import pytest
+
+from laws.lives import WEB, ready
+from manifests.desired import SECOND
+from providers.facts import ContainerState, Endpoint, ExitCause, Mark, RecordKey, RecordSet, mark_labels
+from reconciler.core.verdict import Rule
+from reconciler.shell.statedir import StoreError
+from sim.manifest import NAMES, NODE, POOLS, ZONE, Shop, Spec, shop
+
+# --- full disks, broken sources, strangers ----------------------------------------------------------------------
+
+
+def test_nothing_is_done_once_the_store_is_full(worlds):
+    world = ready(worlds(shop()))
+    count = len(world.traffic.writes)
+    world.memory.full = True
+    world.runtime.exit(WEB.format(0))
+    with pytest.raises(StoreError):
+        world.run(60 * SECOND)
+    assert len(world.traffic.writes) == count
+    world.kill()
+    world.memory.full = False
+    world.run(60 * SECOND)
+    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+
+
+def test_a_broken_source_or_one_that_cannot_be_read_removes_nothing(worlds):
+    world = ready(worlds(Shop((Spec(),), prune=True)))
+    count = len(world.traffic.writes)
+    world.source.broken = "web.yaml: is empty"
+    world.run(600 * SECOND)
+    assert len(world.traffic.writes) == count
+    assert any("web.yaml" in text for _, text in world.tape.notes)
+
+
+@pytest.mark.parametrize("provider", [NODE, POOLS, NAMES])
+def test_a_provider_that_cannot_be_read_removes_nothing_and_is_told(provider, worlds):
+    world = ready(worlds(Shop((Spec(),), prune=True)))
+    count = len(world.traffic.writes)
+    world.outside.break_reads(provider)
+    world.run(600 * SECOND)
+    assert len(world.traffic.writes) == count
+    assert any(one.object == f"provider/{provider}" for one in world.tape.last.holds)
+    world.outside.mend_reads(provider)
+    world.run(60 * SECOND)
+    assert not world.tape.last.holds
+
+
+def test_a_zone_edited_by_hand_is_put_right_and_what_is_not_ours_in_it_stays(worlds):
+    world = ready(worlds(shop()))
+    world.zones.plant(ZONE, RecordKey(f"web.{ZONE}", "A"), RecordSet(30, ("192.0.2.7",)))
+    world.zones.plant(ZONE, RecordKey(f"mail.{ZONE}", "A"), RecordSet(60, ("192.0.2.25",)))
+    world.dog.replant()
+    world.run(60 * SECOND)
+    assert len(world.published()) == 3
+    assert "192.0.2.7" not in world.published()
+    assert world.published(f"mail.{ZONE}") == ("192.0.2.25",)
+
+
+def test_nothing_without_our_valid_mark_is_touched(worlds):
+    world = worlds(Shop((Spec(), Spec("kept", replicas=1, pools=("kept",))), prune=True))
+    labels = mark_labels(Mark("shop", "web", 7, "0123456789abcdef"), 1)
+    world.runtime.plant("committed-from-ours", labels)
+    other = Mark("other", "web", 0, "0123456789abcdef")
+    world.runtime.plant("other-web-01234567-0", mark_labels(other, 1))
+    world.pools.plant("web", Endpoint("192.0.2.1", 80), 50, "other")
+    world.pools.plant("web", Endpoint("192.0.2.2", 80), 50)
+    world.zones.plant(ZONE, RecordKey(f"by-hand.{ZONE}", "A"), RecordSet(60, ("192.0.2.9",)))
+    world.dog.replant()
+    ready(world)
+    world.push(Shop((Spec("kept", replicas=1, pools=("kept",)),), prune=True))
+    world.run(900 * SECOND)
+    assert [one for one in world.running() if "-kept-" not in one] == ["committed-from-ours", "other-web-01234567-0"]
+    assert world.published() == ()
+
+
+def test_a_container_with_our_name_and_no_mark_holds_its_replica_alone(worlds):
+    world = worlds(shop())
+    world.runtime.plant(WEB.format(1), {}, running=True)
+    world.dog.replant()
+    world.run(120 * SECOND)
+    assert {one.rule for one in world.tape.last.holds} == {Rule.NAME_TAKEN}
+    assert world.weights() == {WEB.format(0): 100, WEB.format(2): 100}
+
+
+def test_a_replica_killed_by_somebody_between_two_looks_is_started_again_at_once(worlds):
+    world = ready(worlds(shop()))
+    world.runtime.kill(WEB.format(0))
+    world.run(20 * SECOND)
+    assert WEB.format(0) in world.running()
+    assert not world.memory.ledger().attempts
+    item = world.containers()[WEB.format(0)]
+    assert (item.state, item.exit_cause) == (ContainerState.RUNNING, None)
+
+
+def test_replicas_that_move_to_another_node_are_replaced_there_and_go_here(worlds):
+    world = ready(worlds(shop(replicas=2), nodes=(NODE, "node-b")))
+    world.push(shop(replicas=2, nodes=("node-b",)))
+    world.run(300 * SECOND)
+    assert list(world.outside.nodes[NODE]) == []
+    assert list(world.outside.nodes["node-b"]) == [WEB.format(0), WEB.format(1)]
+    assert world.weights() == {WEB.format(n): 100 for n in range(2)}
+
+
+def test_an_orphan_keeps_serving_while_its_pool_cannot_be_read_even_by_a_new_process(worlds):
+    world = ready(worlds(Shop((Spec(), Spec("old", pools=("old",))), prune=True)))
+    world.push(Shop((Spec(),), prune=True))
+    world.outside.break_reads(POOLS)
+    world.run(200 * SECOND)
+    world.restart()
+    world.run(600 * SECOND)
+    assert len(world.running()) == 6
+    world.outside.mend_reads(POOLS)
+    world.run(300 * SECOND)
+    assert len(world.running()) == 3
+
+
+def test_what_is_on_its_way_out_when_its_manifest_goes_is_not_removed_without_leave_to_prune(worlds):
+    world = ready(worlds(shop(replicas=2, ttl=300)))
+    world.push(shop(replicas=1, ttl=300))
+    world.run(30 * SECOND)
+    world.push(Shop(()))
+    world.run(1200 * SECOND)
+    assert len(world.containers()) == 2
+    assert Rule.PRUNE_OFF in {one.rule for one in world.tape.last.holds}
+
+
+def test_a_container_started_by_hand_on_its_way_out_is_drained_and_stopped_again(worlds):
+    world = ready(worlds(shop(replicas=2, ttl=60)))
+    world.push(shop(replicas=1, ttl=60))
+    world.run(30 * SECOND)
+    world.runtime.exit(WEB.format(1))
+    world.start_by_hand(WEB.format(1))
+    world.run(300 * SECOND)
+    assert world.running() == [WEB.format(0)]
+    assert list(world.containers()) == [WEB.format(0)]
+
+
+def test_every_hold_names_an_instant_in_the_future_or_a_persons_action(worlds):
+    for trouble in ("names", "node-a", "edge"):
+        world = ready(worlds(Shop((Spec(), Spec(name="old", pools=("old",))), prune=True)))
+        world.outside.break_reads(trouble)
+        world.apps.cursed.add(WEB.format(0))
+        world.push(replace(world.shop, specs=(Spec(replicas=2),), prune=trouble == "edge"))
+        for _ in range(40):
+            world.run(7 * SECOND)
+            steady = world.tape.last.ledger and world.clock.now().steady - 7 * SECOND
+            for hold in world.tape.last.holds:
+                assert hold.person or hold.until is not None, hold
+                assert hold.until is None or hold.until > steady - 600 * SECOND
+        world.close()
+
+
+def test_the_replica_of_a_suspended_workload_keeps_its_weight_in_step_with_its_health(worlds):
+    world = ready(worlds(shop()))
+    world.memory.say("suspend", "workload/web")
+    world.apps.sick.add(world.generation(WEB.format(0)))
+    world.run(120 * SECOND)
+    assert world.weights()[WEB.format(0)] == 0
+    assert not world.dog.restarts
+    assert not world.memory.inbox
+    world.memory.say("resume", "workload/web")
+    world.run(120 * SECOND)
+    assert len(world.dog.restarts) == 1
+
+
+def test_exit_cause_of_our_own_stop_is_no_failure(worlds):
+    world = ready(worlds(shop()))
+    world.apps.sick.add(world.generation(WEB.format(0)))
+    world.run(120 * SECOND)
+    assert len(world.memory.ledger().failures) == 1
+    assert world.containers()[WEB.format(0)].exit_cause is not ExitCause.STOPPED_BY_US
