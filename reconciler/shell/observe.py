@@ -107,6 +107,10 @@ class Looks:
     async def _look_runtime(self, name: str, began: int) -> None:
         provider = self.providers.runtimes[name]
         facts = await self.runner.run(provider.observe)
+        # A look need not show what carries no mark. Who was found under a name that we want stays seen until he is gone.
+        strangers = self._strangers(name) - {fact.name for fact in facts}
+        if strangers:
+            facts = (*facts, *await self.runner.run(lambda: provider.observe(strangers)))
         before = self.runtimes.get(name)
         if isinstance(before, Known):
             # What was read back after a write of ours is newer than a look that began earlier.
@@ -118,6 +122,12 @@ class Looks:
         if not isinstance(before, Known) or before.value != facts:
             self.version += 1
         self.runtimes[name] = Known(facts, name, began)
+
+    def _strangers(self, node: str) -> set[str]:
+        """Names of the containers without any mark that were read back on a node."""
+        known = self.runtimes.get(node)
+        facts = known.value if isinstance(known, Known) else ()
+        return {fact.name for fact in facts if fact.mark is None and not fact.foreign_mark}
 
     async def _look_pools(self, name: str, began: int) -> None:
         assert self._desired is not None  # noqa: S101
