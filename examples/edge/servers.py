@@ -202,14 +202,7 @@ def dockerd_answers(edge: Edge) -> bool:
 
 def haproxy_answers(edge: Edge) -> bool:
     """Whether HAProxy answers on its admin socket."""
-    try:
-        with socket.socket(socket.AF_UNIX) as link:
-            link.settimeout(2)
-            link.connect(str(edge.directory / "admin.sock"))
-            link.sendall(b"show info\n")
-            return b"Name: HAProxy" in link.recv(200)
-    except OSError:
-        return False
+    return haproxy_pid(edge) != ""
 
 
 def named_answers(edge: Edge) -> bool:
@@ -232,6 +225,30 @@ def start_dockerd(edge: Edge) -> int:
 
 def start_haproxy(edge: Edge) -> int:
     return start(edge, "haproxy", ["haproxy", "-W", "-db", "-f", str(edge.directory / "haproxy.cfg")], haproxy_answers)
+
+
+def haproxy_pid(edge: Edge) -> str:
+    """The line with the process id of the worker that answers now; empty when none does."""
+    try:
+        with socket.socket(socket.AF_UNIX) as link:
+            link.settimeout(2)
+            link.connect(str(edge.directory / "admin.sock"))
+            link.sendall(b"show info\n")
+            data = b""
+            while chunk := link.recv(4096):
+                data += chunk
+    except OSError:
+        return ""
+    return next((line for line in data.decode().splitlines() if line.startswith("Pid: ")), "")
+
+
+def reload_haproxy(edge: Edge) -> None:
+    """Ask our HAProxy to read its configuration again, and wait for its new worker. Raises Trouble."""
+    pid, before = running(edge, "haproxy"), haproxy_pid(edge)
+    if not pid:
+        raise Trouble("this HAProxy was not started here")
+    os.kill(pid, signal.SIGUSR2)
+    wait_for(lambda: haproxy_pid(edge) not in ("", before), "HAProxy was not reloaded")
 
 
 def start_named(edge: Edge) -> int:

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,7 @@ class World:
         self.network = f"net-{self.id}"
         self.manifests = self.directory / "manifests"
         self.env = {**os.environ, "XDG_STATE_HOME": str(self.directory / "home")}
+        self.state = self.directory / "home" / "reconciler" / self.id
         self.api = Api(docker)
         self.running: list[subprocess.Popen[str]] = []
         shutil.copytree(
@@ -197,6 +199,7 @@ class World:
             )
         self.running.append(daemon)
         try:
+            until(lambda: self._holds(daemon.pid), "the daemon holds the instance and has its probe engine")
             yield daemon
             assert daemon.poll() is None, log.read_text()
             daemon.send_signal(signal.SIGTERM)
@@ -209,6 +212,10 @@ class World:
                 daemon.kill()
                 daemon.wait()
         assert "Traceback" not in log.read_text(), log.read_text()
+
+    def _holds(self, pid: int) -> bool:
+        owner = json.loads((self.state / "lock.owner").read_text())
+        return bool(owner["pid"] == pid and Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
     def log(self) -> str:
         """What the daemons have said so far."""
@@ -224,6 +231,19 @@ class World:
         """The replicas by their ordinal's name (`web/0`), as the last decision has them."""
         found = {one["replica"]: one for workload in self.status()["workloads"] for one in workload["replicas"]}
         return {name.removeprefix("workload/"): one for name, one in found.items()}
+
+    def journal(self, action: str) -> list[tuple[str, int, int]]:
+        """Object, begin and end (wall ns) of every journalled action of one kind, the latest last."""
+        with closing(sqlite3.connect(self.state / "state.db")) as store:
+            query = (
+                "SELECT object, wall, ended_wall FROM journal WHERE action LIKE ? AND ended_wall NOT NULL ORDER BY id"
+            )
+            return list(store.execute(query, (f"{action} %",)))
+
+    def starts_overlap(self, count: int) -> bool:
+        """Whether the last so many starts were all begun before any of them had ended: nobody waited for another."""
+        last = self.journal("start")[-count:]
+        return len(last) == count and max(began for _, began, _ in last) < min(ended for _, _, ended in last)
 
     # --- what is there ------------------------------------------------------------------------------------------
 
@@ -288,14 +308,15 @@ class World:
     @contextmanager
     def clients(self, page_pause: float = 0.01) -> Iterator[Seen]:
         """Clients of HAProxy and BIND, and a look at all weights, again and again until the block ends."""
-        seen, stop = Seen(), threading.Event()
+        seen, stop, began = Seen(), threading.Event(), time.monotonic()
 
         def page() -> None:
             try:
                 text = self.ask("127.0.0.1", "/", self.edge.http)
                 seen.pages[text] = seen.pages.get(text, 0) + 1
             except OSError as error:
-                seen.failures.append(str(error))
+                pool = seen.pools[-1] if seen.pools else {}
+                seen.failures.append(f"after {time.monotonic() - began:.2f} s: {error}; weights were {pool}")
 
         def pool() -> None:
             found = self.pool()
