@@ -204,6 +204,7 @@ class Loop:
         """Let what is under way come to its end; every call has a deadline."""
         while self._applying:
             await asyncio.gather(*self._applying)
+            self._applying = {task for task in self._applying if not task.done()}
         await self.looks.settle()
 
     async def _end(self) -> None:
