@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from providers.errors import Conflict, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.runtime.docker_time import engine_life
 
 if TYPE_CHECKING:
     import requests
@@ -23,6 +24,9 @@ READ_SECONDS = 20.0
 
 _NOT_SENT = (FileNotFoundError, ConnectionRefusedError, PermissionError, NotADirectoryError)
 """What connecting can fail with: the request was never sent."""
+
+NEWEST_API = "1.45"
+"""The newest version of the engine's API that requests here are written for."""
 
 JSON = Any
 """A value out of the engine's JSON."""
@@ -43,6 +47,7 @@ class Link:
         self._local = threading.local()
         self._lock = threading.Lock()
         self._clients: list[APIClient] = []
+        self._reached = False
         self._version = ""
 
     def get(self, where: str, target: str, **params: str) -> JSON:
@@ -93,6 +98,9 @@ class Link:
     ) -> "requests.Response":
         """One request. `stream` leaves the body to the caller, who closes the answer. Raises as `post`."""
         with self._calling(target, write=method != "GET"):
+            if not self._reached:
+                # The package leaves a socket open when nobody listens; a connection of our own finds that out first.
+                engine_life(self.path, CONNECT_SECONDS)
             client = self._client()
             answer = client.request(
                 method,
@@ -103,9 +111,13 @@ class Link:
                 stream=stream,
                 timeout=(CONNECT_SECONDS, self._read_seconds + patience),
             )
+            self._reached = True
             if answer.status_code >= 400:
                 with answer:
-                    raise _refusal(target, answer)
+                    refusal = _refusal(target, answer)
+                if "client version" in refusal.cause:  # another engine has taken the socket over: ask it again
+                    self._version = ""
+                raise refusal
             return answer
 
     def version(self) -> JSON:
@@ -123,22 +135,26 @@ class Link:
 
     def _client(self) -> "APIClient":
         """This thread's client; sessions of `requests` are not made for several threads."""
-        found: Any = getattr(self._local, "client", None)
-        if found is not None:
-            return found  # type: ignore[no-any-return]
-        from docker.api.client import APIClient  # noqa: PLC0415  (heavy; see the module's docstring)
+        made: APIClient | None = getattr(self._local, "client", None)
+        if made is None:
+            from docker.api.client import APIClient as Client  # noqa: PLC0415  (heavy; see the module's docstring)
 
-        # Without a version it asks the engine for its own and speaks that.
-        made = APIClient(
-            base_url=f"unix://{self.path}", version=self._version or "auto", timeout=max(1, int(self._read_seconds))
-        )
-        made.trust_env = False  # proxies from the environment are not for a local socket
-        made.headers.pop("Accept-Encoding", None)
-        self._version = made.api_version
-        with self._lock:
-            self._clients.append(made)
-        self._local.client = made
+            # With a version it asks the engine nothing yet.
+            made = Client(base_url=f"unix://{self.path}", version=NEWEST_API, timeout=max(1, int(self._read_seconds)))
+            made.trust_env = False  # proxies from the environment are not for a local socket
+            self._local.client = made
+            with self._lock:
+                self._clients.append(made)
+        if not self._version:
+            self._version = self._negotiate(made)
         return made
+
+    def _negotiate(self, client: "APIClient") -> str:
+        """The newest API version that both sides speak."""
+        wait = (CONNECT_SECONDS, self._read_seconds)
+        with client.get(f"{client.base_url}/version", timeout=wait) as answer:
+            theirs = str(answer.json()["ApiVersion"])
+        return min(theirs, NEWEST_API, key=lambda text: tuple(int(part) for part in text.split(".")))
 
     @contextmanager
     def _calling(self, target: str, *, write: bool) -> Iterator[None]:
@@ -152,7 +168,8 @@ class Link:
         except requests.exceptions.ReadTimeout as error:
             cause = f"the engine at {self.path} has not answered for {self._read_seconds:g} s or more"
             raise self._late(write)(target, cause, "see whether the engine hangs: its log says on what") from error
-        except (requests.exceptions.RequestException, DockerException, OSError, ValueError) as error:
+        except (requests.exceptions.RequestException, DockerException, OSError, ValueError, KeyError) as error:
+            self._reached = False
             root = _os_error(error)
             # Without an API version the failure is of the very first question, which changes nothing.
             unsent = isinstance(root, _NOT_SENT) or not self._version

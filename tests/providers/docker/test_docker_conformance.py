@@ -1,17 +1,26 @@
 """The public runtime suite on a real Docker Engine and on Podman."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
 from docker_engine import Api, container, held, template
 
 from manifests.desired import Port, Template
+from providers.facts import ContainerFact
 from providers.runtime.docker import DockerRuntime, DockerSettings
 from providers.spi import Context, RuntimeProvider
 from providers.testing import runtime_suite
 from providers.testing.runtime_suite import RuntimeConformance
+
+
+class OwnCorner(DockerRuntime):
+    """The runtime without the containers of other tests, which share the engine and may come and go at any time."""
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        facts = super().observe(names)
+        return tuple(one for one in facts if one.name.startswith((f"{runtime_suite.INSTANCE}-", "other-")))
 
 
 class OnEngine(RuntimeConformance):
@@ -40,7 +49,7 @@ class OnEngine(RuntimeConformance):
         api.close()
 
     def make(self, context: Context) -> RuntimeProvider:
-        return DockerRuntime("local", DockerSettings(socket=self.socket), context)
+        return OwnCorner("local", DockerSettings(socket=self.socket), context)
 
     def template(self) -> Template:
         return template(container(ports=(Port("http", 8080), Port("metrics", 9090))))
