@@ -68,7 +68,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     _under_way(desired, crew, weights, names, seen, out)
     _members(desired, crew, weights, observed, pruning, out)
     _records(desired, crew, names, observed, pruning, out)
-    _containers(desired, gated, out)
+    _containers(desired, crew, gated, out)
     holds = [*weights.holds, *names.holds, *found.holds, *gated.holds, *out.holds, *_unknown(seen)]
     waits = [*found.waits, *gated.waits, *out.waits]
 
@@ -276,15 +276,16 @@ def _records(desired: Desired, crew: Roster, names: Names, observed: Observed, p
             out.put(steps.records(desired, stray, links))
 
 
-def _containers(desired: Desired, gated: Gated, out: _Outbox) -> None:
+def _containers(desired: Desired, crew: Roster, gated: Gated, out: _Outbox) -> None:
     """Creates, starts and changes in place that came through the gates."""
+    links = steps.Links(desired, crew)
     for want in gated.creates:
         step = steps.create(desired, want)
         if step is not None:
             out.put(step)
     for want in gated.starts:
         if want.fact is not None:
-            out.put(steps.start(want, want.fact))
+            out.put(steps.start(want, want.fact, links))
     for want in gated.updates:
         update = steps.update(want, want.fact) if want.fact is not None else None
         if update is not None:

@@ -82,10 +82,11 @@ def create(desired: Desired, want: Want) -> Step | None:
     return Step(want.id, want.object, action, want.cause, want.message, journal=True)
 
 
-def start(want: Want, fact: ContainerFact) -> Step:
-    """Start a container that is down."""
+def start(want: Want, fact: ContainerFact, links: Links) -> Step:
+    """Start a container that is down, after its address carries no weight any more."""
     action = StartContainer(fact.node, fact.name, fact.generation)
-    follows = (f"create {fact.name}", f"stop {fact.name}")
+    weights = links.weights_of(frozenset({fact.name}), frozenset())
+    follows = (f"create {fact.name}", f"stop {fact.name}", *weights)
     return Step(want.id, want.object, action, want.cause, want.message, follows, journal=True)
 
 

@@ -95,6 +95,7 @@ def _numbers(key: str, ledger: Ledger, containers: Sequence[str]) -> dict[str, A
         },
         "disruptions": {
             name: {
+                "object": one.object,
                 "cause": one.cause.value,
                 "since_wall": one.at.wall,
                 "out_of_names_wall": _wall(one.names_out),
@@ -200,14 +201,14 @@ def _number_lines(numbers: Mapping[str, Any], now: int) -> list[str]:
         lines.append(f"{name}: restarted for its health, lately {_times(len(walls))}: {times}")
     for name, one in numbers["failures_in_a_row"].items():
         lines.append(f"{name}: failed {_times(one['count'])} in a row, the last {ago(one['last_wall'], now)}")
-    for name, one in numbers["disruptions"].items():
+    for one in numbers["disruptions"].values():
         stages = [
             text if one[field] is None else f"{text} {ago(one[field], now)}"
             for field, text in (("out_of_names_wall", "out of names"), ("weight_0_wall", "weight 0 read back"))
             if one[field] is not None
         ]
         lines.append(
-            f"{name}: being disrupted ({one['cause']}) since {', '.join([ago(one['since_wall'], now), *stages])}"
+            f"{one['object']}: being disrupted ({one['cause']}) since {', '.join([ago(one['since_wall'], now), *stages])}"
         )
     for step, one in numbers["failing_steps"].items():
         lines.append(f"{step}: failed {_times(one['count'])}, the last {ago(one['last_wall'], now)}: {one['message']}")
