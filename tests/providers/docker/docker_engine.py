@@ -20,12 +20,16 @@ import pytest
 from manifests.desired import Container, Port, Template
 from manifests.image_ref import parse_image
 from manifests.pod import Engine, Live
+from providers.runtime.docker_create import Creator
 from providers.runtime.docker_link import Link
 from providers.testing.checks import wait_until
 
 DOCKER_SOCKET = "/var/run/docker.sock"
 BUSYBOX = "/bin/busybox"
 IMAGE = "reconciler-test/busybox:1"
+NETWORK = "reconciler-test"
+"""The network of the tests' containers. Not the engine's own: a second daemon on the machine may take that away."""
+
 TOOLS = (
     "sh",
     "sleep",
@@ -135,6 +139,7 @@ def _ensure_image(path: str) -> None:
     try:
         if not api.has_image(IMAGE):
             api.import_image(IMAGE, image_tar())
+        Creator(api.link, None, None).network("test", NETWORK, "test")  # type: ignore[arg-type]
     finally:
         api.close()
 
@@ -158,14 +163,20 @@ class Api:
         client, ref = self.link._client(), parse_image(image)
         params: list[tuple[str, str]] = [("fromSrc", "-"), ("repo", ref.repository), ("tag", ref.tag)]
         params += [("changes", change) for change in changes]
-        url = f"{client.base_url}/v{client.api_version}/images/create"
+        url = f"{client.base_url}/images/create"
         answer = client.post(url, params=params, data=tar, headers={"Content-Type": "application/x-tar"}, timeout=30)
         assert answer.ok, answer.text
         if not self.has_image(image):  # Podman takes the name without the tag
             self.link.post(f"/images/{ref.repository}:latest/tag", image, repo=ref.repository, tag=ref.tag)
 
     def create(self, name: str, *argv: str, image: str = IMAGE, **body: Any) -> str:
-        config = {"Image": str(parse_image(image)), "Cmd": list(argv or ("/bin/sleep", "1000")), **body}
+        host = {"NetworkMode": NETWORK, **body.pop("HostConfig", {})}
+        config = {
+            "Image": str(parse_image(image)),
+            "Cmd": list(argv or ("/bin/sleep", "1000")),
+            "HostConfig": host,
+            **body,
+        }
         return str(self.link.post("/containers/create", name, config, name=name)["Id"])
 
     def inspect(self, name: str) -> dict[str, Any]:
@@ -222,6 +233,7 @@ def template(*containers: Container, revision: str = "0123456789abcdef", **field
     if live is None:
         live = (Live("", restart=fields.pop("restart", "no")), *(Live(one.name, restart="no") for one in sidecars))
     fields.setdefault("grace", 2_000_000_000)
+    fields.setdefault("networks", (NETWORK,))
     return Template(
         (("app", "web"),), main, revision=revision, sidecars=tuple(sidecars), live=tuple(sorted(live)), **fields
     )
