@@ -20,7 +20,7 @@ import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,8 @@ import dns.exception
 import dns.message
 import dns.query
 import dns.rcode
+
+from providers.errors import ProviderError
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "examples" / "edge"), str(ROOT / "tests" / "providers" / "docker")]
@@ -56,7 +58,7 @@ def until(what: Callable[[], bool], told: str, seconds: float = 30.0) -> None:
     """Wait for a condition. What cannot be asked just now (a server is down) is not true yet."""
     end = time.monotonic() + seconds
     while True:
-        with suppress(OSError, dns.exception.DNSException, KeyError):
+        with suppress(OSError, dns.exception.DNSException, ProviderError, KeyError):
             if what():
                 return
         assert time.monotonic() < end, f"did not happen within {seconds:g} s: {told}"
@@ -135,6 +137,13 @@ class World:
 
     # --- servers ------------------------------------------------------------------------------------------------
 
+    def use_engine(self, docker: str) -> None:
+        """Take another engine than the one that was given."""
+        self.edit(f"socket: {self.edge.docker}", f"socket: {docker}")
+        self.edge = replace(self.edge, docker=docker)
+        self.api.close()
+        self.api = Api(docker)
+
     def start_servers(self) -> None:
         servers.prepare(self.edge)
         servers.start_haproxy(self.edge)
@@ -201,9 +210,10 @@ class World:
         try:
             until(lambda: self._holds(daemon.pid), "the daemon holds the instance and has its probe engine")
             yield daemon
-            assert daemon.poll() is None, log.read_text()
-            daemon.send_signal(signal.SIGTERM)
-            daemon.wait(15)
+            if daemon.poll() is None:
+                daemon.send_signal(signal.SIGTERM)
+                daemon.wait(15)
+            assert daemon.returncode == 143, log.read_text()
         except BaseException:
             print(log.read_text())
             raise

@@ -17,14 +17,14 @@ def test_an_image_that_does_not_exist_is_told_and_nothing_that_runs_changes(conv
     world = converged
     before = world.started_at()
     world.edit("image: reconciler-edge/web:1", "image: reconciler-edge/web:no-such-tag")
-    out = world.once("--timeout", "10s", expect=6)
+    out = world.once("--timeout", "5s", expect=6)
     assert "image docker.io/reconciler-edge/web:no-such-tag is not on local" in out
     unchanged(world, before)
     assert world.containers() == sorted(before)
 
     world.edit("imagePullPolicy: Never", "imagePullPolicy: IfNotPresent")
     world.edit("image: reconciler-edge/web:no-such-tag", "image: 127.0.0.1:9/web:1")
-    out = world.once("--timeout", "10s", expect=6)
+    out = world.once("--timeout", "5s", expect=6)
     assert "127.0.0.1:9/web:1" in out
     unchanged(world, before)
 
