@@ -140,7 +140,7 @@ class Actor:
         try:
             self._set(main, {"RestartPolicy": {"Name": "no"}})
         except ProviderError as error:
-            if main.state not in UP or "stopped container" not in error.cause:
+            if main.state not in UP or type(error) is not ProviderError:
                 raise
 
     def _stop_one(self, life: Life, seconds: int) -> None:

@@ -25,6 +25,9 @@ EVENTS_KEPT = 256
 ROUNDING = 2 * SECOND
 """How far ages in the list and our own clock may be apart."""
 
+OVERLAP = SECOND // 10
+"""How far before the last look events are asked for: engine and we read the same clock, at different moments."""
+
 FULL_EVERY = 300 * SECOND
 """After a gap in the events, settings that leave no trace in the list may be this old before everything is inspected."""
 
@@ -157,7 +160,7 @@ class Looks:
         """Ids of containers that something happened to; None when that cannot be told."""
         if self.podman():
             return None  # its events come from a log that may be off
-        params = {"since": _stamp(since - ROUNDING), "until": _stamp(until)}
+        params = {"since": _stamp(since - OVERLAP), "until": _stamp(until)}
         try:
             with self._link.request("GET", "/events", self._link.node, params=params, stream=True) as answer:
                 raw = b""
