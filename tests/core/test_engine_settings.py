@@ -1,0 +1,75 @@
+"""What engines change in place, and what they restart by themselves: decided without disturbing anything."""
+
+from dataclasses import replace
+
+import pytest
+
+from core.plans import NOW, Scene
+from manifests.desired import Desired, Guard
+from manifests.pod import Live
+from providers.actions import StartContainer, UpdateContainer
+from providers.facts import ContainerState
+from reconciler.core.decide import decide
+from reconciler.core.forecast import forecast
+from reconciler.core.verdict import Rule, Waiting
+from sim.manifest import Shop, Spec
+
+WEB = Spec()
+BEFORE, AFTER = (Live("", 500, 0, "unless-stopped"),), (Live("", 250, 64 << 20, "no"),)
+
+
+def scene(**changes: object) -> tuple[Desired, Scene]:
+    """A healthy shop on an engine with settings, of which the manifests now want others."""
+    found = Scene(WEB)
+    found.facts = [replace(fact, live=BEFORE, **changes) for fact in found.facts]
+    desired = Shop((WEB,)).desired()
+    (one,) = desired.workloads
+    return replace(desired, workloads=(replace(one, template=replace(one.template, live=AFTER)),)), found
+
+
+def test_other_settings_are_one_step_per_replica_and_disturb_nothing() -> None:
+    desired, found = scene()
+    decision = decide(desired, found.observed(), NOW)
+    assert [step.action for step in decision.steps] == [
+        UpdateContainer(fact.node, fact.name, fact.generation, AFTER) for fact in found.facts
+    ]
+    assert not decision.ledger.grants
+    plan = forecast(desired, found.observed(), NOW)
+    assert len(plan.steps) == len(found.facts)
+    assert not plan.truncated
+
+
+def test_a_suspended_replica_keeps_its_settings() -> None:
+    desired, found = scene()
+    decision = decide(replace(desired, guard=Guard(suspend=True)), found.observed(), NOW)
+    assert not decision.steps
+    assert {hold.rule for hold in decision.holds} == {Rule.SUSPENDED}
+
+
+def test_a_runtime_without_settings_is_asked_for_none() -> None:
+    desired, found = scene()
+    found.facts = [replace(fact, live=()) for fact in found.facts]
+    assert not decide(desired, found.observed(), NOW).steps
+
+
+def test_a_container_that_the_engine_is_about_to_restart_is_left_to_it() -> None:
+    desired, found = scene()
+    found.facts[0] = replace(found.facts[0], state=ContainerState.RESTARTING, address="", ports=())
+    decision = decide(desired, found.observed(), NOW)
+    assert not [step for step in decision.steps if isinstance(step.action, StartContainer)]
+    waits = [wait for wait in decision.waits if wait.object.endswith("/0")]
+    assert [wait.waiting for wait in waits] == [Waiting.READY]
+    assert "by itself" in waits[0].message
+
+
+@pytest.mark.parametrize("address", ["", "10.0.9.9"])
+def test_a_start_waits_for_dead_addresses_that_may_become_its_own(address: str) -> None:
+    """An engine gives a freed address to whoever starts next, so any dead one may be it; one's own is known to be other."""
+    desired, found = scene()
+    dead, waiting = found.facts[0], found.facts[1]
+    found.facts[0] = replace(dead, state=ContainerState.EXITED, address="", ports=())
+    found.facts[1] = replace(waiting, state=ContainerState.CREATED, address=address, ports=(), started_at=0)
+    decision = decide(desired, found.observed(), NOW)
+    starts = {step.action.name for step in decision.steps if isinstance(step.action, StartContainer)}
+    assert (waiting.name in starts) == bool(address)
+    assert dead.name not in starts
