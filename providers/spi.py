@@ -11,6 +11,10 @@ Rules for all providers (each is a level of the conformance suites in `providers
 5. No retries, diffing, ownership rules, logging or dry-run switches inside: decorators and the core do those.
 
 Constructors take (name, settings, context) and do no I/O.
+
+Two methods are optional. `check(asked) -> tuple[str, ...]`: what is missing for the pools or zones named, or for the templates
+given, read-only; for `reconcile doctor`. `watch(changed: Callable[[], None]) -> None` of a runtime: call `changed`, from any
+thread, when something may have changed, until `close`; it only makes the next look come sooner.
 """
 
 from collections.abc import Collection

@@ -1,12 +1,12 @@
 """`type: docker`: replicas as containers of a Docker Engine or Podman on this host, over its unix socket.
 
 What happens where: `docker_look.py` reads, `docker_create.py` creates, `docker_act.py` starts, stops, removes and changes in
-place, `docker_image.py` pulls, `docker_check.py` answers the doctor. The `docker` package is loaded with the first call.
+place, `docker_image.py` pulls, `docker_check.py` answers the doctor, `docker_events.py` hints at changes. The `docker` package is loaded with the first call.
 """
 
 import os
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -21,6 +21,7 @@ from providers.runtime import docker_exec
 from providers.runtime.docker_act import Actor
 from providers.runtime.docker_check import problems_of
 from providers.runtime.docker_create import Creator
+from providers.runtime.docker_events import Listener
 from providers.runtime.docker_image import Images, Registry
 from providers.runtime.docker_link import Link
 from providers.runtime.docker_logs import read_lines
@@ -83,6 +84,8 @@ class DockerRuntime:
         self._images = Images(self._link, found.registries)
         self._creator = Creator(self._link, self._looks, self._images)
         self._actor = Actor(self._link, self._looks, stops)
+        self._instance = context.instance
+        self._listeners: list[Listener] = []
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
         """All replicas of this node, or those of `names`, in the order of their names. Raises Unreachable."""
@@ -129,7 +132,13 @@ class DockerRuntime:
         """What is wrong with the engine, or missing for these templates; reads only, empty when all is well."""
         return problems_of(self._link, self._looks, self._images, templates)
 
+    def watch(self, changed: Callable[[], None]) -> None:
+        """Call `changed`, from another thread, whenever something may have changed here; until `close`. A hint, no proof."""
+        self._listeners.append(Listener(self._socket, self._instance, changed))
+
     def close(self) -> None:
         """Close the connections. Containers and pulls go on."""
+        for listener in self._listeners:
+            listener.close()
         self._images.close()
         self._link.close()

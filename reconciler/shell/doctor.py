@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from manifests.desired import Desired, Role
 from providers.errors import ProviderError
 from providers.spi import Provider
-from reconciler.shell.providers import Providers, Runner
+from reconciler.shell.providers import Providers, Runner, innermost
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,13 +23,6 @@ class Finding:
     reached: bool
     summary: str
     missing: tuple[str, ...] = ()
-
-
-def _innermost(provider: object) -> object:
-    """The provider without its decorators: only it knows its own configuration."""
-    while (inner := getattr(provider, "inner", None)) is not None:
-        provider = inner
-    return provider
 
 
 def _asked(desired: Desired, role: Role, name: str) -> list[str]:
@@ -62,7 +55,7 @@ def _look(providers: Providers, role: Role, name: str, asked: Collection[str]) -
 
 def _missing(provider: Provider, desired: Desired, role: Role, asked: Collection[str]) -> tuple[str, ...]:
     """What the provider itself says is missing. Raises `ProviderError`."""
-    check: Callable[..., tuple[str, ...]] | None = getattr(_innermost(provider), "check", None)
+    check: Callable[..., tuple[str, ...]] | None = getattr(innermost(provider), "check", None)
     if check is None:
         return ()
     if role is not Role.RUNTIME:

@@ -156,6 +156,8 @@ class Loop:
         self._read_at = self.clock.now().steady
         self._next_read = self._read_at + READ_SOURCE
         self._listen()
+        if write:
+            self.looks.listen()
 
     async def _first_looks(self) -> None:
         """Look at everything once before the first tick; whoever does not answer in time is unknown to it."""
@@ -337,6 +339,7 @@ class Loop:
             old = self.looks.providers
             self.looks.replace_providers(self.parts.providers_for(desired))
             old.close()
+            self.looks.listen()
         self.desired = desired
         self._read_at = now.steady
         self.looks.want(desired)

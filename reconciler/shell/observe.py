@@ -5,19 +5,27 @@ a tick decides over what is known. After a write only the object written is read
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from manifests.desired import SECOND, Desired, Role
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, Known, PoolFact, Unknown, ZoneFact
 from reconciler.core.observed import PoolFacts, RuntimeFacts, ZoneFacts
 from reconciler.shell.clock import Clock
-from reconciler.shell.providers import Providers, Runner
+from reconciler.shell.providers import Providers, Runner, innermost
 from reconciler.shell.triggers import Wake
 
 RETRY = SECOND
 """How soon a provider that could not be read is looked at again, at the latest by its cadence."""
+
+
+def _hint(loop: asyncio.AbstractEventLoop, tell: Callable[[], None]) -> None:
+    """Pass a hint on from another thread; one that comes when the run is over is nobody's any more."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(tell)
 
 
 class Looks:
@@ -33,6 +41,7 @@ class Looks:
         self.remembered: frozenset[str] = frozenset()
         self._due: dict[tuple[Role, str], int] = {}
         self._under_way: dict[tuple[Role, str], asyncio.Task[None]] = {}
+        self._again: set[tuple[Role, str]] = set()
         self._written: dict[tuple[str, str], int] = {}
         self._desired: Desired | None = None
 
@@ -66,6 +75,21 @@ class Looks:
         """Look at this provider now: something hints that it changed."""
         if (role, name) in self._due:
             self._due[role, name] = self.clock.now().steady
+        if (role, name) in self._under_way:
+            # The look under way may have read before what the hint is about.
+            self._again.add((role, name))
+
+    def listen(self) -> None:
+        """Let runtimes that can say that something changed make the next look come sooner."""
+        loop = asyncio.get_running_loop()
+        for name, runtime in self.providers.runtimes.items():
+            watch = getattr(innermost(runtime), "watch", None)
+            if watch is not None:
+                watch(partial(_hint, loop, partial(self._hinted, name)))
+
+    def _hinted(self, name: str) -> None:
+        self.hurry(Role.RUNTIME, name)
+        self.wake.set(f"{name} hints at a change")
 
     def next_due(self) -> int:
         """The steady instant of the next look that is not under way."""
@@ -101,7 +125,8 @@ class Looks:
             self._under_way.pop(key, None)
         self.attempts[key] = self.attempts.get(key, 0) + 1
         if key in self._due:
-            self._due[key] = began + again
+            self._due[key] = began + (0 if key in self._again else again)
+        self._again.discard(key)
         self.wake.set(f"looked at {name}")
 
     async def _look_runtime(self, name: str, began: int) -> None:

@@ -82,6 +82,13 @@ class Providers:
             provider.close()
 
 
+def innermost(provider: object) -> object:
+    """The provider without its decorators: only it knows its own configuration, and hears of its own changes."""
+    while (inner := getattr(provider, "inner", None)) is not None:
+        provider = inner
+    return provider
+
+
 def _busy(provider: object) -> frozenset[str]:
     """Providers without a deadline of their own are never busy beyond their calls."""
     ask: Callable[[], frozenset[str]] | None = getattr(provider, "busy", None)
