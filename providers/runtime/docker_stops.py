@@ -15,6 +15,10 @@ from typing import NamedTuple
 from providers.errors import Rejected, Unreachable
 
 
+KEPT = 5000
+"""Stops remembered at most: several times what one engine runs."""
+
+
 class Stop(NamedTuple):
     """A stop of ours: the main container's start time (wall, ns) and its restart policy before."""
 
@@ -55,7 +59,10 @@ class Stops:
             stops = dict(self._load())
             if stops.get(container_id) == stop:
                 return
-            self._save({**stops, container_id: stop})
+            stops[container_id] = stop
+            # Containers that others removed stay in the record: the oldest of too many go.
+            newest = sorted(stops, key=lambda key: stops[key].started_at)[-KEPT:]
+            self._save({key: stops[key] for key in newest})
 
     def drop(self, container_id: str) -> None:
         """Forget a container that is gone. Raises Unreachable, Rejected."""
