@@ -7,7 +7,7 @@ call really returns: only then is it known that nothing more will happen to that
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from queue import SimpleQueue
@@ -104,7 +104,7 @@ class _Job(Generic[R]):
 
 @dataclass(slots=True)
 class _Flight:
-    """The call in flight for one object. `late` once its caller has given up."""
+    """The call in flight for one object, or for all objects of a batch. `late` once its caller has given up."""
 
     since: int
     late: bool = False
@@ -112,9 +112,9 @@ class _Flight:
 
 @dataclass(frozen=True, slots=True)
 class _Errand:
-    """What one call is for: its key and flight, its target in messages, its end (monotonic ns), the error when late."""
+    """What one call is for: its keys and flight, its target in messages, its end (monotonic ns), the error when late."""
 
-    key: str
+    keys: tuple[str, ...]
     flight: _Flight
     target: str
     end: int
@@ -158,8 +158,9 @@ class Calls:
         """
         end = time.monotonic_ns() + deadline
         key = "look:" + what
-        flight = self._take(key, end, self._read_refused)
-        return self._run(_Errand(key, flight, self._provider, end, deadline, Unreachable), act)
+        flight = _Flight(self._steady())
+        self._take(key, flight, end, self._read_refused)
+        return self._run(_Errand((key,), flight, self._provider, end, deadline, Unreachable), act)
 
     def write(self, target: str, act: Callable[[], None], deadline: int) -> None:
         """An action on one object.
@@ -169,8 +170,58 @@ class Calls:
             Unreachable: the call could not begin before the deadline; nothing was changed.
         """
         end = time.monotonic_ns() + deadline
-        flight = self._take(target, end, self._write_refused)
-        self._run(_Errand(target, flight, target, end, deadline, OutcomeUnknown), act)
+        flight = _Flight(self._steady())
+        self._take(target, flight, end, self._write_refused)
+        self._run(_Errand((target,), flight, target, end, deadline, OutcomeUnknown), act)
+
+    def write_all(
+        self,
+        targets: Sequence[str],
+        act: Callable[[Sequence[int]], tuple[ProviderError | None, ...]],
+        deadline: int,
+    ) -> tuple[ProviderError | None, ...]:
+        """One call for actions on many objects, which are in flight together until it returns.
+
+        Args:
+            targets: the object of each action; one may come more than once.
+            act: does the actions with these indexes, ascending, and answers for each; it is not called for none.
+            deadline: for the whole call, waiting for earlier calls on the objects included; in ns.
+
+        Returns:
+            For each action what `write` would have raised, None when it is done.
+        """
+        end = time.monotonic_ns() + deadline
+        flight = _Flight(self._steady())
+        refused: dict[str, ProviderError] = {}
+        taken: list[str] = []
+        # In one order for everybody, so that two batches never wait for each other.
+        for target in sorted(set(targets)):
+            try:
+                self._take(target, flight, end, self._write_refused)
+                taken.append(target)
+            except ProviderError as error:
+                refused[target] = error
+        chosen = [index for index, target in enumerate(targets) if target not in refused]
+        answers: list[ProviderError | None] = [refused.get(target) for target in targets]
+        if not chosen:
+            return tuple(answers)
+
+        def acted() -> list[tuple[int, ProviderError | None]]:
+            try:
+                return list(zip(chosen, act(chosen), strict=True))
+            except ProviderError as error:
+                return [(index, error) for index in chosen]
+
+        errand = _Errand(tuple(taken), flight, self._provider, end, deadline, OutcomeUnknown)
+        try:
+            for index, answer in self._run(errand, acted):
+                answers[index] = answer
+        except ProviderError as error:
+            for index in chosen:
+                answer = type(error)(targets[index], error.cause, error.next_step)
+                answer.__cause__ = error.__cause__
+                answers[index] = answer
+        return tuple(answers)
 
     def close(self, close_inner: Callable[[], None]) -> None:
         """End the threads and close the inner provider, for at most one second together. Late calls are left behind."""
@@ -191,16 +242,16 @@ class Calls:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _take(self, key: str, end: int, refused: Callable[[str, int], ProviderError]) -> _Flight:
-        """Become the one call in flight for `key`, waiting for an earlier one unless that is late."""
+    def _take(self, key: str, mine: _Flight, end: int, refused: Callable[[str, int], ProviderError]) -> None:
+        """Make `mine` the one call in flight for `key`, waiting for an earlier one unless that is late."""
         with self._changed:
             while True:
                 if self._closed:
                     raise Unreachable(self._provider, "is closed, so it takes no more calls")
                 flight = self._flights.get(key)
                 if flight is None:
-                    flight = self._flights[key] = _Flight(self._steady())
-                    return flight
+                    self._flights[key] = mine
+                    return
                 if flight.late:
                     raise refused(key, self._steady() - flight.since)
                 left = end - time.monotonic_ns()
@@ -210,18 +261,19 @@ class Calls:
                     )
                 self._changed.wait(left / SECOND)
 
-    def _release(self, key: str) -> None:
+    def _release(self, keys: tuple[str, ...]) -> None:
         with self._changed:
-            self._flights.pop(key, None)
+            for key in keys:
+                self._flights.pop(key, None)
             self._changed.notify_all()
 
     def _run(self, errand: _Errand, act: Callable[[], R]) -> R:
         try:
             self._wait_for_token(errand)
-            job = _Job(act, lambda: self._release(errand.key))
+            job = _Job(act, lambda: self._release(errand.keys))
             self._submit(job)
         except BaseException:
-            self._release(errand.key)
+            self._release(errand.keys)
             raise
         if not job.done.wait(max(0, errand.end - time.monotonic_ns()) / SECOND):
             self._give_up(job, errand)
@@ -236,13 +288,14 @@ class Calls:
     def _give_up(self, job: _Job[R], errand: _Errand) -> None:
         """The deadline is over. Returns only if the call came back in this very moment."""
         if job.drop():
-            self._release(errand.key)
+            self._release(errand.keys)
             cause = f"all {self._workers} threads of {self._provider} are taken by calls that do not return"
             raise Unreachable(errand.target, cause + "; nothing was changed", "see whether the other side hangs")
         with self._changed:
-            if self._flights.get(errand.key) is not errand.flight:
+            if self._flights.get(errand.keys[0]) is not errand.flight:
                 return  # it has just finished, and its result counts
             errand.flight.late = True
+            self._changed.notify_all()  # whoever waits for it need not wait any longer
         cause = f"no answer from {self._provider} within {errand.deadline / SECOND:g} s"
         raise errand.late(errand.target, cause, "look again")
 
@@ -261,12 +314,15 @@ class Calls:
 
     def _submit(self, job: _Job[R]) -> None:
         with self._changed:
+            if self._closed:
+                raise Unreachable(self._provider, "was closed meanwhile; nothing was changed")
             if len(self._threads) < self._workers and len(self._threads) < len(self._flights):
                 name = f"{self._provider}-{len(self._threads)}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
                 self._threads.append(thread)
                 thread.start()
-        self._queue.put(job)  # type: ignore[arg-type]
+            # Within the lock, so that it comes before what ends the threads.
+            self._queue.put(job)  # type: ignore[arg-type]
 
     def _work(self) -> None:
         while (job := self._queue.get()) is not None:

@@ -5,7 +5,7 @@ The calls themselves are run by `calls.py`.
 """
 
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, overload
 
@@ -14,9 +14,10 @@ from pydantic import BaseModel
 from manifests.desired import SECOND, Role
 from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction, StopContainer
 from providers.calls import Calls, Rate
+from providers.errors import ProviderError
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
-from providers.spi import DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+from providers.spi import Batching, DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
 
 __all__ = ["Limits", "Rate", "limited"]
 
@@ -110,6 +111,24 @@ class LimitedEndpoints:
         self._calls.close(self.inner.close)
 
 
+class LimitedBatches(LimitedEndpoints):
+    """The same for endpoints that do many actions in one call."""
+
+    inner: Batching
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        """One call with one deadline, and all its endpoints in flight together.
+
+        The answer to every action of a call that is late is `OutcomeUnknown`, and its endpoints are busy until it returns.
+        An endpoint that is busy already is left out, and answered as `perform` would.
+        """
+
+        def act(chosen: Sequence[int]) -> tuple[ProviderError | None, ...]:
+            return self.inner.perform_all([actions[index] for index in chosen])
+
+        return self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
+
+
 class LimitedDNS:
     """Zones that answer in time or say that they did not."""
 
@@ -159,5 +178,6 @@ def limited(provider: Provider, limits: Limits = Limits()) -> Provider:
     if provider.role is Role.RUNTIME:
         return LimitedRuntime(provider, limits)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        return LimitedEndpoints(provider, limits)  # type: ignore[arg-type]
+        kind = LimitedBatches if isinstance(provider, Batching) else LimitedEndpoints
+        return kind(provider, limits)  # type: ignore[arg-type]
     return LimitedDNS(provider, limits)  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ the call. For containers and endpoints the provider's facts say whose they are. 
 beside the data, written in the same change.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import ClassVar, overload
 
 from pydantic import BaseModel
@@ -14,10 +14,10 @@ from manifests.desired import Role
 from providers.actions import ChangeRecords, CreateContainer, EndpointAction, RecordChange, RuntimeAction
 from providers.dns.change import show
 from providers.dns.ownership import Marked, mark_key, mark_record, split
-from providers.errors import Foreign
-from providers.facts import ContainerFact, PoolFact, ZoneFact
+from providers.errors import Foreign, ProviderError
+from providers.facts import ContainerFact, Endpoint, PoolFact, ZoneFact
 from providers.naming import object_of
-from providers.spi import DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+from providers.spi import Batching, DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
 
 
 class OwnedRuntime:
@@ -82,18 +82,52 @@ class OwnedEndpoints:
 
     def perform(self, action: EndpointAction) -> None:
         """Do the action unless the member is somebody else's. Raises `Foreign` before the inner provider is asked."""
-        for pool in self.inner.observe([action.pool]):
-            if pool.pool != action.pool:
-                continue
-            for member in pool.members:
-                if member.endpoint == action.endpoint and not member.ours:
-                    cause = f"is a member that instance {self._instance} did not add"
-                    raise Foreign(object_of(action), cause, "remove it from the pool, or use another pool")
+        if action.endpoint in self._strangers(action.pool):
+            raise self._foreign(action)
         self.inner.perform(action)
 
     def close(self) -> None:
         """Close the inner provider."""
         self.inner.close()
+
+    def _strangers(self, pool: str) -> frozenset[Endpoint]:
+        """The members of a pool that are not ours."""
+        facts = (fact for fact in self.inner.observe([pool]) if fact.pool == pool)
+        return frozenset(member.endpoint for fact in facts for member in fact.members if not member.ours)
+
+    def _foreign(self, action: EndpointAction) -> Foreign:
+        cause = f"is a member that instance {self._instance} did not add"
+        return Foreign(object_of(action), cause, "remove it from the pool, or use another pool")
+
+
+class OwnedBatches(OwnedEndpoints):
+    """The same for endpoints that do many actions in one call."""
+
+    inner: Batching
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        """Do the actions on members of ours, after one look at each pool; the answer to others is `Foreign`.
+
+        A pool that cannot be looked at is the answer to its actions alone.
+        """
+        strangers: dict[str, frozenset[Endpoint] | ProviderError] = {}
+        for pool in dict.fromkeys(action.pool for action in actions):
+            try:
+                strangers[pool] = self._strangers(pool)
+            except ProviderError as error:
+                strangers[pool] = error
+        answers: dict[int, ProviderError | None] = {}
+        for index, action in enumerate(actions):
+            found = strangers[action.pool]
+            if isinstance(found, ProviderError):
+                answers[index] = found
+            elif action.endpoint in found:
+                answers[index] = self._foreign(action)
+        ours = [index for index in range(len(actions)) if index not in answers]
+        if ours:
+            done = self.inner.perform_all([actions[index] for index in ours])
+            answers.update(zip(ours, done, strict=True))
+        return tuple(answers[index] for index in range(len(actions)))
 
 
 class OwnedDNS:
@@ -176,5 +210,6 @@ def owned(provider: Provider, instance: str) -> Provider:
     if provider.role is Role.RUNTIME:
         return OwnedRuntime(provider, instance)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        return OwnedEndpoints(provider, instance)  # type: ignore[arg-type]
+        kind = OwnedBatches if isinstance(provider, Batching) else OwnedEndpoints
+        return kind(provider, instance)  # type: ignore[arg-type]
     return OwnedDNS(provider, instance)  # type: ignore[arg-type]

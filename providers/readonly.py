@@ -3,7 +3,7 @@
 That nothing is written is so a property of the handle, and does not hang on an if in every place that writes.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import ClassVar, NoReturn, overload
 
 from pydantic import BaseModel
@@ -13,12 +13,16 @@ from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeActi
 from providers.errors import Rejected
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
-from providers.spi import DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+from providers.spi import Batching, DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+
+
+def _refusal(name: str, action: Action) -> Rejected:
+    cause = f"{type(action).__name__} refused: this handle on {name} is read-only"
+    return Rejected(object_of(action), cause, "apply the plan to change something")
 
 
 def _refuse(name: str, action: Action) -> NoReturn:
-    cause = f"{type(action).__name__} refused: this handle on {name} is read-only"
-    raise Rejected(object_of(action), cause, "apply the plan to change something")
+    raise _refusal(name, action)
 
 
 class ReadOnlyRuntime:
@@ -76,6 +80,16 @@ class ReadOnlyEndpoints:
         self.inner.close()
 
 
+class ReadOnlyBatches(ReadOnlyEndpoints):
+    """The same for endpoints that do many actions in one call: here they do none."""
+
+    inner: Batching
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[Rejected, ...]:
+        """Refuse each action, always."""
+        return tuple(_refusal(self.name, action) for action in actions)
+
+
 class ReadOnlyDNS:
     """Zones that can be looked at."""
 
@@ -110,5 +124,6 @@ def read_only(provider: Provider) -> Provider:
     if provider.role is Role.RUNTIME:
         return ReadOnlyRuntime(provider)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        return ReadOnlyEndpoints(provider)  # type: ignore[arg-type]
+        kind = ReadOnlyBatches if isinstance(provider, Batching) else ReadOnlyEndpoints
+        return kind(provider)  # type: ignore[arg-type]
     return ReadOnlyDNS(provider)  # type: ignore[arg-type]

@@ -17,14 +17,15 @@ given, read-only; for `reconcile doctor`. `watch(changed: Callable[[], None]) ->
 thread, when something may have changed, until `close`; it only makes the next look come sooner.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from manifests.desired import Role
 from providers.actions import ChangeRecords, EndpointAction, RuntimeAction
+from providers.errors import ProviderError
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 
 
@@ -83,6 +84,24 @@ class EndpointProvider(Protocol):
 
     def close(self) -> None:
         """Let go of sockets and threads."""
+
+
+@runtime_checkable
+class Batching(EndpointProvider, Protocol):
+    """Endpoints that do many actions in one call. Optional: an author declares it by having the method.
+
+    Ask by `isinstance(provider, Batching)`; decorators have the method exactly when the provider inside has it.
+    """
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        """Do the actions, in their order where it can be seen; one that fails does not stop the others.
+
+        Returns:
+            For each action, in the order given, what `perform` would have raised; None when it is done.
+
+        Raises:
+            ProviderError: nothing was begun; it is the answer to every action.
+        """
 
 
 class DNSProvider(Protocol):

@@ -4,7 +4,7 @@ Used by the conformance suites (a reply that is lost), by the simulation and by 
 is a pure function of the call, or a list that is used up call by call.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from threading import Lock
@@ -14,10 +14,10 @@ from pydantic import BaseModel
 
 from manifests.desired import Role
 from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction
-from providers.errors import OutcomeUnknown, Rejected, Unreachable
+from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
-from providers.spi import DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+from providers.spi import Batching, DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
 
 R = TypeVar("R")
 
@@ -97,17 +97,40 @@ class _Faults:
 
     def write(self, action: Action, act: Callable[[], None]) -> None:
         """An action under the script."""
+        before, after = self._write(action)
+        if before is not None:
+            raise before
+        act()
+        if after is not None:
+            raise after
+
+    def write_all(
+        self,
+        actions: Sequence[EndpointAction],
+        act: Callable[[Sequence[EndpointAction]], tuple[ProviderError | None, ...]],
+    ) -> tuple[ProviderError | None, ...]:
+        """Many actions in one call: the script is asked about each, as if it came alone."""
+        scripted = [self._write(action) for action in actions]
+        sent = [index for index, (before, _) in enumerate(scripted) if before is None]
+        answers = [before for before, _ in scripted]
+        if sent:
+            for index, error in zip(sent, act([actions[index] for index in sent]), strict=True):
+                answers[index] = error or scripted[index][1]
+        return tuple(answers)
+
+    def _write(self, action: Action) -> tuple[ProviderError | None, ProviderError | None]:
+        """What the script wants an action to fail with before it is done, and after."""
         target = object_of(action)
         call, fault = self._next("perform", target, action)
         if fault is Fault.UNREACHABLE:
-            raise Unreachable(target, f"no connection, on purpose, at call {call.index}")
+            return Unreachable(target, f"no connection, on purpose, at call {call.index}"), None
         if fault is Fault.REJECTED:
-            raise Rejected(target, f"refused on purpose at call {call.index}", "end the script of faults")
+            return Rejected(target, f"refused on purpose at call {call.index}", "end the script of faults"), None
         if fault is Fault.LOST_REQUEST:
-            raise OutcomeUnknown(target, f"the request was lost on purpose at call {call.index}", "look again")
-        act()
+            return OutcomeUnknown(target, f"the request was lost on purpose at call {call.index}", "look again"), None
         if fault in (Fault.LOST_REPLY, Fault.TRUNCATED):
-            raise OutcomeUnknown(target, f"the reply was lost on purpose at call {call.index}", "look again")
+            return None, OutcomeUnknown(target, f"the reply was lost on purpose at call {call.index}", "look again")
+        return None, None
 
 
 class FaultyRuntime:
@@ -166,6 +189,16 @@ class FaultyEndpoints:
         self.inner.close()
 
 
+class FaultyBatches(FaultyEndpoints):
+    """The same for endpoints that do many actions in one call."""
+
+    inner: Batching
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        """The actions under the script; those that reach the inner provider reach it in one call."""
+        return self._faults.write_all(actions, self.inner.perform_all)
+
+
 class FaultyDNS:
     """Names whose calls fail as the script says."""
 
@@ -208,5 +241,6 @@ def faulty(provider: Provider, script: Script, delay: Callable[[Call], None] = _
     if provider.role is Role.RUNTIME:
         return FaultyRuntime(provider, faults)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        return FaultyEndpoints(provider, faults)  # type: ignore[arg-type]
+        kind = FaultyBatches if isinstance(provider, Batching) else FaultyEndpoints
+        return kind(provider, faults)  # type: ignore[arg-type]
     return FaultyDNS(provider, faults)  # type: ignore[arg-type]

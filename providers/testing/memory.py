@@ -6,7 +6,7 @@ kill -9 and a new process would), and they see the same world. From manifests th
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from threading import RLock
 from typing import ClassVar
@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from manifests.desired import Role
 from providers.actions import ChangeRecords, EndpointAction, SetWeight
 from providers.dns.change import changed_sets
-from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
+from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact, PoolFact, RecordKey, RecordSet, ZoneFact
 from providers.naming import object_of
 from providers.spi import Context
@@ -149,6 +149,18 @@ class MemoryEndpoints:
             if member.weight > 0:
                 raise Conflict(object_of(action), f"still has weight {member.weight}", "set its weight to 0 first")
             del pool[action.endpoint]
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        """Like `perform` for many actions, with nobody between them; the answer to each is what it would have raised."""
+        with self.world.lock:
+            return tuple(self._answer(action) for action in actions)
+
+    def _answer(self, action: EndpointAction) -> ProviderError | None:
+        try:
+            self.perform(action)
+        except ProviderError as error:
+            return error
+        return None
 
     def _set_weight(self, pool: dict[Endpoint, MemoryMember], member: MemoryMember | None, action: SetWeight) -> None:
         if action.weight < 0:
