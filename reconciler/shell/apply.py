@@ -1,11 +1,12 @@
-"""Apply: one provider call per step, journalled, read back. Decides nothing.
+"""Apply: one provider action per step, journalled, read back. Decides nothing.
 
 The target of a step is busy from before its call until its outcome is known; steps on the same target go one after another,
-all others at once. A step that comes after one that failed is skipped; everything else goes on. Called by the loop.
+all others at once; see `batch.py` for those that share a call. A step that comes after one that failed is skipped; everything
+else goes on. Called by the loop.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from manifests.desired import Role
@@ -13,6 +14,7 @@ from providers.actions import (
     Action,
     ChangeRecords,
     CreateContainer,
+    EndpointAction,
     RemoveContainer,
     RemoveEndpoint,
     SetWeight,
@@ -21,10 +23,11 @@ from providers.actions import (
     UpdateContainer,
 )
 from providers.errors import OutcomeUnknown, ProviderError, Retry
-from providers.facts import ContainerState
+from providers.facts import ContainerState, Endpoint
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Outcome, OutcomeKind
 from reconciler.core.plan import Step, describe
+from reconciler.shell.batch import Batch, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.observe import Looks
 from reconciler.shell.providers import Runner, perform
@@ -59,6 +62,26 @@ def _generation(action: Action) -> str:
     return ""
 
 
+def _outcome(step: str, failed: ProviderError | None, wrong: str | ProviderError) -> Outcome:
+    """What came of a step: from what its call raised, and what was read back instead of what was wanted (or why not)."""
+    if isinstance(wrong, ProviderError):
+        if failed is None:
+            return Outcome(step, OutcomeKind.UNKNOWN, f"done, but it cannot be read back: {wrong}")
+        return Outcome(step, _kind(failed), str(failed))
+    if failed is not None and not (isinstance(failed, OutcomeUnknown) and not wrong):
+        return Outcome(step, _kind(failed), str(failed))
+    if wrong:
+        return Outcome(step, OutcomeKind.FAILED, f"done, but read back as {wrong}")
+    return Outcome(step, OutcomeKind.DONE)
+
+
+def _wrong(action: EndpointAction, weights: Mapping[Endpoint, int]) -> str:
+    """What a pool says instead of what was wanted; empty when it is as wanted."""
+    weight = weights.get(action.endpoint)
+    wanted = action.weight if isinstance(action, SetWeight) else None
+    return "" if weight == wanted else f"weight {'absent' if weight is None else weight}"
+
+
 class Applier:
     """Carries out steps and keeps count of what is under way."""
 
@@ -85,11 +108,17 @@ class Applier:
         for step in steps:
             left[step.target] += 1
 
+        shared: dict[str, asyncio.Task[dict[str, Outcome]]] = {}
+        batch_of = {step.id: batch for batch in batches(steps, self.looks.providers) for step in batch.steps}
+
         async def one(step: Step, before: list[Awaitable[Outcome]]) -> Outcome:
             try:
                 earlier = [await outcome for outcome in before]
                 async with turns[step.target]:
-                    outcome = await self._one(step, earlier, started, may_go)
+                    if step.id in shared:
+                        outcome = (await shared[step.id])[step.id]
+                    else:
+                        outcome = await self._one(step, earlier, started, may_go)
             finally:
                 left[step.target] -= 1
                 if not left[step.target]:
@@ -98,6 +127,10 @@ class Applier:
             return outcome
 
         for step in steps:
+            batch = batch_of.get(step.id)
+            if batch is not None and step.id not in shared:
+                call = asyncio.create_task(self._together(batch, started, may_go))
+                shared.update((member.id, call) for member in batch.steps)
             before: list[Awaitable[Outcome]] = [tasks[name] for name in step.follows if name in tasks]
             tasks[step.id] = asyncio.create_task(one(step, before))
         results = await asyncio.gather(*tasks.values(), return_exceptions=True)
@@ -116,16 +149,46 @@ class Applier:
         call = perform(self.looks.providers, step.action)
         if call is None:
             return Outcome(step.id, OutcomeKind.REJECTED, "its provider is not configured")
-        entry = 0
-        if step.journal:
-            action = describe(step.action)
-            generation = _generation(step.action)
-            entry = self.journal.begin(step.id, step.object, action, generation, step.cause.value, self.clock.now())
+        entry = self._begin(step)
         started(step)
         outcome = await self._call(step, call)
+        self._end(entry, outcome)
+        return outcome
+
+    async def _together(
+        self, batch: Batch, started: Callable[[Step], None], may_go: Callable[[], bool]
+    ) -> dict[str, Outcome]:
+        """Do the steps of a batch in one call, then read each of their pools back once. Answers by step id."""
+        if not may_go():
+            return {step.id: Outcome(step.id, OutcomeKind.SKIPPED, "asked to stop") for step in batch.steps}
+        entries = [self._begin(step) for step in batch.steps]
+        for step in batch.steps:
+            started(step)
+        failed: tuple[ProviderError | None, ...]
+        try:
+            failed = await self.runner.run(lambda: batch.provider.perform_all(batch.actions))
+        except ProviderError as nothing_begun:
+            failed = (nothing_begun,) * len(batch.steps)
+        pools = sorted({(action.provider, action.pool) for action in batch.actions})
+        read = dict(zip(pools, await asyncio.gather(*(self._weights(*pool) for pool in pools)), strict=True))
+        outcomes: dict[str, Outcome] = {}
+        for step, action, entry, error in zip(batch.steps, batch.actions, entries, failed, strict=True):
+            weights = read[action.provider, action.pool]
+            wrong = weights if isinstance(weights, ProviderError) else _wrong(action, weights)
+            outcomes[step.id] = self._judge(step, error, wrong)
+            self._end(entry, outcomes[step.id])
+        return outcomes
+
+    def _begin(self, step: Step) -> int:
+        """The step's entry in the journal; 0 when it needs none."""
+        if not step.journal:
+            return 0
+        action, generation = describe(step.action), _generation(step.action)
+        return self.journal.begin(step.id, step.object, action, generation, step.cause.value, self.clock.now())
+
+    def _end(self, entry: int, outcome: Outcome) -> None:
         if entry:
             self.journal.end(entry, outcome.kind.value, outcome.message)
-        return outcome
 
     async def _call(self, step: Step, call: Callable[[], None]) -> Outcome:
         """Make the call, then look at what it was about, whether it said yes or not."""
@@ -134,20 +197,19 @@ class Applier:
             await self.runner.run(call)
         except ProviderError as error:
             failed = error
+        wrong: str | ProviderError
         try:
             wrong = await self._read_back(step.action)
         except ProviderError as error:
+            wrong = error
+        return self._judge(step, failed, wrong)
+
+    def _judge(self, step: Step, failed: ProviderError | None, wrong: str | ProviderError) -> Outcome:
+        """The outcome of a step; see `_outcome`. Unless it is as wanted, its provider is looked at soon."""
+        outcome = _outcome(step.id, failed, wrong)
+        if outcome.kind is not OutcomeKind.DONE:
             self._hurry(step.action)
-            if failed is None:
-                return Outcome(step.id, OutcomeKind.UNKNOWN, f"done, but it cannot be read back: {error}")
-            return Outcome(step.id, _kind(failed), str(failed))
-        if failed is not None and not (isinstance(failed, OutcomeUnknown) and not wrong):
-            self._hurry(step.action)
-            return Outcome(step.id, _kind(failed), str(failed))
-        if wrong:
-            self._hurry(step.action)
-            return Outcome(step.id, OutcomeKind.FAILED, f"done, but read back as {wrong}")
-        return Outcome(step.id, OutcomeKind.DONE)
+        return outcome
 
     def _hurry(self, action: Action) -> None:
         if isinstance(action, ChangeRecords):
@@ -156,6 +218,14 @@ class Applier:
             self.looks.hurry(Role.ENDPOINTS, action.provider)
         else:
             self.looks.hurry(Role.RUNTIME, action.node)
+
+    async def _weights(self, provider: str, pool: str) -> dict[Endpoint, int] | ProviderError:
+        """The weights of a pool, or why it cannot be read."""
+        try:
+            fact = await self.looks.read_pool(provider, pool)
+        except ProviderError as error:
+            return error
+        return {member.endpoint: member.weight for member in fact.members}
 
     async def _read_back(self, action: Action) -> str:
         """What is there instead of what was wanted; empty when it is as wanted."""
@@ -168,10 +238,10 @@ class Applier:
                     return f"{change.key.name} {change.key.type} {zone.records.get(change.key)}"
             return ""
         if isinstance(action, SetWeight | RemoveEndpoint):
-            pool = await self.looks.read_pool(action.provider, action.pool)
-            weight = next((one.weight for one in pool.members if one.endpoint == action.endpoint), None)
-            wanted = action.weight if isinstance(action, SetWeight) else None
-            return "" if weight == wanted else f"weight {'absent' if weight is None else weight}"
+            weights = await self._weights(action.provider, action.pool)
+            if isinstance(weights, ProviderError):
+                raise weights
+            return _wrong(action, weights)
         fact = await self.looks.read_container(action.node, action.name)
         if isinstance(action, RemoveContainer):
             return "" if fact is None or fact.id != action.expect.container_id else f"{fact.state.value}"

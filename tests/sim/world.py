@@ -34,7 +34,7 @@ from sim.apps import Apps
 from sim.clock import SimClock
 from sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
 from sim.memory import SimMemory
-from sim.outside import Traffic, Watched
+from sim.outside import Traffic, watched
 from sim.prober import SimProber
 
 
@@ -290,8 +290,8 @@ class Life:
                 left = self.world.faults.get(name)
                 return left.pop(0) if left and call.verb == "perform" else Fault.NONE
 
-            watched = Watched(provider, self.world.traffic, self.hook)
-            safe = owned(faulty(watched, script), INSTANCE)  # type: ignore[call-overload]
+            seen = watched(provider, self.world.traffic, self.hook)
+            safe = owned(faulty(seen, script), INSTANCE)  # type: ignore[call-overload]
             return read_only(safe) if plan else safe
 
         world = self.world

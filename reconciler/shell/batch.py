@@ -1,0 +1,45 @@
+"""Which steps of one decision go to their provider in one call. Called by `apply`.
+
+A provider of endpoints that can do many actions at once saves a look and a conversation for each of them: a thousand weights
+cost little more than one. A step waits for nothing by going with others, because only those go together that may begin now.
+"""
+
+from typing import NamedTuple
+
+from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
+from providers.spi import Batching
+from reconciler.core.plan import Step
+from reconciler.shell.providers import Providers
+
+FEWEST = 2
+"""A single step is called alone: a batch of one would save nothing."""
+
+
+class Batch(NamedTuple):
+    """Steps for one call, with their actions, both in the order of the decision. No target comes twice."""
+
+    provider: Batching
+    steps: tuple[Step, ...]
+    actions: tuple[EndpointAction, ...]
+
+
+def batches(steps: tuple[Step, ...], providers: Providers) -> tuple[Batch, ...]:
+    """The batches of one decision: at most one for each endpoint provider that can, of at least `FEWEST` steps.
+
+    A step that follows another one of the decision, or comes second on its target, is in none.
+    """
+    ids = {step.id for step in steps}
+    seen: set[str] = set()
+    found: dict[str, list[tuple[Step, EndpointAction]]] = {}
+    for step in steps:
+        first = step.target not in seen
+        seen.add(step.target)
+        action = step.action
+        if first and isinstance(action, SetWeight | RemoveEndpoint) and ids.isdisjoint(step.follows):
+            found.setdefault(action.provider, []).append((step, action))
+    made = []
+    for name, pairs in found.items():
+        provider = providers.endpoints.get(name)
+        if len(pairs) >= FEWEST and isinstance(provider, Batching):
+            made.append(Batch(provider, tuple(step for step, _ in pairs), tuple(action for _, action in pairs)))
+    return tuple(made)
