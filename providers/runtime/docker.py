@@ -83,7 +83,7 @@ class DockerRuntime:
         self._looks = Looks(self._link, stops)
         self._images = Images(self._link, found.registries)
         self._creator = Creator(self._link, self._looks, self._images)
-        self._actor = Actor(self._link, self._looks, stops)
+        self._actor = Actor(self._link, self._looks, stops, self._creator.network)
         self._instance = context.instance
         self._listeners: list[Listener] = []
 

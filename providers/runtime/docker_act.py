@@ -5,6 +5,8 @@ request out. The engine's own restart request is never used: a restart is a stop
 """
 
 import time
+from collections.abc import Callable
+from contextlib import suppress
 
 from providers.actions import RemoveContainer, StartContainer, StopContainer, UpdateContainer
 from providers.errors import Conflict, Gone, ProviderError, Rejected, Unreachable
@@ -22,10 +24,10 @@ GONE_SECONDS = 10.0
 
 
 class Actor:
-    """Acts on the replicas of one node."""
+    """Acts on the replicas of one node. `network` has a network of that name made: (target, name, instance)."""
 
-    def __init__(self, link: Link, looks: Looks, stops: Stops) -> None:
-        self._link, self._looks, self._stops = link, looks, stops
+    def __init__(self, link: Link, looks: Looks, stops: Stops, network: Callable[[str, str, str], None]) -> None:
+        self._link, self._looks, self._stops, self._network = link, looks, stops, network
 
     # --- start --------------------------------------------------------------------------------------------------
 
@@ -49,7 +51,7 @@ class Actor:
         if main.state is not ContainerState.RUNNING:
             self._connect(main)
             self._restore_policy(main)
-            self._start_one(main)
+            self._start_main(main)
             main = self._again(main)
         for member in pod.members:
             if member.state is ContainerState.RUNNING and member.started_at >= main.started_at:
@@ -68,7 +70,11 @@ class Actor:
         raise Conflict(pod.main.name, cause, "look again")
 
     def _connect(self, main: Life) -> None:
-        """Join the further networks: a kill right after the creation may have left some out."""
+        """Have its networks, and join the further ones: somebody may have removed one, or a kill left one out."""
+        mark, _ = main.mark
+        if mark is not None and not self._looks.podman():
+            for name in _networks(main):
+                self._network(main.name, name, mark.instance)
         for name in main.networks:
             if self._joined(main, name):
                 continue
@@ -83,6 +89,19 @@ class Actor:
         stop = self._stops.all().get(main.id)
         if stop is not None and stop.restart not in ("", "no") and main.restart in ("", "no"):
             self._set(main, {"RestartPolicy": {"Name": stop.restart}})
+
+    def _start_main(self, main: Life) -> None:
+        try:
+            self._start_one(main)
+        except Gone as error:
+            if "network" not in error.cause:
+                raise
+            # Its networks have been made anew, and the engine remembers them by the ids that they had.
+            for name in _networks(main):
+                with suppress(Gone, Rejected, Conflict):
+                    self._link.post(f"/networks/{name}/disconnect", main.name, {"Container": main.id, "Force": True})
+                self._link.post(f"/networks/{name}/connect", main.name, {"Container": main.id})
+            self._start_one(main)
 
     def _start_one(self, life: Life) -> None:
         try:
@@ -210,6 +229,11 @@ class Actor:
 
     def _set(self, life: Life, change: dict[str, object]) -> None:
         self._link.post(f"/containers/{life.id}/update", life.name, change)
+
+
+def _networks(main: Life) -> tuple[str, ...]:
+    first = (main.network_mode,) if main.network_mode != "default" else ()
+    return (*first, *main.networks)
 
 
 def _up(pod: Pod) -> bool:

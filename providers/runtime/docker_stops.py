@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from providers.errors import Rejected, Unreachable
 
-
 KEPT = 5000
 """Stops remembered at most: several times what one engine runs."""
 

@@ -72,6 +72,13 @@ def test_the_engine_says_what_it_does_not_like(bench: Bench) -> None:
             bench.create(template(wrong))
 
 
+def test_a_network_that_somebody_removed_is_made_again_for_the_start(bench: Bench) -> None:
+    network = bench.network()
+    fact = bench.stop(bench.run(template(networks=(network,))))
+    bench.api.link.delete(f"/networks/{network}", network)
+    assert bench.start(fact).address
+
+
 # --- names and strangers ----------------------------------------------------------------------------------------------
 
 
