@@ -166,10 +166,12 @@ def test_many_events_between_two_looks_hide_no_restart(bench: Bench) -> None:
     bench.looked(fact.name)
     bench.api.link.post(f"/containers/{fact.name}/restart", fact.name, t="0")
     other = bench.api.create(f"{bench.instance}-noise")
-    for number in range(260):
-        bench.api.link.post(f"/containers/{other}/rename", "noise", name=f"{bench.instance}-noise{number % 2}")
-    assert bench.looked(fact.name).generation == bench.fact(fact.name).generation != fact.generation
-    bench.api.remove(other)
+    try:
+        for number in range(260):
+            bench.api.link.post(f"/containers/{other}/rename", "noise", name=f"{bench.instance}-noise{number % 2}")
+        assert bench.looked(fact.name).generation == bench.fact(fact.name).generation != fact.generation
+    finally:
+        bench.api.remove(other)
 
 
 def test_a_paused_container_is_neither_running_nor_to_be_started(bench: Bench) -> None:

@@ -134,6 +134,7 @@ def test_without_a_command_the_image_says_what_runs(bench: Bench) -> None:
     bench.logged(bench.run(template(plain)).name, "image default")
     with_args = replace(container(image="reconciler-test/said:1", args=("given",)), argv=())
     bench.logged(bench.run(template(with_args), ordinal=1).name, "image given")
+    bench.api.link.delete("/images/reconciler-test/said:1", "image", force="1")
 
 
 def image_with_command() -> bytes:
