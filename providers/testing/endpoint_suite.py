@@ -14,7 +14,7 @@ from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
 from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError
 from providers.facts import Endpoint, MemberFact
 from providers.owned import owned
-from providers.spi import Context, EndpointProvider
+from providers.spi import Batching, Context, EndpointProvider
 from providers.testing.checks import raises, same
 from providers.testing.faults import Fault, faulty, sequence
 
@@ -23,7 +23,7 @@ OTHER = "other"
 
 
 class EndpointConformance:
-    """Levels 1 to 10 for an endpoint provider."""
+    """Levels 1 to 10 for an endpoint provider, and level 11 for one that does many actions in one call."""
 
     pool = "web"
     """The pool the suite works in. It must be empty at the start of each test."""
@@ -76,6 +76,17 @@ class EndpointConformance:
         action = SetWeight(provider.name, self.pool, place, name, weight, before)
         provider.perform(action)
         return action
+
+    def batching(self, provider: EndpointProvider) -> Batching:
+        """The provider, when it does many actions in one call; otherwise the test is skipped and says so."""
+        if not isinstance(provider, Batching):
+            pytest.skip(f"{type(self.bare(provider)).__name__} does one action per call: it has no perform_all")
+        return provider
+
+    def bare(self, provider: EndpointProvider) -> EndpointProvider:
+        """The provider under its decorators."""
+        inner = getattr(provider, "inner", None)
+        return provider if inner is None else self.bare(inner)
 
     def removal(self, provider: EndpointProvider, place: Endpoint) -> RemoveEndpoint:
         """The action that takes an endpoint out."""
@@ -243,3 +254,73 @@ class EndpointConformance:
             return
         self.put(endpoints, place, weight, before=model.get(place))
         model[place] = weight
+
+    # --- level 11: many actions in one call (optional) ------------------------------------------------------------
+
+    def test_level_11_many_at_once_come_out_as_one_by_one(self, endpoints: EndpointProvider) -> None:
+        """Adding, changing, repeating and removing together; twice on one endpoint is in the order given."""
+        many = self.batching(endpoints)
+        first, second, third = self.places
+        same(many.perform_all([]), (), 2, "nothing asked, nothing done")
+        added = [SetWeight(many.name, self.pool, place, "web-0", 10, None) for place in self.places]
+        same(many.perform_all(added), (None, None, None), 2, "three endpoints added in one call")
+        same(many.perform_all(added), (None, None, None), 2, "the same again is harmless")
+        same(self.weights(many), dict.fromkeys(self.places, 10), 2, "the weights of all")
+        outcomes = many.perform_all(
+            [
+                SetWeight(many.name, self.pool, first, "web-0", 20, 10),
+                SetWeight(many.name, self.pool, second, "web-0", 0, 10),
+                SetWeight(many.name, self.pool, third, "web-0", 10, 10),
+                self.removal(many, second),
+            ]
+        )
+        same(outcomes, (None, None, None, None), 2, "raised, lowered and removed, left alone")
+        same(self.weights(many), {first: 20, third: 10}, 2, "as after the same actions one by one")
+
+    def test_level_11_one_that_fails_does_not_stop_the_others(self, endpoints: EndpointProvider) -> None:
+        """The answers are in the order of the actions, each of the kind that it would have had alone."""
+        many = self.batching(endpoints)
+        first, second, third = self.places
+        self.put(many, first, 10)
+        outcomes = many.perform_all(
+            [
+                SetWeight(many.name, self.pool, second, "web-0", 50, 40),
+                SetWeight(many.name, self.pool, third, "web-0", 30, None),
+                self.removal(many, first),
+                SetWeight(many.name, self.pool, first, "web-0", 20, 10),
+            ]
+        )
+        kinds = [type(outcome) for outcome in outcomes]
+        same([issubclass(kind, Conflict) for kind in kinds], [True, False, True, False], 2, f"who fails, of {kinds}")
+        same((outcomes[1], outcomes[3]), (None, None), 2, "the others are done")
+        same(self.weights(many), {first: 20, third: 30}, 2, "and what failed changed nothing")
+
+    def test_level_11_what_is_not_ours_is_refused_alone(
+        self, context: Context, endpoints: EndpointProvider, theirs: EndpointProvider
+    ) -> None:
+        """With the ownership decorator around it, which can then do many at once too."""
+        self.batching(endpoints)
+        first, second, _ = self.places
+        self.put(theirs, first, 0)
+        mine = self.batching(owned(self.make(context), INSTANCE))
+        outcomes = mine.perform_all(
+            [
+                SetWeight(mine.name, self.pool, first, "web-0", 10, 0),
+                SetWeight(mine.name, self.pool, second, "web-0", 10, None),
+                self.removal(mine, first),
+            ]
+        )
+        same([type(one) for one in outcomes], [Foreign, type(None), Foreign], 5, "another's member is refused")
+        same(self.weights(endpoints), {first: 0, second: 10}, 5, "it is untouched, and ours is written")
+        mine.close()
+
+    def test_level_11_a_lost_reply_is_of_its_action_alone(self, endpoints: EndpointProvider) -> None:
+        """The write was done; looking tells, and repeating the whole call is harmless."""
+        self.batching(endpoints)
+        lossy = self.batching(faulty(endpoints, sequence(Fault.LOST_REPLY, Fault.LOST_REQUEST)))
+        added = [SetWeight(lossy.name, self.pool, place, "web-0", 10, None) for place in self.places]
+        kinds = [type(one) for one in lossy.perform_all(added)]
+        same(kinds, [OutcomeUnknown, OutcomeUnknown, type(None)], 3, "two lost answers of three")
+        same(self.weights(lossy), {self.places[0]: 10, self.places[2]: 10}, 2, "only the lost request was not done")
+        same(lossy.perform_all(added), (None, None, None), 2, "repeating does what is left")
+        same(self.weights(lossy), dict.fromkeys(self.places, 10), 2, "all of them, once")

@@ -4,16 +4,16 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 import pytest
 
 from manifests.desired import SECOND, Container, Template
-from providers.actions import ChangeRecords, CreateContainer, RuntimeAction, SetWeight, StopContainer
+from providers.actions import ChangeRecords, CreateContainer, EndpointAction, RuntimeAction, SetWeight, StopContainer
 from providers.calls import Bucket, Rate
-from providers.errors import Conflict, OutcomeUnknown, Unreachable
+from providers.errors import Conflict, OutcomeUnknown, ProviderError, Unreachable
 from providers.facts import ContainerFact, Endpoint, Generation, Mark
-from providers.limited import LimitedRuntime, Limits, limited
+from providers.limited import LimitedBatches, LimitedRuntime, Limits, limited
 from providers.spi import Context
 from providers.testing.checks import wait_until
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
@@ -179,6 +179,147 @@ def test_errors_of_the_tree_pass_through_unchanged(close: Later) -> None:
     with pytest.raises(Conflict, match="the plan saw weight 5"):
         endpoints.perform(SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "", 10, 5))
     endpoints.close()
+
+
+class HangingPools(MemoryEndpoints):
+    """Endpoints whose writes wait for an event, whether one by one or many at once."""
+
+    def __init__(self) -> None:
+        super().__init__("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+        self.go = threading.Event()
+        self.batches: list[int] = []
+        self.singles = 0
+
+    def perform(self, action: EndpointAction) -> None:
+        self.singles += 1
+        self.go.wait()
+        super().perform(action)
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        self.batches.append(len(actions))
+        self.go.wait()
+        return super().perform_all(actions)
+
+
+@pytest.fixture
+def hanging_pools() -> Iterator[HangingPools]:
+    pools = HangingPools()
+    yield pools
+    pools.go.set()
+
+
+@pytest.fixture
+def pools_within(hanging_pools: HangingPools) -> Iterator[Callable[[int], LimitedBatches]]:
+    opened: list[LimitedBatches] = []
+
+    def make(deadline: int) -> LimitedBatches:
+        pools = limited(hanging_pools, Limits(deadline=deadline))
+        assert isinstance(pools, LimitedBatches)
+        opened.append(pools)
+        return pools
+
+    yield make
+    hanging_pools.go.set()
+    for pools in opened:
+        pools.close()
+
+
+PoolsWithin = Callable[[int], LimitedBatches]
+
+
+def put(number: int, before: int | None = None) -> SetWeight:
+    return SetWeight("edge", "web", Endpoint(f"192.0.2.{number}", 80), "", 10, before)
+
+
+def test_a_late_batch_is_of_unknown_outcome_and_all_its_objects_are_busy_until_it_returns(
+    hanging_pools: HangingPools, pools_within: PoolsWithin
+) -> None:
+    pools = pools_within(TINY)
+    outcomes = pools.perform_all([put(1), put(2)])
+    assert [type(one) for one in outcomes] == [OutcomeUnknown] * 2
+    assert [one.target for one in outcomes if one] == ["web/192.0.2.1:80", "web/192.0.2.2:80"]
+    assert pools.busy() == {"web/192.0.2.1:80", "web/192.0.2.2:80"}
+    with pytest.raises(OutcomeUnknown, match="busy for"):
+        pools.perform(put(2))
+
+    hanging_pools.go.set()
+    wait_until(lambda: not pools.busy(), "the late batch returns")
+    assert pools.perform_all([put(1), put(2)]) == (None, None)
+    assert len(hanging_pools.observe(["web"])[0].members) == 2
+    assert hanging_pools.singles == 4  # the memory provider does a batch one by one: twice two, never the refused one
+
+
+def test_a_batch_leaves_out_what_is_busy_and_does_the_rest(
+    hanging_pools: HangingPools, pools_within: PoolsWithin
+) -> None:
+    hanging, pools = hanging_pools, pools_within(5 * TINY)
+    slow = threading.Thread(target=lambda: pools.perform_all([put(1), put(2)]))
+    slow.start()
+    slow.join(5)
+    outcomes: list[ProviderError | None] = []
+    quick = threading.Thread(target=lambda: outcomes.extend(pools.perform_all([put(1), put(3), put(2), put(4)])))
+    quick.start()
+    wait_until(lambda: hanging.batches == [2, 2], "the second batch is inside, with what is not busy")
+    hanging.go.set()
+    quick.join(5)
+    assert [type(one) for one in outcomes] == [OutcomeUnknown, type(None), OutcomeUnknown, type(None)]
+    wait_until(lambda: not pools.busy(), "the first batch returns")
+    assert len(hanging.observe(["web"])[0].members) == 4
+
+
+def test_batches_on_the_same_objects_go_one_after_another_whatever_their_order(
+    hanging_pools: HangingPools, pools_within: PoolsWithin
+) -> None:
+    pools = pools_within(5 * SECOND)
+    many = [put(1), put(2), put(3)]
+    outcomes: list[ProviderError | None] = []
+    threads = [
+        threading.Thread(target=lambda these: outcomes.extend(pools.perform_all(these)), args=(these,))
+        for these in (many, many[::-1], many[1:])
+    ]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(hanging_pools.batches) == 1, "one batch is inside")
+    hanging_pools.go.set()
+    for thread in threads:
+        thread.join(5)
+    assert outcomes == [None] * 8
+    assert pools.busy() == frozenset()
+
+
+class BrokenPools(MemoryEndpoints):
+    """Endpoints with a bug: too few answers, or none at all."""
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        if len(actions) > 2:
+            raise Unreachable("edge", "no connection")
+        return super().perform_all(actions)[1:]
+
+
+def test_a_batch_that_is_answered_wrongly_is_of_unknown_outcome_and_one_that_raises_was_not_begun() -> None:
+    world = MemoryWorld()
+    pools = limited(BrokenPools("edge", MemorySettings(), Context("demo", "/nowhere"), world))
+    assert isinstance(pools, LimitedBatches)
+    wrong = pools.perform_all([put(1), put(2)])
+    assert [type(one) for one in wrong] == [OutcomeUnknown] * 2
+    assert all("ValueError" in str(one) for one in wrong)
+    outcomes = pools.perform_all([put(1), put(2), put(3)])
+    assert [str(one) for one in outcomes] == ["edge: no connection"] * 3
+    assert pools.busy() == frozenset()
+    pools.close()
+    assert [type(one) for one in pools.perform_all([put(1), put(2)])] == [Unreachable] * 2
+
+
+def test_a_batch_is_one_call_for_the_rate_limit() -> None:
+    inner = MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+    pools = limited(inner, Limits(deadline=SECOND, rate=Rate(0.001, 1), steady=lambda: 0))
+    assert isinstance(pools, LimitedBatches)
+    assert pools.perform_all([put(1), put(2)]) == (None, None)
+    refused = pools.perform_all([put(3), put(4)])
+    assert [type(one) for one in refused] == [Unreachable] * 2
+    assert "web/192.0.2.3:80: the rate limit" in str(refused[0])
+    assert pools.busy() == frozenset()
+    pools.close()
 
 
 def test_the_rate_limit_follows_the_injected_clock() -> None:

@@ -1,15 +1,39 @@
 """Ownership marks in a zone, and everything that is not ours."""
 
+from collections.abc import Collection, Sequence
+
 import pytest
 
-from manifests.desired import Container, Template
-from providers.actions import ChangeRecords, CreateContainer, RecordChange, RuntimeAction, StartContainer, StopContainer
+from manifests.desired import Container, Role, Template
+from providers.actions import (
+    ChangeRecords,
+    CreateContainer,
+    EndpointAction,
+    RecordChange,
+    RuntimeAction,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+)
 from providers.dns.ownership import mark_key, mark_record, marked_key, quote, read_mark, unquote
-from providers.errors import Conflict, Foreign, Rejected
-from providers.facts import Generation, Mark, RecordKey, RecordSet, ZoneFact, container_name, mark_labels
+from providers.errors import Conflict, Foreign, ProviderError, Rejected, Unreachable
+from providers.facts import (
+    Endpoint,
+    Generation,
+    Mark,
+    PoolFact,
+    RecordKey,
+    RecordSet,
+    ZoneFact,
+    container_name,
+    mark_labels,
+)
+from providers.limited import limited
 from providers.owned import owned
-from providers.spi import Context
-from providers.testing.memory import MemoryDNS, MemorySettings, MemoryWorld
+from providers.readonly import read_only
+from providers.spi import Batching, Context
+from providers.testing.faults import faulty, sequence
+from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 
 ZONE = "example.test."
@@ -162,3 +186,56 @@ def test_containers_with_no_mark_or_an_inherited_one_are_never_touched() -> None
             owned(runtime, "demo").exec_target(name, ("true",))
         assert runtime.observe([name]) == before
         runtime.vanish(name)
+
+
+class Counted(MemoryEndpoints):
+    """Endpoints that count looks and calls; a pool called `broken` cannot be read."""
+
+    looks, calls = 0, 0
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        self.looks += 1
+        if "broken" in pools:
+            raise Unreachable("broken", "no answer")
+        return super().observe(pools)
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        self.calls += 1
+        return super().perform_all(actions)
+
+
+def put(pool: str, number: int) -> SetWeight:
+    return SetWeight("edge", pool, Endpoint(f"192.0.2.{number}", 80), "", 10, None)
+
+
+def test_a_batch_costs_one_look_per_pool_and_answers_foreign_without_asking_the_provider() -> None:
+    inner = Counted("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+    inner.plant("web", Endpoint("192.0.2.1", 80), 5)
+    mine = owned(inner, "demo")
+    assert isinstance(mine, Batching)
+    outcomes = mine.perform_all([put("web", 1), put("api", 2), put("broken", 3), put("web", 4), put("api", 5)])
+    assert [type(one) for one in outcomes] == [Foreign, type(None), Unreachable, type(None), type(None)]
+    assert (inner.looks, inner.calls) == (3, 1)
+    assert [type(one) for one in mine.perform_all([put("web", 1)])] == [Foreign]
+    assert (inner.looks, inner.calls) == (4, 1)
+
+
+class OneByOne:
+    """Endpoints that do one action per call."""
+
+    role, Settings, name = Role.ENDPOINTS, MemorySettings, "edge"
+
+    def __init__(self) -> None:
+        self.inner = MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+        self.observe, self.perform, self.close = self.inner.observe, self.inner.perform, self.inner.close
+
+
+@pytest.mark.parametrize("batches", [True, False])
+def test_every_decorator_batches_exactly_when_the_provider_inside_does(batches: bool) -> None:
+    inner = (
+        MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld()) if batches else OneByOne()
+    )
+    assert isinstance(inner, Batching) is batches
+    for dressed in (owned(inner, "demo"), read_only(inner), faulty(inner, sequence()), limited(inner)):  # type: ignore[call-overload]
+        assert isinstance(dressed, Batching) is batches
+        assert isinstance(limited(read_only(owned(dressed, "demo"))), Batching) is batches  # type: ignore[call-overload]

@@ -21,7 +21,7 @@ from providers.errors import Rejected
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
 from providers.naming import role_of
 from providers.readonly import read_only
-from providers.spi import Context
+from providers.spi import Batching, Context
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 
@@ -61,6 +61,15 @@ def test_every_action_is_refused_and_nothing_changes(action: Action) -> None:
     assert not any(world.nodes.values())
     assert not world.pools
     assert not world.zones
+
+
+def test_many_actions_in_one_call_are_each_refused() -> None:
+    world = MemoryWorld()
+    handle = read_only(MemoryEndpoints("one", MemorySettings(), CONTEXT, world))
+    assert isinstance(handle, Batching)
+    outcomes = handle.perform_all([ACTIONS[5], ACTIONS[6]])  # type: ignore[list-item]
+    assert [type(one) for one in outcomes] == [Rejected, Rejected]
+    assert not world.pools
 
 
 def test_looks_go_through_and_exec_does_not() -> None:
