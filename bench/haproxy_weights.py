@@ -4,6 +4,7 @@ Run by `make bench` or by itself; needs the haproxy program, and prints a Markdo
 The floor sends the same commands in lines of 100 on one connection and reads all answers, without looking at anything.
 """
 
+import asyncio
 import os
 import shutil
 import signal
@@ -19,7 +20,18 @@ from pathlib import Path
 from providers.actions import EndpointAction, SetWeight
 from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
 from providers.facts import Endpoint
+from providers.limited import limited
+from providers.owned import owned
 from providers.spi import Context
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Outcome, OutcomeKind
+from reconciler.core.plan import Step
+from reconciler.core.verdict import Reason
+from reconciler.shell.apply import Applier
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.observe import Looks
+from reconciler.shell.providers import Providers, ThreadRunner
+from reconciler.shell.triggers import Wake
 
 SERVERS = 1000
 ROUNDS = 15
@@ -139,6 +151,56 @@ def one_by_one(provider: HAProxyEndpoints, weight: int, before: int) -> None:
         provider.perform(SetWeight("edge", "web", place(number), "", weight, before))
 
 
+class NoJournal:
+    """Weights are not journalled: nothing may come here."""
+
+    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        raise AssertionError(step_id)
+
+    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        raise AssertionError(entry)
+
+
+class WholePath:
+    """The way of a decision's steps in the real program: `Applier`, threads, deadlines, ownership, HAProxy, read-back."""
+
+    def __init__(self, provider: HAProxyEndpoints) -> None:
+        clock, runner = SystemClock(), ThreadRunner()
+        providers = Providers({}, {"edge": limited(owned(provider, "bench"))}, {})
+        looks = Looks(providers, runner, clock, Wake())
+        self.applier = Applier(looks, NoJournal(), runner, clock)
+
+    def apply(self, weight: int, before: int) -> float:
+        """Seconds for one decision of `SERVERS` weight steps, on an event loop that is there already."""
+        steps = tuple(
+            Step(
+                f"weight edge/web/{place(n).address}:8080",
+                "service/web",
+                SetWeight("edge", "web", place(n), "", weight, before),
+                Reason.READY,
+                "ready",
+            )
+            for n in range(SERVERS)
+        )
+        done: list[OutcomeKind] = []
+
+        def finished(step: Step, outcome: Outcome) -> None:
+            done.append(outcome.kind)
+
+        async def run() -> float:
+            begun = time.perf_counter()
+            await self.applier.run(steps, lambda step: None, finished, lambda: True)
+            return time.perf_counter() - begun
+
+        seconds = asyncio.run(run())
+        assert done == [OutcomeKind.DONE] * SERVERS
+        return seconds
+
+    def close(self) -> None:
+        self.applier.looks.providers.close()
+        self.applier.runner.close()
+
+
 def main() -> int:
     binary = shutil.which("haproxy", path=os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin")
     if binary is None:
@@ -161,10 +223,11 @@ def measure(server: Server, directory: str) -> None:
     bare, kept = make(), make(stateFile=server.state)
     takes: list[EndpointAction] = [SetWeight("edge", "web", place(n), "", 1, None) for n in range(SERVERS)]
     taken = timed(lambda: [error for error in kept.perform_all(takes) if error is not None])
-    floor, look, batch, whole, filed = [], [], [], [], []
+    path = WholePath(make())
+    floor, look, batch, whole, filed, applied = [], [], [], [], [], []
     weight = 2
     for _ in range(ROUNDS):
-        weight = weight % 200 + 4
+        weight = weight % 200 + 5
         floor.append(timed(lambda: raw(server.socket, weight_lines(weight))))  # noqa: B023
         look.append(timed(lambda: raw(server.socket, ["show servers state web"])))
         actions: list[EndpointAction] = [
@@ -173,7 +236,9 @@ def measure(server: Server, directory: str) -> None:
         batch.append(timed(lambda: bare.perform_all(actions)))  # noqa: B023  (called at once)
         whole.append(timed(lambda: converge(bare, weight + 2)))  # noqa: B023
         filed.append(timed(lambda: converge(kept, weight + 3)))  # noqa: B023
-    single = timed(lambda: one_by_one(bare, 250, weight + 3)) / SINGLE
+        applied.append(path.apply(weight + 4, weight + 3))
+    path.close()
+    single = timed(lambda: one_by_one(bare, 250, weight + 4)) / SINGLE
     reload = [server.reload() for _ in range(5)]
     (pool,) = bare.observe(["web"])
     assert len(pool.members) == SERVERS
@@ -186,6 +251,7 @@ def measure(server: Server, directory: str) -> None:
             ("`perform_all`: read, compare, write, read back, process checked", statistics.median(batch)),
             ("look, difference, `perform_all`", statistics.median(whole)),
             ("the same with a state file", statistics.median(filed)),
+            ("1,000 weight steps through `Applier` and decorators, read-back included", statistics.median(applied)),
             ("slots taken: address, read back, ready, weight, state file (once)", taken),
             ("`perform` one by one, for each 1,000", single * SERVERS),
             ("reload, until the new process answers", statistics.median(reload)),
