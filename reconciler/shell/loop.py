@@ -58,6 +58,7 @@ class Loop:
         self.done: list[tuple[Step, Outcome]] = []
         self._outcomes: list[Outcome] = []
         self._applying: set[asyncio.Task[None]] = set()
+        self._audit: list[tuple[Step, Outcome, Now]] = []
         self._told: tuple[object, ...] = ()
         self._saved: Ledger | None = None
         self._rows: dict[tuple[str, str], str] = {}
@@ -102,6 +103,7 @@ class Loop:
                 decision = await self._tick()
                 await self._sleep(decision, None)
             await self._drain()
+            self._account()
             return self.stopping
         finally:
             await self._end()
@@ -250,8 +252,18 @@ class Loop:
         self._save(tuple(number for number, _ in commands))
         if act and decision.steps and self.stopping is None:
             self._act(decision.steps)
+            # Twice around the loop: then the calls are on their threads, and do not wait for the disk as telling does.
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        self._account()
         self._tell(decision, now)
         return decision
+
+    def _account(self) -> None:
+        """Append what was done since the last tick to the audit, all at once: each append waits for the disk."""
+        if self._audit:
+            self.memory.told(self._audit, self.desired.revision)
+            self._audit.clear()
 
     def _decide(self, observed: Observed, now: Now) -> Decision:
         """Decide with the garbage collector off: a full collection over all facts would cost more than the decision."""
@@ -287,7 +299,7 @@ class Loop:
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
             if outcome.kind is not OutcomeKind.SKIPPED:
-                self.memory.told(step, outcome, self.desired.revision, self.clock.now())
+                self._audit.append((step, outcome, self.clock.now()))
             self.reporter.finished(step, outcome)
             self.wake.set(f"{step.id} ended")
 
