@@ -1,0 +1,320 @@
+"""How fast the edge follows its containers: crash to started again, death to weight 0 and changed DNS, verdict to weight.
+
+    python -m bench.edge_latency [--tries 50] [--probes 5000]
+
+Prints Markdown. Needs root, dockerd, haproxy, named and busybox-static; makes its own containers and servers on loopback, and
+removes them. The floor of a restart is a bare listener that asks the engine to start what has died, on a container of the
+same image; both take turns, and both are timed by the engine's own events. Weights are read from HAProxy's socket and names
+asked from BIND every millisecond or so, so their figures hold the cost of asking.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlencode
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "e2e"))
+from edge_world import World, engine_with_image, free_port, image, servers, until
+
+from manifests.desired import SECOND, Probe, ProbeKind
+from providers.facts import Generation, ProbeFact
+from reconciler import wire
+from reconciler.core.ledger import Outcome
+from reconciler.core.plan import Decision, Step
+from reconciler.exits import Exit
+from reconciler.probes.engine import ProbeEngine
+from reconciler.probes.target import Target
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.lock import Lock
+from reconciler.shell.loop import Loop
+from reconciler.shell.memory import StoreMemory
+from reconciler.shell.parts import Parts
+from reconciler.shell.providers import ThreadRunner
+from reconciler.shell.store import Store
+from reconciler.tree import load
+
+ANSWER = """global
+    nbthread 1
+defaults
+    mode http
+    timeout client 5s
+frontend answer
+    bind 127.0.0.1:{port}
+    http-request return status 200
+"""
+
+REPLICAS = 6
+"""So many that none is crashed again before its last crash is forgotten, which would be a back-off."""
+
+SETTLE = 12
+"""Seconds until all of the many probes have run once: their period, and a little."""
+
+Key = tuple[Generation, str]
+
+
+class Events:
+    """What the engine says of containers: instants (its own clock, ns) of deaths and starts, by name."""
+
+    def __init__(self, path: str, died: Callable[[str], None]) -> None:
+        self.died, self.at = died, dict[tuple[str, str], int]()
+        self.news = threading.Condition()
+        self._engine = image.Engine(path)
+        query = urlencode({"filters": json.dumps({"type": ["container"], "event": ["die", "start"]})})
+        self._engine.request("GET", f"/events?{query}")
+        assert self._engine.sock is not None
+        self._socket = self._engine.sock
+        self._socket.settimeout(None)
+        self._answer = self._engine.getresponse()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        while line := self._answer.readline():
+            event = json.loads(line)
+            name = event["Actor"]["Attributes"]["name"]
+            if event["Action"] == "die":
+                self.died(name)
+            with self.news:
+                self.at[name, event["Action"]] = event["timeNano"]
+                self.news.notify_all()
+
+    def restart(self, name: str, since: int) -> float:
+        """Seconds from the death of a container after `since` to its next start."""
+
+        def started() -> bool:
+            died = self.at.get((name, "die"), 0)
+            return since < died < self.at.get((name, "start"), 0)
+
+        with self.news:
+            if not self.news.wait_for(started, 30):
+                raise SystemExit(f"{name} was not started again within 30 s")
+            return (self.at[name, "start"] - self.at[name, "die"]) / 1e9
+
+    def close(self) -> None:
+        self._socket.shutdown(2)
+        self._thread.join(5)
+        self._answer.close()
+        self._engine.close()
+
+
+def first(condition: Callable[[], bool], begun: float) -> float:
+    """Seconds from `begun` until a condition is true."""
+    while not condition():
+        if time.perf_counter() - begun > 30:
+            raise SystemExit("nothing changed within 30 s")
+        time.sleep(0.001)
+    return time.perf_counter() - begun
+
+
+def quantiles(values: list[float]) -> str:
+    """Median, 99th percentile and largest of some seconds, as cells in ms."""
+    p99 = statistics.quantiles(values, n=100, method="inclusive")[98]
+    return f"{statistics.median(values) * 1e3:.1f} | {p99 * 1e3:.1f} | {max(values) * 1e3:.1f} | {len(values)}"
+
+
+def crashes(world: World, tries: int) -> Iterator[str]:
+    """Kill containers under a daemon, and beside them one that a bare listener starts again."""
+    floor = f"floor-{world.id}"
+    ours: list[float] = []
+    bare: list[float] = []
+    weights: list[float] = []
+    names: list[float] = []
+
+    def start_floor(name: str) -> None:
+        if name == floor:
+            image.ask(world.edge.docker, "POST", f"/containers/{floor}/start")
+
+    events = Events(world.edge.docker, start_floor)
+    try:
+        world.api.create(floor, "/serve", image=image.NAME, HostConfig={"NetworkMode": world.network})
+        world.api.start(floor)
+        everyone = world.addresses()
+        with world.watching():
+            for index in range(tries):
+                name, other = (world.containers()[(2 * index + step) % REPLICAS] for step in (0, 1))
+                bare.append(events.restart(floor, kill(world, floor)[1]))
+                ours.append(events.restart(name, kill(world, name)[1]))
+                until(lambda: world.serves(everyone), "all serve again")
+                # On another one, because asking all the time would slow the restart down.
+                address, (begun, _) = world.address(other), kill(world, other)
+                with ThreadPoolExecutor(1) as thread:
+                    asked = thread.submit(first, lambda it=address: it not in world.names(), begun)
+                    weights.append(first(lambda it=address: not world.pool().get(it), begun))
+                    names.append(asked.result())
+                until(lambda: world.serves(everyone), "all serve again")
+    finally:
+        world.api.remove(floor)
+        events.close()
+    ratio = statistics.median(ours) / statistics.median(bare)
+    yield f"| death event -> start event, bare listener (the floor) | {quantiles(bare)} |"
+    yield f"| death event -> start event, `runtimeRestart: no` | {quantiles(ours)} |"
+    yield f"| container killed -> weight 0 in HAProxy | {quantiles(weights)} |"
+    yield f"| container killed -> changed answer of BIND | {quantiles(names)} |"
+    yield f"\nCrash to started again: {ratio:.2f} times the floor (medians; goal 1.15)."
+
+
+def kill(world: World, name: str) -> tuple[float, int]:
+    """Kill the first process of a container. Returns when, by this process's clock (s) and the engine's (ns)."""
+    pid = int(world.api.inspect(name)["State"]["Pid"])
+    since, begun = time.time_ns(), time.perf_counter()
+    os.kill(pid, signal.SIGKILL)
+    return begun, since
+
+
+class Timed(ProbeEngine):
+    """A probe engine with many more targets, which notes when it hands out the verdict of one."""
+
+    def __init__(self, extra: list[Target]) -> None:
+        super().__init__(phase=True)
+        self.extra = extra
+        self.at: dict[Key, tuple[str, float]] = {}
+
+    def set_targets(self, targets: list[Target]) -> None:
+        super().set_targets([*targets, *self.extra])
+
+    def read(self) -> Mapping[Key, ProbeFact]:
+        found = super().read()
+        now = time.perf_counter()
+        for key, fact in found.items():
+            if key[1] == "readiness" and self.at.get(key, ("", 0.0))[0] != fact.value.value:
+                self.at[key] = (fact.value.value, now)
+        return found
+
+
+class Silence:
+    """A reporter for whom nothing is worth telling."""
+
+    def started(self, step: Step) -> None:
+        pass
+
+    def finished(self, step: Step, outcome: Outcome) -> None:
+        pass
+
+    def decided(self, decision: Decision, now: object) -> None:
+        pass
+
+    def note(self, text: str, *, level: int = 0) -> None:
+        pass
+
+
+WATCH = """
+import socket, sys, time
+link = socket.socket(socket.AF_UNIX)
+link.connect(sys.argv[1])
+link.sendall(b"prompt\\n")
+before = None
+while True:
+    link.sendall(b"show servers state be_web\\n")
+    data = b""
+    while not data.endswith(b"> "):
+        data += link.recv(65536)
+    now = time.perf_counter()
+    rows = [line.split() for line in data.decode().splitlines() if f" {sys.argv[2]} " in line]
+    weight = max((int(row[7]) for row in rows if not int(row[6]) & 0x2B), default=0)
+    if weight != before:
+        print(weight, now, flush=True)
+        before = weight
+    time.sleep(0.0003)
+"""
+"""Tells each change of one address's weight, and when it was seen, by the clock that all processes share."""
+
+
+@contextmanager
+def answering(port: int) -> Iterator[None]:
+    """A server that answers every probe with 200."""
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory) / "answer.cfg"
+        config.write_text(ANSWER.format(port=port))
+        process = subprocess.Popen([servers.program("haproxy"), "-db", "-f", str(config)])
+        try:
+            yield
+        finally:
+            process.kill()
+            process.wait()
+
+
+async def verdicts(world: World, tries: int, probes: int, port: int) -> list[float]:
+    """Run the loop in this process, flip the readiness of one container, and time verdict -> weight in HAProxy."""
+    clock = SystemClock()
+    desired = load(world.manifests, None)
+    now = clock.now().steady
+    probe = Probe(kind=ProbeKind.HTTP, port=port, period=10 * SECOND, timeout=SECOND)
+    extra = [Target(Generation(f"extra{n}", 1), "liveness", probe, "127.0.0.1", port, now) for n in range(probes)]
+    providers = wire.build(desired, world.state, may_write=True)
+    runner, engine, quiet = ThreadRunner(), Timed(extra), Silence()
+    try:
+        with Lock.acquire(world.state, "bench", clock, 10), Store.open(world.state, clock) as store:
+            parts = Parts(desired, providers, None, engine, StoreMemory(store, "bench"), None, quiet, clock, runner)
+            loop = Loop(parts)
+            running = asyncio.create_task(loop.watch())
+            took = await asyncio.to_thread(flips, world, tries, engine)
+            loop.stop(Exit.TERMINATED)
+            await running
+            return took
+    finally:
+        engine.close()
+        runner.close()
+        providers.close()
+
+
+def flips(world: World, tries: int, engine: Timed) -> list[float]:
+    """Seconds from each verdict to its weight. Not-ready and ready take turns."""
+    address = world.address(world.containers()[0])
+    command = [sys.executable, "-c", WATCH, str(world.directory / "admin.sock"), address]
+    took: list[float] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+        assert watch.stdout is not None
+        time.sleep(SETTLE)
+        assert watch.stdout.readline().split()[0] == "100"
+        for index in range(tries):
+            down = index % 2 == 0
+            world.ask(address, "/cgi-bin/unready" if down else "/cgi-bin/ready")
+            weight, seen = "", ""
+            while (weight == "0") is not down or not weight:
+                weight, seen = watch.stdout.readline().split()
+            wanted = "fail" if down else "pass"
+            took.append(float(seen) - max(at for found, at in list(engine.at.values()) if found == wanted))
+            time.sleep(0.2)  # until what follows (names, reading back) is over
+        watch.kill()
+    return took
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(prog="python -m bench.edge_latency")
+    arguments.add_argument("--tries", type=int, default=50, help="how often each is tried (default: %(default)s)")
+    arguments.add_argument("--probes", type=int, default=5000, help="probes that run beside (default: %(default)s)")
+    asked = arguments.parse_args()
+    with tempfile.TemporaryDirectory() as shared:
+        world = World(engine_with_image(Path(shared)), REPLICAS)
+    try:
+        world.edit(f"  replicas: {REPLICAS}\n", f'  replicas: {REPLICAS}\n  runtimeRestart: "no"\n')
+        world.edit("      initial: 1s", "      initial: 1s\n      reset: 1s")
+        world.start_servers()
+        world.once()
+        world.settle(REPLICAS)
+        print("## Docker, HAProxy and BIND\n\n| ms | median | p99 | longest | tries |\n|---|---|---|---|---|")
+        *rows, ratio = crashes(world, asked.tries)
+        port = free_port()
+        with answering(port):
+            took = asyncio.run(verdicts(world, asked.tries, asked.probes, port))
+        rows.append(f"| probe verdict -> weight in HAProxy, beside {asked.probes} probes | {quantiles(took)} |")
+        print("\n".join(rows) + f"\n{ratio}")
+    finally:
+        world.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
