@@ -7,7 +7,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 
 from reconciler.core.instant import Now
-from reconciler.core.ledger import Command, Outcome, OutcomeKind
+from reconciler.core.ledger import Command, Outcome
 from reconciler.core.plan import Step
 from reconciler.shell.store import AuditRow, Store
 
@@ -54,11 +54,13 @@ class StoreMemory:
             told.append(f'{entry.object}: whether "{entry.action}" was carried out is not known; looking again')
         return told
 
-    def told(self, step: Step, outcome: Outcome, revision: str, now: Now) -> None:
+    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str) -> None:
         """Append to the audit."""
-        result = outcome.kind.value + (f": {outcome.message}" if outcome.message else "")
-        if outcome.kind is not OutcomeKind.SKIPPED:
-            self.store.audit([AuditRow(now.wall, self.actor, revision, "", step.id, step.cause.value, result)])
+        rows = []
+        for step, outcome, now in done:
+            result = outcome.kind.value + (f": {outcome.message}" if outcome.message else "")
+            rows.append(AuditRow(now.wall, self.actor, revision, "", step.id, step.cause.value, result))
+        self.store.audit(rows)
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         """Write down, durably, that a call is about to be made."""
@@ -97,9 +99,9 @@ class Glimpse:
         """The journal is not read."""
         return ()
 
-    def told(self, step: Step, outcome: Outcome, revision: str, now: Now) -> None:
+    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str) -> None:
         """Nothing is written."""
-        del step, outcome, revision, now
+        del done, revision
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         """Never reached: a plan makes no call."""

@@ -45,7 +45,7 @@ class Memory(Journal, Protocol):
     def leftovers(self) -> Sequence[str]:
         """Close what an earlier process left open in the journal; a sentence for each."""
 
-    def told(self, step: Step, outcome: Outcome, revision: str, now: Now) -> None:
+    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str) -> None:
         """Append to the audit."""
 
 

@@ -80,9 +80,9 @@ class SimMemoryHandle:
             self.store.journal[number] = (step, "looked-again")
         return [f"{step}: not known; looking again" for step in left.values()]
 
-    def told(self, step: Step, outcome: Outcome, revision: str, now: Now) -> None:
+    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str) -> None:
         self.hook("before audit")
-        self.store.audit.append((step.id, outcome.kind.value))
+        self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
         del self.store.audit[:-1000]
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
