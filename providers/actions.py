@@ -1,4 +1,4 @@
-"""Words going out: the closed set of things a provider can be asked to do. One action is exactly one provider call.
+"""Words going out: the closed set of things a provider can be asked to do. One action changes one object; some providers take several in one call.
 
 Each action carries what the plan saw (`expect`, `before`); the provider compares that with what is there right before it
 acts and raises `Conflict` when the world has moved on. All actions are safe to repeat.

@@ -1,6 +1,6 @@
 """Steps, decisions and the plan as people review it: stable text first, JSON beside it.
 
-A step is exactly one provider call. `decide` makes decisions; `forecast` strings them into the whole plan; golden tests compare
+A step is exactly one action of one provider. `decide` makes decisions; `forecast` strings them into the whole plan; golden tests compare
 the text form made here.
 """
 
@@ -31,7 +31,7 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One provider call that is due.
+    """One action that is due.
 
     `id` names object and verb and is the same in every decision that wants this step; `follows` are ids of steps it comes
     after in a plan, where they are part of it; `journal` tells that its outcome must survive a crash.

@@ -1,4 +1,4 @@
-"""Steps: every difference that came through, turned into exactly one provider call each.
+"""Steps: every difference that came through, turned into exactly one action each.
 
 Also says which steps come after which in a plan, for people to read and for `apply` to skip dependents. Called by `decide`.
 """
