@@ -26,7 +26,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "e2e"))
-from edge_world import World, engine_with_image, free_port, image, servers, until
+from edge_world import IMAGE, World, engine_with_image, free_port, image, servers, until
 
 from manifests.desired import SECOND, Probe, ProbeKind
 from providers.facts import Generation, ProbeFact
@@ -138,7 +138,7 @@ def crashes(world: World, tries: int) -> Iterator[str]:
 
     events = Events(world.edge.docker, start_floor)
     try:
-        world.api.create(floor, "/serve", image=image.NAME, HostConfig={"NetworkMode": world.network})
+        world.api.create(floor, "/serve", image=IMAGE, HostConfig={"NetworkMode": world.network})
         world.api.start(floor)
         everyone = world.addresses()
         with world.watching():

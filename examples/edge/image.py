@@ -17,8 +17,7 @@ import subprocess
 import tarfile
 from urllib.parse import quote
 
-REPOSITORY, TAG = "reconciler-edge/web", "1"
-NAME = f"{REPOSITORY}:{TAG}"
+NAME = "reconciler-edge/web:1"
 NETWORK = "reconciler-edge"
 """The network that the example's manifests name."""
 
@@ -105,15 +104,16 @@ def tar() -> bytes:
     return buffer.getvalue()
 
 
-def ensure(path: str) -> bool:
+def ensure(path: str, name: str = NAME) -> bool:
     """Import the image where the engine at `path` lacks it. Returns whether it did. Raises OSError with the engine's words."""
-    status, _ = ask(path, "GET", f"/images/{NAME}/json")
+    status, _ = ask(path, "GET", f"/images/{name}/json")
     if status == 200:
         return False
-    url = f"/images/create?fromSrc=-&repo={quote(REPOSITORY, safe='')}&tag={TAG}"
+    repository, _, tag = name.partition(":")
+    url = f"/images/create?fromSrc=-&repo={quote(repository, safe='')}&tag={tag}"
     status, words = ask(path, "POST", url, tar())
     if status != 200:
-        raise OSError(f"the engine at {path} did not import {NAME}: {words.decode(errors='replace').strip()}")
+        raise OSError(f"the engine at {path} did not import {name}: {words.decode(errors='replace').strip()}")
     return True
 
 

@@ -38,6 +38,8 @@ import servers  # noqa: E402
 from docker_engine import Api, ensure_docker, held  # noqa: E402
 
 NAME = "app.edge.test."
+IMAGE = "reconciler-test/web:1"
+"""The example's image under a name of the tests' own: whoever takes the example away takes its image with it."""
 
 
 def free_port() -> int:
@@ -90,7 +92,7 @@ def engine_with_image(shared: Path) -> str:
     """The socket of a Docker daemon that has the example's image. `shared` is a directory of all workers of this run."""
     path = ensure_docker(shared)
     with held(shared / "edge-image.lock"):
-        image.ensure(path)
+        image.ensure(path, IMAGE)
     return path
 
 
@@ -115,6 +117,7 @@ class World:
         shutil.copytree(
             ROOT / "examples" / "edge", self.manifests, ignore=shutil.ignore_patterns("*.py", "__pycache__")
         )
+        self.edit(f"image: {image.NAME}\n", f"image: {IMAGE}\n")
         self.edit("id: edge\n", f"id: {self.id}\n")
         self.edit("/run/reconciler-edge/", f"{self.directory}/")
         self.edit("port: 8053", f"port: {self.edge.dns}")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from edge_world import World, image, servers, until
+from edge_world import IMAGE, World, image, servers, until
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
@@ -49,7 +49,7 @@ def private(*options: str) -> Iterator[tuple[Engine, World]]:
     world.use_engine(engine.edge.docker)
     try:
         engine.start()
-        image.ensure(engine.edge.docker)
+        image.ensure(engine.edge.docker, IMAGE)
         world.start_servers()
         world.once()
         world.settle()

@@ -1,7 +1,7 @@
 """What goes wrong on real servers: clear words, the right exit code, and no harm to what runs."""
 
 import pytest
-from edge_world import World, image, servers, until
+from edge_world import IMAGE, World, servers, until
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
@@ -16,19 +16,19 @@ def unchanged(world: World, before: dict[str, str]) -> None:
 def test_an_image_that_does_not_exist_is_told_and_nothing_that_runs_changes(converged: World):
     world = converged
     before = world.started_at()
-    world.edit("image: reconciler-edge/web:1", "image: reconciler-edge/web:no-such-tag")
+    world.edit(f"image: {IMAGE}", "image: reconciler-test/web:no-such-tag")
     out = world.once("--timeout", "5s", expect=6)
-    assert "image docker.io/reconciler-edge/web:no-such-tag is not on local" in out
+    assert "image docker.io/reconciler-test/web:no-such-tag is not on local" in out
     unchanged(world, before)
     assert world.containers() == sorted(before)
 
     world.edit("imagePullPolicy: Never", "imagePullPolicy: IfNotPresent")
-    world.edit("image: reconciler-edge/web:no-such-tag", "image: 127.0.0.1:9/web:1")
+    world.edit("image: reconciler-test/web:no-such-tag", "image: 127.0.0.1:9/web:1")
     out = world.once("--timeout", "5s", expect=6)
     assert "127.0.0.1:9/web:1" in out
     unchanged(world, before)
 
-    world.edit("image: 127.0.0.1:9/web:1", f"image: {image.NAME}")
+    world.edit("image: 127.0.0.1:9/web:1", f"image: {IMAGE}")
     world.edit("imagePullPolicy: IfNotPresent", "imagePullPolicy: Never")
     world.once()
     unchanged(world, before)
@@ -39,7 +39,7 @@ def test_a_name_that_somebody_else_uses_is_left_alone_and_the_others_go_on(edge:
     code, plan = world.run("plan")
     assert code == 0, plan
     name = next(word for word in plan.split() if word.startswith(f"{world.id}-web-") and word.endswith("-1"))
-    stranger = world.api.create(name, "/bin/sleep", "1000", image=image.NAME)
+    stranger = world.api.create(name, "/bin/sleep", "1000", image=IMAGE)
     try:
         out = world.once("--timeout", "10s", expect=7)
         assert f"create {name} (NameTaken" in out, out
@@ -116,7 +116,7 @@ def test_the_slot_of_a_dead_generation_is_at_weight_0_before_anything_is_started
     # A stranger gets the address of the one that went: engines give it out again at once.
     stranger = f"stranger-{world.id}"
     try:
-        world.api.create(stranger, "/serve", image=image.NAME, HostConfig={"NetworkMode": world.network})
+        world.api.create(stranger, "/serve", image=IMAGE, HostConfig={"NetworkMode": world.network})
         world.api.start(stranger)
         assert world.address(stranger) == address
         out = world.once()
