@@ -213,13 +213,16 @@ WATCH = """
 import socket, sys, time
 link = socket.socket(socket.AF_UNIX)
 link.connect(sys.argv[1])
-link.sendall(b"prompt\\n")
+def ask(what):
+    link.sendall(what)
+    data = b""
+    while not data.endswith(b"\\n> "):
+        data += link.recv(65536)
+    return data
+ask(b"prompt\\n")
 before = None
 while True:
-    link.sendall(b"show servers state be_web\\n")
-    data = b""
-    while not data.endswith(b"> "):
-        data += link.recv(65536)
+    data = ask(b"show servers state be_web\\n")
     now = time.perf_counter()
     rows = [line.split() for line in data.decode().splitlines() if f" {sys.argv[2]} " in line]
     weight = max((int(row[7]) for row in rows if not int(row[6]) & 0x2B), default=0)
@@ -296,6 +299,7 @@ def main() -> int:
     arguments.add_argument("--tries", type=int, default=50, help="how often each is tried (default: %(default)s)")
     arguments.add_argument("--probes", type=int, default=5000, help="probes that run beside (default: %(default)s)")
     asked = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # told to end: what was made is removed
     with tempfile.TemporaryDirectory() as shared:
         world = World(engine_with_image(Path(shared)), REPLICAS)
     try:
@@ -306,11 +310,12 @@ def main() -> int:
         world.settle(REPLICAS)
         print("## Docker, HAProxy and BIND\n\n| ms | median | p99 | longest | tries |\n|---|---|---|---|---|")
         *rows, ratio = crashes(world, asked.tries)
+        print("\n".join(rows), flush=True)
         port = free_port()
         with answering(port):
             took = asyncio.run(verdicts(world, asked.tries, asked.probes, port))
-        rows.append(f"| probe verdict -> weight in HAProxy, beside {asked.probes} probes | {quantiles(took)} |")
-        print("\n".join(rows) + f"\n{ratio}")
+        print(f"| probe verdict -> weight in HAProxy, beside {asked.probes} probes | {quantiles(took)} |")
+        print(ratio)
     finally:
         world.close()
     return 0
