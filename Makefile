@@ -5,8 +5,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 COMPILE := uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet
 
-# Parallel test processes: one per core, at most 8.
-WORKERS ?= auto
+# Parallel test processes: one more than cores, because many tests wait for a process or a socket; at most 8.
+WORKERS ?= $(shell n=$$(( $$(nproc) + 1 )); [ $$n -gt 8 ] && n=8; echo $$n)
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
@@ -38,7 +38,7 @@ check: $(STAMP) ## format, lint, types, import contracts
 	$(BIN)/lint-imports
 
 test: $(STAMP) ## the whole suite (REQUIRE_SERVERS=1: a missing server is a failure; PYTEST_ARGS="-k name")
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 8 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST_ARGS)
 
 bench: $(STAMP) ## measure, beside the peers that are installed (BENCH_ARGS="--write probes")
 	$(BIN)/python -m bench $(BENCH_ARGS)
