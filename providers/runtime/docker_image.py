@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -31,16 +31,23 @@ STALL_SECONDS = 60.0
 _REFUSALS = (
     "manifest unknown",
     "not found",
-    "access denied",
-    "unauthorized",
-    "authentication required",
-    "denied",
-    "no basic auth",
     "invalid reference",
     "does not exist",
     "no matching manifest",
+)
+"""Words of registries and engines for an image that cannot be had."""
+
+_LOGIN_REFUSALS = (
+    "denied",
+    "unauthorized",
+    "authentication required",
+    "no basic auth",
     "incorrect username or password",
 )
+"""Their words for who may not have it. Some say so of images that do not exist, too."""
+
+_HERE = frozenset({"Verifying Checksum", "Download complete", "Extracting", "Pull complete", "Already exists"})
+"""What the engine says of a layer that has been fetched."""
 
 
 class Registry(BaseModel):
@@ -53,33 +60,50 @@ class Registry(BaseModel):
     password: SecretRef = Field(description="Where the password or token is.")
 
 
+class _Layer(NamedTuple):
+    """How far one layer is: the engine's word, bytes fetched, bytes in all; 0 = not said."""
+
+    status: str
+    current: int
+    total: int
+
+
 class _Pull:
     """One pull under way. Its thread writes, calls read."""
 
     def __init__(self) -> None:
         self.done = threading.Event()
         self.error: ProviderError | None = None
-        self.layers: dict[str, tuple[str, int, int]] = {}
+        self._layers: dict[str, _Layer] = {}
 
     def note(self, event: dict[str, Any]) -> None:
         """Take one line of the engine's progress."""
-        layer = str(event.get("id") or "")
-        if not layer:
+        layer, status = str(event.get("id") or ""), str(event.get("status") or "")
+        # The first line has the image's tag in place of a layer.
+        if not layer or status.startswith("Pulling from"):
             return
         detail = event.get("progressDetail") or {}
-        known = self.layers.get(layer, ("", 0, 0))
-        total = int(detail.get("total") or 0) or known[2]
-        current = int(detail.get("current") or 0) or known[1]
-        self.layers = {**self.layers, layer: (str(event.get("status") or ""), current, total)}
+        known = self._layers.get(layer, _Layer("", 0, 0))
+        # Unpacking counts its own bytes, up to the same total.
+        total = max(0, int(detail.get("total") or 0)) or known.total
+        current = int(detail.get("current") or 0) if status == "Downloading" else known.current
+        current = total if status in _HERE else current
+        self._layers = {**self._layers, layer: _Layer(status, current, total)}
 
     def progress(self) -> str:
-        """How far it is, for people."""
-        layers = self.layers.values()
-        ready = sum(1 for status, _, _ in layers if status in ("Pull complete", "Already exists", "Download complete"))
-        megabytes = sum(current for status, current, _ in layers if status == "Downloading") / 1e6
+        """How far it is, for people: layers and, where the engine tells sizes, bytes."""
+        layers = self._layers.values()
         if not layers:
             return "no answer from the registry yet"
-        return f"{ready} of {len(layers)} layers are here, {megabytes:.1f} MB of the others"
+        here = sum(layer.status in _HERE for layer in layers)
+        text = f"{here} of {len(layers)} layers are here"
+        total = sum(layer.total for layer in layers)
+        if not total:
+            return text
+        # The size of a layer is told when its turn comes.
+        least = "at least " if any(not layer.total and layer.status not in _HERE for layer in layers) else ""
+        current = sum(layer.current for layer in layers)
+        return f"{text}, {current / 1e6:.1f} of {least}{total / 1e6:.1f} MB"
 
 
 class Images:
@@ -131,6 +155,12 @@ class Images:
                 del self._pulls[image]
         if pull.error is not None:
             raise type(pull.error)(target, pull.error.cause, pull.error.next_step)
+
+    def progress(self) -> tuple[str, ...]:
+        """How far each pull under way is, in the order of images; asks nobody."""
+        with self._lock:
+            pulls = sorted(self._pulls.items())
+        return tuple(f"pulling {image}: {pull.progress()}" for image, pull in pulls if not pull.done.is_set())
 
     def present(self, image: str) -> bool:
         """Whether the image is on the node. Raises Unreachable."""
@@ -199,11 +229,23 @@ class Images:
 
     def _refused(self, image: str, cause: str) -> ProviderError:
         text = " ".join(cause.split())[:400]
-        if any(word in text.lower() for word in _REFUSALS):
-            known = ", ".join(sorted(self._logins)) or "none"
-            step = f"correct the image, or log in: settings.registries of the provider has {known}"
-            return Rejected(image, f"cannot pull image {image}: {text}", step)
-        return Unreachable(image, f"cannot pull image {image}: {text}", "see whether the node reaches the registry")
+        lowered, said = text.lower(), f"cannot pull image {image}: {text}"
+        if any(word in lowered for word in _LOGIN_REFUSALS):
+            return Rejected(image, said, self._login_step(parse_image(image).domain))
+        if any(word in lowered for word in _REFUSALS):
+            return Rejected(image, said, "correct the image: its registry does not have it")
+        return Unreachable(image, said, "see whether the node reaches the registry")
+
+    def _login_step(self, domain: str) -> str:
+        """What to do about a registry that does not let us have an image."""
+        login = self._logins.get(domain)
+        if login is not None:
+            who = f"name {login.username}, password in {login.password}"
+            return f"correct the login for {domain} in settings.registries ({who}), or the image"
+        known = ", ".join(sorted(self._logins)) or "none"
+        return (
+            f"correct the image, or log in: {domain} is not in settings.registries of the provider, which has {known}"
+        )
 
     def _silent(self, image: str) -> Unreachable:
         cause = f"gave up pulling image {image}: nothing from its registry for {self._stall:g} s"

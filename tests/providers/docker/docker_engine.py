@@ -50,6 +50,9 @@ TOOLS = (
 )
 PATIENCE = 20.0
 
+SERVER_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+"""Servers live in directories that are not on every user's PATH."""
+
 
 def image_tar() -> bytes:
     """An image with one static busybox, as `docker import` takes it."""
@@ -107,7 +110,7 @@ def ensure_docker(shared: Path) -> str:
         if not answers(DOCKER_SOCKET):
             if os.geteuid() != 0:
                 pytest.skip("needs a Docker daemon: run as root, or start one")
-            program = shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin") or "dockerd"
+            program = shutil.which("dockerd", path=SERVER_PATH) or "dockerd"
             _start([program], shared / "dockerd.log", DOCKER_SOCKET)
         _ensure_image(DOCKER_SOCKET)
     return DOCKER_SOCKET
