@@ -1,7 +1,8 @@
 """Ownership as a decorator: nothing without a mark of this instance is ever changed. `wire.py` puts it around every provider.
 
-Neither the core nor a provider decides about ownership at the moment of writing: this module does, with a look right before
-the call. For containers and endpoints the provider's facts say whose they are. For names the mark is a TXT record set
+The core does not decide about ownership at the moment of writing: this module does, with a look right before the call, unless
+a provider of endpoints declares that it checks in the look it makes anyway (`checks_ownership`, see `spi.py`): two looks
+would double the time to a weight. For containers and endpoints the provider's facts say whose they are. For names the mark is a TXT record set
 beside the data, written in the same change.
 """
 
@@ -75,14 +76,15 @@ class OwnedEndpoints:
         self.name = inner.name
         self.inner = inner
         self._instance = instance
+        self._checked_inside: bool = getattr(inner, "checks_ownership", False)
 
     def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
         """Everything, also members of others."""
         return self.inner.observe(pools)
 
     def perform(self, action: EndpointAction) -> None:
-        """Do the action unless the member is somebody else's. Raises `Foreign` before the inner provider is asked."""
-        if action.endpoint in self._strangers(action.pool):
+        """Do the action unless the member is somebody else's. Raises `Foreign`; nothing is written then."""
+        if not self._checked_inside and action.endpoint in self._strangers(action.pool):
             raise self._foreign(action)
         self.inner.perform(action)
 
@@ -110,6 +112,8 @@ class OwnedBatches(OwnedEndpoints):
 
         A pool that cannot be looked at is the answer to its actions alone.
         """
+        if self._checked_inside:
+            return self.inner.perform_all(actions)
         strangers: dict[str, frozenset[Endpoint] | ProviderError] = {}
         for pool in dict.fromkeys(action.pool for action in actions):
             try:

@@ -12,6 +12,10 @@ Rules for all providers (each is a level of the conformance suites in `providers
 
 Constructors take (name, settings, context) and do no I/O.
 
+An endpoint provider whose `perform` itself refuses members that are not ours, in the look it makes before writing, may say
+so by the class attribute `checks_ownership = True`: the `owned` decorator then adds no look of its own. Level 6 of the
+conformance suite proves it.
+
 Two methods are optional. `check(asked) -> tuple[str, ...]`: what is missing for the pools or zones named, or for the templates
 given, read-only; for `reconcile doctor`. `watch(changed: Callable[[], None]) -> None` of a runtime: call `changed`, from any
 thread, when something may have changed, until `close`; it only makes the next look come sooner.

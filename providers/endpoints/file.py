@@ -43,6 +43,7 @@ class FileEndpoints:
     """Pools in files `<directory>/<pool>.json`. A missing file is an empty pool; a file that cannot be read is an error."""
 
     role: ClassVar[Role] = Role.ENDPOINTS
+    checks_ownership: ClassVar[bool] = True
     Settings: ClassVar[type[BaseModel]] = FileSettings
 
     def __init__(self, name: str, settings: FileSettings, context: Context) -> None:

@@ -102,6 +102,7 @@ class HAProxyEndpoints:
 
     role: ClassVar[Role] = Role.ENDPOINTS
     Settings: ClassVar[type[BaseModel]] = HAProxySettings
+    checks_ownership: ClassVar[bool] = True
 
     def __init__(self, name: str, settings: HAProxySettings, context: Context) -> None:
         self.name = name

@@ -80,18 +80,24 @@ def check_weight(target: str, action: SetWeight, current: int | None, foreign: b
     """
     if not 0 <= action.weight <= MAX_WEIGHT:
         raise Rejected(target, f"weight {action.weight} is not from 0 to {MAX_WEIGHT}", "choose another weight")
-    if current is None and foreign:
-        cause = "is a server of that backend which is no slot of this instance"
-        raise Foreign(target, cause, "remove it from HAProxy's configuration, or use another backend")
+    if foreign:
+        raise _foreign(target)
     if current not in (action.weight, action.before):
         kind: type[ProviderError] = Gone if current is None else Conflict
         raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "look again")
 
 
-def check_removal(target: str, current: int | None) -> None:
-    """Raises `Conflict` when the endpoint may get traffic."""
+def check_removal(target: str, current: int | None, foreign: bool) -> None:
+    """Raises `Foreign` for a server that is not ours, and `Conflict` when the endpoint may get traffic."""
+    if foreign:
+        raise _foreign(target)
     if current:
         raise Conflict(target, f"still has weight {current}", "set its weight to 0 first")
+
+
+def _foreign(target: str) -> Foreign:
+    cause = "is a server of that backend which is no slot of this instance"
+    return Foreign(target, cause, "remove it from HAProxy's configuration, or use another backend")
 
 
 def moves(table: Table, action: EndpointAction, target: str, free: Free) -> tuple[Move, ...]:

@@ -123,14 +123,13 @@ def _verify(process: Process, job: Job, move: Move, first: bool) -> ProviderErro
 def _check(job: Job, tables: Sequence[Table]) -> None:
     endpoint = job.action.endpoint
     current = agreed([one.weight(endpoint) for one in tables])
+    foreign = current is None and any(server.endpoint == endpoint for one in tables for server in one.foreign)
     if not isinstance(job.action, SetWeight):
-        plan.check_removal(job.target, current)
+        plan.check_removal(job.target, current, foreign)
         return
     # Of what is there already nothing but its weight goes into a command.
-    new = current is None
-    if new:
+    if current is None:
         commands.checked_endpoint(job.target, endpoint)
-    foreign = new and any(server.endpoint == endpoint for one in tables for server in one.foreign)
     plan.check_weight(job.target, job.action, current, foreign)
 
 

@@ -59,6 +59,13 @@ class TestHAProxyThroughEveryDecorator(TestHAProxy):
         return limited(owned(faulty(endpoints, sequence()), context.instance), Limits(workers=1))
 
 
+class TestHAProxyOwned(TestHAProxy):
+    """It says that it checks ownership itself; so the decorator lets it."""
+
+    def wrap(self, endpoints: EndpointProvider, context: Context) -> EndpointProvider:
+        return owned(endpoints, context.instance)
+
+
 class TestTwoHAProxies(TestHAProxy):
     @pytest.fixture(autouse=True)
     def world(self, haproxy: HAProxy, second: HAProxy) -> None:
