@@ -192,15 +192,7 @@ class Calls:
         """
         end = time.monotonic_ns() + deadline
         flight = _Flight(self._steady())
-        refused: dict[str, ProviderError] = {}
-        taken: list[str] = []
-        # In one order for everybody, so that two batches never wait for each other.
-        for target in sorted(set(targets)):
-            try:
-                self._take(target, flight, end, self._write_refused)
-                taken.append(target)
-            except ProviderError as error:
-                refused[target] = error
+        taken, refused = self._take_all(set(targets), flight, end)
         chosen = [index for index, target in enumerate(targets) if target not in refused]
         answers: list[ProviderError | None] = [refused.get(target) for target in targets]
         if not chosen:
@@ -260,6 +252,23 @@ class Calls:
                         self._label(key), "an earlier call kept it until the deadline; nothing was changed"
                     )
                 self._changed.wait(left / SECOND)
+
+    def _take_all(self, keys: set[str], mine: _Flight, end: int) -> tuple[list[str], dict[str, ProviderError]]:
+        """Those of the keys that `mine` is the one call in flight for now, and why it is not for the others."""
+        with self._changed:
+            if not self._closed and self._flights.keys().isdisjoint(keys):
+                self._flights.update(dict.fromkeys(keys, mine))
+                return list(keys), {}
+        taken: list[str] = []
+        refused: dict[str, ProviderError] = {}
+        # In one order for everybody, so that two batches never wait for each other.
+        for key in sorted(keys):
+            try:
+                self._take(key, mine, end, self._write_refused)
+                taken.append(key)
+            except ProviderError as error:
+                refused[key] = error
+        return taken, refused
 
     def _release(self, keys: tuple[str, ...]) -> None:
         with self._changed:

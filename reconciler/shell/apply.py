@@ -6,6 +6,7 @@ else goes on. Called by the loop.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
@@ -101,20 +102,28 @@ class Applier:
         Raises:
             StoreError: the journal cannot be written; nothing is done without it.
         """
-        turns: dict[str, asyncio.Lock] = {step.target: asyncio.Lock() for step in steps}
-        self.busy.update(turns)
+        left = Counter(step.target for step in steps)
+        self.busy.update(left)
+        turns: dict[str, asyncio.Lock] = {}
         tasks: dict[str, asyncio.Task[Outcome]] = {}
-        left = dict.fromkeys(turns, 0)
-        for step in steps:
-            left[step.target] += 1
-
         shared: dict[str, asyncio.Task[dict[str, Outcome]]] = {}
-        batch_of = {step.id: batch for batch in batches(steps, self.looks.providers) for step in batch.steps}
+        followed = {name for step in steps for name in step.follows}
+
+        async def together(batch: Batch) -> dict[str, Outcome]:
+            """The call of a batch, and the end of those of its steps that nothing else waits for: no task for each."""
+            alone = [step for step in batch.steps if step.id not in tasks]
+            try:
+                outcomes = await self._together(batch, started, may_go)
+            finally:
+                self.busy.difference_update(step.target for step in alone)
+            for step in alone:
+                finished(step, outcomes[step.id])
+            return outcomes
 
         async def one(step: Step, before: list[Awaitable[Outcome]]) -> Outcome:
             try:
                 earlier = [await outcome for outcome in before]
-                async with turns[step.target]:
+                async with turns.setdefault(step.target, asyncio.Lock()):
                     if step.id in shared:
                         outcome = (await shared[step.id])[step.id]
                     else:
@@ -126,14 +135,15 @@ class Applier:
             finished(step, outcome)
             return outcome
 
+        for batch in batches(steps, self.looks.providers):
+            call = asyncio.create_task(together(batch))
+            shared.update((step.id, call) for step in batch.steps)
         for step in steps:
-            batch = batch_of.get(step.id)
-            if batch is not None and step.id not in shared:
-                call = asyncio.create_task(self._together(batch, started, may_go))
-                shared.update((member.id, call) for member in batch.steps)
+            if step.id in shared and left[step.target] == 1 and step.id not in followed:
+                continue
             before: list[Awaitable[Outcome]] = [tasks[name] for name in step.follows if name in tasks]
             tasks[step.id] = asyncio.create_task(one(step, before))
-        results = await asyncio.gather(*tasks.values(), return_exceptions=True)
+        results = await asyncio.gather(*tasks.values(), *set(shared.values()), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
