@@ -9,6 +9,7 @@ after a reload it would be back at its configured address. Read by the other mod
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -44,11 +45,13 @@ OUT = OUT_MAINTENANCE | OUT_DRAIN
 AGENT_ENABLED = 0x04
 """Bit of the agent's state: it runs, and may write weights and states."""
 
+MOST_DIGITS = 10
+"""Numbers of slots have fewer digits than this."""
+
 STATE_VERSION = "1"
 """Version of the state file format; the only one there is (HAProxy 1.6 to 3.x)."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
-_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
 
 
 class Info(NamedTuple):
@@ -105,9 +108,9 @@ class Slots(NamedTuple):
     def number(self, name: str) -> int | None:
         """The number of the slot with this name; None when it is no slot of these."""
         digits = name[len(self.prefix) :]
-        if not name.startswith(self.prefix) or not _NUMBER.fullmatch(digits):
+        if not name.startswith(self.prefix) or not digits.isdecimal() or not digits.isascii():
             return None
-        return int(digits)
+        return int(digits) if digits[0] != "0" and len(digits) < MOST_DIGITS else None
 
     def claims(self, server: Server) -> bool:
         """Whether the host name of a server says that this instance may fill it."""
@@ -188,18 +191,17 @@ def parse_servers(text: str) -> tuple[Server, ...]:
         if len(cell) < width:
             raise ValueError(f"'show servers state' has a row of {len(cell)} cells below {width} columns")
         number = int(cell[port])
-        servers.append(
-            Server(
-                cell[backend],
-                cell[name],
-                _endpoint(cell[address], number),
-                number,
-                int(cell[weight]),
-                int(cell[admin]),
-                int(cell[agent]),
-                cell[host],
-            )
+        values = (
+            cell[backend],
+            cell[name],
+            _endpoint(cell[address], number),
+            number,
+            int(cell[weight]),
+            int(cell[admin]),
+            int(cell[agent]),
+            cell[host],
         )
+        servers.append(tuple.__new__(Server, values))  # what Server(*values) does, in half the time
     return tuple(servers)
 
 
@@ -310,6 +312,7 @@ def _split_state(text: str) -> tuple[list[str], list[str]]:
     return head[2:].split(), [row for row in body.split("\n") if row]
 
 
+@lru_cache(maxsize=65_536)
 def _endpoint(address: str, port: int) -> Endpoint | None:
     """HAProxy writes IPv4 addresses in one way only; of IPv6 ones Python's spelling is used everywhere."""
     if ":" not in address:
