@@ -16,9 +16,11 @@ An endpoint provider whose `perform` itself refuses members that are not ours, i
 so by the class attribute `checks_ownership = True`: the `owned` decorator then adds no look of its own. Level 6 of the
 conformance suite proves it.
 
-Two methods are optional. `check(asked) -> tuple[str, ...]`: what is missing for the pools or zones named, or for the templates
+Three methods are optional. `check(asked) -> tuple[str, ...]`: what is missing for the pools or zones named, or for the templates
 given, read-only; for `reconcile doctor`. `watch(changed: Callable[[], None]) -> None` of a runtime: call `changed`, from any
 thread, when something may have changed, until `close`; it only makes the next look come sooner.
+`progress() -> tuple[str, ...]`: what is under way and how far it is, in words without secrets, such as `pulling IMAGE: 1 of 3
+layers are here`; it answers at once from memory, on any thread, because people's progress lines ask it while calls go on.
 """
 
 from collections.abc import Collection, Sequence

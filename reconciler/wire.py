@@ -28,7 +28,7 @@ from reconciler.shell.lock import Lock
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.loop import Loop
 from reconciler.shell.memory import Glimpse, StoreMemory, command_of
-from reconciler.shell.parts import Parts, Reporter, Source, Stopped
+from reconciler.shell.parts import Parts, Reporter, SignOfLife, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.report import Summary
 from reconciler.shell.source import DirectorySource
@@ -119,7 +119,7 @@ async def run_once(
     intent: Intent,
     within: int,
     wait: bool,
-    reporter: Reporter,
+    reporter: SignOfLife,
     operation: str = "reconcile --once",
 ) -> Summary:
     """Converge once.
@@ -146,6 +146,7 @@ async def run_once(
         _session(place, f"{operation} {path}", clock, reporter, min(LOCK_WAIT, within / SECOND)) as memory,
         _machinery(desired, place, may_write=True, phase=False) as (providers, engine, runner),
     ):
+        reporter.follow(providers.progress)
         parts = Parts(
             desired=desired,
             providers=providers,

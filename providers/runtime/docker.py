@@ -132,6 +132,10 @@ class DockerRuntime:
         """What is wrong with the engine, or missing for these templates; reads only, empty when all is well."""
         return problems_of(self._link, self._looks, self._images, templates)
 
+    def progress(self) -> tuple[str, ...]:
+        """How far the pulls under way are; empty without any. Asks nobody, so it answers at once."""
+        return self._images.progress()
+
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed`, from another thread, whenever something may have changed here; until `close`. A hint, no proof."""
         self._listeners.append(Listener(self._socket, self._instance, changed))

@@ -78,6 +78,13 @@ class Reporter(Protocol):
         """Something else worth knowing."""
 
 
+class SignOfLife(Reporter, Protocol):
+    """A reporter that shows that a run goes on while nothing happens."""
+
+    def follow(self, under_way: Callable[[], tuple[str, ...]]) -> None:
+        """Ask this, whenever it shows so, for what is under way; it answers at once, and an empty tuple is nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
     """Everything the loop is made of; put together by `wire.py`, or by a simulation."""

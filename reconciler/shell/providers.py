@@ -5,6 +5,7 @@ on threads; simulations in virtual time call them in place.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from typing import Protocol, TypeVar
 
 from providers.actions import Action, ChangeRecords, RemoveEndpoint, SetWeight
 from providers.spi import DNSProvider, EndpointProvider, Provider, RuntimeProvider
+
+log = logging.getLogger("reconciler")
 
 T = TypeVar("T")
 
@@ -76,6 +79,13 @@ class Providers:
                 found |= {f"{name}/{one}" for one in _busy(provider)}
         return frozenset(found)
 
+    def progress(self) -> tuple[str, ...]:
+        """What is under way in providers that say so, each with the provider's name before it. Asks no server.
+
+        One that fails says nothing: a sign of life must not end a run.
+        """
+        return tuple(f"{one.name}: {text}" for one in self.all() for text in _progress(one))
+
     def close(self) -> None:
         """Close them all."""
         for provider in self.all():
@@ -87,6 +97,17 @@ def innermost(provider: object) -> object:
     while (inner := getattr(provider, "inner", None)) is not None:
         provider = inner
     return provider
+
+
+def _progress(provider: object) -> tuple[str, ...]:
+    ask: Callable[[], tuple[str, ...]] | None = getattr(innermost(provider), "progress", None)
+    if ask is None:
+        return ()
+    try:
+        return tuple(ask())
+    except Exception as error:  # noqa: BLE001  (code of somebody else, asked only for the sake of people)
+        log.debug("a provider cannot say its progress: %s", type(error).__name__)
+        return ()
 
 
 def _busy(provider: object) -> frozenset[str]:

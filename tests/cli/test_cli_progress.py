@@ -52,6 +52,25 @@ def test_on_a_terminal_the_live_line_is_drawn_over_and_taken_away_at_the_end():
     assert stream.getvalue().count("\n") == 1
 
 
+def test_a_line_says_how_far_that_is_which_goes_on_beside_the_steps():
+    reporter, stream, clock = progress(live=False)
+    under_way: list[str] = ["local: pulling app:1: 1 of 3 layers are here, 2.0 of 9.0 MB"]
+    reporter.follow(lambda: tuple(under_way))
+    reporter.started(STEP)
+    for more in ("other: pulling app:2: no answer from the registry yet", ""):
+        clock.advance(10 * SECOND)
+        reporter.tick()
+        under_way.append(more)
+    under_way.clear()
+    clock.advance(10 * SECOND)
+    reporter.tick()
+    assert stream.getvalue().splitlines() == [
+        "10s: 0 done, local: pulling app:1: 1 of 3 layers are here, 2.0 of 9.0 MB, start web-0 for 10s",
+        "20s: 0 done, local: pulling app:1: 1 of 3 layers are here, 2.0 of 9.0 MB and 1 more, start web-0 for 20s",
+        "30s: 0 done, start web-0 for 30s",
+    ]
+
+
 def test_a_log_line_goes_above_the_live_line():
     stream = io.StringIO()
     screen = Screen(stream, live=True)

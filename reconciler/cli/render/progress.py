@@ -9,7 +9,7 @@ import contextlib
 import logging
 import shutil
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sized
 from contextlib import asynccontextmanager
 from typing import TextIO
 
@@ -83,6 +83,7 @@ class Progress:
         self._running: dict[str, tuple[Step, int]] = {}
         self._done = 0
         self._decision: Decision | None = None
+        self._under_way: Callable[[], tuple[str, ...]] = tuple
         self._begun = self._last = clock.now().steady
 
     @property
@@ -118,6 +119,10 @@ class Progress:
         """Something else worth knowing."""
         log.log(level, "%s", text)
 
+    def follow(self, under_way: Callable[[], tuple[str, ...]]) -> None:
+        """Tell from now on what this says is under way, such as the pull of an image."""
+        self._under_way = under_way
+
     def tick(self) -> None:
         """Show that the run goes on; without a live line only when nothing was written for a while."""
         if self._screen.live:
@@ -140,13 +145,20 @@ class Progress:
     def _state(self) -> str:
         now = self._clock.now().steady
         parts = [f"{short(now - self._begun)}: {self._done} done"]
+        # First, because a live line is cut at its end: how far something is says more than for how long.
+        found = self._under_way()
+        parts += [f"{one}{_more(found)}" for one in found[:1]]
         for step, since in list(self._running.values())[:1]:
-            others = f" and {len(self._running) - 1} more" if len(self._running) > 1 else ""
-            parts.append(f"{describe(step.action)}{others} for {short(now - since)}")
+            parts.append(f"{describe(step.action)}{_more(self._running)} for {short(now - since)}")
         if self._decision is not None and not self._running:
             parts += [f"{one.object} waits for {one.waiting.value}" for one in self._decision.waits[:1]]
             parts += [f"{one.object} is held by {one.rule.value}" for one in self._decision.holds[:1]]
         return ", ".join(parts)
+
+
+def _more(things: Sized) -> str:
+    """How many there are beside the one that is shown."""
+    return f" and {len(things) - 1} more" if len(things) > 1 else ""
 
 
 class Logged:
@@ -182,6 +194,10 @@ class Logged:
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         """Something else worth knowing."""
         log.log(level, "%s", text)
+
+    def follow(self, under_way: Callable[[], tuple[str, ...]]) -> None:
+        """Nothing: a log has no sign of life; a step that fails for want of time says how far it is."""
+        del under_way
 
     def tick(self) -> None:
         """Nothing: a log has no sign of life."""

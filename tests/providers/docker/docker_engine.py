@@ -54,8 +54,8 @@ SERVER_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"]
 """Servers live in directories that are not on every user's PATH."""
 
 
-def image_tar() -> bytes:
-    """An image with one static busybox, as `docker import` takes it."""
+def image_tar(ballast: int = 0) -> bytes:
+    """An image with one static busybox, as `docker import` takes it, and so many bytes that nothing makes smaller."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         tar.add(BUSYBOX, "bin/busybox")
@@ -67,6 +67,10 @@ def image_tar() -> bytes:
             entry = tarfile.TarInfo(directory)
             entry.type, entry.mode = tarfile.DIRTYPE, 0o777
             tar.addfile(entry)
+        if ballast:
+            entry = tarfile.TarInfo("ballast")
+            entry.size = ballast
+            tar.addfile(entry, io.BytesIO(os.urandom(ballast)))
     return buffer.getvalue()
 
 

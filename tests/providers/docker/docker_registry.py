@@ -4,14 +4,12 @@ An engine takes registries on 127.0.0.0/8 without TLS, so no certificate and no 
 """
 
 import base64
-import io
 import json
 import os
 import shutil
 import signal
 import socket
 import subprocess
-import tarfile
 import threading
 import urllib.error
 import urllib.request
@@ -135,16 +133,6 @@ def forget(api: Api, image: str) -> None:
     """Take a name of an image from the engine, and the image with its last name."""
     with suppress(Exception):
         api.link.delete(f"/images/{image}", image)
-
-
-def tar_of(size: int) -> bytes:
-    """An image of one file that cannot be compressed and that no engine has."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as tar:
-        entry = tarfile.TarInfo("data")
-        entry.size = size
-        tar.addfile(entry, io.BytesIO(os.urandom(size)))
-    return buffer.getvalue()
 
 
 class Narrow:

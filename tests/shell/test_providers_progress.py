@@ -1,0 +1,34 @@
+"""What providers say is under way, asked past their decorators."""
+
+from providers.limited import limited
+from providers.owned import owned
+from providers.readonly import read_only
+from providers.spi import Context
+from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
+from providers.testing.memory_runtime import MemoryRuntime
+from reconciler.shell.providers import Providers
+
+CONTEXT = Context("demo", "/nowhere")
+
+
+class Pulling(MemoryRuntime):
+    def progress(self) -> tuple[str, ...]:
+        return ("pulling app:1", "pulling app:2")
+
+
+class Broken(MemoryRuntime):
+    def progress(self) -> tuple[str, ...]:
+        raise RuntimeError("nobody knows")
+
+
+def test_each_text_has_the_name_of_its_provider_and_decorators_do_not_stand_in_its_way() -> None:
+    runtime = limited(read_only(owned(Pulling("one", MemorySettings(), CONTEXT, MemoryWorld()), "demo")))
+    providers = Providers({"one": runtime})
+    assert providers.progress() == ("one: pulling app:1", "one: pulling app:2")
+    providers.close()
+
+
+def test_a_provider_without_progress_or_one_that_fails_to_say_it_says_nothing() -> None:
+    world = MemoryWorld()
+    broken, silent = (kind("one", MemorySettings(), CONTEXT, world) for kind in (Broken, MemoryEndpoints))
+    assert Providers({"one": broken}, {"two": silent}).progress() == ()
