@@ -40,8 +40,7 @@ class Creator:
             return
         template, podman = action.template, self._looks.podman()
         containers = members_of(template)
-        for container in containers:
-            self._images.ensure(action.name, full_image(action.name, container), container.engine.pull)
+        self._images.ensure(action.name, [(full_image(action.name, one), one.engine.pull) for one in containers])
         secrets = [_reveal(action.name, container) for container in containers]
         for container in template.sidecars:
             self._clear(f"{action.name}-{container.name}", action.mark)

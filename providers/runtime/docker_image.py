@@ -129,32 +129,38 @@ class Images:
         self._lock = threading.Lock()
         self._pulls: dict[str, _Pull] = {}
 
-    def ensure(self, target: str, image: str, policy: PullPolicy) -> None:
-        """Have an image here, as the policy says.
+    def ensure(self, target: str, wanted: Sequence[tuple[str, PullPolicy]]) -> None:
+        """Have images here, as their policies say. What is missing is pulled together, within the patience of one call.
 
         Args:
-            target: what needs it, for messages.
-            image: its full name.
-            policy: when to ask the registry.
+            target: what needs them, for messages.
+            wanted: full name of each image, and when to ask its registry.
 
         Raises:
-            Rejected: it is missing and may not be pulled, or the registry refuses it.
-            Unreachable: the registry cannot be reached, or the pull goes on; its progress is in the message.
+            Rejected: one is missing and may not be pulled, or its registry refuses it.
+            Unreachable: a registry cannot be reached, or a pull goes on; its progress is in the message.
         """
-        if policy is not PullPolicy.ALWAYS and self.present(image):
-            return
-        if policy is PullPolicy.NEVER:
-            step = "load it there, or let imagePullPolicy be IfNotPresent"
-            raise Rejected(target, f"image {image} is not on {self._link.node}, and it may not be pulled", step)
-        pull = self._begin(target, image)
-        if not pull.done.wait(self._patience):
-            cause = f"image {image} is being pulled: {pull.progress()}"
-            raise Unreachable(target, cause, "the pull goes on; the step is tried again by itself")
+        missing = [image for image, policy in wanted if policy is PullPolicy.ALWAYS or not self.present(image)]
+        for image, policy in wanted:
+            if policy is PullPolicy.NEVER and image in missing:
+                step = "load it there, or let imagePullPolicy be IfNotPresent"
+                raise Rejected(target, f"image {image} is not on {self._link.node}, and it may not be pulled", step)
+        pulls = {image: self._begin(target, image) for image in missing}
+        end = time.monotonic() + self._patience
+        for pull in pulls.values():
+            pull.done.wait(max(0.0, end - time.monotonic()))
+        waiting = {image: pull for image, pull in pulls.items() if not pull.done.is_set()}
+        ended = {image: pull for image, pull in pulls.items() if image not in waiting}
         with self._lock:
-            if self._pulls.get(image) is pull:
-                del self._pulls[image]
-        if pull.error is not None:
-            raise type(pull.error)(target, pull.error.cause, pull.error.next_step)
+            for image, pull in ended.items():
+                if self._pulls.get(image) is pull:
+                    del self._pulls[image]
+        for pull in ended.values():
+            if pull.error is not None:
+                raise type(pull.error)(target, pull.error.cause, pull.error.next_step)
+        if waiting:
+            cause = "; ".join(f"image {image} is being pulled: {pull.progress()}" for image, pull in waiting.items())
+            raise Unreachable(target, cause, "the pull goes on; the step is tried again by itself")
 
     def progress(self) -> tuple[str, ...]:
         """How far each pull under way is, in the order of images; asks nobody."""

@@ -98,12 +98,12 @@ def test_a_registry_that_hangs_does_not_hang_a_call_and_is_given_up(bench: Bench
         images = Images(link, (), patience=0.2, stall=-18.5)  # together with the usual patience: 1.5 s of silence
         image = f"{found.host}/team/app:1"
         with pytest.raises(Unreachable, match="is being pulled: no answer from the registry yet; the pull goes on"):
-            images.ensure("web", image, PullPolicy.IF_NOT_PRESENT)
+            images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
         last: list[str] = []
 
         def given_up() -> bool:
             try:
-                images.ensure("web", image, PullPolicy.IF_NOT_PRESENT)
+                images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
             except Unreachable as error:
                 last.append(str(error))
             return "gave up pulling" in last[-1]

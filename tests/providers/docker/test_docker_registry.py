@@ -209,13 +209,13 @@ def test_a_registry_that_hangs_costs_one_call_its_patience_and_the_pull_ends_whe
     images = Images(link, (), patience=0.2)
     server.freeze()
     with pytest.raises(Unreachable, match="is being pulled: no answer from the registry yet; the pull goes on"):
-        images.ensure("web", image, PullPolicy.IF_NOT_PRESENT)
+        images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
     assert images.progress() == (f"pulling {image}: no answer from the registry yet",)
     assert bench.fact(running.name) == running
     server.thaw()
     wait_until(lambda: bench.api.has_image(image), "the pull went on")
     wait_until(lambda: images.progress() == (), "nothing is under way any more")
-    images.ensure("web", image, PullPolicy.IF_NOT_PRESENT)
+    images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
     link.close()
 
 
@@ -231,15 +231,67 @@ def test_a_pull_says_how_many_layers_and_bytes_are_here(server: RegistryServer, 
     part = re.compile(r"0 of 1 layers are here, [12]\.\d of \d\.\d MB")
     try:
         with pytest.raises(Unreachable, match="is being pulled"):
-            images.ensure("web", image, PullPolicy.IF_NOT_PRESENT)
+            images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
         wait_until(lambda: any(part.search(one) for one in images.progress()), f"a part is here: {images.progress()}")
         with pytest.raises(Unreachable, match=part):
-            images.ensure("web", image, PullPolicy.IF_NOT_PRESENT)
+            images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
         narrow.open()
         wait_until(lambda: images.progress() == (), "the pull ended")
-        images.ensure("web", image, PullPolicy.IF_NOT_PRESENT)
+        images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
         assert bench.api.has_image(image)
     finally:
         narrow.close()
         forget(bench.api, image)
         link.close()
+
+
+def test_the_images_of_a_pod_are_pulled_together_so_that_its_creation_waits_only_once(
+    server: RegistryServer, bench: Bench
+) -> None:
+    names = [f"{server.host}/team/{uuid.uuid4().hex[:8]}:1" for _ in range(2)]
+    for image in names:
+        server.push(IMAGE, image.partition("/")[2])
+    link = Link("local", bench.socket)
+    images = Images(link, (), patience=0.2)
+    wanted = [(image, PullPolicy.IF_NOT_PRESENT) for image in names]
+    server.freeze()
+    with pytest.raises(Unreachable) as caught:
+        images.ensure("web", wanted)
+    assert all(f"image {image} is being pulled" in caught.value.cause for image in names)
+    assert len(images.progress()) == 2
+    server.thaw()
+    wait_until(lambda: images.progress() == (), "both pulls ended")
+    images.ensure("web", wanted)
+    assert all(bench.api.has_image(image) for image in names)
+    link.close()
+
+
+def test_a_refused_image_of_a_pod_is_told_while_another_one_is_still_being_pulled(
+    server: RegistryServer, bench: Bench, name: str
+) -> None:
+    server.push(IMAGE, name)
+    narrow = Narrow(server.host, 0)  # not a byte of an answer
+    slow, none = f"{narrow.host}/{name}", f"{server.host}/team/none:1"
+    link = Link("local", bench.socket)
+    images = Images(link, (), patience=0.5)
+    try:
+        with pytest.raises(Rejected, match=r"cannot pull image .*team/none"):
+            images.ensure("web", [(slow, PullPolicy.IF_NOT_PRESENT), (none, PullPolicy.IF_NOT_PRESENT)])
+        assert len(images.progress()) == 1
+        narrow.open()
+        wait_until(lambda: images.progress() == (), "the other pull ended")
+    finally:
+        narrow.close()
+        forget(bench.api, slow)
+        link.close()
+
+
+def test_one_image_that_may_not_be_pulled_keeps_the_others_of_its_pod_from_being_pulled(
+    server: RegistryServer, bench: Bench, name: str
+) -> None:
+    server.push(IMAGE, name)
+    image = f"{server.host}/{name}"
+    sidecar = container("side", image="reconciler-test/none:1", pull=PullPolicy.NEVER)
+    with pytest.raises(Rejected, match=r"reconciler-test/none:1 is not on local"):
+        bench.create(template(container(image=image), sidecar))
+    assert not bench.api.has_image(image)
