@@ -87,6 +87,8 @@ async def test_a_run_that_waits_for_a_pull_tells_every_10_s_how_far_it_is(
             narrow.close()
         assert far.search(stream.getvalue()), stream.getvalue()
         assert summary.exit is Exit.OK
-        assert [fact.state for fact in bench.runtime.observe() if fact.mark] == [ContainerState.RUNNING]
+        assert [
+            fact.state for fact in bench.runtime.observe() if fact.mark and fact.mark.instance == bench.instance
+        ] == [ContainerState.RUNNING]
         bench.api.clean(bench.instance)
         forget(bench.api, image)
