@@ -9,6 +9,7 @@ import gc
 import logging
 import os
 import signal
+import sys
 
 from manifests.desired import SECOND, Role
 from providers.facts import Unknown
@@ -23,7 +24,8 @@ from reconciler.shell.apply import Applier
 from reconciler.shell.observe import Looks
 from reconciler.shell.parts import Parts
 from reconciler.shell.probing import Probing
-from reconciler.shell.report import Summary, decision_json, news, pending, summarize
+from reconciler.shell.report import Summary, pending, summarize
+from reconciler.shell.telling import Telling
 from reconciler.shell.triggers import Wake
 
 NAP = 30 * SECOND
@@ -37,6 +39,10 @@ FIRST_LOOKS = 5 * SECOND
 
 BLIND_TRIES = 3
 """Looks that must fail before a single run gives up on a provider."""
+
+SWITCH_SECONDS = 0.0002
+"""How long one thread of a daemon computes while another waits for the interpreter. Python's own 5 ms would be added to each
+answer of a balancer that comes while the loop or a look computes; a switch takes some µs."""
 
 DONE_KEPT = 10_000
 """Steps of a run that are kept for its summary."""
@@ -53,13 +59,12 @@ class Loop:
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
         self.probing = Probing(parts.prober, self.looks)
         self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock)
+        self.telling = Telling(parts.reporter, parts.memory)
         self.ledger = Ledger()
         self.stopping: Exit | None = None
         self.done: list[tuple[Step, Outcome]] = []
         self._outcomes: list[Outcome] = []
         self._applying: set[asyncio.Task[None]] = set()
-        self._audit: list[tuple[Step, Outcome, Now]] = []
-        self._told: tuple[object, ...] = ()
         self._saved: Ledger | None = None
         self._rows: dict[tuple[str, str], str] = {}
         self._read_at = 0
@@ -97,13 +102,13 @@ class Loop:
     async def watch(self) -> Exit:
         """Keep converging until a signal says stop. Raises `StoreError` as `once` does."""
         self._begin()
+        sys.setswitchinterval(SWITCH_SECONDS)
         try:
             await self._first_looks()
             while self.stopping is None:
                 decision = await self._tick()
                 await self._sleep(decision, None)
             await self._drain()
-            self._account()
             return self.stopping
         finally:
             await self._end()
@@ -209,6 +214,7 @@ class Loop:
         while self._applying:
             await asyncio.gather(*self._applying)
             self._applying = {task for task in self._applying if not task.done()}
+        self.telling.flush()
         await self.looks.settle()
 
     async def _end(self) -> None:
@@ -252,18 +258,14 @@ class Loop:
         self._save(tuple(number for number, _ in commands))
         if act and decision.steps and self.stopping is None:
             self._act(decision.steps)
-            # Twice around the loop: then the calls are on their threads, and do not wait for the disk as telling does.
+            # Twice around the loop: then the calls are on their threads, before telling takes the processor.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-        self._account()
-        self._tell(decision, now)
+        if all(self.looks.attempts.values()):
+            self.telling.decided(decision, self.desired, now)
+        if not self._applying:
+            self.telling.flush()
         return decision
-
-    def _account(self) -> None:
-        """Append what was done since the last tick to the audit, all at once: each append waits for the disk."""
-        if self._audit:
-            self.memory.told(self._audit, self.desired.revision)
-            self._audit.clear()
 
     def _decide(self, observed: Observed, now: Now) -> Decision:
         """Decide with the garbage collector off: a full collection over all facts would cost more than the decision."""
@@ -299,7 +301,7 @@ class Loop:
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
             if outcome.kind is not OutcomeKind.SKIPPED:
-                self._audit.append((step, outcome, self.clock.now()))
+                self.telling.done((step, outcome, self.clock.now()), self.desired.revision)
             self.reporter.finished(step, outcome)
             self.wake.set(f"{step.id} ended")
 
@@ -308,14 +310,6 @@ class Loop:
         )
         task.add_done_callback(lambda _: self.wake.set("steps ended"))
         self._applying.add(task)
-
-    def _tell(self, decision: Decision, now: Now) -> None:
-        latest = news(decision)
-        if latest == self._told or not all(self.looks.attempts.values()):
-            return
-        self._told = latest
-        self.reporter.decided(decision, now)
-        self.memory.put_decision(decision_json(decision, self.desired, now))
 
     async def _aim(self) -> None:
         await self.probing.aim(self.desired, self.applier.busy)
@@ -369,6 +363,7 @@ class Loop:
             if hold.rule is Rule.ABSENCE_UNPROVEN and hold.until is not None:
                 # The second read that proves an absence is made when it is due, not at the next usual one.
                 self._next_read = min(self._next_read, hold.until)
+        await self.telling.let_go_first(self._applying, self.wake)
         now = self.clock.now().steady
         until = min(decision.wake_at, self.looks.next_due(), now + NAP)
         if self.parts.source is not None:
