@@ -96,6 +96,8 @@ class Store:
         self._clock = clock
         self._holder = holder
         self._opened = identity(path)
+        self._appended = 0
+        self._empty_at: tuple[int, int] | None = None
         self._mutex = threading.RLock()
         self._ledger: dict[tuple[str, str], str] | None = None
         self._decision: str | None = None
@@ -229,11 +231,21 @@ class Store:
                 "INSERT INTO inbox (command, payload, who, wall, steady, boot) VALUES (?, ?, ?, ?, ?, ?)",
                 (command, payload, who, *now),
             )
+            self._appended += 1
             return row.lastrowid or 0
 
     def pending(self) -> tuple[Command, ...]:
-        """All commands that wait, oldest first."""
+        """All commands that wait, oldest first.
+
+        Asked at every tick, so an inbox that was empty is read again only when somebody has written since: this object, or
+        another connection (SQLite's `data_version`, https://sqlite.org/pragma.html#pragma_data_version).
+        """
+        ((version,),) = self._read("PRAGMA data_version")
+        if (version, self._appended) == self._empty_at:
+            return ()
+        seen = version, self._appended
         rows = self._read("SELECT id, command, payload, who, wall, steady, boot FROM inbox ORDER BY id")
+        self._empty_at = None if rows else seen
         return tuple(Command(id_, command, payload, who, Now(*at)) for id_, command, payload, who, *at in rows)
 
     def acknowledge(self, ids: Collection[int]) -> None:
