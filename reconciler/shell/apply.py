@@ -33,6 +33,10 @@ from reconciler.shell.clock import Clock
 from reconciler.shell.observe import Looks
 from reconciler.shell.providers import Runner, perform
 
+WEIGHTS_FIRST = 0.005
+"""Seconds that names wait for the weights of the same decision: a weight acts at once, a name when its TTL is over, and both
+need the interpreter. Weights that take longer are not waited for."""
+
 
 class Journal(Protocol):
     """What `apply` needs of the store."""
@@ -107,6 +111,7 @@ class Applier:
         turns: dict[str, asyncio.Lock] = {}
         tasks: dict[str, asyncio.Task[Outcome]] = {}
         shared: dict[str, asyncio.Task[dict[str, Outcome]]] = {}
+        first: list[asyncio.Task[object]] = []
         followed = {name for step in steps for name in step.follows}
 
         async def together(batch: Batch) -> dict[str, Outcome]:
@@ -123,6 +128,8 @@ class Applier:
         async def one(step: Step, before: list[Awaitable[Outcome]]) -> Outcome:
             try:
                 earlier = [await outcome for outcome in before]
+                if first and isinstance(step.action, ChangeRecords):
+                    await asyncio.wait(first, timeout=WEIGHTS_FIRST)
                 async with turns.setdefault(step.target, asyncio.Lock()):
                     if step.id in shared:
                         outcome = (await shared[step.id])[step.id]
@@ -138,11 +145,14 @@ class Applier:
         for batch in batches(steps, self.looks.providers):
             call = asyncio.create_task(together(batch))
             shared.update((step.id, call) for step in batch.steps)
+            first.append(call)
         for step in steps:
-            if step.id in shared and left[step.target] == 1 and step.id not in followed:
+            if step.id in shared and step.id not in followed and left[step.target] == 1:
                 continue
             before: list[Awaitable[Outcome]] = [tasks[name] for name in step.follows if name in tasks]
             tasks[step.id] = asyncio.create_task(one(step, before))
+            if isinstance(step.action, SetWeight) and not before:
+                first.append(tasks[step.id])
         results = await asyncio.gather(*tasks.values(), *set(shared.values()), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):

@@ -32,8 +32,9 @@ def batches(steps: tuple[Step, ...], providers: Providers) -> tuple[Batch, ...]:
     seen: set[str] = set()
     found: dict[str, list[tuple[Step, EndpointAction]]] = {}
     for step in steps:
-        first = step.target not in seen
-        seen.add(step.target)
+        target = step.target
+        first = target not in seen
+        seen.add(target)
         action = step.action
         if first and isinstance(action, SetWeight | RemoveEndpoint) and ids.isdisjoint(step.follows):
             found.setdefault(action.provider, []).append((step, action))

@@ -64,6 +64,7 @@ class Loop:
         self.stopping: Exit | None = None
         self.done: list[tuple[Step, Outcome]] = []
         self._outcomes: list[Outcome] = []
+        self._failing = False
         self._applying: set[asyncio.Task[None]] = set()
         self._saved: Ledger | None = None
         self._rows: dict[tuple[str, str], str] = {}
@@ -203,11 +204,14 @@ class Loop:
 
     def _take_probes(self) -> bool:
         changed, failed = self.probing.read()
-        if failed:
-            # What stopped answering may be gone: look before its cadence says so.
-            for name in self.looks.providers.runtimes:
-                self.looks.hurry(Role.RUNTIME, name)
+        self._failing |= failed
         return changed
+
+    def _look_at_failed(self) -> None:
+        """What stopped answering may be gone: look before its cadence says so, but not before its weight is on the way."""
+        for name in self.looks.providers.runtimes if self._failing else ():
+            self.looks.hurry(Role.RUNTIME, name)
+        self._failing = False
 
     async def _drain(self) -> None:
         """Let what is under way come to its end; every call has a deadline."""
@@ -261,6 +265,7 @@ class Loop:
             # Twice around the loop: then the calls are on their threads, before telling takes the processor.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
+        self._look_at_failed()
         if all(self.looks.attempts.values()):
             self.telling.decided(decision, self.desired, now)
         if not self._applying:
