@@ -220,6 +220,20 @@ def test_a_batch_costs_one_look_per_pool_and_answers_foreign_without_asking_the_
     assert (inner.looks, inner.calls) == (4, 1)
 
 
+def test_a_provider_that_checks_ownership_itself_is_not_looked_at_twice() -> None:
+    class Checking(Counted):
+        checks_ownership = True
+
+    inner = Checking("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+    Counted("edge", MemorySettings(), Context("other", "/nowhere"), inner.world).perform(put("web", 1))
+    mine = owned(inner, "demo")
+    assert isinstance(mine, Batching)
+    assert [type(one) for one in mine.perform_all([put("web", 1), put("web", 2)])] == [Foreign, type(None)]
+    with pytest.raises(Foreign):
+        mine.perform(put("web", 1))
+    assert inner.looks == 0
+
+
 class OneByOne:
     """Endpoints that do one action per call."""
 

@@ -223,6 +223,15 @@ def test_the_audit_trail_is_appended_in_order_and_bounded(state, clock):
         assert len(store.audit_rows(10**6)) <= store_module.AUDIT_KEPT + store_module.PRUNE_EVERY
 
 
+def test_an_inbox_that_was_empty_shows_what_anybody_leaves_there(state, clock):
+    with Store.open(state, clock) as store, Store.join(state, clock) as other:
+        for writer in (other, store, other):
+            assert store.pending() == store.pending() == ()
+            number = writer.append("suspend", "{}", "ada", NOW)
+            assert [command.id for command in store.pending()] == [number]
+            store.acknowledge([number])
+
+
 # --- who may do what ---
 
 
