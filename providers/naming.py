@@ -17,10 +17,11 @@ def endpoint_text(endpoint: Endpoint) -> str:
 
 def object_of(action: Action) -> str:
     """The object an action changes: a container's name, `<pool>/<address>:<port>`, or a zone."""
+    # Weights first, and no union: they come in thousands.
+    if isinstance(action, (SetWeight, RemoveEndpoint)):
+        return f"{action.pool}/{endpoint_text(action.endpoint)}"
     if isinstance(action, ChangeRecords):
         return action.zone
-    if isinstance(action, SetWeight | RemoveEndpoint):
-        return f"{action.pool}/{endpoint_text(action.endpoint)}"
     return action.name
 
 

@@ -144,7 +144,10 @@ class Table:
         found = self.taken.get(endpoint)
         if found is None:
             return None
-        return found[0].share if len(found) == 1 else agreed([server.share for server in found])
+        if len(found) > 1:
+            return agreed([server.share for server in found])
+        server = found[0]
+        return 0 if server.admin & OUT else server.weight
 
 
 def parse_pool(pool: str, instance: str) -> Slots:
@@ -239,15 +242,15 @@ def table(slots: Slots, servers: Iterable[Server]) -> Table:
     ours = tuple(server for _, server in sorted(numbered))
     taken: dict[Endpoint, tuple[Server, ...]] = {}
     for server in ours:
-        if not server.free and server.endpoint is not None:
-            taken[server.endpoint] = (*taken.get(server.endpoint, ()), server)
+        if server.endpoint is not None and not server.free:
+            taken[server.endpoint] = (*taken[server.endpoint], server) if server.endpoint in taken else (server,)
     return Table(slots, exists, ours, taken, tuple(foreign), tuple(bare), tuple(sorted(reserved)))
 
 
 def agreed(weights: Sequence[int | None]) -> int | None:
     """What all of them say; None = not a member. See `DISAGREE`: nobody sending traffic is agreement on 0."""
     first = weights[0]
-    if all(weight == first for weight in weights[1:]):
+    if len(weights) == 1 or all(weight == first for weight in weights[1:]):
         return first
     found = set(weights)
     return 0 if found == {0, None} else DISAGREE

@@ -74,7 +74,8 @@ def prepare(jobs: Sequence[Job], processes: Sequence[Process]) -> None:
             known = tables[job.slots]
             _check(job, known)
             for process, one, left in zip(processes, known, free[job.slots], strict=True):
-                _require_backend(job, one, process)
+                if not one.exists:
+                    _require_backend(job, process)
                 job.moves.append(plan.moves(one, job.action, job.target, left))
         except ProviderError as error:
             job.error = error
@@ -133,8 +134,9 @@ def _check(job: Job, tables: Sequence[Table]) -> None:
     plan.check_weight(job.target, job.action, current, foreign)
 
 
-def _require_backend(job: Job, known: Table, process: Process) -> None:
-    if known.exists or not isinstance(job.action, SetWeight):
+def _require_backend(job: Job, process: Process) -> None:
+    """Raises `Rejected` for a weight in a backend that is not there, with the names of those that are."""
+    if not isinstance(job.action, SetWeight):
         return
     (answer,) = process.session.ask([commands.SHOW_BACKENDS])
     names = [line for line in answer.splitlines() if line and not line.startswith("#")]

@@ -106,7 +106,8 @@ class Applier:
         Raises:
             StoreError: the journal cannot be written; nothing is done without it.
         """
-        left = Counter(step.target for step in steps)
+        target = {step.id: step.target for step in steps}
+        left = Counter(target[step.id] for step in steps)
         self.busy.update(left)
         turns: dict[str, asyncio.Lock] = {}
         tasks: dict[str, asyncio.Task[Outcome]] = {}
@@ -120,7 +121,7 @@ class Applier:
             try:
                 outcomes = await self._together(batch, started, may_go)
             finally:
-                self.busy.difference_update(step.target for step in alone)
+                self.busy.difference_update(target[step.id] for step in alone)
             for step in alone:
                 finished(step, outcomes[step.id])
             return outcomes
@@ -147,7 +148,7 @@ class Applier:
             shared.update((step.id, call) for step in batch.steps)
             first.append(call)
         for step in steps:
-            if step.id in shared and step.id not in followed and left[step.target] == 1:
+            if step.id in shared and step.id not in followed and left[target[step.id]] == 1:
                 continue
             before: list[Awaitable[Outcome]] = [tasks[name] for name in step.follows if name in tasks]
             tasks[step.id] = asyncio.create_task(one(step, before))
@@ -195,7 +196,8 @@ class Applier:
         for step, action, entry, error in zip(batch.steps, batch.actions, entries, failed, strict=True):
             weights = read[action.provider, action.pool]
             wrong = weights if isinstance(weights, ProviderError) else _wrong(action, weights)
-            outcomes[step.id] = self._judge(step, error, wrong)
+            fine = error is None and not wrong
+            outcomes[step.id] = Outcome(step.id, OutcomeKind.DONE) if fine else self._judge(step, error, wrong)
             self._end(entry, outcomes[step.id])
         return outcomes
 

@@ -123,7 +123,7 @@ def test_the_audit_is_appended_once_per_revision_with_the_revision_in_force(ear:
     telling = Telling(ear, ear)
     outcome = Outcome("weight", OutcomeKind.DONE)
     for revision in ("r1", "r1", "r2"):
-        telling.done((None, outcome, NOW), revision)  # type: ignore[arg-type]  (handed on, not looked into)
+        telling.done((None, outcome, NOW), revision)  # type: ignore[arg-type]
     telling.flush()
     telling.flush()
     assert ear.heard == ["audit 2 of r1", "audit 1 of r2"]
