@@ -7,6 +7,7 @@ things for the same reasons. Works on plain record sets; values must be canonica
 from collections.abc import Mapping, Sequence
 
 from providers.actions import RecordChange
+from providers.dns import canonical
 from providers.errors import Conflict, Gone, Rejected
 from providers.facts import RecordKey, RecordSet
 
@@ -138,3 +139,28 @@ def _check_name(zone: str, key: RecordKey, types: Mapping[str, set[str]]) -> Non
             raise Rejected(
                 target, f"{parent} above it has a {kind} record", "publish it in the zone it is delegated to"
             )
+
+
+def canonical_change(change: RecordChange) -> RecordChange:
+    """A change in canonical spelling. Names without a final dot are absolute too: a manifest knows no origin.
+
+    Raises:
+        Rejected: the name, the type or a value is none.
+    """
+    target = f"{change.key.name} {change.key.type}"
+    try:
+        key = RecordKey(canonical.name(change.key.name, "."), canonical.type_name(change.key.type.upper()))
+        before, after = _canonical_set(key.type, change.before), _canonical_set(key.type, change.after)
+    except ValueError as error:
+        raise Rejected(target, str(error), "correct the record") from error
+    return RecordChange(key, before, after, change.owner)
+
+
+def _canonical_set(kind: str, record: RecordSet | None) -> RecordSet | None:
+    if record is None:
+        return None
+    if any("\n" in value or "\0" in value for value in record.values):
+        raise ValueError("a value has a line end or a NUL in it")
+    # One character per octet, as the canonical spelling wants it.
+    octets = (value.encode().decode("latin-1") for value in record.values)
+    return RecordSet(record.ttl, tuple(sorted(canonical.value(kind, value, ".") for value in octets)))

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from providers.actions import RecordChange
-from providers.dns import canonical
 from providers.dns import rfc2136_wire as wire
+from providers.dns.change import canonical_change
 from providers.dns.ownership import marked_key
 from providers.dns.rfc2136_link import BadSignature, Link, Lost, Signer, number, walk
 from providers.dns.rfc2136_read import Server
@@ -35,7 +35,7 @@ def canonical_changes(changes: Iterable[RecordChange]) -> list[RecordChange]:
     Raises:
         Rejected: something in them is no name, type or value.
     """
-    return [_canonical(change) for change in changes]
+    return [canonical_change(change) for change in changes]
 
 
 def parts(
@@ -222,23 +222,3 @@ def _value(key: RecordKey, value: str) -> bytes:
         return wire.value_wire(key.type, value)
     except ValueError as error:
         raise Rejected(f"{key.name} {key.type}", str(error), "correct the record") from error
-
-
-def _canonical(change: RecordChange) -> RecordChange:
-    target = f"{change.key.name} {change.key.type}"
-    try:
-        key = RecordKey(canonical.name(change.key.name, "."), canonical.type_name(change.key.type.upper()))
-        before, after = _canonical_set(key.type, change.before), _canonical_set(key.type, change.after)
-    except ValueError as error:
-        raise Rejected(target, str(error), "correct the record") from error
-    return RecordChange(key, before, after, change.owner)
-
-
-def _canonical_set(kind: str, record: RecordSet | None) -> RecordSet | None:
-    if record is None:
-        return None
-    if any("\n" in value or "\0" in value for value in record.values):
-        raise ValueError("a value has a line end or a NUL in it")
-    # One character per octet, as the canonical spelling wants it.
-    octets = (value.encode().decode("latin-1") for value in record.values)
-    return RecordSet(record.ttl, tuple(sorted(canonical.value(kind, value, ".") for value in octets)))

@@ -14,9 +14,9 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from manifests.desired import Role
-from providers.actions import ChangeRecords, RecordChange
+from providers.actions import ChangeRecords
 from providers.dns import canonical
-from providers.dns.change import changed_sets
+from providers.dns.change import canonical_change, changed_sets
 from providers.dns.zone_edit import edit, new_zone, next_serial
 from providers.dns.zone_lines import ZoneSyntaxError
 from providers.dns.zone_text import IncludeError, ZoneText, parse
@@ -89,7 +89,7 @@ class ZoneFiles:
         """
         zone = action.zone
         path = self._path(zone)
-        changes = [_canonical(change) for change in action.changes]
+        changes = [canonical_change(change) for change in action.changes]
         with locked(f"zone {zone}", path.parent):
             data = read(f"zone {zone}", path)
             text = self._new(zone) if data is None else data.decode("latin-1")
@@ -153,23 +153,3 @@ def _unreadable(zone: str, path: Path, text: str, error: ZoneSyntaxError) -> Pro
     if isinstance(error, IncludeError):
         return Rejected(f"zone {zone}", cause, "write the records into the file itself")
     return Unreachable(f"zone {zone}", cause, "repair the line; until then nothing is changed in this zone")
-
-
-def _canonical(change: RecordChange) -> RecordChange:
-    """A change in canonical spelling. Names without a final dot are absolute too: a manifest knows no origin."""
-    target = f"{change.key.name} {change.key.type}"
-    try:
-        key = RecordKey(canonical.name(change.key.name, "."), canonical.type_name(change.key.type.upper()))
-        before, after = _canonical_set(key.type, change.before), _canonical_set(key.type, change.after)
-    except ValueError as error:
-        raise Rejected(target, str(error), "correct the record") from error
-    return RecordChange(key, before, after, change.owner)
-
-
-def _canonical_set(kind: str, record: RecordSet | None) -> RecordSet | None:
-    if record is None:
-        return None
-    if any("\n" in value or "\0" in value for value in record.values):
-        raise ValueError("a value has a line end or a NUL in it")
-    octets = (value.encode().decode("latin-1") for value in record.values)
-    return RecordSet(record.ttl, tuple(sorted(canonical.value(kind, value, ".") for value in octets)))
