@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.confirm import confirmed, require_somebody
+from reconciler.cli.confirm import agreed, require_somebody
 from reconciler.cli.options import (
     Options,
     common_options,
@@ -49,17 +49,7 @@ def apply(path: Path, yes: bool, approve: str, **raw: Any) -> Exit:
     from reconciler.cli import run  # noqa: PLC0415  (what runs is imported when it runs)
 
     wanted = run.intent(options, approve=approve)
-    if not yes and not _agreed(path, options, wanted):
+    if not yes and not agreed(path, options, wanted, "Do these {steps} steps?"):
         options.view.err(f"not confirmed; nothing was changed (exit {int(Exit.PERSON)})")
         return Exit.PERSON
     return run.once(path, options, wanted, "reconcile apply")
-
-
-def _agreed(path: Path, options: Options, wanted: Any) -> bool:
-    """Show the plan on standard error and ask. Without steps there is nothing to ask about: the run only checks."""
-    from reconciler.cli import run  # noqa: PLC0415
-    from reconciler.core.plan import to_text  # noqa: PLC0415
-
-    made, _, _ = run.look(path, options, wanted)
-    options.view.err(to_text(made).rstrip())
-    return not made.steps or confirmed(f"Do these {len(made.steps)} steps?")

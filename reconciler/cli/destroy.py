@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.confirm import confirmed, require_somebody
+from reconciler.cli.confirm import agreed, require_somebody
 from reconciler.cli.options import (
     Options,
     common_options,
@@ -46,18 +46,9 @@ def destroy(path: Path, yes: bool, **raw: Any) -> Exit:
     from reconciler.cli import run  # noqa: PLC0415  (what runs is imported when it runs)
 
     wanted = run.intent(options, destroy=True)
-    if not yes and not _agreed(path, options, wanted):
+    if not yes and not agreed(
+        path, options, wanted, "Remove everything that instance '{instance}' owns ({steps} steps)?"
+    ):
         options.view.err(f"not confirmed; nothing was removed (exit {int(Exit.PERSON)})")
         return Exit.PERSON
     return run.once(path, options, wanted, "reconcile destroy")
-
-
-def _agreed(path: Path, options: Options, wanted: Any) -> bool:
-    from reconciler.cli import run  # noqa: PLC0415
-    from reconciler.core.plan import to_text  # noqa: PLC0415
-
-    made, decision, _ = run.look(path, options, wanted)
-    options.view.err(to_text(made).rstrip())
-    desired = decision.status.desired
-    name = desired.instance.id if desired is not None else str(path)
-    return not made.steps or confirmed(f"Remove everything that instance '{name}' owns ({len(made.steps)} steps)?")
