@@ -94,10 +94,6 @@ class Looks:
         # The engine also takes the beginning of an id for a name.
         return life if life is not None and life.name == name else None
 
-    def facts_of(self, pod: Pod) -> ContainerFact:
-        """The fact about a pod that was inspected now."""
-        return fact(pod, self._around(self.engine()))
-
     def engine(self) -> EngineLife:
         """The daemon that serves the socket. Raises Unreachable."""
         try:

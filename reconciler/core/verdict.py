@@ -34,7 +34,6 @@ class Reason(StrEnum):
     PUBLISHED = "Published"
     WITHDRAWN = "Withdrawn"
     CHANGED = "Changed"
-    LAST_MEMBER = "LastMember"
 
 
 class Rule(StrEnum):

@@ -6,7 +6,7 @@ Pure functions over decisions; the loop stores and returns what they make.
 import json
 from dataclasses import dataclass
 
-from manifests.desired import SECOND, Desired
+from manifests.desired import Desired
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Outcome
 from reconciler.core.plan import FORMAT_VERSION, Decision, Step, describe
@@ -168,8 +168,3 @@ def news(decision: Decision) -> tuple[object, ...]:
         any(one.waiting is Waiting.CALL for one in decision.waits),
         tuple(decision.status.workloads),
     )
-
-
-def pause_text(duration: int) -> str:
-    """A duration (ns) for a person."""
-    return f"{max(0, duration) / SECOND:.0f}s"
