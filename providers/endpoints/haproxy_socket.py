@@ -159,6 +159,7 @@ def converse(path: str, deadline: float, questions: Sequence[str] = ()) -> tuple
         if time.monotonic() + STOPPING_PAUSE >= deadline:
             cause = f"process {session.info.pid} is stopping and no other one has taken over"
             raise Unreachable(session.target, cause, "see whether HAProxy's reload succeeded")
+        # The new process binds the socket a moment after the old one is told to stop; the deadline bounds this.
         time.sleep(STOPPING_PAUSE)
 
 

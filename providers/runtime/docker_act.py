@@ -201,6 +201,7 @@ class Actor:
         while (found := self._looks.life(life.name)) is not None and found.id == life.id:
             if time.monotonic() > end:
                 raise Unreachable(life.name, "is still being removed", "look again")
+            # The engine tells nobody when a removal that others began is over; GONE_SECONDS bounds this.
             time.sleep(0.02)
 
     # --- change in place ----------------------------------------------------------------------------------------

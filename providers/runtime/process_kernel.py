@@ -181,4 +181,5 @@ def kill_strays(container_id: str, deadline: int) -> int:
                 continue
             finally:
                 os.close(fd)
+        # The kernel needs a moment to take the killed ones away before the next scan; the deadline bounds this.
         time.sleep(0.002)

@@ -71,6 +71,7 @@ def _await_other(store: Store, name: str, end: int) -> None:
     while not look(store, name, read_host()).runs and not store.is_free(name):
         if time.monotonic_ns() > end:
             raise Conflict(name, "is being started or removed by somebody else all the time", "look again")
+        # The other starter's word is a file: there is nothing to wait on but looking again, until `end`.
         time.sleep(0.01)
 
 

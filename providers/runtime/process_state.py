@@ -178,6 +178,7 @@ class Store:
                     raise Unreachable(
                         name, f"another create holds {self.base}/.{LOCK} for too long", "look for a hung one"
                     )
+                # A kernel file lock has no wait with a deadline, so it is tried again until then.
                 time.sleep(0.005)
             yield
         finally:
@@ -192,6 +193,7 @@ class Store:
             while not try_lock(fd):
                 if time.monotonic_ns() > end:
                     raise Conflict(name, "is being started, stopped or removed right now", "look again")
+                # A kernel file lock has no wait with a deadline, so it is tried again until then.
                 time.sleep(0.005)
             yield
         finally:

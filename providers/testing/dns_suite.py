@@ -32,11 +32,13 @@ class DNSConformance:
 
     def make(self, context: Context) -> DNSProvider:
         """A new provider object on the same world for the same state directory, without decorators. No I/O."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what is promised")
 
     def break_reads(self, context: Context) -> None:
         """Make the zone unreadable: a corrupt file, a dead server, missing rights."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what is promised"
+        )
 
     def wrap(self, names: DNSProvider, context: Context) -> DNSProvider:
         """Put decorators around the provider under test; by default none."""

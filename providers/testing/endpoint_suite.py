@@ -35,11 +35,13 @@ class EndpointConformance:
 
     def make(self, context: Context) -> EndpointProvider:
         """A new provider object on the same world for the same state directory. The instance may differ. No I/O."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what is promised")
 
     def break_reads(self, context: Context) -> None:
         """Make the world unreadable: a corrupt file, a dead socket, missing rights."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what is promised"
+        )
 
     def wrap(self, endpoints: EndpointProvider, context: Context) -> EndpointProvider:
         """Put decorators around the provider under test; by default none."""

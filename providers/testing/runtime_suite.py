@@ -30,19 +30,23 @@ class RuntimeConformance:
 
     def make(self, context: Context) -> RuntimeProvider:
         """A new provider object on the same world for the same context, as a new process would make it. No I/O."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what is promised")
 
     def template(self) -> Template:
         """A template that runs until it is stopped, ends on its own accord within a second of a polite stop, and has a revision of 16 hex digits."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__}: write the hook `template`; its docstring says what is promised"
+        )
 
     def break_reads(self, context: Context) -> None:
         """Make the world unreadable: a corrupt record, a dead socket, missing rights."""
-        raise NotImplementedError
+        raise NotImplementedError(
+            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what is promised"
+        )
 
     def crash(self, runtime: RuntimeProvider, name: str) -> None:
         """Kill the process of a running container behind the provider's back, as `kill -9` does."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}: write the hook `crash`; its docstring says what is promised")
 
     def wrap(self, runtime: RuntimeProvider, context: Context) -> RuntimeProvider:
         """Put decorators around the provider under test; by default none."""
