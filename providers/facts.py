@@ -66,6 +66,8 @@ class ExitCause(StrEnum):
 
     EXITED = "exited"
     SIGNALLED = "signalled"
+    OOM_KILLED = "oom-killed"
+    """The kernel killed it, or one of its processes, at its memory limit."""
     STOPPED_BY_US = "stopped-by-us"
     HOST_RESTARTED = "host-restarted"
     UNKNOWN = "unknown"
@@ -88,6 +90,20 @@ class PortFact(NamedTuple):
     port: int
 
 
+class RuntimeHealth(NamedTuple):
+    """What the runtime's own health check of a container says (Docker's HEALTHCHECK).
+
+    `value` is PASS (healthy), FAIL (unhealthy) or UNKNOWN (starting, or switched off); `streak` counts failures in a row;
+    `last_at` is the steady instant of the latest run (0 = none yet) and `interval` the time between two (ns).
+    """
+
+    value: "ProbeValue"
+    streak: int
+    last_at: int
+    interval: int
+    output: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerFact:
     """One container as one look saw it.
@@ -96,6 +112,11 @@ class ContainerFact:
     `running_since` and `exited_at` are steady instants (0 = not running / not exited, or not known).
     `mark` is set only when the labels give exactly this container's name; `foreign_mark` says that they did not.
     `live` holds the settings that the runtime changes while the container runs, as in a template; empty if it has none.
+    `published` says where ports can be reached through the host, `ports` where on the container's own address.
+    `restarts` counts what the runtime itself restarted in this container's life; `healer` names somebody else who restarts
+    it for its health, in words; `health` is the runtime's own health check, None where there is none.
+    `labels` are those of a container without our mark, sorted. `stale_secrets` names variables (`container/VARIABLE`)
+    whose secret has another value now than when the container was created.
     """
 
     node: str
@@ -112,6 +133,12 @@ class ContainerFact:
     exit_cause: ExitCause | None = None
     exited_at: int = 0
     live: tuple[Live, ...] = ()
+    published: tuple[PortFact, ...] = ()
+    restarts: int = 0
+    healer: str = ""
+    health: RuntimeHealth | None = None
+    labels: tuple[tuple[str, str], ...] = ()
+    stale_secrets: tuple[str, ...] = ()
 
     @property
     def generation(self) -> Generation:

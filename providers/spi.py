@@ -60,7 +60,7 @@ class RuntimeProvider(Protocol):
     name: str
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """All containers of this node that carry a mark or bear one of `names`; only those of `names` when given."""
+        """All containers of this node, ours or not, with their labels where they are not; only those of `names` when given."""
 
     def perform(self, action: RuntimeAction) -> None:
         """Do one action; see the action for what repeating it means."""
