@@ -2,6 +2,9 @@
 
 Each action carries what the plan saw (`expect`, `before`); the provider compares that with what is there right before it
 acts and raises `Conflict` when the world has moved on. All actions are safe to repeat.
+
+`adopted` says that the plan knows the container to carry no mark of ours and means it all the same: one that a workload has
+adopted, which is then known by the id in `expect`, or one whose owner has labelled it for liveness restarts.
 """
 
 from dataclasses import dataclass
@@ -32,6 +35,7 @@ class StartContainer:
     node: str
     name: str
     expect: Generation
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,28 +46,35 @@ class StopContainer:
     name: str
     expect: Generation
     grace: int
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveContainer:
-    """Remove the container of generation `expect`, which must not be running. Gone already: success."""
+    """Remove the container of generation `expect`, which must not be running. Gone already: success.
+
+    One that is only labelled for liveness restarts is never removed, whatever `adopted` says: `Foreign`.
+    """
 
     node: str
     name: str
     expect: Generation
+    adopted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class UpdateContainer:
-    """Give the containers of generation `expect`, which must run, these settings without disturbing them.
+    """Give the containers of generation `expect` these settings without disturbing them.
 
-    Set already: success. Another generation, or not running: Conflict. A runtime without such settings: Rejected.
+    Set already: success. Another generation: Conflict; so are limits for one that does not run, while the restart policy can
+    be changed in every state. A runtime without such settings: Rejected.
     """
 
     node: str
     name: str
     expect: Generation
     live: tuple[Live, ...]
+    adopted: bool = False
 
 
 RuntimeAction = CreateContainer | StartContainer | StopContainer | RemoveContainer | UpdateContainer

@@ -41,6 +41,9 @@ LABEL_ORDINAL = "reconciler.ordinal"
 LABEL_REVISION = "reconciler.revision"
 LABEL_HASH_VERSION = "reconciler.hash-version"
 
+LABEL_LIVENESS = "reconciler.enhanced-liveness"
+"""On somebody else's container: its owner wants it restarted when its liveness probe fails, and nothing more."""
+
 
 class Generation(NamedTuple):
     """One life of one container: every count, push and decision belongs to one generation."""
@@ -149,6 +152,13 @@ class ContainerFact:
 def container_name(mark: Mark) -> str:
     """The one name a container with this mark may have: `<instance>-<workload>-<hash8>-<ordinal>`."""
     return f"{mark.instance}-{mark.workload}-{mark.revision[:8]}-{mark.ordinal}"
+
+
+def wants_liveness(fact: ContainerFact) -> bool:
+    """Whether it is somebody else's container, labelled by its owner (`true`) for liveness restarts."""
+    if fact.mark is not None or fact.foreign_mark:
+        return False
+    return dict(fact.labels).get(LABEL_LIVENESS, "").strip().lower() == "true"
 
 
 def mark_labels(mark: Mark, hash_version: int) -> dict[str, str]:

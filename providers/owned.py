@@ -12,11 +12,21 @@ from typing import ClassVar, overload
 from pydantic import BaseModel
 
 from manifests.desired import Role
-from providers.actions import ChangeRecords, CreateContainer, EndpointAction, RecordChange, RuntimeAction
+from providers.actions import (
+    ChangeRecords,
+    CreateContainer,
+    EndpointAction,
+    RecordChange,
+    RemoveContainer,
+    RuntimeAction,
+    StartContainer,
+    StopContainer,
+    UpdateContainer,
+)
 from providers.dns.change import show
 from providers.dns.ownership import Marked, mark_key, mark_record, split
 from providers.errors import Foreign, ProviderError
-from providers.facts import ContainerFact, Endpoint, PoolFact, ZoneFact
+from providers.facts import LABEL_LIVENESS, ContainerFact, Endpoint, PoolFact, ZoneFact, wants_liveness
 from providers.naming import object_of
 from providers.spi import Batching, DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
 
@@ -41,7 +51,10 @@ class OwnedRuntime:
         if isinstance(action, CreateContainer) and action.mark.instance != self._instance:
             raise Foreign(action.name, f"its mark is of instance {action.mark.instance}, this is {self._instance}")
         for fact in self.inner.observe([action.name]):
-            self._check(fact)
+            if isinstance(action, CreateContainer) or not action.adopted:
+                self._check(fact)
+            else:
+                _check_adopted(fact, action)
         self.inner.perform(action)
 
     def _check(self, fact: ContainerFact) -> None:
@@ -52,7 +65,7 @@ class OwnedRuntime:
             raise Foreign(fact.name, f"belongs to instance {fact.mark.instance}", "remove it there")
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
-        """As the inner provider says, for a container of ours. Raises `Foreign`, `Gone`."""
+        """As the inner provider says, for a name that is ours, or an id (the plan means that very one). Raises `Foreign`, `Gone`."""
         for fact in self.inner.observe([container]):
             self._check(fact)
         return self.inner.exec_target(container, argv)
@@ -64,6 +77,22 @@ class OwnedRuntime:
     def close(self) -> None:
         """Close the inner provider."""
         self.inner.close()
+
+
+def _check_adopted(
+    fact: ContainerFact, action: StartContainer | StopContainer | RemoveContainer | UpdateContainer
+) -> None:
+    """Raise `Foreign` unless it is the very container that the plan means, and what is asked may be done to it."""
+    if fact.mark is not None or fact.foreign_mark:
+        raise Foreign(fact.name, "was adopted without a mark, and has one now", "look again")
+    if wants_liveness(fact):
+        if isinstance(action, RemoveContainer):
+            raise Foreign(fact.name, f"its label {LABEL_LIVENESS} allows restarts only", "remove it by hand")
+        return
+    if fact.id != action.expect.container_id:
+        raise Foreign(
+            fact.name, f"is {fact.id[:12]} now, and {action.expect.container_id[:12]} was adopted", "look again"
+        )
 
 
 class OwnedEndpoints:

@@ -66,7 +66,7 @@ class RuntimeProvider(Protocol):
         """Do one action; see the action for what repeating it means."""
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
-        """How to run `argv` in the context of that container. Raises `Gone`."""
+        """How to run `argv` in the context of a container: by its name, or by its id where it was adopted. Raises `Gone`."""
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
         """The last output lines of a container, oldest first; empty when there are none."""

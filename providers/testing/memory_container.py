@@ -1,9 +1,11 @@
 """One container of the in-memory world, as plain state: read by `memory.py` (addresses) and `memory_runtime.py`."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from manifests.desired import Port
-from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Mark, PortFact
+from manifests.pod import Live
+from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Mark, PortFact, RuntimeHealth
 
 
 @dataclass(slots=True)
@@ -25,11 +27,23 @@ class MemoryContainer:
     exit_cause: ExitCause | None = None
     exited_at: int = 0
     log: list[str] = field(default_factory=list)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    live: tuple[Live, ...] = ()
+    published: tuple[PortFact, ...] = ()
+    restarts: int = 0
+    healer: str = ""
+    health: RuntimeHealth | None = None
+    stale_secrets: tuple[str, ...] = ()
 
     @property
     def generation(self) -> Generation:
         """(container id, started-at)."""
         return Generation(self.id, self.started_at)
+
+    @property
+    def revived(self) -> bool:
+        """Whether the runtime's own policy starts it again when it ends by itself."""
+        return any(one.container == "" and one.restart not in ("", "no") for one in self.live)
 
     @property
     def up(self) -> bool:
@@ -65,4 +79,11 @@ class MemoryContainer:
             exit_code=self.exit_code,
             exit_cause=self.exit_cause,
             exited_at=self.exited_at,
+            live=self.live,
+            published=self.published,
+            restarts=self.restarts,
+            healer=self.healer,
+            health=self.health,
+            labels=tuple(sorted(self.labels.items())) if self.mark is None else (),
+            stale_secrets=self.stale_secrets,
         )

@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from manifests.desired import Role
+from manifests.desired import Port, Role
+from manifests.pod import Live
 from providers.actions import (
     CreateContainer,
     RemoveContainer,
@@ -21,7 +22,16 @@ from providers.actions import (
     UpdateContainer,
 )
 from providers.errors import Conflict, Foreign, Gone, Rejected
-from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, container_name, read_mark
+from providers.facts import (
+    ContainerFact,
+    ContainerState,
+    ExitCause,
+    Generation,
+    PortFact,
+    RuntimeHealth,
+    container_name,
+    read_mark,
+)
 from providers.spi import Context, ExecTarget
 from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_container import MemoryContainer
@@ -40,6 +50,10 @@ class MemoryRuntime:
         del settings
         self.name = name
         self.world = world or MemoryWorld.of(context)
+        self.in_place = False
+        """For tests: whether containers are created with the template's live settings, as an engine does. A container that has
+        some can be changed in place, and is started again by its policy when it ends by itself."""
+
         self._refuse_starts = ""
 
     @property
@@ -49,11 +63,11 @@ class MemoryRuntime:
     # --- the contract -------------------------------------------------------------------------------------------
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """All containers that carry a mark, or those of `names`, in the order of their names."""
+        """All containers, or those of `names`, in the order of their names."""
         with self.world.lock:
             self.world.check_readable(self.name)
             found = sorted(self._containers.items())
-            return tuple(item.fact(self.name) for name, item in found if _asked_for(item, name, names))
+            return tuple(item.fact(self.name) for name, item in found if names is None or name in names)
 
     def perform(self, action: RuntimeAction) -> None:
         """Do one action at once: there is no process to wait for."""
@@ -70,13 +84,15 @@ class MemoryRuntime:
                 self._stop(action)
                 return
             if isinstance(action, UpdateContainer):
-                raise Rejected(action.name, "this runtime has no settings to change in place", "replace the container")
+                self._update(action)
+                return
             self._remove(action)
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
         """The arguments as given, with the container's environment and directory. Raises `Gone`."""
         with self.world.lock:
-            found = self._get(container)
+            by_id = (item for item in self._containers.values() if item.id == container)
+            found = next(by_id, None) or self._get(container)
             return ExecTarget(argv, found.env, found.cwd)
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
@@ -106,6 +122,7 @@ class MemoryRuntime:
             ports=spec.ports,
             env=spec.env,
             cwd=os.path.normpath(os.path.join(action.root, spec.working_dir)),
+            live=action.template.live if self.in_place else (),
         )
 
     def _start(self, action: StartContainer) -> None:
@@ -128,6 +145,22 @@ class MemoryRuntime:
             raise _moved(action.name, action.expect, found.generation)
         found.end(0, ExitCause.STOPPED_BY_US, self.world.steady())
 
+    def _update(self, action: UpdateContainer) -> None:
+        found = self._get(action.name)
+        if not found.live:
+            raise Rejected(action.name, "this runtime has no settings to change in place", "replace the container")
+        if found.generation != action.expect:
+            raise _moved(action.name, action.expect, found.generation)
+        before = {one.container: one for one in found.live}
+        after = {one.container: one for one in action.live}
+        if not after.keys() <= before.keys():
+            missing = ", ".join(sorted(after.keys() - before.keys()))
+            raise Conflict(action.name, f"has no container {missing}", "look again")
+        limits = any(one[:3] != before[name][:3] for name, one in after.items())
+        if limits and found.state is not ContainerState.RUNNING:
+            raise Conflict(action.name, f"is {found.state}, so its limits cannot be changed", "look again")
+        found.live = tuple(sorted({**before, **after}.values()))
+
     def _remove(self, action: RemoveContainer) -> None:
         found = self._containers.get(action.name)
         if found is None:
@@ -147,14 +180,24 @@ class MemoryRuntime:
     # --- what happens to a runtime ------------------------------------------------------------------------------
 
     def exit(self, name: str, code: int = 1) -> None:
-        """The container's process ends by itself with this code."""
-        with self.world.lock:
-            self._get(name).end(code, ExitCause.EXITED, self.world.steady())
+        """The container's process ends by itself with this code; a policy of its own starts it again at once."""
+        self._end(name, code, ExitCause.EXITED)
 
     def kill(self, name: str, signal: int = 9) -> None:
         """Somebody kills the container's process; the code is 128 + signal, as shells and engines report it."""
+        self._end(name, 128 + signal, ExitCause.SIGNALLED)
+
+    def run_out_of_memory(self, name: str) -> None:
+        """The kernel kills the container at its memory limit."""
+        self._end(name, 137, ExitCause.OOM_KILLED)
+
+    def _end(self, name: str, code: int, cause: ExitCause) -> None:
         with self.world.lock:
-            self._get(name).end(128 + signal, ExitCause.SIGNALLED, self.world.steady())
+            found = self._get(name)
+            found.end(code, cause, self.world.steady())
+            if found.revived:
+                found.restarts += 1
+                found.start(self.world.wall(), self.world.steady())
 
     def pause(self, name: str) -> None:
         """Somebody freezes a running container."""
@@ -179,15 +222,47 @@ class MemoryRuntime:
             log.extend(lines)
             del log[:-LOG_LINES]
 
-    def plant(self, name: str, labels: Mapping[str, str], running: bool = True) -> None:
-        """Somebody else's container, with these labels."""
+    def plant(
+        self,
+        name: str,
+        labels: Mapping[str, str],
+        running: bool = True,
+        ports: tuple[Port, ...] = (),
+        live: tuple[Live, ...] = (),
+    ) -> None:
+        """Somebody else's container, with these labels, ports and live settings."""
         with self.world.lock:
             self.world.created += 1
             mark, foreign = read_mark(name, labels)
-            item = MemoryContainer(name, f"memory-{self.world.created}", self.world.free_address(), mark, foreign)
+            item = MemoryContainer(
+                name=name,
+                id=f"memory-{self.world.created}",
+                address=self.world.free_address(),
+                mark=mark,
+                foreign_mark=foreign,
+                ports=ports,
+                labels=dict(labels),
+                live=live,
+            )
             self._containers[name] = item
             if running:
                 item.start(self.world.wall(), self.world.steady())
+
+    def alter(
+        self,
+        name: str,
+        *,
+        health: RuntimeHealth | None = None,
+        healer: str = "",
+        restarts: int = 0,
+        published: tuple[PortFact, ...] = (),
+        stale_secrets: tuple[str, ...] = (),
+    ) -> None:
+        """From now on this is what an engine tells about the container beyond its life; what is not given is none."""
+        with self.world.lock:
+            found = self._get(name)
+            found.health, found.healer, found.restarts = health, healer, restarts
+            found.published, found.stale_secrets = published, stale_secrets
 
     def refuse_starts(self, cause: str) -> None:
         """From now on every start is refused with this cause; an empty text ends that."""
@@ -199,12 +274,6 @@ class MemoryRuntime:
             for item in self._containers.values():
                 if item.up:
                     item.end(None, ExitCause.HOST_RESTARTED, 0)
-
-
-def _asked_for(item: MemoryContainer, name: str, names: Collection[str] | None) -> bool:
-    if names is not None:
-        return name in names
-    return item.mark is not None or item.foreign_mark
 
 
 def _check_same(present: MemoryContainer, action: CreateContainer) -> None:

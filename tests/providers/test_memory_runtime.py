@@ -3,7 +3,8 @@
 import pytest
 
 from manifests.desired import Container, Port, Template
-from providers.actions import CreateContainer, RemoveContainer, StartContainer
+from manifests.pod import Live
+from providers.actions import CreateContainer, RemoveContainer, StartContainer, UpdateContainer
 from providers.errors import Conflict, Rejected, Unreachable
 from providers.facts import ContainerState, ExitCause, Mark, container_name, mark_labels
 from providers.spi import Context
@@ -14,6 +15,7 @@ TEMPLATE = Template(
     labels=(("app", "web"),),
     container=Container("web", ("serve",), env=(("A", "1"),), ports=(Port("http", 8080),), working_dir="app"),
     revision="0123456789abcdef",
+    live=(Live("", restart="unless-stopped"),),
 )
 MARK = Mark("demo", "web", 0, TEMPLATE.revision)
 NAME = container_name(MARK)
@@ -105,10 +107,26 @@ def test_labels_inherited_from_another_container_are_a_foreign_mark(runtime: Mem
     assert fact.foreign_mark
 
 
-def test_an_unmarked_container_is_seen_only_by_name(runtime: MemoryRuntime) -> None:
-    runtime.plant("database", {})
-    assert runtime.observe() == ()
-    assert [fact.name for fact in runtime.observe(["database"])] == ["database"]
+def test_an_unmarked_container_is_seen_with_its_labels(runtime: MemoryRuntime) -> None:
+    runtime.plant("database", {"tier": "data", "app": "db"})
+    (fact,) = runtime.observe()
+    assert (fact.name, fact.mark, fact.labels) == ("database", None, (("app", "db"), ("tier", "data")))
+    assert runtime.observe(["database"]) == (fact,)
+
+
+def test_a_policy_of_its_own_revives_a_container_until_it_is_taken_away(world: MemoryWorld) -> None:
+    runtime = MemoryRuntime("host-a", MemorySettings(), Context("demo", "/nowhere"), world)
+    runtime.in_place = True
+    run(runtime)
+    first = runtime.observe()[0]
+    runtime.run_out_of_memory(NAME)
+    second = runtime.observe()[0]
+    assert (second.state, second.restarts) == (ContainerState.RUNNING, 1)
+    assert second.generation != first.generation
+    runtime.perform(UpdateContainer("host-a", NAME, second.generation, (second.live[0]._replace(restart="no"),)))
+    runtime.run_out_of_memory(NAME)
+    third = runtime.observe()[0]
+    assert (third.state, third.exit_cause, third.restarts) == (ContainerState.EXITED, ExitCause.OOM_KILLED, 1)
 
 
 def test_a_refused_start_is_rejected_and_changes_nothing(runtime: MemoryRuntime) -> None:

@@ -1,23 +1,28 @@
 """Ownership marks in a zone, and everything that is not ours."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 import pytest
 
 from manifests.desired import Container, Role, Template
+from manifests.pod import Live
 from providers.actions import (
     ChangeRecords,
     CreateContainer,
     EndpointAction,
     RecordChange,
+    RemoveContainer,
     RuntimeAction,
     SetWeight,
     StartContainer,
     StopContainer,
+    UpdateContainer,
 )
 from providers.dns.ownership import mark_key, mark_record, marked_key, quote, read_mark, unquote
 from providers.errors import Conflict, Foreign, ProviderError, Rejected, Unreachable
 from providers.facts import (
+    ContainerState,
     Endpoint,
     Generation,
     Mark,
@@ -186,6 +191,74 @@ def test_containers_with_no_mark_or_an_inherited_one_are_never_touched() -> None
             owned(runtime, "demo").exec_target(name, ("true",))
         assert runtime.observe([name]) == before
         runtime.vanish(name)
+
+
+def adoptable(*labels: tuple[str, str]) -> tuple[MemoryRuntime, str]:
+    runtime = MemoryRuntime("one", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+    runtime.plant("shop", dict(labels), live=(Live("", restart="always"),))
+    return runtime, "shop"
+
+
+def acts(name: str, expect: Generation) -> list[RuntimeAction]:
+    return [
+        UpdateContainer("one", name, expect, (Live("", restart="no"),), adopted=True),
+        StopContainer("one", name, expect, 0, adopted=True),
+        StartContainer("one", name, expect, adopted=True),
+    ]
+
+
+@pytest.mark.parametrize("labels", [(), (("reconciler.enhanced-liveness", "true"),)])
+def test_a_container_without_a_mark_is_touched_only_by_an_action_that_says_so(
+    labels: tuple[tuple[str, str], ...],
+) -> None:
+    runtime, name = adoptable(*labels)
+    (before,) = runtime.observe([name])
+    for action in acts(name, before.generation):
+        with pytest.raises(Foreign, match="no owner mark"):
+            owned(runtime, "demo").perform(replace(action, adopted=False))
+        assert runtime.observe([name]) == (before,)
+    for action in acts(name, before.generation):
+        owned(runtime, "demo").perform(action)
+    (after,) = runtime.observe([name])
+    assert (after.state, after.live) == (ContainerState.RUNNING, (Live("", restart="no"),))
+    assert after.generation != before.generation
+
+
+def test_an_adopted_container_is_known_by_its_id() -> None:
+    runtime, name = adoptable()
+    (old,) = runtime.observe([name])
+    runtime.vanish(name)
+    runtime.plant(name, {})
+    for action in acts(name, old.generation):
+        with pytest.raises(Foreign, match="was adopted"):
+            owned(runtime, "demo").perform(action)
+
+
+def test_an_adopted_container_that_has_a_mark_now_is_looked_at_again() -> None:
+    runtime, name = adoptable()
+    (old,) = runtime.observe([name])
+    runtime.vanish(name)
+    runtime.plant(name, mark_labels(Mark("other", "web", 0, "0123456789"), 1))
+    for action in acts(name, old.generation):
+        with pytest.raises(Foreign, match="has one now"):
+            owned(runtime, "demo").perform(action)
+
+
+def test_a_label_for_liveness_never_lets_a_container_be_removed() -> None:
+    runtime, name = adoptable(("reconciler.enhanced-liveness", "true"))
+    runtime.exit(name)
+    (fact,) = runtime.observe([name])
+    with pytest.raises(Foreign, match="allows restarts only"):
+        owned(runtime, "demo").perform(RemoveContainer("one", name, fact.generation, adopted=True))
+    assert runtime.observe([name]) == (fact,)
+
+
+def test_a_command_runs_in_an_adopted_container_only_by_its_id() -> None:
+    runtime, name = adoptable()
+    (fact,) = runtime.observe([name])
+    with pytest.raises(Foreign):
+        owned(runtime, "demo").exec_target(name, ("true",))
+    assert owned(runtime, "demo").exec_target(fact.id, ("true",)).argv == ("true",)
 
 
 class Counted(MemoryEndpoints):
