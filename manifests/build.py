@@ -96,6 +96,8 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         ),
         drain_max=int(spec.drain.max),
         suspend=spec.suspend,
+        strategy=_strategy(declared, scope, manifest),
+        on_secret_change=desired.OnSecretChange(spec.on_secret_change),
         where=declared.document.where,
     )
 
@@ -113,6 +115,20 @@ def _max_unavailable(given: int, replicas: int) -> int:
         return given
     count = replicas * given // 100
     return max(count, 1) if replicas > 1 else count
+
+
+def _strategy(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Strategy:
+    given = manifest.spec.rollout.strategy
+    ports = [port.host_port for port in all_ports(manifest.spec.template.spec) if port.host_port is not None]
+    if not ports:
+        return desired.Strategy(given or "rolling")
+    if given == "rolling":
+        message = (
+            f"{declared.key}: a new replica cannot start before the old one goes, both take port {ports[0]} of the host"
+        )
+        hint = "write strategy: recreate, or remove hostPort and let a balancer reach the replicas"
+        scope.report(declared, ("spec", "rollout", "strategy"), Code.CONFLICT, message, hint)
+    return desired.Strategy.RECREATE
 
 
 def _check_name_length(declared: Declared, scope: Scope, instance_id: str, manifest: kinds.Workload) -> None:

@@ -131,11 +131,26 @@ class Restarts:
     backoff: Backoff = Backoff()
 
 
+class Strategy(StrEnum):
+    """How a replica of one revision takes the place of another: the new one first, or the old one out first."""
+
+    ROLLING = "rolling"
+    RECREATE = "recreate"
+
+
+class OnSecretChange(StrEnum):
+    """What a changed value of a secret does to containers that were created with the old one."""
+
+    RESTART = "restart"
+    REPORT = "report"
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Replicas of one template. `max_unavailable` is a count: a percentage is resolved against `replicas`.
 
-    Replica `n` lives on `nodes[n % len(nodes)]`; a node is the name of a runtime provider.
+    Replica `n` lives on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. `strategy` is RECREATE too where
+    the template takes a port of the host.
     """
 
     key: str
@@ -148,6 +163,8 @@ class Workload:
     restarts: Restarts = Restarts()
     drain_max: int = 10 * SECOND
     suspend: bool = False
+    strategy: Strategy = Strategy.ROLLING
+    on_secret_change: OnSecretChange = OnSecretChange.REPORT
     where: Where = Where("", 0, 0)
 
 

@@ -57,6 +57,17 @@ class Drain(Model):
     max: Deadline = Field(Duration(10 * SECOND), description="Longest wait between weight 0 and the stop.")
 
 
+class Rollout(Model):
+    """How a new revision of the template takes the place of the old one."""
+
+    strategy: Literal["rolling", "recreate"] | None = Field(
+        None,
+        description="`rolling` creates a new replica before an old one goes; `recreate` takes an old one out first, "
+        "replica by replica, as the budget allows. By default `rolling`, and `recreate` where the template has a "
+        "`hostPort`, which two containers cannot have at once.",
+    )
+
+
 class WorkloadSpec(Model):
     """What to run, where, and how carefully."""
 
@@ -73,7 +84,13 @@ class WorkloadSpec(Model):
     template: PodTemplate = Field(description="What every replica is made from.")
     availability: Availability = Field(default_factory=Availability, description="Limits on planned disruption.")
     restarts: Restarts = Field(default_factory=Restarts, description="Limits on restarts for health.")
+    rollout: Rollout = Field(default_factory=Rollout, description="How revisions replace each other.")
     drain: Drain = Field(default_factory=Drain, description="How a replica leaves traffic.")
+    on_secret_change: Literal["restart", "report"] = Field(
+        "report",
+        description="What to do when a secret in `env` has another value than when the container was created: `restart` "
+        "makes the replicas anew, one disruption at a time within the budget; `report` only says so.",
+    )
 
 
 class Workload(Manifest):

@@ -8,22 +8,24 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from manifests.desired import Desired
-from reconciler.core import disruption, steps
+from reconciler.core import steps
 from reconciler.core.activation import Roster, roster
-from reconciler.core.availability import Availability, count, ripe_at
+from reconciler.core.availability import Availability, count
 from reconciler.core.diff import differences
-from reconciler.core.disruption import Exit, Progress
-from reconciler.core.gates import Gated, busy_or_failed, frozen, gate, suspended
+from reconciler.core.disruption import deadline_at
+from reconciler.core.gates import Gated, gate
 from reconciler.core.guard import Pruning, mass_change, prune_hold
 from reconciler.core.history import absences, remember
 from reconciler.core.instant import FOREVER, Now
-from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.ledger import Ledger
 from reconciler.core.observed import Observed
 from reconciler.core.omission import Names, name_all
 from reconciler.core.plan import Decision, Step
 from reconciler.core.status import assess
-from reconciler.core.trust import Belief, Sight, sight
-from reconciler.core.verdict import Hold, Rule, Wait, Waiting
+from reconciler.core.switches import frozen
+from reconciler.core.trust import Sight, sight
+from reconciler.core.underway import Outbox, carry_on
+from reconciler.core.verdict import Hold, Rule, Wait
 from reconciler.core.weights import Weights, weigh
 
 _PASSES = 4
@@ -64,8 +66,8 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     if gated.granted and not last:
         return gated.ledger
 
-    out = _Outbox(desired, observed, gated.ledger, now)
-    _under_way(desired, crew, weights, names, seen, out)
+    out = Outbox(desired, observed, gated.ledger, now)
+    carry_on(crew, weights, names, seen, out)
     _members(desired, crew, weights, observed, pruning, out)
     _records(desired, crew, names, observed, pruning, out)
     _containers(desired, crew, gated, out)
@@ -111,135 +113,8 @@ def _owned(crew: Roster, seen: Sight, desired: Desired) -> int:
 # --- steps --------------------------------------------------------------------------------------------------------
 
 
-class _Outbox:
-    """Collects steps; each passes the two gates that every provider call has: busy targets and failed tries."""
-
-    def __init__(self, desired: Desired, observed: Observed, ledger: Ledger, now: Now) -> None:
-        self.desired, self.ledger, self.now = desired, ledger, now
-        self.busy, self.under_way = observed.busy, observed.under_way
-        self.steps: list[Step] = []
-        self.holds: list[Hold] = []
-        self.waits: list[Wait] = []
-        self.ids: set[str] = set()
-
-    def put(self, step: Step) -> None:
-        self.ids.add(step.id)
-        if step.target in self.under_way:
-            self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is under way"))
-            return
-        hold = busy_or_failed(self.ledger, self.busy, step.id, step.target, step.object, self.now)
-        if hold is None:
-            self.steps.append(step)
-        else:
-            self.holds.append(hold)
-
-    def granted(self, name: str, grant: Grant | None) -> None:
-        grants = dict(self.ledger.grants)
-        if grant is None:
-            grants.pop(name, None)
-        else:
-            grants[name] = grant
-        if grants != self.ledger.grants:
-            self.ledger = replace(self.ledger, grants=grants)
-
-
-def _exit(name: str, weights: Weights, names: Names, seen: Sight) -> Exit:
-    """What the outside still says of one container."""
-    pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
-    zone_since = min((one.since for key, one in seen.unknown_zones.items() if key[1] == zone), default=0)
-    return Exit(
-        named=name in names.named,
-        ttl=names.named.get(name, 0),
-        kept=name in names.kept,
-        zone_hidden=zone,
-        zone_hidden_since=zone_since,
-        carrying=name in weights.carrying,
-        pooled=name in weights.pooled,
-        pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
-        pool_hidden_since=0 if pool is None else seen.unknown_pools[pool].since,
-    )
-
-
-def _find(crew: Roster, name: str, grant: Grant) -> tuple[str, Belief | None, str]:
-    """(workload key or empty, belief, role) of the container of a grant."""
-    key = grant.object.rpartition("/")[0]
-    group = crew.groups.get(key)
-    if group is not None:
-        for role, beliefs in (
-            ("current", list(group.current.values())),
-            ("outgoing", group.outgoing),
-            ("surplus", group.surplus),
-        ):
-            for belief in beliefs:
-                if belief.fact.id == name:
-                    return key, belief, role
-        return key, None, ""
-    return key, None, "orphan"
-
-
-def _under_way(
-    desired: Desired,
-    crew: Roster,
-    weights: Weights,
-    names: Names,
-    seen: Sight,
-    out: _Outbox,
-) -> None:
-    """Carry every open grant one step further."""
-    links = steps.Links(desired, crew)
-    orphans = {fact.id: fact for fact in crew.orphans}
-    now = out.now
-    for name, grant in sorted(out.ledger.grants.items()):
-        key, belief, role = _find(crew, name, grant)
-        group = crew.groups.get(key)
-        if crew.blind and belief is None and name not in orphans:
-            continue
-        exit_ = _exit(name, weights, names, seen)
-        if group is not None and belief is not None:
-            workload, fact = group.workload, belief.fact
-            if grant.cause in disruption.RESTARTS:
-                available = ripe_at(belief, workload.min_ready) <= now.steady
-                progress = disruption.restart(grant, belief, exit_, workload, available, now)
-            elif role == "current":
-                progress = Progress(None, ended="wanted again")
-            else:
-                progress = disruption.leave(grant, fact, exit_, workload.drain_max, now)
-            grace = workload.template.grace
-        elif name in orphans:
-            if grant.cause not in disruption.DELETIONS:
-                # Its manifest went meanwhile: whether it may go is for the rules of deletions to say.
-                out.granted(name, None)
-                continue
-            fact = orphans[name]
-            drain, grace = desired.former.get(key, (disruption.DEFAULT_DRAIN, disruption.DEFAULT_GRACE))
-            progress = disruption.leave(grant, fact, exit_, drain, now)
-        else:
-            out.granted(name, None)
-            continue
-        out.granted(name, progress.grant)
-        if progress.wait is not None:
-            out.waits.append(progress.wait)
-        if progress.hold is not None:
-            out.holds.append(progress.hold)
-        if progress.grant is None:
-            continue
-        if progress.start:
-            out.put(steps.restart_start(progress.grant, fact))
-            continue
-        if not (progress.stop or progress.remove):
-            continue
-        parent = grant.object.rpartition("/")[0]
-        word = suspended(desired, out.ledger, parent, grant.object, "stop", now)
-        if word is not None and not desired.destroy:
-            out.holds.append(word)
-        elif progress.stop:
-            out.put(steps.stop(progress.grant, fact, grace, links, key))
-        else:
-            out.put(steps.remove(progress.grant, fact))
-
-
 def _members(
-    desired: Desired, crew: Roster, weights: Weights, observed: Observed, pruning: Pruning, out: _Outbox
+    desired: Desired, crew: Roster, weights: Weights, observed: Observed, pruning: Pruning, out: Outbox
 ) -> None:
     """Pools: what should weigh otherwise, and members that nothing names."""
     links = steps.Links(desired, crew)
@@ -258,7 +133,7 @@ def _members(
             out.put(steps.weight(stray, links))
 
 
-def _records(desired: Desired, crew: Roster, names: Names, observed: Observed, pruning: Pruning, out: _Outbox) -> None:
+def _records(desired: Desired, crew: Roster, names: Names, observed: Observed, pruning: Pruning, out: Outbox) -> None:
     """Zones: what should be published otherwise, and record sets that no policy names."""
     links = steps.Links(desired, crew)
     for diff in names.changes:
@@ -276,7 +151,7 @@ def _records(desired: Desired, crew: Roster, names: Names, observed: Observed, p
             out.put(steps.records(desired, stray, links))
 
 
-def _containers(desired: Desired, crew: Roster, gated: Gated, out: _Outbox) -> None:
+def _containers(desired: Desired, crew: Roster, gated: Gated, out: Outbox) -> None:
     """Creates, starts and changes in place that came through the gates."""
     links = steps.Links(desired, crew)
     for want in gated.creates:
@@ -339,6 +214,8 @@ def _wake_at(
     for until in (*(one.until for one in holds), *(one.until for one in waits)):
         if until is not None:
             soonest = min(soonest, until)
+    for grant in ledger.grants.values():
+        soonest = min(soonest, deadline_at(grant, now))
     for one in ledger.suspensions.values():
         if one.until_wall:
             soonest = min(soonest, now.steady + one.until_wall - now.wall)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from manifests.desired import Desired, Workload
+from manifests.desired import Desired, OnSecretChange, Strategy, Workload
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
 from reconciler.core.activation import Group, Roster, node_of, replica_name
 from reconciler.core.availability import ripe_at
@@ -31,6 +31,7 @@ class Kind(StrEnum):
     START = "start"
     UPDATE = "update"
     RESTART = "restart"
+    RECREATE = "recreate"
     RETIRE = "retire"
 
 
@@ -80,10 +81,26 @@ def _why_down(fact: ContainerFact) -> tuple[Reason, str]:
     return Reason.CRASHED, f"ended{signal} with {code}"
 
 
+def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences) -> None:
+    """A secret has another value now: the environment of a container never changes, so only a new one gets it."""
+    fact, workload = belief.fact, group.workload
+    names = ", ".join(fact.stale_secrets)
+    if workload.on_secret_change is OnSecretChange.RESTART:
+        message = f"it was created with other values of {names}"
+        out.wants.append(_want(group, ordinal, Kind.RECREATE, Reason.SECRET_CHANGED, message, belief))
+        return
+    obj = replica_of(workload.key, ordinal)
+    message = f"{fact.name} was created with other values of {names}"
+    person = f"write onSecretChange: restart in the spec of {workload.key}, or change its template"
+    out.holds.append(Hold(obj, f"recreate {fact.name}", Rule.SECRET_CHANGED, message, person=person))
+
+
 def _current(group: Group, ordinal: int, belief: Belief, now: Now, out: Differences) -> None:
     """A replica of the desired revision that is not simply fine."""
     fact, workload = belief.fact, group.workload
     name = replica_of(workload.key, ordinal)
+    if fact.stale_secrets:
+        _stale_secrets(group, ordinal, belief, out)
     if fact.state in _DOWN:
         cause, message = _why_down(fact)
         out.wants.append(_want(group, ordinal, Kind.START, cause, message, belief))
@@ -132,6 +149,15 @@ def _missing(group: Group, crew: Roster, instance: str, out: Differences) -> Non
         out.wants.append(want)
 
 
+def _why_first(workload: Workload) -> str:
+    """Why the old container goes before the new one is created."""
+    template = workload.template
+    taken = [port.host_port for one in (template.container, *template.sidecars) for port in one.ports if port.host_port]
+    if taken:
+        return f"it goes first, because both take port {taken[0]} of the host"
+    return "it goes first (strategy: recreate)"
+
+
 def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> None:
     """Replicas of other revisions, and those that are too many."""
     revision = group.workload.template.revision
@@ -142,8 +168,10 @@ def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> No
                 # As long as its replacement is not available, the old revision keeps serving: it is started again.
                 cause, why = _why_down(belief.fact)
                 out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
-            message = f"revision {mark.revision[:8]} is replaced by {revision[:8]}"
-            out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.TEMPLATE_CHANGED, message, belief))
+            message, kind = f"revision {mark.revision[:8]} is replaced by {revision[:8]}", Kind.RETIRE
+            if group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas:
+                message, kind = f"{message}; {_why_first(group.workload)}", Kind.RECREATE
+            out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
     for belief in group.surplus:
         mark = belief.fact.mark
         if mark is not None and belief.fact.id not in grants:
@@ -178,7 +206,7 @@ def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
                 live = belief.fact.live
-                if not live or live == workload.template.live:
+                if not belief.fact.stale_secrets and (not live or live == workload.template.live):
                     continue
             if belief.fact.id not in grants:
                 _current(group, ordinal, belief, now, out)

@@ -1,9 +1,10 @@
 """The way out of service, as a state machine over an open grant: name out -> TTL -> weight 0 -> drain -> stop.
 
-A planned disruption (rollout, scale down, prune) goes the whole way and ends with the container removed. A restart for failed
-health waits for no TTL, and ends when a new generation is available, when it is called off because the container recovered
-before the stop, or at its deadline. The state is derived from facts and two remembered instants, so a crash loses nothing.
-Called by `decide` for every open grant; `weights` asks `may_cut`.
+A planned exit (rollout, scale down, prune) goes the whole way and ends with the container removed. A *restart* stops and
+starts the same container; a *recreation* removes it and lets the ordinary path make the replica anew. Both end when the replica
+is available again, when they are called off before the stop, or at their deadline. What is done for failed health waits for no
+TTL. The state is derived from facts and two remembered instants, so a crash loses nothing. Called by `underway` for every open
+grant; `weights` asks `may_cut` and `may_empty`.
 """
 
 from collections.abc import Iterable
@@ -12,19 +13,23 @@ from typing import NamedTuple
 
 from manifests.desired import SECOND, Workload
 from providers.facts import ContainerFact, ContainerState, ProbeValue
-from reconciler.core.instant import Now, due, elapsed, instant, next_after
+from reconciler.core.instant import FOREVER, Now, due, elapsed, instant, next_after
 from reconciler.core.ledger import Grant
 from reconciler.core.trust import Belief
 from reconciler.core.verdict import Hold, Reason, Rule, Wait, Waiting
 
-RESTARTS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED})
+URGENT = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREATE})
+"""Causes that lie in failed health: the replica serves nobody, so no TTL is waited for, and recovering calls them off."""
+
+RESTARTS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.REQUESTED})
 """Causes that end in a new generation of the same container."""
 
 DELETIONS = frozenset({Reason.PRUNED, Reason.DESTROYED})
 """Causes that a container without a manifest may leave for."""
 
 DEADLINE = 600 * SECOND
-"""A restart that has not become available by then is over; the next one goes through the gates again."""
+"""A restart or recreation that has not become available by then is over; the next one goes through the gates again. It runs
+from the grant, or from weight 0 where names and TTLs are waited for before."""
 
 DEFAULT_DRAIN = 10 * SECOND
 """How long an orphan drains: its manifest, which could say, is gone."""
@@ -67,11 +72,58 @@ class Progress:
     ended: str = ""
 
 
+def returns(grant: Grant) -> bool:
+    """Whether the replica comes back after it: a restart or a recreation."""
+    return grant.recreate or grant.cause in RESTARTS
+
+
 def may_cut(grant: Grant, now: Now) -> bool:
-    """Whether its weight may go to 0: at once for a restart, after the name is out and its TTL over for a planned exit."""
-    if grant.cause in RESTARTS:
+    """Whether its weight may go to 0: at once for failed health, after the name is out and its TTL over for a planned exit."""
+    if grant.cause in URGENT:
         return True
     return grant.names_out is not None and elapsed(grant.names_out, now) >= grant.ttl
+
+
+def may_empty(grant: Grant, workload: Workload | None) -> bool:
+    """Whether it may take the last weight of a pool: for failed health, and where the budget allows that no replica is available."""
+    if grant.cause in URGENT:
+        return True
+    return returns(grant) and workload is not None and workload.max_unavailable >= workload.replicas
+
+
+def deadline_at(grant: Grant, now: Now) -> int:
+    """The steady instant at which a restart or recreation is over whatever became of it; FOREVER for those that have no end."""
+    if not returns(grant):
+        return FOREVER
+    if grant.cause in URGENT:
+        return due(grant.at, DEADLINE, now)
+    return FOREVER if grant.weight_out is None else due(grant.weight_out, DEADLINE, now)
+
+
+def _leave_names(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, now: Now) -> Progress | Grant:
+    """Out of every name, then the TTL. A grant comes back when no resolver can know the address any more."""
+    if exit_.zone_hidden:
+        message = f"zone {exit_.zone_hidden} cannot be read, so whether {fact.name} is published is unknown"
+        retry = next_after(exit_.zone_hidden_since, SECOND, now)
+        return Progress(grant, hold=Hold(grant.object, "stop", Rule.UNKNOWN_ZONE, message, until=retry))
+    if exit_.named:
+        if exit_.kept and empty:
+            # The name keeps its last address, and the manifest allows that nothing answers there for a while.
+            return grant if grant.names_out is not None else grant._replace(names_out=instant(now), ttl=0)
+        grant = grant._replace(ttl=max(grant.ttl, exit_.ttl), names_out=None)
+        if exit_.kept:
+            message = f"{fact.name} is the last address of a name, which never becomes empty"
+            person = "bring a replacement up, or delete the DNSPolicy to remove the name"
+            return Progress(grant, hold=Hold(grant.object, "stop", Rule.LAST_RECORD, message, person=person))
+        return Progress(grant, wait=Wait(grant.object, Waiting.NAMES, f"{fact.name} is still published"))
+    if grant.names_out is None:
+        grant = grant._replace(names_out=instant(now))
+    assert grant.names_out is not None  # noqa: S101  (set just above; for the type checker)
+    if elapsed(grant.names_out, now) < grant.ttl:
+        until = due(grant.names_out, grant.ttl, now)
+        message = f"resolvers may still answer with {fact.name} for the TTL"
+        return Progress(grant, wait=Wait(grant.object, Waiting.TTL, message, until))
+    return grant
 
 
 def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) -> Progress | Grant:
@@ -81,10 +133,10 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now
         return Progress(grant._replace(pooled=True), wait=Wait(grant.object, Waiting.WEIGHT, message))
     if exit_.pool_hidden:
         blind_for = now.steady - exit_.pool_hidden_since
-        restart = grant.cause in RESTARTS
-        if not restart or blind_for < drain:
+        urgent = grant.cause in URGENT
+        if not urgent or blind_for < drain:
             retry = exit_.pool_hidden_since + drain
-            if not restart:
+            if not urgent:
                 retry = next_after(exit_.pool_hidden_since, SECOND, now)
             message = f"pool {exit_.pool_hidden} cannot be read, so whether {fact.name} still gets traffic is unknown"
             return Progress(grant, hold=Hold(grant.object, "stop", Rule.UNKNOWN_POOL, message, until=retry))
@@ -98,66 +150,108 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now
     return grant
 
 
-def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) -> Progress:
-    """A planned exit: the next thing to do on the way from serving to removed."""
-    if fact.generation != grant.generation:
-        # Somebody started it again meanwhile: what was waited for counts for the life before only.
-        grant = grant._replace(generation=fact.generation, weight_out=None)
-    if fact.state in _UP:
-        if exit_.zone_hidden:
-            message = f"zone {exit_.zone_hidden} cannot be read, so whether {fact.name} is published is unknown"
-            retry = next_after(exit_.zone_hidden_since, SECOND, now)
-            return Progress(grant, hold=Hold(grant.object, "stop", Rule.UNKNOWN_ZONE, message, until=retry))
-        if exit_.named:
-            grant = grant._replace(ttl=max(grant.ttl, exit_.ttl), names_out=None)
-            if exit_.kept:
-                message = f"{fact.name} is the last address of a name, which never becomes empty"
-                person = "bring a replacement up, or delete the DNSPolicy to remove the name"
-                return Progress(grant, hold=Hold(grant.object, "stop", Rule.LAST_RECORD, message, person=person))
-            return Progress(grant, wait=Wait(grant.object, Waiting.NAMES, f"{fact.name} is still published"))
-        if grant.names_out is None:
-            grant = grant._replace(names_out=instant(now))
-        assert grant.names_out is not None  # noqa: S101  (set just above; for the type checker)
-        if elapsed(grant.names_out, now) < grant.ttl:
-            until = due(grant.names_out, grant.ttl, now)
-            message = f"resolvers may still answer with {fact.name} for the TTL"
-            return Progress(grant, wait=Wait(grant.object, Waiting.TTL, message, until))
-        out = _leave_pools(grant, fact, exit_, drain, now)
-        return out if isinstance(out, Progress) else Progress(out, stop=True)
+def _leave_service(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, drain: int, now: Now) -> Progress:
+    """Out of names where that is waited for, out of pools, then the stop."""
+    if grant.drain is not None:
+        drain = grant.drain
+    if grant.cause not in URGENT:
+        out = _leave_names(grant, fact, exit_, empty, now)
+        if isinstance(out, Progress):
+            return out
+        grant = out
+    out = _leave_pools(grant, fact, exit_, drain, now)
+    return out if isinstance(out, Progress) else Progress(out, stop=True)
+
+
+def _away(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) -> Progress:
+    """What is down and not wanted is removed once no pool points at it: its address is free for the next container then."""
     if exit_.carrying:
         return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, f"{fact.name} is down and still carries weight"))
-    if exit_.pool_hidden:
-        # Its address would be free for the next container while a pool may still send traffic there.
+    if exit_.pool_hidden and (grant.cause not in URGENT or now.steady - exit_.pool_hidden_since < drain):
         message = f"pool {exit_.pool_hidden} cannot be read, so whether it still points at {fact.name} is unknown"
         retry = next_after(exit_.pool_hidden_since, SECOND, now)
         return Progress(grant, hold=Hold(grant.object, "remove", Rule.UNKNOWN_POOL, message, until=retry))
-    return Progress(grant, remove=True)
+    return Progress(_out_since(grant, now), remove=True)
+
+
+def _out_since(grant: Grant, now: Now) -> Grant:
+    """The deadline of a planned one runs from here at the latest: out of service, however it came to that."""
+    return grant if grant.weight_out is not None else grant._replace(weight_out=instant(now))
+
+
+def _follow(grant: Grant, fact: ContainerFact) -> Grant:
+    """Somebody started it again meanwhile: what was waited for counts for the life before only."""
+    return grant._replace(generation=fact.generation, weight_out=None) if fact.generation != grant.generation else grant
+
+
+def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) -> Progress:
+    """A planned exit: the next thing to do on the way from serving to removed."""
+    grant = _follow(grant, fact)
+    if fact.state in _UP:
+        return _leave_service(grant, fact, exit_, False, drain, now)
+    return _away(grant, fact, exit_, drain, now)
+
+
+def recreate(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, now: Now) -> Progress:
+    """The first half of a recreation, as long as the old container exists: the next thing to do until it is removed."""
+    fact = belief.fact
+    if deadline_at(grant, now) <= now.steady:
+        return Progress(None, ended="deadline passed")
+    if fact.generation != grant.generation and grant.cause in URGENT:
+        return Progress(None, ended="a new generation runs")
+    grant = _follow(grant, fact)
+    if fact.state not in _UP:
+        return _away(grant, fact, exit_, workload.drain_max, now)
+    if grant.cause in URGENT and belief.live is ProbeValue.PASS:
+        return Progress(None, ended="recovered before the stop")
+    if grant.cause is Reason.SECRET_CHANGED and not fact.stale_secrets:
+        return Progress(None, ended="its secrets are as they were")
+    return _leave_service(grant, fact, exit_, may_empty(grant, workload), workload.drain_max, now)
+
+
+def recreated(grant: Grant, belief: Belief | None, available: bool, now: Now) -> Progress:
+    """The second half of a recreation: the old container is gone, the replica is made and started by the ordinary path.
+
+    Args:
+        belief: the replica's new container, None while there is none.
+    """
+    grant = _out_since(grant, now)
+    until = deadline_at(grant, now)
+    if until <= now.steady:
+        return Progress(None, ended="deadline passed")
+    if available:
+        return Progress(None, ended="available again")
+    if belief is not None and belief.live is ProbeValue.FAIL:
+        return Progress(None, ended="the new container failed too")
+    if belief is not None and belief.fact.started_at and belief.fact.state not in _UP:
+        return Progress(None, ended="the new container ended")
+    message = f"{grant.object} is made anew, waiting for it to become available"
+    return Progress(grant, wait=Wait(grant.object, Waiting.READY, message, until))
 
 
 def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, available: bool, now: Now) -> Progress:
-    """A restart for failed health: the next thing to do until a new generation is available."""
+    """A restart: the next thing to do until a new generation of the same container is available."""
     fact = belief.fact
-    if elapsed(grant.at, now) >= DEADLINE:
+    until = deadline_at(grant, now)
+    if until <= now.steady:
         return Progress(None, ended="deadline passed")
     if fact.generation == grant.generation:
         if fact.state not in _UP:
             if exit_.carrying:
                 message = f"{fact.name} is down and still carries weight"
                 return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, message))
-            return Progress(grant, start=True)
-        if belief.live is ProbeValue.PASS:
+            return Progress(_out_since(grant, now), start=True)
+        if grant.cause in URGENT and belief.live is ProbeValue.PASS:
             return Progress(None, ended="recovered before the stop")
-        out = _leave_pools(grant, fact, exit_, workload.drain_max, now)
-        return out if isinstance(out, Progress) else Progress(out, stop=True)
+        return _leave_service(grant, fact, exit_, may_empty(grant, workload), workload.drain_max, now)
     if belief.live is ProbeValue.FAIL:
         return Progress(None, ended="the new generation failed too")
     if available:
         return Progress(None, ended="available again")
     if fact.state not in _UP:
         return Progress(None, ended="the new generation ended")
-    until = due(grant.at, DEADLINE, now)
     message = f"restarted, waiting for {fact.name} to become available"
-    return Progress(grant, wait=Wait(grant.object, Waiting.READY, message, until))
+    return Progress(grant, wait=Wait(grant.object, Waiting.READY, message, None if until == FOREVER else until))
 
 
 def in_flight(grants: Iterable[Grant], prefix: str) -> int:

@@ -19,6 +19,7 @@ from reconciler.core.guard import Pruning, prune_hold
 from reconciler.core.history import amnesia, failures_of
 from reconciler.core.instant import FOREVER, Now, due, instant, next_after
 from reconciler.core.ledger import Failures, Grant, Ledger
+from reconciler.core.switches import suspended
 from reconciler.core.trust import Belief
 from reconciler.core.verdict import Hold, Rule, Wait, Waiting
 
@@ -37,40 +38,6 @@ class Gated:
     waits: list[Wait] = field(default_factory=list)
     ledger: Ledger = field(default_factory=Ledger)
     granted: bool = False
-
-
-def suspended(desired: Desired, ledger: Ledger, key: str, obj: str, action: str, now: Now) -> Hold | None:
-    """The hold of a person's word on an object, most general first; None when nobody stopped it.
-
-    Args:
-        key: the document the object belongs to, such as `workload/web`.
-        obj: the object itself, such as `workload/web/0`.
-    """
-    if desired.guard.suspend:
-        person = "set spec.suspend of the Guard to false"
-        return Hold(obj, action, Rule.SUSPENDED, "the Guard suspends everything", person=person)
-    return _named(desired, ledger, ("*", key, obj), obj, action, now)
-
-
-def _named(desired: Desired, ledger: Ledger, names: tuple[str, ...], obj: str, action: str, now: Now) -> Hold | None:
-    """The hold of a person's word on one of these names."""
-    for name in names:
-        if name in desired.guard.deny:
-            return Hold(
-                obj, action, Rule.DENIED, f"the Guard denies {name}", person="take it off spec.deny of the Guard"
-            )
-        one = ledger.suspensions.get(name)
-        if one is not None:
-            message = f"{name} was suspended by {one.who or 'somebody'}: {one.reason or 'no reason given'}"
-            until = now.steady + one.until_wall - now.wall if one.until_wall else None
-            resume = "reconcile resume --all" if name == "*" else f"reconcile resume {name}"
-            return Hold(obj, action, Rule.SUSPENDED, message, until=until, person=resume)
-    return None
-
-
-def frozen(desired: Desired, ledger: Ledger, key: str, action: str, now: Now) -> Hold | None:
-    """The hold of a person's word on a Service or DNSPolicy itself. Suspending workloads does not stop weights and names."""
-    return _named(desired, ledger, (key,), key, action, now)
 
 
 class _Gate:
@@ -102,7 +69,7 @@ class _Gate:
 
     def create(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group = self.crew.groups[workload.key]
-        message = rollout.may_create(group, self.counts[workload.key], self.created.get(workload.key, 0))
+        message = rollout.may_create(group, self.counts[workload.key], want.ordinal, self.created.get(workload.key, 0))
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         self.created[workload.key] = self.created.get(workload.key, 0) + 1
@@ -175,7 +142,7 @@ class _Gate:
         unknown = want.ready is ProbeValue.UNKNOWN
         outgoing = {one.fact.id for one in group.outgoing}
         retiring = sum(1 for name in self.grants if name in outgoing)
-        message = rollout.replaced(group, counts, retiring)
+        message = "" if want.kind is Kind.RECREATE else rollout.replaced(group, counts, retiring)
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         message = rollout.over_budget(group, counts, available, unknown, self.taken.get(workload.key, 0))
@@ -204,7 +171,8 @@ class _Gate:
         fact = want.fact
         if fact is None:
             return
-        self.grants[fact.id] = Grant(want.object, fact.generation, want.cause, instant(self.now))
+        grant = Grant(want.object, fact.generation, want.cause, instant(self.now), recreate=want.kind is Kind.RECREATE)
+        self.grants[fact.id] = grant
         if want.kind is Kind.RESTART:
             self.attempts[want.object] = (*self.attempts.get(want.object, ()), instant(self.now))
             before = self.failures.get(want.object)
@@ -237,7 +205,7 @@ class _Gate:
                 return None
             case Kind.RESTART:
                 return self.restart(want, workload)
-            case Kind.RETIRE:
+            case Kind.RETIRE | Kind.RECREATE:
                 return self.retire(want, workload)
 
 
@@ -276,18 +244,3 @@ def gate(
     changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
     out.ledger = replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
     return out
-
-
-def busy_or_failed(ledger: Ledger, busy: frozenset[str], step: str, target: str, obj: str, now: Now) -> Hold | None:
-    """What holds back one step whatever it is: a call on its target without an outcome, or its own failed tries."""
-    if target in busy:
-        message = f"an earlier call on {target} has no known outcome yet"
-        return Hold(obj, step, Rule.BUSY, message, until=next_after(0, SECOND, now))
-    failure = ledger.step_failures.get(step)
-    if failure is None:
-        return None
-    at = restarts.step_at(step, failure, now)
-    if at <= now.steady:
-        return None
-    person = "remove the cause; the step is tried again by itself" if failure.stop else ""
-    return Hold(obj, step, Rule.STEP_FAILED, failure.message, until=at, person=person)

@@ -21,6 +21,8 @@ class Grant(NamedTuple):
 
     `names_out` is when the address was first seen out of every name (then `ttl` ns are waited), `weight_out` when the weight
     was first read back as 0 in every pool (then the drain is waited); `pooled` tells that it ever carried weight.
+    `recreate` tells that the container is removed and made anew: the grant then goes on, under the id of the removed one,
+    until the replica is available again. `grace` and `drain` (ns) are a person's, None = as the manifest says.
     """
 
     object: str
@@ -31,6 +33,9 @@ class Grant(NamedTuple):
     ttl: int = 0
     weight_out: Instant | None = None
     pooled: bool = False
+    recreate: bool = False
+    grace: int | None = None
+    drain: int | None = None
 
 
 class Failures(NamedTuple):
@@ -174,7 +179,7 @@ def _instant(raw: Any) -> Instant | None:
 
 
 def _grant(raw: list[Any]) -> Grant:
-    obj, generation, cause, at, names_out, ttl, weight_out, pooled = raw
+    obj, generation, cause, at, names_out, ttl, weight_out, pooled, *rest = raw  # older rows are shorter
     return Grant(
         obj,
         Generation(*generation),
@@ -184,6 +189,7 @@ def _grant(raw: list[Any]) -> Grant:
         ttl,
         _instant(weight_out),
         pooled,
+        *rest,
     )
 
 

@@ -1,10 +1,12 @@
-"""Rollout: in which order revisions replace each other. Rolling, create first, one replica more than wanted at a time.
+"""Rollout: in which order revisions replace each other. Rolling, create first, one replica more than wanted at a time; or
+`recreate`, where an old replica goes as soon as the budget allows it and the new one is created in its place.
 
 A new replica is created while at most `replicas + 1` exist; an old one goes only when an available new one takes its place
 and the workload keeps its budget. A new revision that does not become available stops the rollout by itself: the old one
 keeps serving, and a still newer template takes over at once. Called by `gates` only.
 """
 
+from manifests.desired import Strategy
 from reconciler.core.activation import Group
 from reconciler.core.availability import Availability
 
@@ -12,13 +14,18 @@ SURGE = 1
 """How many replicas more than wanted may exist while a revision replaces another."""
 
 
-def may_create(group: Group, counts: Availability, created: int) -> str:
+def may_create(group: Group, counts: Availability, ordinal: int, created: int) -> str:
     """Empty when one more replica of the new revision may be created now, else what that waits for.
 
     Args:
+        ordinal: which replica it is.
         created: how many this decision creates already.
     """
     if not group.outgoing:
+        return ""
+    if group.workload.strategy is Strategy.RECREATE:
+        if any(one.fact.mark is not None and one.fact.mark.ordinal == ordinal for one in group.outgoing):
+            return "the replica of the old revision goes first"
         return ""
     existing = len(group.current) + len(group.outgoing) + created
     room = group.workload.replicas + SURGE

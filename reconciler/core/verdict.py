@@ -18,6 +18,9 @@ class Reason(StrEnum):
     PAUSED = "Paused"
     LIVENESS_FAILED = "LivenessFailed"
     STARTUP_FAILED = "StartupFailed"
+    RECREATE = "RestartsDidNotHelp"
+    SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a word, not a password)
+    REQUESTED = "Requested"
     RESTARTING = "Restarting"
     MISSING = "Missing"
     NOT_STARTED = "NotStarted"
@@ -61,6 +64,7 @@ class Rule(StrEnum):
     UNKNOWN_ZONE = "ZoneUnknown"
     STEP_FAILED = "StepFailed"
     BUSY = "Busy"
+    SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a word, not a password)
 
 
 class Waiting(StrEnum):

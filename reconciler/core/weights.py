@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from manifests.desired import Balancer, Desired, Service
+from manifests.desired import Balancer, Desired, Service, Workload
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
 from reconciler.core.activation import Roster
-from reconciler.core.disruption import RESTARTS, may_cut
+from reconciler.core.disruption import may_cut, may_empty, returns
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Grant
 from reconciler.core.trust import Belief, Sight
@@ -94,8 +94,8 @@ class _Pool:
         balancer = self.balancer
         return MemberChange(self.service.key, balancer.provider, balancer.pool, endpoint, name, before, after, why)
 
-    def judge(self, endpoint: Endpoint, belief: Belief, grant: Grant | None, now: Now) -> None:
-        """Compare one endpoint with the pool."""
+    def judge(self, endpoint: Endpoint, belief: Belief, grant: Grant | None, empty: bool, now: Now) -> None:
+        """Compare one endpoint with the pool. `empty` tells that its grant may take the last weight."""
         fact, out = belief.fact, self.out
         member = self.members.pop(endpoint, None)
         before = None if member is None else member.weight
@@ -112,9 +112,8 @@ class _Pool:
             return
         if grant is not None:
             if before and may_cut(grant, now):
-                restart = grant.cause in RESTARTS
-                why = Reason.RESTARTING if restart else Reason.DRAINING
-                self.lowered.append((self.change(endpoint, fact.name, before, 0, why), not restart))
+                why = Reason.RESTARTING if returns(grant) else Reason.DRAINING
+                self.lowered.append((self.change(endpoint, fact.name, before, 0, why), not empty))
             return
         if belief.ready is _UNKNOWN:
             return
@@ -179,6 +178,11 @@ def _leftovers(
                 out.changes.append(change)
 
 
+def _workload(grant: Grant, roster: Roster) -> Workload | None:
+    group = roster.groups.get(grant.object.rpartition("/")[0])
+    return None if group is None else group.workload
+
+
 def _last_member(change: MemberChange) -> Hold:
     return Hold(
         change.object,
@@ -224,7 +228,9 @@ def weigh(desired: Desired, roster: Roster, seen: Sight, grants: Mapping[str, Gr
                 continue
             pool = _Pool(service, balancer, fact, out)
             for endpoint, belief in members:
-                pool.judge(endpoint, belief, grants.get(belief.fact.id) if grants else None, now)
+                grant = grants.get(belief.fact.id) if grants else None
+                empty = grant is not None and may_empty(grant, _workload(grant, roster))
+                pool.judge(endpoint, belief, grant, empty, now)
             if pool.members:
                 last = not (pool.survivor or intended)
                 leftovers.append((list(pool.members.values()), service.key, key, last))

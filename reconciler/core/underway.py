@@ -1,0 +1,154 @@
+"""What is under way: the next step of every open grant, and the outbox that all steps of a decision pass through.
+
+Called by `decide` only, after the gates.
+"""
+
+from dataclasses import replace
+
+from manifests.desired import Desired, Workload
+from reconciler.core import disruption, steps
+from reconciler.core.activation import Group, Roster
+from reconciler.core.availability import ripe_at
+from reconciler.core.disruption import Exit, Progress
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.observed import Observed
+from reconciler.core.omission import Names
+from reconciler.core.plan import Step
+from reconciler.core.switches import busy_or_failed, suspended
+from reconciler.core.trust import Belief, Sight
+from reconciler.core.verdict import Hold, Reason, Wait, Waiting
+from reconciler.core.weights import Weights
+
+
+class Outbox:
+    """Collects steps; each passes the two gates that every provider call has: busy targets and failed tries."""
+
+    def __init__(self, desired: Desired, observed: Observed, ledger: Ledger, now: Now) -> None:
+        self.desired, self.ledger, self.now = desired, ledger, now
+        self.busy, self.under_way = observed.busy, observed.under_way
+        self.steps: list[Step] = []
+        self.holds: list[Hold] = []
+        self.waits: list[Wait] = []
+        self.ids: set[str] = set()
+
+    def put(self, step: Step) -> None:
+        """Take one step in, unless its target or its own past holds it."""
+        self.ids.add(step.id)
+        if step.target in self.under_way:
+            self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is under way"))
+            return
+        hold = busy_or_failed(self.ledger, self.busy, step.id, step.target, step.object, self.now)
+        if hold is None:
+            self.steps.append(step)
+        else:
+            self.holds.append(hold)
+
+    def granted(self, name: str, grant: Grant | None) -> None:
+        """Keep what became of one grant; None ends it."""
+        grants = dict(self.ledger.grants)
+        if grant is None:
+            grants.pop(name, None)
+        else:
+            grants[name] = grant
+        if grants != self.ledger.grants:
+            self.ledger = replace(self.ledger, grants=grants)
+
+
+def _exit(name: str, weights: Weights, names: Names, seen: Sight) -> Exit:
+    """What the outside still says of one container."""
+    pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
+    zone_since = min((one.since for key, one in seen.unknown_zones.items() if key[1] == zone), default=0)
+    return Exit(
+        named=name in names.named,
+        ttl=names.named.get(name, 0),
+        kept=name in names.kept,
+        zone_hidden=zone,
+        zone_hidden_since=zone_since,
+        carrying=name in weights.carrying,
+        pooled=name in weights.pooled,
+        pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
+        pool_hidden_since=0 if pool is None else seen.unknown_pools[pool].since,
+    )
+
+
+def _find(group: Group | None, name: str) -> tuple[Belief | None, bool]:
+    """The container of a grant, and whether it is the current one of its replica."""
+    if group is None:
+        return None, False
+    for belief in group.current.values():
+        if belief.fact.id == name:
+            return belief, True
+    return next((one for one in (*group.outgoing, *group.surplus) if one.fact.id == name), None), False
+
+
+def _available(workload: Workload, belief: Belief | None, now: Now) -> bool:
+    return belief is not None and ripe_at(belief, workload.min_ready) <= now.steady
+
+
+def _member(grant: Grant, workload: Workload, belief: Belief, current: bool, exit_: Exit, now: Now) -> Progress:
+    """The next thing to do with a container of a workload."""
+    if grant.recreate and (not current or grant.cause is not Reason.TEMPLATE_CHANGED):
+        return disruption.recreate(grant, belief, exit_, workload, now)
+    if grant.cause in disruption.RESTARTS:
+        return disruption.restart(grant, belief, exit_, workload, _available(workload, belief, now), now)
+    if current:
+        return Progress(None, ended="wanted again")
+    return disruption.leave(grant, belief.fact, exit_, workload.drain_max, now)
+
+
+def _anew(grant: Grant, group: Group, now: Now) -> Progress:
+    """What comes after the removal of a recreation."""
+    ordinal = int(grant.object.rpartition("/")[2])
+    if ordinal >= group.workload.replicas:
+        return Progress(None, ended="not wanted any more")
+    belief = group.current.get(ordinal)
+    return disruption.recreated(grant, belief, _available(group.workload, belief, now), now)
+
+
+def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Outbox) -> None:
+    """Carry every open grant one step further."""
+    desired, now = out.desired, out.now
+    links = steps.Links(desired, crew)
+    orphans = {fact.id: fact for fact in crew.orphans}
+    for name, grant in sorted(out.ledger.grants.items()):
+        key = grant.object.rpartition("/")[0]
+        group = crew.groups.get(key)
+        belief, current = _find(group, name)
+        if crew.blind and belief is None and name not in orphans:
+            continue
+        exit_ = _exit(name, weights, names, seen)
+        fact = belief.fact if belief is not None else orphans.get(name)
+        grace = disruption.DEFAULT_GRACE
+        if group is not None and belief is not None:
+            progress = _member(grant, group.workload, belief, current, exit_, now)
+            grace = group.workload.template.grace
+        elif fact is not None and grant.cause in disruption.DELETIONS:
+            drain, grace = desired.former.get(key, (disruption.DEFAULT_DRAIN, disruption.DEFAULT_GRACE))
+            progress = disruption.leave(grant, fact, exit_, drain, now)
+        elif fact is None and group is not None and grant.recreate:
+            progress = _anew(grant, group, now)
+        else:
+            # Gone; or its manifest went meanwhile: whether it may go is for the rules of deletions to say.
+            progress = Progress(None, ended="gone")
+        out.granted(name, progress.grant)
+        if progress.wait is not None:
+            out.waits.append(progress.wait)
+        if progress.hold is not None:
+            out.holds.append(progress.hold)
+        if progress.grant is None or fact is None:
+            continue
+        if progress.start:
+            out.put(steps.restart_start(progress.grant, fact))
+            continue
+        if not (progress.stop or progress.remove):
+            continue
+        word = suspended(desired, out.ledger, key, grant.object, "stop", now)
+        if word is not None and not desired.destroy:
+            out.holds.append(word)
+        elif progress.stop:
+            if grant.grace is not None:
+                grace = grant.grace
+            out.put(steps.stop(progress.grant, fact, grace, links, key))
+        else:
+            out.put(steps.remove(progress.grant, fact))
