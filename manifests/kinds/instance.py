@@ -1,13 +1,67 @@
 """Instance: this installation of the program."""
 
-from typing import Literal
+from ipaddress import ip_address
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from manifests.desired import SECOND
-from manifests.fields import InstanceId, Interval
+from manifests.fields import InstanceId, Interval, Shown
 from manifests.kinds.base import Manifest, Model
-from manifests.scalars import Duration
+from manifests.scalars import Duration, bad_value
+
+
+def split_listen(value: str) -> tuple[str, int]:
+    """The address and port of `ADDRESS:PORT`, of `[ADDRESS]:PORT` for IPv6. Raises a bad-value error."""
+    address, _, port = value.rpartition(":")
+    bracketed = address.startswith("[") and address.endswith("]")
+    hint = "write ADDRESS:PORT, such as 127.0.0.1:9902 or '[::1]:9902'"
+    try:
+        found = ip_address(address[1:-1] if bracketed else address)
+    except ValueError:
+        raise bad_value(f"'{value[:60]}' has no IP address before its port", hint) from None
+    if bracketed != (found.version == 6):
+        raise bad_value(f"'{value[:60]}': brackets go around IPv6 addresses only", hint)
+    if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65_535):
+        raise bad_value(f"'{value[:60]}' has no port from 1 to 65535", hint)
+    if found.is_unspecified or found.is_multicast:
+        hint = "name the address of this host that containers reach, such as that of their network's bridge"
+        raise bad_value(f"'{address}' is no address that senders could be told", hint)
+    return str(found), int(port)
+
+
+def _listen(value: str) -> str:
+    split_listen(value)
+    return value
+
+
+Listen = Annotated[
+    str,
+    AfterValidator(_listen),
+    WithJsonSchema({"type": "string", "pattern": "^(\\[[0-9a-fA-F:.]+\\]|[0-9.]+):[0-9]{1,5}$"}),
+    Shown("IP address and port"),
+]
+
+
+class PushTCP(Model):
+    """A TCP listener for pushes. Every push over it carries a signature made with its container's own token."""
+
+    listen: Listen = Field(description="Where to listen; containers are given the same address to push to.")
+
+
+class PushListener(Model):
+    """Where instances push their own state to, while `reconcile --watch` runs. Needs the extra `serve`."""
+
+    socket: bool = Field(
+        True, description="Listens on a unix socket, which is mounted at /run/reconciler in containers that push."
+    )
+    tcp: PushTCP | None = Field(None, description="Listens on TCP too.")
+
+    @model_validator(mode="after")
+    def _somewhere(self) -> Self:
+        if self.socket or self.tcp is not None:
+            return self
+        raise bad_value("nothing would listen", "leave `socket: false` out, or add tcp", at=("socket",))
 
 
 class Intervals(Model):
@@ -24,6 +78,9 @@ class InstanceSpec(Model):
     id: InstanceId = Field(description="Owner mark on everything this installation makes; unique among installations.")
     prune: bool = Field(False, description="Deletes what is owned but no longer declared.")
     intervals: Intervals = Field(default_factory=Intervals, description="How often providers are looked at.")
+    push: PushListener | None = Field(
+        None, description="Takes pushes of instances about their own state; without it there is no listener."
+    )
 
 
 class Instance(Manifest):
