@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Generic, NamedTuple, TypeVar
 
 from manifests.pod import Live
+from providers.capabilities import PLAIN, DNSCapabilities
 
 T = TypeVar("T")
 
@@ -215,30 +216,43 @@ class PoolFact:
 
 
 class RecordKey(NamedTuple):
-    """Owner name (lower case, final dot) and type (upper case) of a record set."""
+    """Owner name (lower case, final dot) and type (upper case) of a record set.
+
+    `set_id` tells the members of a routed set apart, which share name and type; empty = a plain set, the only one there.
+    """
 
     name: str
     type: str
+    set_id: str = ""
 
 
 class RecordSet(NamedTuple):
-    """TTL in seconds and the sorted values in presentation form, canonical (lower-case compressed IPv6 and so on)."""
+    """TTL in seconds and the sorted values in presentation form, canonical (lower-case compressed IPv6 and so on).
+
+    A member of a routed set has either a `weight` (its share is weight / sum of weights; 0 = only when all are 0) or a `geo`
+    (a place as `manifests.geo` spells it; `*` = everybody else). An `alias` set answers with the addresses that the name in
+    its one value has; its TTL is 0, because the one of those counts.
+    """
 
     ttl: int
     values: tuple[str, ...]
+    weight: int | None = None
+    geo: str = ""
+    alias: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneFact:
     """All record sets of a zone, without the ownership records; `owners` gives the owner mark of each set that has one.
 
-    An owner mark is `<instance>/<object key>`.
+    An owner mark is `<instance>/<object key>`. `capabilities` says what the zone can hold.
     """
 
     zone: str
     serial: int
     records: Mapping[RecordKey, RecordSet]
     owners: Mapping[RecordKey, str]
+    capabilities: DNSCapabilities = PLAIN
 
 
 # --- probes -----------------------------------------------------------------------------------------------------

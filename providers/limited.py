@@ -17,7 +17,15 @@ from providers.calls import Calls, Rate
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
-from providers.spi import Batching, DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+from providers.spi import (
+    Batching,
+    DNSProvider,
+    EndpointProvider,
+    ExecTarget,
+    Provider,
+    RuntimeProvider,
+    capabilities_of,
+)
 
 __all__ = ["Limits", "Rate", "limited"]
 
@@ -138,6 +146,7 @@ class LimitedDNS:
     def __init__(self, inner: DNSProvider, limits: Limits) -> None:
         self.name = inner.name
         self.inner = inner
+        self.capabilities = capabilities_of(inner)
         self._limits = limits
         self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
 

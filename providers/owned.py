@@ -25,10 +25,19 @@ from providers.actions import (
 )
 from providers.dns.change import show
 from providers.dns.ownership import Marked, mark_key, mark_record, split
+from providers.dns.routing import label
 from providers.errors import Foreign, ProviderError
 from providers.facts import LABEL_LIVENESS, ContainerFact, Endpoint, PoolFact, ZoneFact, wants_liveness
 from providers.naming import object_of
-from providers.spi import Batching, DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+from providers.spi import (
+    Batching,
+    DNSProvider,
+    EndpointProvider,
+    ExecTarget,
+    Provider,
+    RuntimeProvider,
+    capabilities_of,
+)
 
 
 class OwnedRuntime:
@@ -172,6 +181,7 @@ class OwnedDNS:
     def __init__(self, inner: DNSProvider, instance: str) -> None:
         self.name = inner.name
         self.inner = inner
+        self.capabilities = capabilities_of(inner)
         self._instance = instance
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
@@ -199,7 +209,7 @@ class OwnedDNS:
         self.inner.perform(ChangeRecords(action.provider, action.zone, tuple(changes)))
 
     def _check(self, change: RecordChange, found: Marked) -> None:
-        target = f"{change.key.name} {change.key.type}"
+        target = label(change.key)
         if not change.owner.startswith(self._instance + "/"):
             raise Foreign(target, f"the change is for {change.owner}, this is instance {self._instance}")
         owner = found.owners.get(change.key)
@@ -218,7 +228,7 @@ class OwnedDNS:
     def _mark_change(self, change: RecordChange, found: Marked) -> RecordChange:
         """The mark's part of a change. When it is right already this only makes the provider compare it again."""
         before = found.marks.get(change.key)
-        after = None if change.after is None else mark_record(change.owner)
+        after = None if change.after is None else mark_record(change.owner, change.key.set_id)
         return RecordChange(mark_key(change.key), before, after, change.owner)
 
     def close(self) -> None:
@@ -229,7 +239,7 @@ class OwnedDNS:
 def _without_marks(fact: ZoneFact) -> ZoneFact:
     found = split(fact.records)
     owners = {key: owner for key, owner in found.owners.items() if key in found.records}
-    return ZoneFact(fact.zone, fact.serial, found.records, owners)
+    return ZoneFact(fact.zone, fact.serial, found.records, owners, fact.capabilities)
 
 
 @overload

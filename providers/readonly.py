@@ -13,7 +13,15 @@ from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeActi
 from providers.errors import Rejected
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
-from providers.spi import Batching, DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+from providers.spi import (
+    Batching,
+    DNSProvider,
+    EndpointProvider,
+    ExecTarget,
+    Provider,
+    RuntimeProvider,
+    capabilities_of,
+)
 
 
 def _refusal(name: str, action: Action) -> Rejected:
@@ -99,6 +107,7 @@ class ReadOnlyDNS:
     def __init__(self, inner: DNSProvider) -> None:
         self.name = inner.name
         self.inner = inner
+        self.capabilities = capabilities_of(inner)
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """As the inner provider sees it."""

@@ -31,6 +31,7 @@ from pydantic import BaseModel
 
 from manifests.desired import Role
 from providers.actions import ChangeRecords, EndpointAction, RuntimeAction
+from providers.capabilities import PLAIN, DNSCapabilities
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 
@@ -111,14 +112,18 @@ class Batching(EndpointProvider, Protocol):
 
 
 class DNSProvider(Protocol):
-    """Holds record sets in zones."""
+    """Holds record sets in zones. `capabilities` of the class is what its type can do, of the object what this one does."""
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]]
     name: str
+    capabilities: DNSCapabilities
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
-        """The named zones, completely. `owners` is empty: ownership is read by the `owned` decorator."""
+        """The named zones, completely, with the capabilities of each.
+
+        `owners` is empty: ownership is read by the `owned` decorator.
+        """
 
     def perform(self, action: ChangeRecords) -> None:
         """Change record sets after checking that each is as `before` says."""
@@ -128,3 +133,9 @@ class DNSProvider(Protocol):
 
 
 Provider = RuntimeProvider | EndpointProvider | DNSProvider
+
+
+def capabilities_of(provider: DNSProvider | type[DNSProvider]) -> DNSCapabilities:
+    """What a DNS provider or its type declares; plain record sets for one that declares nothing."""
+    found: DNSCapabilities = getattr(provider, "capabilities", PLAIN)
+    return found

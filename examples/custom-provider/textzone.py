@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from manifests.desired import Role
 from providers.actions import ChangeRecords
+from providers.capabilities import PLAIN
 from providers.dns.change import changed_sets
 from providers.errors import Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
@@ -32,6 +33,7 @@ class TextZone:
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = TextZoneSettings
+    capabilities = PLAIN
 
     def __init__(self, name: str, settings: TextZoneSettings, context: Context) -> None:
         self.name = name

@@ -17,6 +17,12 @@ PLAIN_TEXT = re.compile(r'"[ !#-\[\]-~]{0,255}"')
 """One quoted string without escapes: the same in every spelling."""
 
 ONE_NAME = frozenset({"CNAME", "DNAME", "NS", "PTR"})
+NAME_LAST = ONE_NAME | {"MX", "SRV"}
+"""Types whose value ends with a name and has nothing but numbers before it."""
+
+IDNA_DEVIATIONS = frozenset("\u00df\u03c2\u200c\u200d")
+"""Characters whose A-label differs between the two versions of IDNA (UTS 46 section 7)."""
+
 MAX_NAME = 254
 """Characters of a name with its final dot (255 octets on the wire, RFC 1035 section 2.3.4)."""
 
@@ -43,6 +49,46 @@ def name(text: str, origin: str) -> str:
         return dns.name.from_text(escape_high(text), base).canonicalize().to_text()
     except dns.exception.DNSException as error:
         raise ValueError(f"{text!r} is no domain name: {error}") from error
+
+
+def absolute(text: str) -> str:
+    """The canonical spelling of a name as a person writes it: absolute with or without a final dot, international labels too.
+
+    Raises:
+        ValueError: it is no name, or one that two versions of IDNA spell differently.
+    """
+    return name(text if text.isascii() else ascii_name(text), ".")
+
+
+def ascii_name(text: str) -> str:
+    """A name with its international labels in their ASCII form (A-labels), other labels as they are.
+
+    Raises:
+        ValueError: a label has none, or one that depends on the version of IDNA (RFC 5894 section 7.2).
+    """
+    labels = []
+    for one in text.split("."):
+        if not IDNA_DEVIATIONS.isdisjoint(one):
+            raise ValueError(f"{text!r} means different names in two standards; write that label in its xn-- form")
+        try:
+            labels.append(one if one.isascii() else one.encode("idna").decode("ascii"))
+        except UnicodeError as error:
+            raise ValueError(f"{text!r} cannot be written as a domain name") from error
+    return ".".join(labels)
+
+
+def text_value(kind: str, text: str) -> str:
+    """The canonical spelling of a value as a person writes it: names in it are absolute, and may be international.
+
+    Raises:
+        ValueError: it is no value of this type.
+    """
+    if kind in NAME_LAST and not text.isascii():
+        # The name is the last word, and the words before it are numbers.
+        head, blank, last = text.rpartition(" ")
+        text = head + blank + ascii_name(last)
+    # One character per octet, as the canonical spelling wants it.
+    return value(kind, text.encode().decode("latin-1"), ".")
 
 
 def value(kind: str, text: str, origin: str) -> str:

@@ -7,7 +7,9 @@ things for the same reasons. Works on plain record sets; values must be canonica
 from collections.abc import Mapping, Sequence
 
 from providers.actions import RecordChange
+from providers.capabilities import PLAIN, DNSCapabilities
 from providers.dns import canonical
+from providers.dns.routing import check_policies, check_set, label
 from providers.errors import Conflict, Gone, Rejected
 from providers.facts import RecordKey, RecordSet
 
@@ -17,19 +19,24 @@ BESIDE_CNAME = frozenset({"CNAME", "RRSIG", "NSEC", "KEY"})
 AT_A_CUT = frozenset({"NS", "DS"})
 """Types that the parent zone holds with authority at a delegated name (RFC 4035 section 2.4)."""
 
-MAX_TTL = 2**31 - 1
-"""The largest TTL in seconds (RFC 2181 section 8)."""
-
 
 def show(record: RecordSet | None) -> str:
     """A record set as one short text for messages."""
     if record is None:
         return "absent"
-    return f"{', '.join(record.values)} (TTL {record.ttl})"
+    words = [f"TTL {record.ttl}"]
+    if record.weight is not None:
+        words.append(f"weight {record.weight}")
+    if record.geo:
+        words.append(f"for {record.geo}")
+    return f"{'alias of ' if record.alias else ''}{', '.join(record.values)} ({', '.join(words)})"
 
 
 def changed_sets(
-    zone: str, records: Mapping[RecordKey, RecordSet], changes: Sequence[RecordChange]
+    zone: str,
+    records: Mapping[RecordKey, RecordSet],
+    changes: Sequence[RecordChange],
+    capabilities: DNSCapabilities = PLAIN,
 ) -> dict[RecordKey, RecordSet | None]:
     """The sets that have to be written, by key; None means remove. Empty when everything is as wanted already.
 
@@ -38,12 +45,12 @@ def changed_sets(
 
     Raises:
         Conflict: a set is neither as `before` nor as `after` says (`Gone` when it does not exist any more).
-        Rejected: the change, or the zone after it, breaks a rule of DNS.
+        Rejected: the change, or the zone after it, breaks a rule of DNS, or is beyond the capabilities of the provider.
     """
     result: dict[RecordKey, RecordSet | None] = {}
     seen: set[RecordKey] = set()
     for change in changes:
-        _check_change(zone, change, seen)
+        _check_change(zone, change, seen, capabilities)
         current = records.get(change.key)
         if current == change.after:
             continue
@@ -72,13 +79,11 @@ def in_zone(name: str, zone: str) -> bool:
 def _conflict(change: RecordChange, current: RecordSet | None) -> Conflict:
     kind = Gone if current is None else Conflict
     cause = f"the plan saw {show(change.before)}, but now it is {show(current)}"
-    return kind(
-        f"{change.key.name} {change.key.type}", cause, "look again; somebody changed it after the plan was made"
-    )
+    return kind(label(change.key), cause, "look again; somebody changed it after the plan was made")
 
 
-def _check_change(zone: str, change: RecordChange, seen: set[RecordKey]) -> None:
-    target = f"{change.key.name} {change.key.type}"
+def _check_change(zone: str, change: RecordChange, seen: set[RecordKey], capabilities: DNSCapabilities) -> None:
+    target = label(change.key)
     if change.key in seen:
         raise Rejected(target, "is changed twice in one request", "give each record set one change")
     seen.add(change.key)
@@ -92,8 +97,7 @@ def _check_change(zone: str, change: RecordChange, seen: set[RecordKey]) -> None
         raise Rejected(target, "a record set without values cannot be written", "remove the set instead")
     if len(set(change.after.values)) != len(change.after.values):
         raise Rejected(target, "a value is given twice", "give each value once")
-    if not 0 <= change.after.ttl <= MAX_TTL:
-        raise Rejected(target, f"a TTL of {change.after.ttl} seconds is impossible", f"use 0 to {MAX_TTL}")
+    check_set(change.key, change.after, zone, capabilities)
     if change.key.type == "CNAME" and len(change.after.values) > 1:
         raise Rejected(target, "a name can have only one CNAME", "publish addresses instead, or one name")
 
@@ -107,19 +111,24 @@ def _check_result(
         return
     above = {parent for name in written for parent in parents(name, zone)}
     types: dict[str, set[str]] = {}
-    for key in records:
+    groups: dict[tuple[str, str], dict[RecordKey, RecordSet]] = {}
+    for key, record in records.items():
         if (key.name in written or key.name in above) and key not in result:
             types.setdefault(key.name, set()).add(key.type)
+            if key.name in written:
+                groups.setdefault((key.name, key.type), {})[key] = record
     for key, after in result.items():
         if after is not None:
             types.setdefault(key.name, set()).add(key.type)
+            groups.setdefault((key.name, key.type), {})[key] = after
+    check_policies({one: groups[one] for one in {(key.name, key.type) for key, after in result.items() if after}})
     for key, after in result.items():
         if after is not None:
             _check_name(zone, key, types)
 
 
 def _check_name(zone: str, key: RecordKey, types: Mapping[str, set[str]]) -> None:
-    target = f"{key.name} {key.type}"
+    target = label(key)
     here = types[key.name]
     if key.type == "CNAME" and key.name == zone:
         raise Rejected(target, "a CNAME cannot stand at the top of a zone", "publish addresses there")
@@ -147,12 +156,12 @@ def canonical_change(change: RecordChange) -> RecordChange:
     Raises:
         Rejected: the name, the type or a value is none.
     """
-    target = f"{change.key.name} {change.key.type}"
     try:
-        key = RecordKey(canonical.name(change.key.name, "."), canonical.type_name(change.key.type.upper()))
-        before, after = _canonical_set(key.type, change.before), _canonical_set(key.type, change.after)
+        kind = canonical.type_name(change.key.type.upper())
+        key = RecordKey(canonical.absolute(change.key.name), kind, change.key.set_id)
+        before, after = _canonical_set(kind, change.before), _canonical_set(kind, change.after)
     except ValueError as error:
-        raise Rejected(target, str(error), "correct the record") from error
+        raise Rejected(label(change.key), str(error), "correct the record") from error
     return RecordChange(key, before, after, change.owner)
 
 
@@ -161,6 +170,6 @@ def _canonical_set(kind: str, record: RecordSet | None) -> RecordSet | None:
         return None
     if any("\n" in value or "\0" in value for value in record.values):
         raise ValueError("a value has a line end or a NUL in it")
-    # One character per octet, as the canonical spelling wants it.
-    octets = (value.encode().decode("latin-1") for value in record.values)
-    return RecordSet(record.ttl, tuple(sorted(canonical.value(kind, value, ".") for value in octets)))
+    if record.alias:
+        return record._replace(values=tuple(canonical.absolute(value) for value in record.values))
+    return record._replace(values=tuple(sorted(canonical.text_value(kind, value) for value in record.values)))

@@ -2,18 +2,27 @@
 
 The mark of (name, TYPE) lies at `_reconciler-<type>.<name>`: never at the name itself, so that it can stand beside a CNAME,
 and below the zone's own name for a record at the top of the zone. A wildcard's mark is legal everywhere because its `*` is
-spelled `_wildcard`.
+spelled `_wildcard`. Each member of a routed set has a mark of its own: a digest of its set identifier is part of the mark's
+name (identifiers may be longer than a label, and hold anything), and the identifier itself of the mark's text.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 
+from providers.dns.routing import label
 from providers.errors import Rejected
 from providers.facts import RecordKey, RecordSet
 
 PREFIX = "_reconciler-"
 WILDCARD = "_wildcard."
 SYNTAX = "reconciler/v1 owner="
+MEMBER = " set="
+"""Between the owner and the set identifier in the mark of a member."""
+
+DIGEST = 20
+"""Hexadecimal digits of a set identifier's digest (80 bits): a label has 63 characters, and the longest type needs 10."""
+
 MARK_TTL = 300
 """Seconds. Nobody resolves marks, so the value only bounds how long a person's resolver shows an old one."""
 
@@ -42,37 +51,47 @@ def mark_key(key: RecordKey) -> RecordKey:
     Raises:
         Rejected: the set's own name is reserved for marks, or leaves no room for one.
     """
-    target = f"{key.name} {key.type}"
+    target = label(key)
     if key.name.startswith((PREFIX, WILDCARD)):
         raise Rejected(target, f"names that begin with {PREFIX} or {WILDCARD} are kept for owner marks", "rename it")
     name = WILDCARD + key.name[2:] if key.name.startswith("*.") else key.name
-    found = f"{PREFIX}{key.type.lower()}.{name}"
+    member = f"_{_digest(key.set_id)}" if key.set_id else ""
+    found = f"{PREFIX}{key.type.lower()}{member}.{name}"
     if len(found.rstrip(".")) > MAX_NAME:
         raise Rejected(target, f"its owner mark would need a name of {len(found) - 1} characters", "shorten the name")
     return RecordKey(found, "TXT")
 
 
-def marked_key(key: RecordKey) -> RecordKey | None:
-    """The record set that a mark at `key` is about; None when `key` cannot hold a mark."""
+def marked_key(key: RecordKey, record: RecordSet | None = None) -> RecordKey | None:
+    """The record set that a mark at `key` is about; None when `key` cannot hold a mark.
+
+    Without the mark itself (`record`), or with one that cannot be read, the set identifier of a member is the digest that
+    stands in the mark's name.
+    """
     if key.type != "TXT" or not key.name.startswith(PREFIX):
         return None
-    label, _, name = key.name.partition(".")
-    kind = label[len(PREFIX) :].upper()
+    first, _, name = key.name.partition(".")
+    kind, _, member = first[len(PREFIX) :].partition("_")
     if not kind or not name:
         return None
-    return RecordKey("*." + name[len(WILDCARD) :] if name.startswith(WILDCARD) else name, kind)
+    if member and record is not None and len(record.values) == 1:
+        set_id = unquote(record.values[0]).partition(MEMBER)[2]
+        member = set_id if _digest(set_id) == member else member
+    return RecordKey("*." + name[len(WILDCARD) :] if name.startswith(WILDCARD) else name, kind.upper(), member)
 
 
-def mark_record(owner: str) -> RecordSet:
-    """The TXT record set that says `owner` (`<instance>/<object key>`)."""
-    return RecordSet(MARK_TTL, (quote(SYNTAX + owner),))
+def mark_record(owner: str, set_id: str = "") -> RecordSet:
+    """The TXT record set that says `owner` (`<instance>/<object key>`) of a set, or of the member `set_id` of a routed one."""
+    return RecordSet(MARK_TTL, (quote(SYNTAX + owner + (MEMBER + set_id if set_id else "")),))
 
 
 def read_mark(record: RecordSet) -> str:
     """The owner that a mark names. Several marks or another text: an owner that is nobody's instance, so foreign."""
     texts = [unquote(value) for value in record.values]
-    if len(texts) == 1 and texts[0].startswith(SYNTAX) and "/" in texts[0][len(SYNTAX) :]:
-        return texts[0][len(SYNTAX) :]
+    if len(texts) == 1 and texts[0].startswith(SYNTAX):
+        owner = texts[0][len(SYNTAX) :].partition(MEMBER)[0]
+        if "/" in owner:
+            return owner
     return UNREADABLE + " and ".join(texts)
 
 
@@ -82,13 +101,17 @@ def split(records: Mapping[RecordKey, RecordSet]) -> Marked:
     owners: dict[RecordKey, str] = {}
     marks: dict[RecordKey, RecordSet] = {}
     for key, record in records.items():
-        subject = marked_key(key)
+        subject = marked_key(key, record)
         if subject is None:
             plain[key] = record
             continue
         owners[subject] = read_mark(record)
         marks[subject] = record
     return Marked(plain, owners, marks)
+
+
+def _digest(set_id: str) -> str:
+    return sha256(set_id.encode()).hexdigest()[:DIGEST]
 
 
 def quote(text: str) -> str:

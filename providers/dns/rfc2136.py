@@ -6,12 +6,14 @@ with the first look.
 """
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
 from manifests.desired import Role
 from providers.actions import ChangeRecords
+from providers.capabilities import Atomic, DNSCapabilities, ReadBack, Write
 from providers.dns.rfc2136_settings import RFC2136Settings
 from providers.facts import ZoneFact
 from providers.limited import boottime
@@ -19,6 +21,9 @@ from providers.spi import Context
 
 if TYPE_CHECKING:
     from providers.dns.rfc2136_zones import Zones
+
+BATCH_OCTETS = 65_000
+"""About what one message of 64 KB holds beside its header and signature."""
 
 
 class RFC2136Zones:
@@ -31,6 +36,7 @@ class RFC2136Zones:
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = RFC2136Settings
+    capabilities = DNSCapabilities(atomic=Atomic.BATCH, batch_octets=BATCH_OCTETS, write=Write.COMPARED)
 
     def __init__(
         self,
@@ -47,6 +53,8 @@ class RFC2136Zones:
         self._steady = steady
         self._wall = wall
         self._loaded: Zones | None = None
+        if settings.read_back == "queries":
+            self.capabilities = replace(self.capabilities, read_back=ReadBack.NAMES)
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """The named zones without their SOA (its serial is in the fact).
@@ -92,5 +100,7 @@ class RFC2136Zones:
         if self._loaded is None:
             from providers.dns.rfc2136_zones import Zones, clocks  # noqa: PLC0415  (loads dnspython)
 
-            self._loaded = Zones(self.name, self._settings, self._context, clocks(self._steady, self._wall))
+            self._loaded = Zones(
+                self.name, self._settings, self._context, clocks(self._steady, self._wall), self.capabilities
+            )
         return self._loaded

@@ -59,7 +59,7 @@ class Names:
         except OSError as error:
             raise Unreachable(target, f"cannot create {self._directory}: {error.strerror}") from error
         with locked(target, self._directory):
-            after = sorted((self.of(zone) | new) - gone)
+            after = sorted((key.name, key.type) for key in (self.of(zone) | new) - gone)
             if len(after) > MAX_NAMES:
                 raise Unreachable(target, f"more than {MAX_NAMES} record sets to ask for", "use readBack: axfr")
             _replace(target, path, json.dumps({"format": FORMAT, "names": after}).encode())

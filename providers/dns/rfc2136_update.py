@@ -174,7 +174,7 @@ def _part(
         if change.after is not None and current is None and key.name not in named:
             named.add(key.name)
             prerequisites += _alone(zone, key, records, used)
-        if key == (zone, "NS"):
+        if key == RecordKey(zone, "NS"):
             added, gone = _top(zone, current, change.after)
             additions += added
             last += gone

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from manifests.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
+from providers.capabilities import DNSCapabilities
 from providers.dns import canonical
 from providers.dns import rfc2136_read as read
 from providers.dns import rfc2136_update as update
@@ -36,10 +37,13 @@ def clocks(steady: Callable[[], int], wall: Callable[[], int] | None) -> Clocks:
 class Zones:
     """The zones of one provider on its name server."""
 
-    def __init__(self, name: str, settings: RFC2136Settings, context: Context, times: Clocks) -> None:
+    def __init__(
+        self, name: str, settings: RFC2136Settings, context: Context, times: Clocks, capabilities: DNSCapabilities
+    ) -> None:
         self._server = read.Server(settings, times)
         self._by_queries = settings.read_back == "queries"
         self._names = Names(context.state_dir, name)
+        self._capabilities = capabilities
         self._transferred: dict[str, _Transferred] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
@@ -51,7 +55,7 @@ class Zones:
         zone = zone_name(action.zone)
         changes = update.canonical_changes(action.changes)
         found = self._asked(zone, changes) if self._by_queries else self._whole(zone)
-        result = changed_sets(zone, found.records, changes)
+        result = changed_sets(zone, found.records, changes, self._capabilities)
         if not result:
             return
         signer = self._server.signer(self._server.settings.update_key, zone)
@@ -104,7 +108,7 @@ class Zones:
     def _fact(self, asked: str) -> ZoneFact:
         zone = zone_name(asked)
         found = self._named(zone, self._names.of(zone)) if self._by_queries else self._whole(zone)
-        return ZoneFact(asked, found.serial, dict(found.records), {})
+        return ZoneFact(asked, found.serial, dict(found.records), {}, self._capabilities)
 
     def _whole(self, zone: str) -> read.Zone:
         """The zone by transfer, or as it was transferred before when that is still true."""

@@ -8,8 +8,9 @@ import re
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from providers.capabilities import MAX_TTL
 from providers.dns import canonical
-from providers.dns.change import MAX_TTL, in_zone
+from providers.dns.change import in_zone
 from providers.dns.zone_lines import Line, ZoneSyntaxError, joined, lines, scan
 from providers.facts import RecordKey, RecordSet
 

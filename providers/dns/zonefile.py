@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from manifests.desired import Role
 from providers.actions import ChangeRecords
+from providers.capabilities import Atomic, DNSCapabilities, Write
 from providers.dns import canonical
 from providers.dns.change import canonical_change, changed_sets
 from providers.dns.zone_edit import edit, new_zone, next_serial
@@ -61,6 +62,7 @@ class ZoneFiles:
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = ZoneFileSettings
+    capabilities = DNSCapabilities(atomic=Atomic.ACTION, write=Write.COMPARED)
 
     def __init__(self, name: str, settings: ZoneFileSettings, context: Context) -> None:
         self.name = name
@@ -94,7 +96,7 @@ class ZoneFiles:
             data = read(f"zone {zone}", path)
             text = self._new(zone) if data is None else data.decode("latin-1")
             found = self._parse(zone, path, text)
-            result = changed_sets(zone, found.records, changes)
+            result = changed_sets(zone, found.records, changes, self.capabilities)
             if result:
                 after = self._edited(zone, path, text, found, result)
                 replace(f"zone {zone}", path, after.encode("latin-1"), data)
@@ -106,9 +108,9 @@ class ZoneFiles:
         path = self._path(zone)
         data = read(f"zone {zone}", path)
         if data is None:
-            return ZoneFact(zone, 0, {}, {})
+            return ZoneFact(zone, 0, {}, {}, self.capabilities)
         found = self._parse(zone, path, data.decode("latin-1"))
-        return ZoneFact(zone, found.serial, dict(found.records), {})
+        return ZoneFact(zone, found.serial, dict(found.records), {}, self.capabilities)
 
     def _edited(
         self, zone: str, path: Path, text: str, found: ZoneText, result: Mapping[RecordKey, RecordSet | None]

@@ -17,7 +17,15 @@ from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeActi
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
-from providers.spi import Batching, DNSProvider, EndpointProvider, ExecTarget, Provider, RuntimeProvider
+from providers.spi import (
+    Batching,
+    DNSProvider,
+    EndpointProvider,
+    ExecTarget,
+    Provider,
+    RuntimeProvider,
+    capabilities_of,
+)
 
 R = TypeVar("R")
 
@@ -208,6 +216,7 @@ class FaultyDNS:
     def __init__(self, inner: DNSProvider, faults: _Faults) -> None:
         self.name = inner.name
         self.inner = inner
+        self.capabilities = capabilities_of(inner)
         self._faults = faults
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:

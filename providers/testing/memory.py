@@ -14,7 +14,9 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from manifests.desired import Role
+from manifests.geo import GeoKind
 from providers.actions import ChangeRecords, EndpointAction, SetWeight
+from providers.capabilities import Alias, Atomic, DNSCapabilities, Write
 from providers.dns.change import changed_sets
 from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact, PoolFact, RecordKey, RecordSet, ZoneFact
@@ -24,6 +26,9 @@ from providers.testing.memory_container import MemoryContainer
 
 ADDRESSES = tuple(f"127.77.0.{last}" for last in range(1, 255))
 """The addresses containers get: few, and the lowest free one first, so that one is reused at once after a removal."""
+
+MAX_WEIGHT = 65_535
+"""The largest weight of a set in memory: larger than that of any DNS service."""
 
 
 class MemorySettings(BaseModel):
@@ -182,14 +187,28 @@ class MemoryEndpoints:
 
 
 class MemoryDNS:
-    """Zones in a `MemoryWorld`. A zone that nobody wrote to yet is empty, with serial 0."""
+    """Zones in a `MemoryWorld`. A zone that nobody wrote to yet is empty, with serial 0.
+
+    It can do everything, so that plans for any provider can be tried; a test gives it the `capabilities` of another.
+    """
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = MemorySettings
+    capabilities = DNSCapabilities(
+        weight=(0, MAX_WEIGHT), geo=frozenset(GeoKind), alias=Alias.ANY, atomic=Atomic.ACTION, write=Write.COMPARED
+    )
 
-    def __init__(self, name: str, settings: BaseModel, context: Context, world: MemoryWorld | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        settings: BaseModel,
+        context: Context,
+        world: MemoryWorld | None = None,
+        capabilities: DNSCapabilities | None = None,
+    ) -> None:
         del settings
         self.name = name
+        self.capabilities = capabilities or self.capabilities
         self.world = world or MemoryWorld.of(context)
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
@@ -198,7 +217,9 @@ class MemoryDNS:
             self.world.check_readable(self.name)
             known = self.world.zones.get(self.name, {})
             found = ((zone, known.get(zone) or MemoryZone(0, {})) for zone in sorted(set(zones)))
-            return tuple(ZoneFact(zone, state.serial, dict(state.records), {}) for zone, state in found)
+            return tuple(
+                ZoneFact(zone, state.serial, dict(state.records), {}, self.capabilities) for zone, state in found
+            )
 
     def perform(self, action: ChangeRecords) -> None:
         """Change record sets, all or nothing; the serial counts up by one when something changed."""
@@ -206,7 +227,7 @@ class MemoryDNS:
             self.world.check_readable(self.name)
             zones = self.world.zones.setdefault(self.name, {})
             state = zones.get(action.zone) or MemoryZone(0, {})
-            result = changed_sets(action.zone, state.records, action.changes)
+            result = changed_sets(action.zone, state.records, action.changes, self.capabilities)
             if not result:
                 return
             for key, after in result.items():

@@ -231,10 +231,10 @@ def test_any_layout_is_read_as_dnspython_reads_it(text: str) -> None:
 
 
 WANTED = st.dictionaries(
-    st.builds(RecordKey, st.sampled_from([f"a.{ZONE}", f"b.{ZONE}", f"new.{ZONE}", f"a.sub.{ZONE}", ZONE]), st.sampled_from(["A", "TXT"])),
+    st.builds(RecordKey, st.sampled_from([f"a.{ZONE}", f"b.{ZONE}", f"new.{ZONE}", f"a.sub.{ZONE}", ZONE]), st.sampled_from(["A", "TXT"]), st.just("")),
     st.one_of(
         st.none(),
-        st.builds(RecordSet, st.sampled_from([60, 300]), st.sets(st.sampled_from(["192.0.2.1", "192.0.2.2", "192.0.2.9"]), min_size=1).map(sorted).map(tuple)),
+        st.builds(RecordSet, st.sampled_from([60, 300]), st.sets(st.sampled_from(["192.0.2.1", "192.0.2.2", "192.0.2.9"]), min_size=1).map(sorted).map(tuple), st.none(), st.just(""), st.just(False)),
     ),
     min_size=1,
     max_size=4,

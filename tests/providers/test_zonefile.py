@@ -57,7 +57,7 @@ def look(names: ZoneFiles) -> ZoneFact:
 
 
 def test_a_missing_file_is_an_empty_zone_and_looking_creates_nothing(here: Here) -> None:
-    assert look(provider(here())) == ZoneFact(ZONE, 0, {}, {})
+    assert look(provider(here())) == ZoneFact(ZONE, 0, {}, {}, ZoneFiles.capabilities)
     assert os.listdir(here().state_dir) == []
 
 
