@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from manifests.pod import DEFAULT_ENGINE, Engine, Live
+from manifests.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
 
 SECOND = 1_000_000_000
 """Nanoseconds in a second: the unit of every duration and instant inside the program."""
@@ -28,6 +28,9 @@ class ProbeKind(StrEnum):
     HTTP = "httpGet"
     TCP = "tcpSocket"
     EXEC = "exec"
+    GRPC = "grpc"
+    RUNTIME = "runtimeHealth"
+    """The runtime's own health check of the container: nothing is asked, its result is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +46,44 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
+class ProbeTLS:
+    """How a probe looks at a certificate. `ca_file` is relative to the tree's root; empty = the system's authorities."""
+
+    verify: bool = False
+    ca_file: str = ""
+    server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """One probe of a container, with Kubernetes' meaning of the fields.
 
-    `port` is the container's port number (0 for exec); `headers` keep their order and may repeat a name.
+    `port` is the container's port number (0 for exec and runtimeHealth); `headers` keep their order and may repeat a name;
+    a value may be a secret, by reference. `expected` holds ranges of HTTP statuses that pass, both ends included; `follow`
+    says that redirects to the same place are followed, `max_body` how many bytes of the body are waited for. `host` is sent
+    as Host header and asked for in TLS, never connected to. `tls` is None for plaintext (grpc) or for the defaults
+    (HTTPS). `service` is the name asked for in gRPC. `grace` is the time (ns) between asking to stop and killing when this
+    probe restarts the container; 0 = the pod's.
     """
 
     kind: ProbeKind
     port: int = 0
     path: str = "/"
     scheme: str = "HTTP"
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str | SecretSource], ...] = ()
     command: tuple[str, ...] = ()
     initial_delay: int = 0
     period: int = 10 * SECOND
     timeout: int = SECOND
     success_threshold: int = 1
     failure_threshold: int = 3
+    host: str = ""
+    follow: bool = True
+    expected: tuple[tuple[int, int], ...] = ((200, 399),)
+    max_body: int = 10 * 1024
+    tls: ProbeTLS | None = None
+    service: str = ""
+    grace: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +169,44 @@ class OnSecretChange(StrEnum):
     REPORT = "report"
 
 
+class MiddleZone(StrEnum):
+    """What counts when a push is no longer fresh and not yet stale: the worse of both, what is in force, or the probes."""
+
+    PESSIMISTIC = "pessimistic"
+    HOLD = "hold"
+    OBSERVER = "observer"
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """How far the replicas' own pushes are trusted: windows in ns since receipt, and whether senders repeat their state."""
+
+    fresh: int = 30 * SECOND
+    middle_zone: MiddleZone = MiddleZone.PESSIMISTIC
+    stale: int = 60 * SECOND
+    startup_deadline: int = 300 * SECOND
+    heartbeats: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Which containers of somebody else a workload takes over: those of these names, and those with all of these labels.
+
+    `replace` tells that they are replaced by containers made from the template.
+    """
+
+    names: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    replace: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Workload:
     """Replicas of one template. `max_unavailable` is a count: a percentage is resolved against `replicas`.
 
     Replica `n` lives on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. `strategy` is RECREATE too where
-    the template takes a port of the host.
+    the template takes a port of the host. `restart_only` is never declared: the core says by it that a group of somebody else's
+    containers is restarted for its health, and nothing else.
     """
 
     key: str
@@ -165,6 +221,9 @@ class Workload:
     suspend: bool = False
     strategy: Strategy = Strategy.ROLLING
     on_secret_change: OnSecretChange = OnSecretChange.REPORT
+    push: Push | None = None
+    adopt: Adopt | None = None
+    restart_only: bool = False
     where: Where = Where("", 0, 0)
 
 
@@ -185,15 +244,27 @@ class Balancer:
     addresses: tuple[str, ...] = ()
 
 
+class AddressFrom(StrEnum):
+    """How balancers reach the endpoints of a service: at the container's own address, or through a port of its host."""
+
+    CONTAINER = "container"
+    HOST = "host"
+
+
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Endpoints behind balancers. Each ready endpoint gets `weight`."""
+    """Endpoints behind balancers. Each ready endpoint gets `weight`.
+
+    `network` is where the containers' own addresses are; empty = the first one of their template.
+    """
 
     key: str
     name: str
     backends: tuple[Backend, ...]
     balancers: tuple[Balancer, ...]
     weight: int = 100
+    address_from: AddressFrom = AddressFrom.CONTAINER
+    network: str = ""
     where: Where = Where("", 0, 0)
 
 
@@ -259,6 +330,14 @@ class Guard:
 
 
 @dataclass(frozen=True, slots=True)
+class PushListener:
+    """Where pushes are taken: on a unix socket in the state directory, and on this (address, port)."""
+
+    socket: bool = True
+    tcp: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Instance:
     """This installation. The intervals are how often each kind of provider is looked at."""
 
@@ -267,6 +346,7 @@ class Instance:
     look_runtime: int = 15 * SECOND
     look_endpoints: int = SECOND
     look_dns: int = 30 * SECOND
+    push: PushListener | None = None
 
 
 @dataclass(frozen=True, slots=True)

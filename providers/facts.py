@@ -120,7 +120,9 @@ class ContainerFact:
     `restarts` counts what the runtime itself restarted in this container's life; `healer` names somebody else who restarts
     it for its health, in words; `health` is the runtime's own health check, None where there is none.
     `labels` are those of a container without our mark, sorted. `stale_secrets` names variables (`container/VARIABLE`)
-    whose secret has another value now than when the container was created.
+    whose secret has another value now than when the container was created. `image` is the image as it was asked for, and
+    `addresses` are those by network, sorted; both empty where the runtime has no such thing. `adopted` is never set by a
+    provider: the core says by it that a container without our mark is treated as one that has `mark`.
     """
 
     node: str
@@ -143,6 +145,9 @@ class ContainerFact:
     health: RuntimeHealth | None = None
     labels: tuple[tuple[str, str], ...] = ()
     stale_secrets: tuple[str, ...] = ()
+    image: str = ""
+    addresses: tuple[tuple[str, str], ...] = ()
+    adopted: bool = False
 
     @property
     def generation(self) -> Generation:

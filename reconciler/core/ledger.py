@@ -77,6 +77,21 @@ class Absence(NamedTuple):
     revision: str
 
 
+class Adopted(NamedTuple):
+    """One container that a workload took over: of which replica, and where it was seen last.
+
+    `baseline` is the revision of the template that it was found to fit, empty while there is none. `left` tells that its
+    workload is not declared any more.
+    """
+
+    workload: str
+    ordinal: int
+    node: str
+    name: str
+    baseline: str = ""
+    left: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """All of it. Mappings are never changed in place.
@@ -86,6 +101,7 @@ class Ledger:
     revisions: workload key. absences: object -> absence. passed: probe paths that ever passed.
     zones: `provider/zone` where we publish or have published. source: identity of the
     source whose inventory this is. amnesic: since when history is missing. approvals: plan hashes a person approved.
+    adopted: container id -> what a workload took over.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -101,6 +117,7 @@ class Ledger:
     source: str = ""
     amnesic: Instant | None = None
     approvals: frozenset[str] = frozenset()
+    adopted: Mapping[str, Adopted] = field(default_factory=dict)
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -202,6 +219,7 @@ _READ: Mapping[str, Any] = {
     "suspensions": lambda raw: Suspension(*raw),
     "revisions": lambda raw: RevisionMark(*raw),
     "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
+    "adopted": lambda raw: Adopted(*raw),
 }
 _FLAGS = ("passed", "zones", "approvals")
 _SINGLE = "ledger"
