@@ -10,12 +10,16 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from manifests.desired import Desired
-from providers.facts import PoolFact, Probes, ProbeValue
+from providers.facts import ContainerFact, ContainerState, Generation, PoolFact, Probes, ProbeValue
 from reconciler.core.activation import Roster, replica_name
 from reconciler.core.availability import Availability
+from reconciler.core.disruption import returns
 from reconciler.core.history import path_of, replica_of
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Grant
 from reconciler.core.observed import Observed
 from reconciler.core.trust import Belief, Sight
+from reconciler.core.verdict import Hold, Rule
 from reconciler.core.weights import endpoints
 
 
@@ -93,7 +97,44 @@ def assess(
     return Status(rows, desired, observed, crew, seen, unknown)
 
 
-def _probe(verdicts: Probes | None, name: str, ever_passed: bool) -> dict[str, Any] | None:
+class State(StrEnum):
+    """The state of one replica, in the words of people."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    READY = "Ready"
+    NOT_READY = "NotReady"
+    RESTARTING = "Restarting"
+    LEAVING = "Leaving"
+    FAILED = "Failed"
+    HELD = "Held"
+
+
+HEALTHY = frozenset({State.READY, State.LEAVING})
+"""States that `reconcile status --unhealthy` leaves out."""
+
+
+def state_of(belief: Belief, grant: Grant | None, *, failed: bool, held: bool) -> State:
+    """What a replica is, the strongest word first.
+
+    Failed: restarts are given up until a person resumes it or its template changes. Restarting and Leaving: a disruption is
+    under way. Held: something would be done about it and is held back. Ready, NotReady: what it is believed to be. Running: it
+    runs, and no verdict of its readiness is there. Pending: it does not run (yet).
+    """
+    if failed:
+        return State.FAILED
+    if grant is not None:
+        return State.RESTARTING if returns(grant) else State.LEAVING
+    if held:
+        return State.HELD
+    if belief.ready is ProbeValue.PASS:
+        return State.READY
+    if belief.fact.state is not ContainerState.RUNNING:
+        return State.PENDING if belief.fact.state is ContainerState.CREATED else State.NOT_READY
+    return State.NOT_READY if belief.ready is ProbeValue.FAIL else State.RUNNING
+
+
+def _probe(verdicts: Probes | None, name: str, ever_passed: bool, now: Now) -> dict[str, Any] | None:
     fact = getattr(verdicts, name) if verdicts is not None else None
     if fact is None:
         return None
@@ -101,31 +142,65 @@ def _probe(verdicts: Probes | None, name: str, ever_passed: bool) -> dict[str, A
     if value is ProbeValue.UNKNOWN and fact.last in {ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN} and not ever_passed:
         # What was never reached may be a wrong manifest as well as a dead container: it neither restarts nor promotes.
         value = ProbeValue.CANNOT_RUN
-    return {"verdict": value.value, "streak": f"{fact.streak}/{fact.threshold}", "detail": fact.detail}
-
-
-def _replica(status: Status, key: str, belief: Belief, weights: Mapping[str, int], role: str) -> dict[str, Any]:
-    fact, ledger = belief.fact, status.observed.ledger
-    grant = ledger.grants.get(fact.id)
-    verdicts = status.observed.probes.get(fact.generation)
-    state = "Ready" if belief.ready is ProbeValue.PASS else "NotReady" if belief.ready is ProbeValue.FAIL else "Pending"
-    if grant is not None:
-        state = "Restarting" if grant.cause.value.endswith("Failed") else "Leaving"
     return {
-        "replica": replica_of(key, fact.mark.ordinal if fact.mark else -1),
+        "verdict": value.value,
+        "last": fact.last.value,
+        "streak": f"{fact.streak}/{fact.threshold}",
+        "since_wall": now.wall - now.steady + fact.since,
+        "checked_wall": now.wall - now.steady + fact.last_at,
+        "detail": fact.detail,
+    }
+
+
+class _Words(NamedTuple):
+    """What the ledger and the gates say of replicas: recreations under way, who is given up, who is held."""
+
+    recreated: Mapping[str, Grant]
+    failed: frozenset[str]
+    held: frozenset[str]
+
+
+def _words(status: Status, holds: Sequence[Hold]) -> _Words:
+    grants = status.observed.ledger.grants
+    recreated = {one.object: one for one in grants.values() if one.recreate}
+    failed = frozenset(one.object for one in holds if one.rule is Rule.FAILED)
+    return _Words(recreated, failed, frozenset(one.object for one in holds))
+
+
+def _replica(
+    status: Status, key: str, belief: Belief, weights: Mapping[str, int], role: str, words: _Words, now: Now
+) -> dict[str, Any]:
+    fact, ledger = belief.fact, status.observed.ledger
+    obj = replica_of(key, fact.mark.ordinal if fact.mark else -1)
+    grant = ledger.grants.get(fact.id) or (words.recreated.get(obj) if role == "current" else None)
+    verdicts = status.observed.probes.get(fact.generation)
+    state = state_of(belief, grant, failed=obj in words.failed, held=obj in words.held)
+    return {
+        "replica": obj,
         "container": fact.name,
         "node": fact.node,
         "role": role,
-        "state": state,
+        "state": state.value,
         "runtime": fact.state.value,
         "reason": grant.cause.value if grant is not None else belief.reason.value,
         "address": fact.address,
         "weight": weights.get(fact.name),
         "probes": {
-            name: _probe(verdicts, name, path_of(key, name, fact.node) in ledger.passed)
+            name: _probe(verdicts, name, path_of(key, name, fact.node) in ledger.passed, now)
             for name in ("startup", "liveness", "readiness")
         },
-        "attempts": len(ledger.attempts.get(replica_of(key, fact.mark.ordinal if fact.mark else -1), ())),
+        "attempts": len(ledger.attempts.get(obj, ())),
+        "runtime_restarts": fact.restarts,
+        "exit": None if fact.exit_cause is None else {"code": fact.exit_code, "cause": fact.exit_cause.value},
+    }
+
+
+def replicas_of(status: Status) -> dict[Generation, tuple[str, ContainerFact]]:
+    """Every container of a workload by its generation, with its replica's key."""
+    return {
+        belief.fact.generation: (replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1), belief.fact)
+        for key, group in status.crew.groups.items()
+        for belief in group.members()
     }
 
 
@@ -158,18 +233,25 @@ def _members(pool: PoolFact | None) -> list[dict[str, Any]] | None:
     ]
 
 
-def rows(status: Status) -> dict[str, Any]:
-    """Everything spelled out as a JSON-able value: workloads with their replicas, names, and what cannot be read."""
+def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
+    """Everything spelled out as a JSON-able value: workloads with their replicas, names, and what cannot be read.
+
+    Args:
+        status: of one decision.
+        holds: of the same decision.
+        now: its instant, to tell steady instants as wall-clock ones.
+    """
     desired, seen = status.desired, status.seen
     if desired is None or seen is None:
         return {"workloads": [], "services": [], "names": [], "unknown": {}}
-    weights = _weights(status, seen.pools)
+    weights, words = _weights(status, seen.pools), _words(status, holds)
     workloads = []
     for one in status.workloads:
         group = status.crew.groups[one.key]
-        replicas = [_replica(status, one.key, group.current[n], weights, "current") for n in sorted(group.current)]
-        replicas += [_replica(status, one.key, belief, weights, "outgoing") for belief in group.outgoing]
-        replicas += [_replica(status, one.key, belief, weights, "surplus") for belief in group.surplus]
+        members = [(group.current[n], "current") for n in sorted(group.current)]
+        members += [(belief, "outgoing") for belief in group.outgoing]
+        members += [(belief, "surplus") for belief in group.surplus]
+        replicas = [_replica(status, one.key, belief, weights, role, words, now) for belief, role in members]
         missing = [
             replica_name(group.workload, desired.instance.id, n)
             for n in range(one.wanted)

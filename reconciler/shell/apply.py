@@ -48,6 +48,9 @@ class Journal(Protocol):
         """Write down how it ended."""
 
 
+Witness = Callable[[Step], Awaitable[None]]
+"""Is told of a step right before its call, and keeps evidence of what the call takes away; bounded, and raises nothing."""
+
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
 
@@ -90,8 +93,11 @@ def _wrong(action: EndpointAction, weights: Mapping[Endpoint, int]) -> str:
 class Applier:
     """Carries out steps and keeps count of what is under way."""
 
-    def __init__(self, looks: Looks, journal: Journal, runner: Runner, clock: Clock) -> None:
+    def __init__(
+        self, looks: Looks, journal: Journal, runner: Runner, clock: Clock, witness: Witness | None = None
+    ) -> None:
         self.looks, self.journal, self.runner, self.clock = looks, journal, runner, clock
+        self.witness = witness
         self.busy: set[str] = set()
 
     async def run(
@@ -170,6 +176,8 @@ class Applier:
         call = perform(self.looks.providers, step.action)
         if call is None:
             return Outcome(step.id, OutcomeKind.REJECTED, "its provider is not configured")
+        if self.witness is not None:
+            await self.witness(step)
         entry = self._begin(step)
         started(step)
         outcome = await self._call(step, call)

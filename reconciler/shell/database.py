@@ -43,6 +43,15 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             id INTEGER PRIMARY KEY AUTOINCREMENT, wall INTEGER NOT NULL, actor TEXT NOT NULL, revision TEXT NOT NULL,
             plan TEXT NOT NULL, step TEXT NOT NULL, cause TEXT NOT NULL, outcome TEXT NOT NULL)""",
     ),
+    (
+        "ALTER TABLE audit ADD COLUMN kind TEXT NOT NULL DEFAULT 'step'",
+        "ALTER TABLE audit ADD COLUMN object TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE audit ADD COLUMN message TEXT NOT NULL DEFAULT ''",
+        """CREATE TABLE evidence (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, object TEXT NOT NULL, wall INTEGER NOT NULL,
+            value TEXT NOT NULL CHECK (json_valid(value)))""",
+        "CREATE INDEX evidence_object ON evidence (object, id)",
+    ),
 )
 """Entry n brings a file from schema version n to n + 1 (SQLite's `user_version`). Only ever append."""
 

@@ -15,17 +15,19 @@ from manifests.desired import SECOND, Role
 from providers.facts import Unknown
 from reconciler.core.decide import decide
 from reconciler.core.instant import Now
-from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, from_rows, obey, to_rows
+from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, obey
 from reconciler.core.observed import Observed
 from reconciler.core.plan import Decision, Step
 from reconciler.core.verdict import Rule
 from reconciler.exits import Exit
 from reconciler.shell.apply import Applier
+from reconciler.shell.book import Book
+from reconciler.shell.evidence import Witness
 from reconciler.shell.observe import Looks
 from reconciler.shell.parts import Parts
 from reconciler.shell.probing import Probing
 from reconciler.shell.report import Summary, pending, summarize
-from reconciler.shell.telling import Telling
+from reconciler.shell.telling import SHOW, Telling
 from reconciler.shell.triggers import Wake
 
 NAP = 30 * SECOND
@@ -58,16 +60,16 @@ class Loop:
         self.wake = Wake()
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
         self.probing = Probing(parts.prober, self.looks)
-        self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock)
+        self.witness = Witness(self.looks, parts.memory, parts.clock, self.probing)
+        self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock, self.witness.take)
         self.telling = Telling(parts.reporter, parts.memory)
+        self.book = Book(parts.memory, parts.reporter)
         self.ledger = Ledger()
         self.stopping: Exit | None = None
         self.done: list[tuple[Step, Outcome]] = []
         self._outcomes: list[Outcome] = []
         self._failing = False
         self._applying: set[asyncio.Task[None]] = set()
-        self._saved: Ledger | None = None
-        self._rows: dict[tuple[str, str], str] = {}
         self._read_at = 0
         self._next_read = 0
         self._engine_retry = 0
@@ -153,7 +155,7 @@ class Loop:
                 loop.add_signal_handler(number, self.stop, how)
             except (ValueError, RuntimeError):
                 break  # not the main thread: whoever runs this loop stops it by `stop`
-        self._remember()
+        self.ledger = self.book.load()
         if self.parts.approve and write:
             self.ledger = obey(self.ledger, (Command("approve", self.parts.approve),))
         if write:
@@ -176,15 +178,6 @@ class Loop:
                 return
             self.wake.take()
             await self.clock.sleep_until(end, self.wake.event)
-
-    def _remember(self) -> None:
-        """Read the ledger. Rows that make no sense are as good as lost, and a lost ledger holds what it should count."""
-        self._rows = self.memory.load_ledger()
-        try:
-            self.ledger = self._saved = from_rows(self._rows)
-        except (ValueError, TypeError, KeyError) as error:
-            self.reporter.note(f"the ledger cannot be read ({error}) and starts anew", level=logging.WARNING)
-            self.ledger, self._saved, self._rows = Ledger(), None, {}
 
     def _listen(self) -> None:
         """Wake up when the probe engine has results."""
@@ -259,7 +252,9 @@ class Loop:
             )
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
-        self._save(tuple(number for number, _ in commands))
+        self.book.save(self.ledger, tuple(number for number, _ in commands))
+        if any(command.verb == SHOW for _, command in commands):
+            self.telling.ask()
         if act and decision.steps and self.stopping is None:
             self._act(decision.steps)
             # Twice around the loop: then the calls are on their threads, before telling takes the processor.
@@ -293,16 +288,10 @@ class Loop:
             under_way=frozenset(self.applier.busy),
         )
 
-    def _save(self, folded: tuple[int, ...]) -> None:
-        if self.ledger is self._saved and not folded:
-            return
-        self._rows = to_rows(self.ledger, None if self._saved is None else (self._saved, self._rows))
-        self.memory.save_ledger(self._rows, folded)
-        self._saved = self.ledger
-
     def _act(self, steps: tuple[Step, ...]) -> None:
         def finished(step: Step, outcome: Outcome) -> None:
             self._outcomes.append(outcome)
+            self.witness.add_end(step)
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
             if outcome.kind is not OutcomeKind.SKIPPED:

@@ -1,4 +1,4 @@
-"""The store in the loop's words: ledger, journal, inbox and audit of one instance.
+"""The store in the loop's words: ledger, journal, inbox, audit and evidence of one instance.
 
 `StoreMemory` is the lock holder's; `Glimpse` reads beside it for plans and writes nothing.
 """
@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Outcome
 from reconciler.core.plan import Step
+from reconciler.shell.events import Event, HoldKey, known_holds
 from reconciler.shell.store import AuditRow, Store
 
 LOOKED_AGAIN = "looked-again"
@@ -54,13 +55,33 @@ class StoreMemory:
             told.append(f'{entry.object}: whether "{entry.action}" was carried out is not known; looking again')
         return told
 
-    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str) -> None:
-        """Append to the audit."""
+    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
+        """Append to the audit: steps with their outcomes, then what else happened."""
         rows = []
         for step, outcome, now in done:
             result = outcome.kind.value + (f": {outcome.message}" if outcome.message else "")
-            rows.append(AuditRow(now.wall, self.actor, revision, "", step.id, step.cause.value, result))
+            words = (step.id, step.cause.value, result, "step", step.object, step.message)
+            rows.append(AuditRow(now.wall, self.actor, revision, "", *words))
+        for one in events:
+            words = (one.step, one.cause, one.outcome, one.kind, one.object, one.message)
+            rows.append(AuditRow(one.wall, self.actor, revision, "", *words))
         self.store.audit(rows)
+
+    def held(self) -> Mapping[HoldKey, str]:
+        """The holds of the decision that an earlier process stored last."""
+        last = self.store.last_decision()
+        try:
+            return known_holds(json.loads(last.text)["holds"]) if last is not None else {}
+        except (ValueError, KeyError, TypeError):  # of another version: its holds are told anew
+            return {}
+
+    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
+        """Keep what was left of a replica. Returns its number."""
+        return self.store.put_evidence(object, wall, value)
+
+    def amend_evidence(self, number: int, value: str) -> None:
+        """Add how it ended."""
+        self.store.amend_evidence(number, value)
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         """Write down, durably, that a call is about to be made."""
@@ -99,9 +120,21 @@ class Glimpse:
         """The journal is not read."""
         return ()
 
-    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str) -> None:
+    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
         """Nothing is written."""
-        del done, revision
+        del done, revision, events
+
+    def held(self) -> Mapping[HoldKey, str]:
+        """Nothing is told, so nothing is told twice."""
+        return {}
+
+    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
+        """Never reached: a plan stops nothing."""
+        raise AssertionError(f"a plan was about to keep evidence of {object} at {wall}: {value}")
+
+    def amend_evidence(self, number: int, value: str) -> None:
+        """Never reached."""
+        del number, value
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         """Never reached: a plan makes no call."""

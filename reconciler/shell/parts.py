@@ -15,6 +15,8 @@ from reconciler.core.plan import Decision, Step
 from reconciler.exits import Exit
 from reconciler.shell.apply import Journal
 from reconciler.shell.clock import Clock
+from reconciler.shell.events import Event, HoldKey
+from reconciler.shell.evidence import Cabinet
 from reconciler.shell.probing import Prober
 from reconciler.shell.providers import Providers, Runner
 
@@ -27,7 +29,7 @@ class Stopped(Exception):
         self.exit = exit_code
 
 
-class Memory(Journal, Protocol):
+class Memory(Journal, Cabinet, Protocol):
     """What the loop needs of the store."""
 
     def load_ledger(self) -> dict[tuple[str, str], str]:
@@ -45,8 +47,11 @@ class Memory(Journal, Protocol):
     def leftovers(self) -> Sequence[str]:
         """Close what an earlier process left open in the journal; a sentence for each."""
 
-    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str) -> None:
-        """Append to the audit."""
+    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
+        """Append to the audit: steps with their outcomes, and what else happened."""
+
+    def held(self) -> Mapping[HoldKey, str]:
+        """The holds that an earlier process told last."""
 
 
 class Source(Protocol):

@@ -110,8 +110,11 @@ def summarize(
     return Summary(exit_code, tuple(dict.fromkeys(reasons)), decision, done, tuple(sorted(run_again)))
 
 
-def decision_json(decision: Decision, desired: Desired, now: Now) -> str:
-    """The decision as it is stored: status, holds, waits and steps; instants as wall-clock ns, so that they stay true."""
+def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: int = 0) -> str:
+    """The decision as it is stored: status, holds, waits and steps; instants as wall-clock ns, so that they stay true.
+
+    `since_wall` is since when decisions have said the same as this one; 0 = this is the first.
+    """
 
     def wall(until: int | None) -> int | None:
         return None if until is None else now.wall + until - now.steady
@@ -122,7 +125,9 @@ def decision_json(decision: Decision, desired: Desired, now: Now) -> str:
             "instance": desired.instance.id,
             "revision": desired.revision,
             "source": desired.source,
-            "status": rows(decision.status),
+            "since_wall": since_wall or now.wall,
+            "at_wall": now.wall,
+            "status": rows(decision.status, decision.holds, now),
             "holds": [
                 {
                     "object": one.object,

@@ -1,7 +1,8 @@
-"""What must be remembered over ticks, crashes and restarts of the program: ledger, journal, inbox, last decision, audit.
+"""What must be remembered over ticks, crashes and restarts of the program: ledger, journal, inbox, last decision, audit, evidence.
 
 The process that holds the lock opens the store and writes; commands in other processes join it, to read and to leave words
-in the inbox. The store knows rows, not meanings: values are JSON texts whose shape is the caller's business.
+in the inbox. The store knows rows, not meanings: values are JSON texts whose shape is the caller's business. Audit and evidence
+are in `trail.py`.
 
 Every write is one transaction that is on the disk when the call returns (SQLite: WAL, synchronous = FULL). A call that cannot
 do that raises `StoreError`, and then the caller must not act. All methods may be called from any thread; they block for a
@@ -10,7 +11,7 @@ disk sync, and at most `busy` seconds when another process is writing.
 
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -27,13 +28,11 @@ from reconciler.shell.database import (
     open_database,
 )
 from reconciler.shell.statedir import StoreError
+from reconciler.shell.trail import PRUNE_EVERY, AuditRow, EvidenceRow, Trail
 
-__all__ = ["AuditRow", "Command", "Entry", "Store", "StoreError", "StoredDecision"]
+__all__ = ["AuditRow", "Command", "Entry", "EvidenceRow", "Store", "StoreError", "StoredDecision"]
 
 JOURNAL_KEPT = 10_000
-AUDIT_KEPT = 50_000
-PRUNE_EVERY = 256
-"""Old rows are pruned once per so many new ones: a table holds at most this many more than it keeps."""
 INBOX_LIMIT = 1_000
 """More waiting commands than this mean that nobody reads them."""
 
@@ -70,19 +69,7 @@ class StoredDecision(NamedTuple):
     text: str
 
 
-class AuditRow(NamedTuple):
-    """Who had what done, when and why. `wall` in ns; `plan` is the plan's hash."""
-
-    wall: int
-    actor: str
-    revision: str
-    plan: str
-    step: str
-    cause: str
-    outcome: str
-
-
-class Store:
+class Store(Trail):
     """The open store. Made by `Store.open` or `Store.join`; a context manager that closes itself.
 
     Attributes:
@@ -277,29 +264,6 @@ class Store:
         """The last decision; None before the first."""
         rows = self._read("SELECT wall, value FROM decision")
         return StoredDecision(*rows[0]) if rows else None
-
-    # --- audit ----------------------------------------------------------------------------------------------------
-
-    def audit(self, rows: Iterable[AuditRow]) -> None:
-        """Append to the audit trail, all rows together; the newest 50,000 are kept."""
-        added = list(rows)
-        if not added:
-            return
-        with self._writing() as db:
-            db.executemany(
-                "INSERT INTO audit (wall, actor, revision, plan, step, cause, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)",
-                added,
-            )
-            newest = int(db.execute("SELECT max(id) FROM audit").fetchone()[0])
-            if newest % PRUNE_EVERY < len(added):
-                db.execute("DELETE FROM audit WHERE id <= ?", (newest - AUDIT_KEPT,))
-
-    def audit_rows(self, limit: int = 100) -> tuple[AuditRow, ...]:
-        """The latest `limit` rows of the audit trail, oldest first."""
-        rows = self._read(
-            "SELECT wall, actor, revision, plan, step, cause, outcome FROM audit ORDER BY id DESC LIMIT ?", limit
-        )
-        return tuple(AuditRow(*row) for row in reversed(rows))
 
     # --- below ----------------------------------------------------------------------------------------------------
 

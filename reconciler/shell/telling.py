@@ -11,12 +11,16 @@ from manifests.desired import Desired
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Outcome
 from reconciler.core.plan import Decision, Step
+from reconciler.shell.events import Event, Seen, changes
 from reconciler.shell.parts import Memory, Reporter
 from reconciler.shell.report import decision_json, news
 from reconciler.shell.triggers import Wake
 
 PATIENCE = 0.02
 """Seconds that telling waits for calls under way; those to a balancer take some ms, those to an engine much longer."""
+
+SHOW = "show"
+"""The command by which `status` asks for the present: streaks and the age of checks are no news, and so are not stored as they go."""
 
 
 class Telling:
@@ -25,17 +29,26 @@ class Telling:
     def __init__(self, reporter: Reporter, memory: Memory) -> None:
         self._reporter, self._memory = reporter, memory
         self._last: tuple[object, ...] = ()
-        self._decisions: list[tuple[Decision, Desired, Now]] = []
+        self._asked = False
+        self._since_wall = 0
+        self._decisions: list[tuple[Decision, Desired, Now, int]] = []
         self._done: list[tuple[Step, Outcome, Now]] = []
+        self._events: list[Event] = []
+        self._seen: Seen | None = None
         self._revision = ""
         self._since: float | None = None
 
     def decided(self, decision: Decision, desired: Desired, now: Now) -> None:
         """Tell a decision, unless it says the same as the one before."""
         latest = news(decision)
-        if latest != self._last:
-            self._last = latest
-            self._decisions.append((decision, desired, now))
+        if latest != self._last or self._asked:
+            self._since_wall = now.wall if latest != self._last else self._since_wall
+            self._last, self._asked = latest, False
+            self._decisions.append((decision, desired, now, self._since_wall))
+
+    def ask(self) -> None:
+        """Somebody wants to see how things are now: store the next decision even when it is no news."""
+        self._asked = True
 
     def done(self, what: tuple[Step, Outcome, Now], revision: str) -> None:
         """Append to the audit what came of a step, with the revision of the manifests that was in force."""
@@ -64,15 +77,23 @@ class Telling:
 
     def flush(self) -> None:
         """Tell everything now. Raises `StoreError` when it cannot be stored."""
+        for decision, desired, now, _ in self._decisions:
+            seen = self._seen if self._seen is not None else Seen(self._memory.held())
+            self._seen, events = changes(seen, decision, now)
+            if events and desired.revision != self._revision:
+                self._append()
+                self._revision = desired.revision
+            self._events += events
         self._append()
-        for decision, desired, now in self._decisions:
+        for decision, desired, now, since in self._decisions:
             self._reporter.decided(decision, now)
-            self._memory.put_decision(decision_json(decision, desired, now))
+            self._memory.put_decision(decision_json(decision, desired, now, since))
         self._decisions.clear()
         self._since = None
 
     def _append(self) -> None:
         """All at once: each append waits for the disk."""
-        if self._done:
-            self._memory.told(self._done, self._revision)
+        if self._done or self._events:
+            self._memory.told(self._done, self._revision, self._events)
             self._done.clear()
+            self._events.clear()

@@ -241,5 +241,20 @@ def stored(home: Path) -> Path:
             f"start {container}", "workload/web/1", f"start {container}", "id-1@5", "Crashed", clock.now()
         )
         store.end(entry, "done")
-        store.audit([AuditRow(clock.now().wall, "reconcile --once", "f", "", f"start {container}", "Crashed", "done")])
+        store.audit(
+            [
+                AuditRow(
+                    clock.now().wall,
+                    "reconcile --once",
+                    "f",
+                    "",
+                    f"start {container}",
+                    "Crashed",
+                    "done",
+                    "step",
+                    "workload/web/1",
+                    "ended with exit code 1",
+                )
+            ]
+        )
     return state

@@ -172,5 +172,5 @@ def test_the_ledger_comes_back_from_its_rows(given_):
 @given(observed())
 def test_status_can_be_told_of_every_world(given_):
     decision = decide(*given_, NOW)
-    told = rows(decision.status)
+    told = rows(decision.status, decision.holds, NOW)
     assert len(told["workloads"]) == len(given_[0].workloads)

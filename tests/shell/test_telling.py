@@ -12,6 +12,7 @@ from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind
 from reconciler.core.observed import Observed
 from reconciler.core.plan import Decision, Step
+from reconciler.shell.events import Event, HoldKey
 from reconciler.shell.telling import Telling
 from reconciler.shell.triggers import Wake
 from sim.manifest import shop
@@ -24,6 +25,7 @@ class Ear:
 
     def __init__(self) -> None:
         self.heard: list[str] = []
+        self.events: list[Event] = []
 
     def started(self, step: Step) -> None:
         raise AssertionError(step)
@@ -41,8 +43,19 @@ class Ear:
         self.heard.append("stored")
         return True
 
-    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str) -> None:
-        self.heard.append(f"audit {len(done)} of {revision}")
+    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
+        self.events.extend(events)
+        if done:
+            self.heard.append(f"audit {len(done)} of {revision}")
+
+    def held(self) -> Mapping[HoldKey, str]:
+        return {}
+
+    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
+        raise AssertionError(object, wall, value)
+
+    def amend_evidence(self, number: int, value: str) -> None:
+        raise AssertionError(number, value)
 
     def load_ledger(self) -> dict[tuple[str, str], str]:
         return {}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Ledger, Outcome, from_rows
 from reconciler.core.plan import Step
+from reconciler.shell.events import Event, HoldKey, known_holds
 from reconciler.shell.statedir import StoreError
 
 
@@ -21,6 +22,8 @@ class SimMemory:
         self.saves = 0
         self.decisions = 0
         self.audit: list[tuple[str, str]] = []
+        self.events: list[Event] = []
+        self.evidence: list[tuple[str, dict]] = []
         self.full = False
         self.commands_made = 0
 
@@ -80,10 +83,26 @@ class SimMemoryHandle:
             self.store.journal[number] = (step, "looked-again")
         return [f"{step}: not known; looking again" for step in left.values()]
 
-    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str) -> None:
+    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
         self.hook("before audit")
         self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
         del self.store.audit[:-1000]
+        self.store.events.extend(events)
+        del self.store.events[:-1000]
+
+    def held(self) -> Mapping[HoldKey, str]:
+        return known_holds(json.loads(self.store.decision)["holds"]) if self.store.decision else {}
+
+    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
+        self.hook("before evidence")
+        self.store.check_space()
+        self.store.evidence.append((object, json.loads(value)))
+        return len(self.store.evidence)
+
+    def amend_evidence(self, number: int, value: str) -> None:
+        self.hook("before evidence")
+        self.store.check_space()
+        self.store.evidence[number - 1] = (self.store.evidence[number - 1][0], json.loads(value))
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         self.hook("before begin")

@@ -1,0 +1,136 @@
+"""What happened between two decisions, as rows for the audit: holds that began or ended, verdicts that changed, requests that moved on.
+
+Pure functions over decisions; `telling` calls `changes` for every decision that it tells, and `reconcile events` shows the rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from providers.actions import SetWeight
+from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeValue
+from reconciler.core.instant import Now
+from reconciler.core.plan import Decision
+from reconciler.core.status import replicas_of
+from reconciler.core.verdict import Hold, Rule
+
+PROBES = ("startup", "liveness", "readiness")
+
+
+class Event(NamedTuple):
+    """One thing that happened. The fields are those of `AuditRow`, whose writer adds who and which revision."""
+
+    wall: int
+    kind: str
+    object: str
+    step: str
+    cause: str
+    outcome: str
+    message: str
+
+
+class HoldKey(NamedTuple):
+    """What makes two holds the same one: not the numbers in its message, which change while it lasts."""
+
+    object: str
+    action: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What of the decision before is needed to tell what changed. `held` may come from the store after a restart."""
+
+    held: Mapping[HoldKey, str] = field(default_factory=dict)
+    probes: Mapping[Generation, Probes] = field(default_factory=dict)
+    requests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Event]]:
+    """What to remember of this decision, and what happened since the one before."""
+    held = {HoldKey(one.object, one.action, one.rule.value): one.message for one in decision.holds}
+    events = [
+        _held(one, now) for one in decision.holds if HoldKey(one.object, one.action, one.rule.value) not in before.held
+    ]
+    events += [
+        Event(now.wall, "released", key.object, key.action, key.rule, "", message)
+        for key, message in sorted(before.held.items())
+        if key not in held
+    ]
+    probes = decision.status.observed.probes
+    if probes is not before.probes:
+        events += _verdicts(before.probes, decision, now)
+    return Seen(held, probes), events
+
+
+def _held(hold: Hold, now: Now) -> Event:
+    tail = f"; to end it: {hold.person}" if hold.person else ""
+    return Event(now.wall, "held", hold.object, hold.action, hold.rule.value, "", f"{hold.message}{tail}")
+
+
+def _verdicts(before: Mapping[Generation, Probes], decision: Decision, now: Now) -> list[Event]:
+    """Verdicts that differ. What a new generation begins with is no change, unless it fails."""
+    events: list[Event] = []
+    facts: dict[Generation, tuple[str, ContainerFact]] | None = None
+    acted: _Acted | None = None
+    for generation, probes in decision.status.observed.probes.items():
+        earlier = before.get(generation)
+        if earlier is probes:
+            continue
+        for name in PROBES:
+            fact: ProbeFact | None = getattr(probes, name)
+            if fact is None:
+                continue
+            old: ProbeFact | None = None if earlier is None else getattr(earlier, name)
+            was = ProbeValue.UNKNOWN if old is None else old.value
+            if was is fact.value or (was is ProbeValue.UNKNOWN and fact.value is ProbeValue.PASS):
+                continue
+            if facts is None or acted is None:
+                facts, acted = replicas_of(decision.status), _Acted(decision)
+            if generation not in facts:
+                continue
+            obj, container = facts[generation]
+            text = f"{fact.streak}/{fact.threshold}" + (f": {fact.detail}" if fact.detail else "")
+            outcome = acted.on(obj, container.name, name, fact.value)
+            cause = f"{was.value} -> {fact.value.value}"
+            events.append(Event(now.wall, "verdict", obj, f"{name} of {container.name}", cause, outcome, text))
+    return sorted(events)
+
+
+class _Acted:
+    """Whether and how a decision answers a verdict."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.grants = {one.object: one.cause.value for one in decision.ledger.grants.values()}
+        self.weights = {
+            one.action.name: one.action.weight for one in decision.steps if isinstance(one.action, SetWeight)
+        }
+        self.holds: dict[str, Hold] = {}
+        self.kept: dict[str, Hold] = {}
+        for hold in decision.holds:
+            if hold.rule is Rule.LAST_MEMBER:
+                self.kept[hold.action.split(" ")[1]] = hold
+            else:
+                self.holds.setdefault(hold.object, hold)
+
+    def on(self, obj: str, container: str, probe: str, value: ProbeValue) -> str:
+        """The answer in words, beginning with `acted on` or `not acted on`."""
+        done = []
+        if value is ProbeValue.FAIL and probe != "readiness":
+            if obj in self.grants:
+                done.append(f"restart granted ({self.grants[obj]})")
+            elif obj in self.holds:
+                hold = self.holds[obj]
+                return f"not acted on: {hold.action} is held by {hold.rule.value}"
+        if container in self.weights:
+            done.append(f"weight {self.weights[container]}")
+        if done:
+            return f"acted on: {', '.join(done)}"
+        if container in self.kept:
+            return "not acted on: its weight is kept by LastMember"
+        return "not acted on: nothing depends on it now"
+
+
+def known_holds(holds: list[dict[str, str]]) -> dict[HoldKey, str]:
+    """The holds of a stored decision, so that a restart of the program does not tell them anew."""
+    return {HoldKey(one["object"], one["action"], one["rule"]): one["message"] for one in holds}
