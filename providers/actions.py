@@ -7,10 +7,10 @@ acts and raises `Conflict` when the world has moved on. All actions are safe to 
 adopted, which is then known by the id in `expect`, or one whose owner has labelled it for liveness restarts.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from manifests.desired import Template
-from manifests.pod import Live
+from manifests.pod import Live, Mount
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
 
 
@@ -18,7 +18,9 @@ from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
 class CreateContainer:
     """Create (not start) the container of this mark from the template. Existing with the same mark: success.
 
-    `root` is the directory that the template's working directory is relative to.
+    `root` is the directory that the template's working directory is relative to. `push` says that its processes are to
+    push their own state; `extra_env` and `extra_mounts`, for all containers of the pod, are then filled in right before
+    the call. They are no part of the revision, and hold a secret.
     """
 
     node: str
@@ -26,6 +28,9 @@ class CreateContainer:
     mark: Mark
     template: Template
     root: str
+    push: bool = False
+    extra_env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    extra_mounts: tuple[Mount, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)

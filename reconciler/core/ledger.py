@@ -92,6 +92,23 @@ class Adopted(NamedTuple):
     left: bool = False
 
 
+class PushRow(NamedTuple):
+    """The last push of a container: what outlives the program. `since` is when this event was first heard in a row.
+
+    `seq` may lag behind what was heard. `nonce` is that of the sender's credentials, `earlier` holds (boot, start of its
+    generation) of the senders' runs that are over.
+    """
+
+    generation: Generation
+    event: str
+    since: Instant
+    boot: str
+    seq: int
+    inflight: int | None
+    nonce: str
+    earlier: tuple[tuple[str, int], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Ledger:
     """All of it. Mappings are never changed in place.
@@ -101,6 +118,7 @@ class Ledger:
     revisions: workload key. absences: object -> absence. passed: probe paths that ever passed.
     zones: `provider/zone` where we publish or have published. source: identity of the
     source whose inventory this is. amnesic: since when history is missing. approvals: plan hashes a person approved.
+    pushes: container id -> its last push.
     adopted: container id -> what a workload took over.
     """
 
@@ -112,6 +130,7 @@ class Ledger:
     suspensions: Mapping[str, Suspension] = field(default_factory=dict)
     revisions: Mapping[str, RevisionMark] = field(default_factory=dict)
     absences: Mapping[str, Absence] = field(default_factory=dict)
+    pushes: Mapping[str, PushRow] = field(default_factory=dict)
     passed: frozenset[str] = frozenset()
     zones: frozenset[str] = frozenset()
     source: str = ""
@@ -220,6 +239,9 @@ _READ: Mapping[str, Any] = {
     "revisions": lambda raw: RevisionMark(*raw),
     "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
     "adopted": lambda raw: Adopted(*raw),
+    "pushes": lambda raw: PushRow(
+        Generation(*raw[0]), raw[1], Instant(*raw[2]), *raw[3:7], tuple((boot, at) for boot, at in raw[7])
+    ),
 }
 _FLAGS = ("passed", "zones", "approvals")
 _SINGLE = "ledger"
@@ -281,5 +303,5 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
 
 
 def is_empty(ledger: Ledger) -> bool:
-    """Whether nothing at all is remembered: the very first run, or a lost ledger."""
-    return all(not getattr(ledger, one.name) for one in fields(Ledger))
+    """Whether nothing at all is remembered: the very first run, or a lost ledger. Pushes come by themselves and tell nothing."""
+    return all(not getattr(ledger, one.name) for one in fields(Ledger) if one.name != "pushes")

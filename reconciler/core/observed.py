@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from providers.facts import ContainerFact, Generation, Known, PoolFact, Probes, Unknown, ZoneFact
 from reconciler.core.ledger import Ledger
+from reconciler.core.pushes import PushFact
 
 RuntimeFacts = Known[tuple[ContainerFact, ...]] | Unknown
 PoolFacts = Known[PoolFact] | Unknown
@@ -16,6 +17,7 @@ class Observed:
     """All facts of the latest looks, the probe verdicts and the ledger.
 
     runtimes: node -> containers. pools: (provider, pool). zones: (provider, zone). probes: generation -> verdicts.
+    pushes: generation -> the latest push in force.
     source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
     or `provider/zone` with a call that came to no known outcome in time. under_way: the same for calls that still have time.
     """
@@ -24,6 +26,7 @@ class Observed:
     pools: Mapping[tuple[str, str], PoolFacts] = field(default_factory=dict)
     zones: Mapping[tuple[str, str], ZoneFacts] = field(default_factory=dict)
     probes: Mapping[Generation, Probes] = field(default_factory=dict)
+    pushes: Mapping[Generation, PushFact] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     source_read_at: int = 0
     busy: frozenset[str] = frozenset()

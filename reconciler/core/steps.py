@@ -78,7 +78,8 @@ def create(desired: Desired, want: Want) -> Step | None:
     if workload is None:
         return None
     mark = Mark(desired.instance.id, workload.name, want.ordinal, workload.template.revision)
-    action = CreateContainer(want.node, want.container, mark, workload.template, desired.root)
+    push = workload.push is not None
+    action = CreateContainer(want.node, want.container, mark, workload.template, desired.root, push=push)
     return Step(want.id, want.object, action, want.cause, want.message, journal=True)
 
 
