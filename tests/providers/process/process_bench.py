@@ -119,10 +119,17 @@ def carriers(container_id: str) -> list[int]:
 
 
 def _environ(pid: str) -> list[bytes]:
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+    """Its environment. In the middle of an exec the kernel shows a program without arguments and environment yet."""
+    for _ in range(100_000):
+        try:
+            text = Path(f"/proc/{pid}/environ").read_bytes()
+            if text or Path(f"/proc/{pid}/cmdline").read_bytes():
+                return text.split(b"\0")
+            os.readlink(f"/proc/{pid}/exe")  # fails for threads of the kernel and for what has ended
+        except OSError:
+            break
+        os.sched_yield()
+    return []
 
 
 def holders(paths: list[str]) -> list[str]:
