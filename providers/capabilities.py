@@ -7,7 +7,7 @@ written again and again; a provider refuses whatever it declares not to have (`p
 from dataclasses import dataclass
 from enum import StrEnum
 
-from manifests.geo import GeoKind
+from manifests.geo import GeoKind, country_code, geo_kind
 
 MAX_TTL = 2**31 - 1
 """The largest TTL in seconds (RFC 2181 section 8)."""
@@ -81,6 +81,13 @@ class DNSCapabilities:
     batch_octets: int = 0
     write: Write = Write.LOOKED
     read_back: ReadBack = ReadBack.ZONE
+
+    def places(self, geo: str) -> bool:
+        """Whether a member can be for this place."""
+        kind = geo_kind(geo)
+        if kind is None or kind not in self.geo:
+            return False
+        return kind is not GeoKind.SUBDIVISION or not self.subdivisions or country_code(geo) in self.subdivisions
 
 
 PLAIN = DNSCapabilities()

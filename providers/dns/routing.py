@@ -6,7 +6,7 @@ by the core, and what was adapted passes here.
 
 from collections.abc import Iterable, Mapping
 
-from manifests.geo import GeoKind, country_code, geo_kind
+from manifests.geo import geo_kind
 from providers.capabilities import Alias, DNSCapabilities
 from providers.errors import Rejected
 from providers.facts import RecordKey, RecordSet
@@ -93,17 +93,9 @@ def _check_geo(target: str, geo: str, can: DNSCapabilities) -> None:
     kind = geo_kind(geo)
     if kind is None:
         raise Rejected(target, f"{geo!r} is no place", "use *, a continent, a country, or a subdivision such as US-CA")
-    if not can_place(geo, can):
+    if not can.places(geo):
         kinds = ", ".join(sorted(can.geo))
         raise Rejected(target, f"the provider does not know the {kind} {geo}", f"use a place of another kind: {kinds}")
-
-
-def can_place(geo: str, can: DNSCapabilities) -> bool:
-    """Whether a provider with these capabilities can route to this place."""
-    kind = geo_kind(geo)
-    if kind is None or kind not in can.geo:
-        return False
-    return kind is not GeoKind.SUBDIVISION or not can.subdivisions or country_code(geo) in can.subdivisions
 
 
 def _policy(key: RecordKey, record: RecordSet) -> str:

@@ -20,7 +20,7 @@ from providers.actions import (
     StopContainer,
     UpdateContainer,
 )
-from providers.facts import RecordSet, fingerprint
+from providers.facts import RecordKey, RecordSet, fingerprint
 from reconciler.core.ledger import Ledger
 from reconciler.core.status import Status
 from reconciler.core.verdict import Hold, Reason, Wait
@@ -111,7 +111,15 @@ def seconds(duration: int) -> str:
 
 
 def _set(record: RecordSet | None) -> str:
-    return "nothing" if record is None else f"{','.join(record.values)} ttl {record.ttl}"
+    if record is None:
+        return "nothing"
+    weight = "" if record.weight is None else f" weight {record.weight}"
+    geo = f" for {record.geo}" if record.geo else ""
+    return f"{'alias of ' if record.alias else ''}{','.join(record.values)} ttl {record.ttl}{weight}{geo}"
+
+
+def _key(key: RecordKey) -> str:
+    return f"{key.name} {key.type} set {key.set_id}" if key.set_id else f"{key.name} {key.type}"
 
 
 def _live(action: UpdateContainer) -> str:
@@ -142,7 +150,7 @@ def describe(action: Action) -> str:
         case RemoveEndpoint():
             return f"remove {action.endpoint.address}:{action.endpoint.port} from {action.provider}/{action.pool}"
         case ChangeRecords():
-            parts = [f"{c.key.name} {c.key.type} {_set(c.before)} -> {_set(c.after)}" for c in action.changes]
+            parts = [f"{_key(c.key)} {_set(c.before)} -> {_set(c.after)}" for c in action.changes]
             return f"records {'; '.join(parts)} in {action.provider}"
 
 

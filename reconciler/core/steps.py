@@ -35,7 +35,8 @@ def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:
 
 def records_id(provider: str, zone: str, key: RecordKey) -> str:
     """The id of steps on one record set."""
-    return f"records {provider}/{zone}/{key.name}/{key.type}"
+    member = f"/{key.set_id}" if key.set_id else ""
+    return f"records {provider}/{zone}/{key.name}/{key.type}{member}"
 
 
 class Links:
