@@ -322,11 +322,15 @@ class MassChange:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Global limits. `deny` holds keys of objects that must not be touched."""
+    """Global limits. `deny` holds keys of objects that must not be touched.
+
+    `exec_commands` are the beginnings of argument lists that exec probes on labels may run; None = any.
+    """
 
     suspend: bool = False
     deny: frozenset[str] = frozenset()
     mass_change: MassChange = MassChange()
+    exec_commands: tuple[tuple[str, ...], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +343,10 @@ class PushListener:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """This installation. The intervals are how often each kind of provider is looked at."""
+    """This installation. The intervals are how often each kind of provider is looked at.
+
+    `enhanced_liveness` tells that somebody else's containers are restarted for their health where their labels ask for it.
+    """
 
     id: str
     prune: bool = False
@@ -347,6 +354,7 @@ class Instance:
     look_endpoints: int = SECOND
     look_dns: int = 30 * SECOND
     push: PushListener | None = None
+    enhanced_liveness: bool = False
 
 
 @dataclass(frozen=True, slots=True)

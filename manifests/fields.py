@@ -115,13 +115,26 @@ InstanceId = Annotated[
     Shown("name, at most 20 of a-z, 0-9 and -"),
 ]
 
+ForeignName = Annotated[
+    str,
+    AfterValidator(scalars.foreign_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{scalars.FOREIGN_NAME}$"}),
+    Shown("name of a container"),
+]
+"""The name of a container of somebody else, as engines allow it."""
+
 KeyRef = Annotated[
     str,
     AfterValidator(scalars.key_ref),
-    WithJsonSchema({"type": "string", "pattern": "^[a-z]+/[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}),
+    WithJsonSchema(
+        {
+            "type": "string",
+            "pattern": f"^([a-z]+/[a-z0-9]([-a-z0-9]*[a-z0-9])?|container/[-a-z0-9]+/{scalars.FOREIGN_NAME}(/[0-9]+)?)$",
+        }
+    ),
     Shown("key, kind/name"),
 ]
-"""The key of another object: its kind in lower case, a slash, its name."""
+"""The key of another object: its kind in lower case, a slash, its name; `container/NODE/NAME` of somebody else's containers."""
 
 PortNumber = Annotated[int, Field(ge=1, le=65_535), Shown("number, 1 to 65535")]
 

@@ -185,10 +185,29 @@ def name_up_to(limit: int) -> Callable[[str], str]:
     return check
 
 
+FOREIGN_NAME = "[a-zA-Z0-9][a-zA-Z0-9_.-]+"
+"""Names that Docker gives to containers (its `RestrictedNameChars`)."""
+
+_FOREIGN = re.compile(FOREIGN_NAME)
+_CONTAINER_KEY = re.compile(rf"container/[-a-z0-9]+/{FOREIGN_NAME}(/[0-9]+)?")
+
+
+def foreign_name(value: str) -> str:
+    """The name of a container that somebody else made."""
+    if len(value) <= 255 and _FOREIGN.fullmatch(value):
+        return value
+    raise bad_value(
+        f"'{value[:80]}' is not the name of a container",
+        "write it as `docker ps` shows it: letters, digits, '_', '.', '-'",
+    )
+
+
 def key_ref(value: str) -> str:
     """The key of an object: kind in lower case, slash, name."""
     kind, slash, name = value.partition("/")
     if slash and kind.islower() and _LABEL.fullmatch(name):
+        return value
+    if _CONTAINER_KEY.fullmatch(value):
         return value
     raise bad_value(
         f"'{value[:80]}' is not the key of an object", "write <kind>/<name> in lower case, such as workload/web"

@@ -78,6 +78,11 @@ class InstanceSpec(Model):
     id: InstanceId = Field(description="Owner mark on everything this installation makes; unique among installations.")
     prune: bool = Field(False, description="Deletes what is owned but no longer declared.")
     intervals: Intervals = Field(default_factory=Intervals, description="How often providers are looked at.")
+    enhanced_liveness: bool = Field(
+        False,
+        description="Restarts containers of somebody else that fail, where their owner has labelled them with "
+        "`reconciler.enhanced-liveness: true` and a probe context.",
+    )
     push: PushListener | None = Field(
         None, description="Takes pushes of instances about their own state; without it there is no listener."
     )

@@ -1,9 +1,10 @@
 """Service: which containers are endpoints, on which port, and in which pools they get a weight."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from manifests.engine_scalars import NetworkName
 from manifests.fields import IPAddress, Items, LabelKey, LabelValue, Name, PoolName, PortRef
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.scalars import bad_value
@@ -22,6 +23,26 @@ class Balancer(Model):
     )
 
 
+class Address(Model):
+    """How balancers reach an endpoint."""
+
+    from_: Literal["container", "host"] = Field(
+        "container",
+        alias="from",
+        description="`container` is the container's own address and port; `host` the host's address and the port that is "
+        "published there, as it is found published.",
+    )
+    network: NetworkName | None = Field(
+        None, description="The network of the containers' own addresses; by default the first one of their template."
+    )
+
+    @model_validator(mode="after")
+    def _of_container(self) -> Self:
+        if self.from_ == "container" or self.network is None:
+            return self
+        raise bad_value("an address of the host is in no network", "leave network out", at=("network",))
+
+
 def _selects(selector: dict[str, str]) -> dict[str, str]:
     if selector:
         return selector
@@ -35,6 +56,7 @@ class ServiceSpec(Model):
         description="Labels that a workload's template must have."
     )
     port: PortRef = Field(description="Container port of the endpoints; every selected workload must declare it.")
+    address: Address = Field(default_factory=Address, description="How balancers reach the endpoints.")
     weight: Annotated[int, Field(ge=1, le=256)] = Field(100, description="Weight of a ready endpoint.")
     balancers: Annotated[Items[Balancer], unique("pool", "provider", "pool")] = Field(
         (), description="Pools to keep equal to the ready endpoints."

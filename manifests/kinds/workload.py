@@ -14,6 +14,7 @@ from manifests.fields import (
     WholeSeconds,
     Window,
 )
+from manifests.kinds.adopt import Adopt
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.pod import PodTemplate
 from manifests.scalars import MINUTE, Duration, bad_value
@@ -68,6 +69,31 @@ class Rollout(Model):
     )
 
 
+class Push(Model):
+    """How far the replicas' own pushes about their state are trusted. Needs `push` in the Instance."""
+
+    fresh: Window = Field(Duration(30 * SECOND), description="A push younger than this outranks the probes.")
+    middle_zone: Literal["pessimistic", "hold", "observer"] = Field(
+        "pessimistic",
+        description="What counts between `fresh` and `stale`: the worse of push and probes, the state as it is, or the probes.",
+    )
+    stale: Window = Field(Duration(60 * SECOND), description="A push older than this says nothing; the probes decide.")
+    startup_deadline: Window = Field(
+        Duration(5 * MINUTE), description="How long a replica may say that it starts; then the probes decide."
+    )
+    heartbeats: bool = Field(
+        True,
+        description="Whether senders repeat their state. If most of them fall silent together, the way of the pushes is "
+        "suspected and the silence decides nothing.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.fresh <= self.stale:
+            return self
+        raise bad_value(f"stale ({self.stale}) is shorter than fresh ({self.fresh})", at=("stale",))
+
+
 class WorkloadSpec(Model):
     """What to run, where, and how carefully."""
 
@@ -86,6 +112,11 @@ class WorkloadSpec(Model):
     restarts: Restarts = Field(default_factory=Restarts, description="Limits on restarts for health.")
     rollout: Rollout = Field(default_factory=Rollout, description="How revisions replace each other.")
     drain: Drain = Field(default_factory=Drain, description="How a replica leaves traffic.")
+    adopt: Adopt | None = Field(None, description="Running containers of somebody else to take over as replicas.")
+    push: Push | None = Field(
+        None,
+        description="Lets replicas push their own state. Containers created from then on get what they need for it.",
+    )
     on_secret_change: Literal["restart", "report"] = Field(
         "report",
         description="What to do when a secret in `env` has another value than when the container was created: `restart` "
