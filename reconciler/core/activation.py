@@ -2,18 +2,19 @@
 
 Replicas of the desired revision are *current*; those of another revision are *outgoing* until their replacements are
 available; those beyond `replicas`, doubled or on another node are *surplus*; those of a workload that is not wanted are
-*orphans*. Called by `decide` only.
+*orphans*. An adopted container that its workload does not name any more is surplus too: it is released. Called by `decide` only.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from manifests.desired import Desired, Workload
+from manifests.desired import Workload
 from providers.facts import ContainerFact, ContainerState, Mark, container_name
+from reconciler.core.foreign import Admitted
 from reconciler.core.instant import Now
 from reconciler.core.observed import Observed
-from reconciler.core.trust import Belief, Sight, believe
+from reconciler.core.trust import Belief, believe
 
 
 @dataclass(slots=True)
@@ -37,13 +38,19 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """Everything this instance runs: a group per workload, orphans, names that somebody else uses, and who is down."""
+    """Everything this instance runs: a group per workload, orphans, names that somebody else uses, and who is down.
+
+    `leaving`, `pending` and `released` are those of `adoption.Taken`.
+    """
 
     groups: Mapping[str, Group]
     orphans: Sequence[ContainerFact]
     foreign: Mapping[tuple[str, str], ContainerFact]
     blind: tuple[str, ...]
     down: Sequence[tuple[Group, Belief]]
+    leaving: frozenset[str] = frozenset()
+    pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    released: Sequence[ContainerFact] = ()
 
 
 def node_of(workload: Workload, ordinal: int) -> str:
@@ -61,8 +68,10 @@ def _order(belief: Belief) -> tuple[int, str, str]:
     return (mark.ordinal if mark else -1, belief.fact.name, belief.fact.node)
 
 
-def roster(desired: Desired, observed: Observed, seen: Sight, now: Now) -> Roster:
+def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
     """Sort every container that is seen into its place."""
+    desired, seen = admitted.desired, admitted.seen
+    containers, leaving = admitted.containers, admitted.leaving
     groups = {one.key: Group(one) for one in sorted(desired.workloads, key=attrgetter("key"))}
     by_name = {group.workload.name: group for group in groups.values()}
     orphans: list[ContainerFact] = []
@@ -81,10 +90,15 @@ def roster(desired: Desired, observed: Observed, seen: Sight, now: Now) -> Roste
                 orphans.append(fact)
                 continue
             workload = group.workload
-            belief = believe(fact, workload.template.container, probes, steady)
+            container = containers.get(fact.id) if containers else None
+            belief = believe(fact, container or workload.template.container, probes, steady)
             if fact.state is not running:
                 down.append((group, belief))
-            if mark.revision != workload.template.revision:
+            if workload.restart_only:
+                group.current[mark.ordinal] = belief
+            elif fact.id in leaving:
+                group.surplus.append(belief)
+            elif mark.revision != workload.template.revision:
                 group.outgoing.append(belief)
             elif mark.ordinal >= workload.replicas or fact.node != node_of(workload, mark.ordinal):
                 group.surplus.append(belief)
@@ -100,4 +114,13 @@ def roster(desired: Desired, observed: Observed, seen: Sight, now: Now) -> Roste
             group.blind = tuple(sorted(node for node in set(group.workload.nodes) if node in hidden))
     orphans.sort(key=lambda fact: (fact.name, fact.node))
     down.sort(key=lambda one: (one[1].fact.name, one[1].fact.node))
-    return Roster(groups, tuple(orphans), foreign, tuple(sorted(hidden)), tuple(down))
+    return Roster(
+        groups,
+        tuple(orphans),
+        foreign,
+        tuple(sorted(hidden)),
+        tuple(down),
+        leaving=leaving,
+        pending=admitted.pending,
+        released=admitted.released,
+    )

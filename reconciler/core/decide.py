@@ -13,6 +13,7 @@ from reconciler.core.activation import Roster, roster
 from reconciler.core.availability import Availability, count
 from reconciler.core.diff import differences
 from reconciler.core.disruption import deadline_at
+from reconciler.core.foreign import admit
 from reconciler.core.gates import Gated, gate
 from reconciler.core.guard import Pruning, mass_change, prune_hold
 from reconciler.core.history import absences, remember
@@ -51,9 +52,10 @@ def decide(desired: Desired, observed: Observed, now: Now) -> Decision:
 
 def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decision | Ledger:
     """One pass over all stages: a decision, or the ledger with new grants when there are any and this is not the last pass."""
-    seen = sight(desired, observed, now)  # trust: which facts may be used
-    crew = roster(desired, observed, seen, now)  # trust and activation: what each container is, and is for
-    ledger = remember(desired, observed, crew, now)
+    admitted = admit(desired, observed, sight(desired, observed, now))  # trust: which facts may be used, foreign ones too
+    desired, seen = admitted.desired, admitted.seen
+    crew = roster(admitted, observed, now)  # trust and activation: what each container is, and is for
+    ledger = admitted.remember(remember(desired, observed, crew, now))
     counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
     weights = weigh(desired, crew, seen, ledger.grants, now)
     names = name_all(desired, crew, seen, weights, ledger.grants, now)  # DNS omission
@@ -71,7 +73,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     _members(desired, crew, weights, observed, pruning, out)
     _records(desired, crew, names, observed, pruning, out)
     _containers(desired, crew, gated, out)
-    holds = [*weights.holds, *names.holds, *found.holds, *gated.holds, *out.holds, *_unknown(seen)]
+    holds = [*admitted.holds, *weights.holds, *names.holds, *found.holds, *gated.holds, *out.holds, *_unknown(seen)]
     waits = [*found.waits, *gated.waits, *out.waits]
 
     ledger = _forget(out.ledger, out.ids)
@@ -102,7 +104,8 @@ def _pruned(crew: Roster, weights: Weights, names: Names) -> frozenset[str]:
 
 def _owned(crew: Roster, seen: Sight, desired: Desired) -> int:
     """How many objects this instance owns: workloads, pools with members of ours, and owners of record sets."""
-    workloads = {key for key, group in crew.groups.items() if group.current or group.outgoing or group.surplus}
+    mine = {key: group for key, group in crew.groups.items() if not group.workload.restart_only}
+    workloads = {key for key, group in mine.items() if group.current or group.outgoing or group.surplus}
     orphans = {f"workload/{fact.mark.workload}" for fact in crew.orphans if fact.mark}
     pools = {f"pool/{key[1]}" for key, pool in seen.pools.items() if any(one.ours for one in pool.members)}
     prefix = f"{desired.instance.id}/"

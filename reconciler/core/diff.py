@@ -12,6 +12,7 @@ from typing import NamedTuple
 from manifests.desired import Desired, OnSecretChange, Strategy, Workload
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
 from reconciler.core.activation import Group, Roster, node_of, replica_name
+from reconciler.core.adoption import wanted_live
 from reconciler.core.availability import ripe_at
 from reconciler.core.history import replica_of
 from reconciler.core.instant import FOREVER, Now
@@ -110,7 +111,7 @@ def _current(group: Group, ordinal: int, belief: Belief, now: Now, out: Differen
         message = f"the {what} probe failed"
         out.wants.append(_want(group, ordinal, Kind.RESTART, belief.reason, message, belief))
         return
-    if fact.live and fact.live != workload.template.live and fact.state is _RUNNING:
+    if fact.live and fact.live != wanted_live(workload, fact) and fact.state is _RUNNING:
         message = "its limits or its restart policy are not as wanted"
         out.wants.append(_want(group, ordinal, Kind.UPDATE, Reason.SETTINGS_CHANGED, message, belief))
     if fact.state is ContainerState.RESTARTING:
@@ -132,6 +133,12 @@ def _current(group: Group, ordinal: int, belief: Belief, now: Now, out: Differen
 def _missing(group: Group, crew: Roster, instance: str, out: Differences) -> None:
     """Replicas of the desired revision that do not exist."""
     workload = group.workload
+    pending = crew.pending.get(workload.key)
+    if pending:
+        message = f"a container that spec.adopt names is not adopted: {'; '.join(pending)}"
+        person = f"do what it says, or narrow spec.adopt of {workload.key}"
+        out.holds.append(Hold(workload.key, "create replicas", Rule.ADOPT_PENDING, message, person=person))
+        return
     for ordinal in range(workload.replicas):
         if ordinal in group.current:
             continue
@@ -158,7 +165,7 @@ def _why_first(workload: Workload) -> str:
     return "it goes first (strategy: recreate)"
 
 
-def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> None:
+def _outdated(group: Group, crew: Roster, grants: Mapping[str, Grant], out: Differences) -> None:
     """Replicas of other revisions, and those that are too many."""
     revision = group.workload.template.revision
     for belief in group.outgoing:
@@ -168,13 +175,19 @@ def _outdated(group: Group, grants: Mapping[str, Grant], out: Differences) -> No
                 # As long as its replacement is not available, the old revision keeps serving: it is started again.
                 cause, why = _why_down(belief.fact)
                 out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
-            message, kind = f"revision {mark.revision[:8]} is replaced by {revision[:8]}", Kind.RETIRE
+            what = "adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
+            message, kind = f"{what} is replaced by {revision[:8]}", Kind.RETIRE
             if group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas:
                 message, kind = f"{message}; {_why_first(group.workload)}", Kind.RECREATE
             out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
     for belief in group.surplus:
         mark = belief.fact.mark
-        if mark is not None and belief.fact.id not in grants:
+        if mark is not None and belief.fact.id in crew.leaving and belief.fact.id not in grants:
+            message = f"spec.adopt of {group.workload.key} does not name it any more; it is left running"
+            out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.RELEASED, message, belief))
+        elif mark is not None and belief.fact.adopted and belief.fact.state in _DOWN:
+            continue  # stopped because it is one too many, and not ours to remove
+        elif mark is not None and belief.fact.id not in grants:
             message = f"{group.workload.replicas} replicas are wanted"
             out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.SURPLUS, message, belief))
 
@@ -206,14 +219,14 @@ def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
                 live = belief.fact.live
-                if not belief.fact.stale_secrets and (not live or live == workload.template.live):
+                if not belief.fact.stale_secrets and (not live or live == wanted_live(workload, belief.fact)):
                     continue
             if belief.fact.id not in grants:
                 _current(group, ordinal, belief, now, out)
         if len(group.current) < workload.replicas:
             _missing(group, crew, instance, out)
         if group.outgoing or group.surplus:
-            _outdated(group, grants, out)
+            _outdated(group, crew, grants, out)
     for fact in crew.orphans:
         mark = fact.mark
         if mark is not None and fact.id not in grants:

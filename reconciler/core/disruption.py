@@ -37,6 +37,9 @@ DEFAULT_DRAIN = 10 * SECOND
 DEFAULT_GRACE = 30 * SECOND
 """How long an orphan may take to stop before it is killed: Kubernetes' default."""
 
+RELEASED = "released"
+"""How the way out of an adopted container ends that is nobody's replica any more."""
+
 _UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
 
 
@@ -185,11 +188,19 @@ def _follow(grant: Grant, fact: ContainerFact) -> Grant:
 
 
 def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) -> Progress:
-    """A planned exit: the next thing to do on the way from serving to removed."""
+    """A planned exit: the next thing to do on the way from serving to removed.
+
+    An adopted container is removed only where one of ours replaces it: one that is not named any more keeps running, and one too
+    many is stopped and stays.
+    """
     grant = _follow(grant, fact)
-    if fact.state in _UP:
-        return _leave_service(grant, fact, exit_, False, drain, now)
-    return _away(grant, fact, exit_, drain, now)
+    up = fact.state in _UP
+    progress = _leave_service(grant, fact, exit_, False, drain, now) if up else _away(grant, fact, exit_, drain, now)
+    if not fact.adopted or grant.cause is Reason.TEMPLATE_CHANGED:
+        return progress
+    if progress.remove or (progress.stop and grant.cause is Reason.RELEASED):
+        return Progress(None, ended=RELEASED if grant.cause is Reason.RELEASED else "stopped, and not ours to remove")
+    return progress
 
 
 def recreate(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, now: Now) -> Progress:
@@ -233,7 +244,9 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
     """A restart: the next thing to do until a new generation of the same container is available."""
     fact = belief.fact
     until = deadline_at(grant, now)
-    if until <= now.steady:
+    # Nobody else starts again what is not ours to start: the grant stands for as long as it is down by our doing.
+    stranded = workload.restart_only and fact.generation == grant.generation and fact.state not in _UP
+    if until <= now.steady and not stranded:
         return Progress(None, ended="deadline passed")
     if fact.generation == grant.generation:
         if fact.state not in _UP:

@@ -49,7 +49,7 @@ def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
     failures = dict(ledger.failures)
     for group, belief in crew.down:
         fact, backoff = belief.fact, group.workload.restarts.backoff
-        if fact.state not in _ENDED or fact.mark is None or not fact.started_at:
+        if fact.state not in _ENDED or fact.mark is None or not fact.started_at or group.workload.restart_only:
             continue
         grant = ledger.grants.get(fact.id)
         if fact.exit_cause in OURS or (grant is not None and grant.generation == fact.generation):
@@ -128,7 +128,7 @@ def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Le
 
 def _owns(desired: Desired, observed: Observed, crew: Roster) -> bool:
     """Whether anything under our mark can be seen: a container, a member of a pool, a record set."""
-    if crew.orphans or any(group.current or group.outgoing or group.surplus for group in crew.groups.values()):
+    if crew.orphans or any(not one.fact.adopted for group in crew.groups.values() for one in group.members()):
         return True
     prefix = f"{desired.instance.id}/"
     pools = (fact.value for fact in observed.pools.values() if isinstance(fact, Known))

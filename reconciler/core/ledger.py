@@ -80,8 +80,8 @@ class Absence(NamedTuple):
 class Adopted(NamedTuple):
     """One container that a workload took over: of which replica, and where it was seen last.
 
-    `baseline` is the revision of the template that it was found to fit, empty while there is none. `left` tells that its
-    workload is not declared any more.
+    `baseline` is the revision of the template that it was found to fit, empty while there is none. `ports` are those that it was
+    a replica on. `left` tells that its workload is not declared any more.
     """
 
     workload: str
@@ -90,6 +90,7 @@ class Adopted(NamedTuple):
     name: str
     baseline: str = ""
     left: bool = False
+    ports: tuple[int, ...] = ()
 
 
 class PushRow(NamedTuple):
@@ -238,7 +239,7 @@ _READ: Mapping[str, Any] = {
     "suspensions": lambda raw: Suspension(*raw),
     "revisions": lambda raw: RevisionMark(*raw),
     "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
-    "adopted": lambda raw: Adopted(*raw),
+    "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
     "pushes": lambda raw: PushRow(
         Generation(*raw[0]), raw[1], Instant(*raw[2]), *raw[3:7], tuple((boot, at) for boot, at in raw[7])
     ),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from providers.facts import ContainerFact, Generation, Known, PoolFact, Probes, Unknown, ZoneFact
+from reconciler.core.enhanced import Context
 from reconciler.core.ledger import Ledger
 from reconciler.core.pushes import PushFact
 
@@ -20,6 +21,7 @@ class Observed:
     pushes: generation -> the latest push in force.
     source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
     or `provider/zone` with a call that came to no known outcome in time. under_way: the same for calls that still have time.
+    contexts: probe contexts on labels of somebody else's containers, as read, by their text.
     """
 
     runtimes: Mapping[str, RuntimeFacts] = field(default_factory=dict)
@@ -31,3 +33,4 @@ class Observed:
     source_read_at: int = 0
     busy: frozenset[str] = frozenset()
     under_way: frozenset[str] = frozenset()
+    contexts: Mapping[str, Context] = field(default_factory=dict)

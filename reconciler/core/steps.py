@@ -19,6 +19,7 @@ from providers.actions import (
 )
 from providers.facts import ContainerFact, Endpoint, Generation, Mark, RecordKey
 from reconciler.core.activation import Roster
+from reconciler.core.adoption import wanted_live
 from reconciler.core.diff import Want
 from reconciler.core.ledger import Grant
 from reconciler.core.omission import RecordDiff
@@ -86,7 +87,7 @@ def create(desired: Desired, want: Want) -> Step | None:
 
 def start(want: Want, fact: ContainerFact, links: Links) -> Step:
     """Start a container that is down, after its address carries no weight any more."""
-    action = StartContainer(fact.node, fact.name, fact.generation)
+    action = StartContainer(fact.node, fact.name, fact.generation, adopted=fact.adopted)
     weights = links.weights_of(frozenset({fact.name}), frozenset())
     follows = (f"create {fact.name}", f"stop {fact.name}", *weights)
     return Step(want.id, want.object, action, want.cause, want.message, follows, journal=True)
@@ -96,20 +97,21 @@ def update(want: Want, fact: ContainerFact) -> Step | None:
     """Change what the runtime changes in place. Nothing is disrupted, and doing it twice is the same as once."""
     if want.workload is None:
         return None
-    action = UpdateContainer(fact.node, fact.name, fact.generation, want.workload.template.live)
+    live = wanted_live(want.workload, fact)
+    action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
     return Step(want.id, want.object, action, want.cause, want.message)
 
 
 def restart_start(grant: Grant, fact: ContainerFact) -> Step:
     """The second half of a restart."""
-    action = StartContainer(fact.node, fact.name, fact.generation)
+    action = StartContainer(fact.node, fact.name, fact.generation, adopted=fact.adopted)
     message = "stopped for its restart"
     return Step(f"start {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
 
 
 def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str) -> Step:
     """Stop a container that is out of rotation."""
-    action = StopContainer(fact.node, fact.name, grant.generation, grace)
+    action = StopContainer(fact.node, fact.name, grant.generation, grace, adopted=fact.adopted)
     follows = links.weights_of(frozenset({fact.name}), frozenset())
     if workload_key:
         follows = (*follows, *links.records_of_workload(workload_key))
@@ -119,7 +121,7 @@ def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_k
 
 def remove(grant: Grant, fact: ContainerFact) -> Step:
     """Remove a container that is down and not wanted."""
-    action = RemoveContainer(fact.node, fact.name, Generation(fact.id, fact.started_at))
+    action = RemoveContainer(fact.node, fact.name, Generation(fact.id, fact.started_at), adopted=fact.adopted)
     message = "down and not wanted"
     return Step(f"remove {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
 

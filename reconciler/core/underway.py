@@ -55,6 +55,12 @@ class Outbox:
             self.ledger = replace(self.ledger, grants=grants)
 
 
+    def released(self, name: str) -> None:
+        """Forget an adopted container."""
+        adopted = {key: row for key, row in self.ledger.adopted.items() if key != name}
+        self.ledger = replace(self.ledger, adopted=adopted)
+
+
 def _exit(name: str, weights: Weights, names: Names, seen: Sight) -> Exit:
     """What the outside still says of one container."""
     pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
@@ -132,6 +138,8 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
             # Gone; or its manifest went meanwhile: whether it may go is for the rules of deletions to say.
             progress = Progress(None, ended="gone")
         out.granted(name, progress.grant)
+        if progress.ended == disruption.RELEASED:
+            out.released(name)
         if progress.wait is not None:
             out.waits.append(progress.wait)
         if progress.hold is not None:

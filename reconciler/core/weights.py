@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from manifests.desired import Balancer, Desired, Service, Workload
+from manifests.desired import AddressFrom, Balancer, Desired, Service, Workload
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
 from reconciler.core.activation import Roster
 from reconciler.core.disruption import may_cut, may_empty, returns
@@ -57,17 +57,31 @@ class Weights:
 
 
 def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Belief]]:
-    """Every container that the service selects and whose port was observed, with the endpoint it makes."""
+    """Every container that the service selects and whose port was observed, with the endpoint it makes.
+
+    Where the service wants ports of the host, it is the mapping that was observed that counts, not the one that was asked for.
+    """
     for backend in service.backends:
         group = roster.groups.get(backend.workload)
         if group is None:
             continue
         number = backend.port
         for belief in group.members():
-            for port in belief.fact.ports:
-                if port.number == number:
-                    yield Endpoint(port.address, port.port), belief
-                    break
+            endpoint = _endpoint(service, belief.fact, number)
+            if endpoint is not None:
+                yield endpoint, belief
+
+
+def _endpoint(service: Service, fact: ContainerFact, number: int) -> Endpoint | None:
+    """Where a balancer reaches this port of a container; None while that is not known."""
+    if service.address_from is AddressFrom.CONTAINER and service.network:
+        address = dict(fact.addresses).get(service.network)
+        return None if address is None else Endpoint(address, number)
+    ports = fact.published if service.address_from is AddressFrom.HOST else fact.ports
+    for port in ports:
+        if port.number == number:
+            return Endpoint(port.address, port.port)
+    return None
 
 
 def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
@@ -75,8 +89,17 @@ def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
     facts: Iterable[ContainerFact] = (
         *(belief.fact for group in roster.groups.values() for belief in group.members()),
         *roster.orphans,
+        *roster.released,
     )
-    return {Endpoint(port.address, port.port): fact for fact in facts if fact.state is _RUNNING for port in fact.ports}
+    return {
+        endpoint: fact
+        for fact in facts
+        if fact.state is _RUNNING
+        for endpoint in (
+            *(Endpoint(port.address, port.port) for port in (*fact.ports, *fact.published)),
+            *(Endpoint(address, port.number) for _, address in fact.addresses for port in fact.ports),
+        )
+    }
 
 
 class _Pool:
