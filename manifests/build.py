@@ -9,8 +9,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from manifests import desired, kinds
-from manifests.build_pod import TemplateSupport, all_ports, check_support, port_number, ports_hint, template
+from manifests import build_adopt, desired, kinds
+from manifests.build_pod import TemplateSupport, check_support, template
+from manifests.build_probe import all_ports, port_number, ports_hint
+from manifests.build_push import push
 from manifests.desired import SECOND, Role
 from manifests.kinds.service import Balancer
 from manifests.problems import Code, did_you_mean
@@ -98,6 +100,8 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         suspend=spec.suspend,
         strategy=_strategy(declared, scope, manifest),
         on_secret_change=desired.OnSecretChange(spec.on_secret_change),
+        push=push(declared, scope, manifest),
+        adopt=build_adopt.adopt(declared, scope, manifest),
         where=declared.document.where,
     )
 
@@ -181,6 +185,7 @@ def service(declared: Declared, scope: Scope, selection: Selection) -> desired.S
             message = f"{declared.key}: {one.key} declares no port {spec.port!r}"
             scope.report(declared, ("spec", "port"), Code.UNKNOWN_PORT, message, ports_hint(spec.port, ports))
         backends.append(desired.Backend(one.key, number))
+    build_adopt.check_address(declared, scope, manifest, selected)
     for index, balancer in enumerate(spec.balancers):
         scope.provider(balancer.provider, Role.ENDPOINTS, declared, ("spec", "balancers", index, "provider"))
         known = scope.roles.get(balancer.provider) is Role.ENDPOINTS
@@ -195,6 +200,8 @@ def service(declared: Declared, scope: Scope, selection: Selection) -> desired.S
         backends=tuple(backends),
         balancers=tuple(desired.Balancer(one.provider, _pool(one), tuple(sorted(one.addresses))) for one in balancers),
         weight=spec.weight,
+        address_from=desired.AddressFrom(spec.address.from_),
+        network=spec.address.network or "",
         where=declared.document.where,
     )
 

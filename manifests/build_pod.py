@@ -4,14 +4,14 @@ The containers of a pod share one network namespace, so the ports of all of them
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from manifests import desired, kinds, pod
+from manifests.build_probe import all_ports, probe
 from manifests.desired import SECOND
 from manifests.kinds.pod import Container, ContainerPort, PodSpec
-from manifests.kinds.probe import Probe
-from manifests.problems import Code, did_you_mean
+from manifests.problems import Code
 from manifests.references import Scope
 from manifests.template_revision import HASH_VERSION, template_revision
 from manifests.validate import Declared, Path
@@ -37,9 +37,9 @@ def template(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desi
         container=replace(
             made,
             ports=tuple(_port(port) for port in all_ports(spec)),
-            startup=_probe(declared, scope, spec, main.startup_probe, (*_CONTAINER, "startupProbe")),
-            liveness=_probe(declared, scope, spec, main.liveness_probe, (*_CONTAINER, "livenessProbe")),
-            readiness=_probe(declared, scope, spec, main.readiness_probe, (*_CONTAINER, "readinessProbe")),
+            startup=probe(declared, scope, spec, main.startup_probe, (*_CONTAINER, "startupProbe")),
+            liveness=probe(declared, scope, spec, main.liveness_probe, (*_CONTAINER, "livenessProbe")),
+            readiness=probe(declared, scope, spec, main.readiness_probe, (*_CONTAINER, "readinessProbe")),
         ),
         grace=spec.termination_grace_period_seconds * SECOND,
         revision=template_revision(found),
@@ -110,68 +110,6 @@ def _mounts(container: Container, spec: PodSpec) -> Iterator[pod.Mount]:
             yield pod.Mount(pod.VolumeKind.TMPFS, "", mount.mount_path, mount.read_only, size)
 
 
-# --- probes and ports -------------------------------------------------------------------------------------------------
-
-
-def _probe(declared: Declared, scope: Scope, spec: PodSpec, probe: Probe | None, path: Path) -> desired.Probe | None:
-    if probe is None:
-        return None
-    asked = _question(declared, scope, spec, probe, path)
-    return replace(
-        asked,
-        initial_delay=round(probe.initial_delay_seconds * SECOND),
-        period=round(probe.period_seconds * SECOND),
-        timeout=round(probe.timeout_seconds * SECOND),
-        success_threshold=probe.success_threshold,
-        failure_threshold=probe.failure_threshold,
-    )
-
-
-def _question(declared: Declared, scope: Scope, spec: PodSpec, probe: Probe, path: Path) -> desired.Probe:
-    """What the probe asks, without its timing; the model has made sure that it asks exactly one thing."""
-    if probe.http_get is not None:
-        get = probe.http_get
-        port = _probe_port(declared, scope, spec, get.port, (*path, "httpGet", "port"))
-        headers = tuple((header.name, header.value) for header in get.http_headers)
-        return desired.Probe(desired.ProbeKind.HTTP, port, get.path, get.scheme, headers)
-    if probe.tcp_socket is not None:
-        port = _probe_port(declared, scope, spec, probe.tcp_socket.port, (*path, "tcpSocket", "port"))
-        return desired.Probe(desired.ProbeKind.TCP, port)
-    command = probe.exec.command if probe.exec is not None else ()
-    return desired.Probe(desired.ProbeKind.EXEC, command=command)
-
-
-def _probe_port(declared: Declared, scope: Scope, spec: PodSpec, ref: int | str, path: Path) -> int:
-    ports = all_ports(spec)
-    number = port_number(ref, ports)
-    if number:
-        return number
-    message = f"{declared.key}: container '{spec.containers[0].name}' declares no port {ref!r}"
-    scope.report(declared, path, Code.UNKNOWN_PORT, message, ports_hint(ref, ports))
-    return 0
-
-
-def all_ports(spec: PodSpec) -> tuple[ContainerPort, ...]:
-    """The ports of all containers of a pod, in the order in which they are declared."""
-    if len(spec.containers) == 1:
-        return spec.containers[0].ports
-    return tuple(port for container in spec.containers for port in container.ports)
-
-
-def port_number(ref: int | str, ports: Iterable[ContainerPort]) -> int:
-    """The number of a declared TCP port, by number or name; 0 when it is not declared."""
-    tcp = (port for port in ports if port.protocol == "TCP")
-    return next((port.container_port for port in tcp if ref in (port.container_port, port.name)), 0)
-
-
-def ports_hint(ref: int | str, ports: Sequence[ContainerPort]) -> str:
-    """What to do about a port that is not declared."""
-    names = [port.name for port in ports if port.name]
-    guess = did_you_mean(str(ref), names, "declared ports") if isinstance(ref, str) else ""
-    numbers = ", ".join(str(port.container_port) for port in ports)
-    return guess or (f"declared ports: {numbers}" if numbers else "add it to the ports of the container")
-
-
 # --- what the runtime understands -------------------------------------------------------------------------------------
 
 
@@ -206,6 +144,8 @@ def _special_fields(manifest: kinds.Workload) -> Iterator[tuple[str, Path]]:
     """The fields of a workload that not every runtime has, as far as they are written, with their places."""
     if "runtime_restart" in manifest.spec.model_fields_set:
         yield "runtimeRestart", ("spec", "runtimeRestart")
+    if manifest.spec.adopt is not None:
+        yield "adopt", ("spec", "adopt")
     spec = manifest.spec.template.spec
     for field in ("networks", "volumes"):
         if getattr(spec, field):
@@ -231,6 +171,11 @@ def _of_container(container: Container, path: Path) -> Iterator[tuple[str, Path]
     if container.working_dir != ".":
         kind = "workingDir (absolute)" if container.working_dir.startswith("/") else pod.RELATIVE_WORKING_DIR
         yield kind, (*path, "workingDir")
+    for name in ("startup_probe", "liveness_probe", "readiness_probe"):
+        probe = getattr(container, name)
+        if probe is not None and probe.runtime_health is not None:
+            field = Container.model_fields[name].alias or name
+            yield "probes.runtimeHealth", (*path, field, "runtimeHealth")
     for index, variable in enumerate(container.env):
         if variable.value_from is not None:
             yield "env.valueFrom", (*path, "env", index, "valueFrom")

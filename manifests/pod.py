@@ -120,8 +120,9 @@ HOST_CONFIG_MANAGED = {
 
 ENGINE_FIELDS = frozenset(
     {
-        "containers", "dependsOn", "docker", "env.valueFrom", "image", "imagePullPolicy", "init",
-        "logging", "networks", "ports.hostIP", "ports.hostPort", "ports.protocol", "resources", "runtimeRestart",
+        "adopt", "containers", "dependsOn", "docker", "env.valueFrom", "image", "imagePullPolicy", "init",
+        "logging", "networks", "ports.hostIP", "ports.hostPort", "ports.protocol", "probes.runtimeHealth",
+        "resources", "runtimeRestart",
         "securityContext", "stopSignal", "ulimits", "volumeMounts", "volumes", "workingDir (absolute)",
     }
 )  # fmt: skip

@@ -59,9 +59,13 @@ class Code(StrEnum):
     OUTSIDE_ZONE = "outside-zone"
     CONFLICT = "conflict"
     NAME_TOO_LONG = "name-too-long"
+    NOT_ALLOWED = "not-allowed"
+    NOT_INSTALLED = "not-installed"
+    COSTLY_PROBE = "costly-probe"
+    NO_INIT = "no-init"
 
 
-WARNINGS = frozenset({Code.YAML_AMBIGUOUS})
+WARNINGS = frozenset({Code.YAML_AMBIGUOUS, Code.COSTLY_PROBE, Code.NO_INIT})
 """Codes that do not make a tree invalid."""
 
 MEANINGS: dict[Code, str] = {
@@ -104,6 +108,10 @@ MEANINGS: dict[Code, str] = {
     Code.OUTSIDE_ZONE: "A host is not in its zone.",
     Code.CONFLICT: "Two objects claim the same pool or host name.",
     Code.NAME_TOO_LONG: "Container names would be longer than 63 characters.",
+    Code.NOT_ALLOWED: "The Guard does not allow this command.",
+    Code.NOT_INSTALLED: "An optional Python package is needed and not installed.",
+    Code.COSTLY_PROBE: "Commands run so often that they are a load on the container engine.",
+    Code.NO_INIT: "Commands run in a container without an init, which reaps what they leave behind.",
 }
 """One sentence for each code, for the generated reference."""
 

@@ -6,9 +6,10 @@ Pure: the documents and the types of providers in, a value out. The order of fil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from manifests import build, desired, kinds
+from manifests import build, build_push, desired, kinds
 from manifests.build import KnownTypes, Selection, SettingsModel
 from manifests.build_pod import Support, TemplateSupport
+from manifests.build_probe import check_commands
 from manifests.problems import LOST, Code, ManifestErrors, Problem, did_you_mean
 from manifests.read import Document
 from manifests.references import Scope
@@ -140,7 +141,15 @@ def _instance(scope: Scope) -> desired.Instance | None:
         return None
     spec = manifest.spec
     every = spec.intervals
-    return desired.Instance(spec.id, spec.prune, int(every.runtime), int(every.endpoints), int(every.dns))
+    return desired.Instance(
+        id=spec.id,
+        prune=spec.prune,
+        look_runtime=int(every.runtime),
+        look_endpoints=int(every.endpoints),
+        look_dns=int(every.dns),
+        push=build_push.listener(declared[0], scope, manifest),
+        enhanced_liveness=spec.enhanced_liveness,
+    )
 
 
 def _guard(scope: Scope) -> desired.Guard:
@@ -150,14 +159,16 @@ def _guard(scope: Scope) -> desired.Guard:
         return desired.Guard()
     spec = manifest.spec
     for index, key in enumerate(spec.deny):
-        if not scope.lost and not scope.has(key):
+        if not scope.lost and not scope.has(key) and not key.startswith("container/"):
             hint = did_you_mean(key, scope.keys(), "declared objects")
             path = ("spec", "deny", index)
             scope.report(
                 declared[0], path, Code.UNKNOWN_REFERENCE, f"{declared[0].key}: there is no object '{key}'", hint
             )
+    for one in scope.all("Workload") if spec.exec_commands is not None else ():
+        check_commands(one, scope, spec.exec_commands or ())
     mass_change = desired.MassChange(int(spec.mass_change.share), spec.mass_change.minimum)
-    return desired.Guard(spec.suspend, frozenset(spec.deny), mass_change)
+    return desired.Guard(spec.suspend, frozenset(spec.deny), mass_change, spec.exec_commands)
 
 
 def _report_shared_pools(scope: Scope) -> None:

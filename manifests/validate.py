@@ -47,7 +47,6 @@ _OWN = {"bad_value": Code.BAD_VALUE, "wrong_type": Code.WRONG_TYPE, "out_of_rang
 
 _ELSEWHERE = {
     "host": "probes go to the address of the observed container; remove it",
-    "grpc": "use httpGet, tcpSocket or exec",
     "secretKeyRef": "write secret: {env: NAME} or {file: /path}",
     "requests": "only limits do something here; remove it",
     "privileged": "add the capabilities it needs",

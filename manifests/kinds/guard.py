@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from manifests.fields import Items, KeyRef, PercentField
-from manifests.kinds.base import Manifest, Model, unique
+from manifests.kinds.base import Command, Manifest, Model, unique
 from manifests.scalars import Percent
 
 
@@ -23,6 +23,11 @@ class GuardSpec(Model):
 
     suspend: bool = Field(False, description="Stops all actions; probing and reporting go on.")
     deny: Annotated[Items[KeyRef], unique("key")] = Field((), description="Objects that must not be touched.")
+    exec_commands: Items[Command] | None = Field(
+        None,
+        description="Beginnings of argument lists that exec probes may run; each probe must begin with one of them. By "
+        "default any command may be run, and an empty list allows none.",
+    )
     mass_change: MassChange = Field(default_factory=MassChange, description="Limits on deleting.")
 
 

@@ -33,7 +33,7 @@ from manifests.fields import (
     Shown,
 )
 from manifests.kinds.base import Command, Model, unique
-from manifests.kinds.probe import Probe, SingleSuccess
+from manifests.kinds.probe import Readiness, SingleSuccess
 from manifests.pod import HOST_CONFIG_MANAGED
 from manifests.quantities import CPU, Memory, Size
 from manifests.scalars import bad_value, out_of_range
@@ -222,7 +222,7 @@ class Container(Model):
     liveness_probe: SingleSuccess | None = Field(
         None, description="Restarts the container when it fails. Without one it is never restarted for its health."
     )
-    readiness_probe: Probe | None = Field(
+    readiness_probe: Readiness | None = Field(
         None, description="Takes the container out of traffic while it fails. Without one, running is ready."
     )
     startup_probe: SingleSuccess | None = Field(

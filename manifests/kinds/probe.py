@@ -1,7 +1,7 @@
 """Probes of a container, with Kubernetes' fields and meaning. Part of `Workload`.
 
-There is no `host` field: a probe goes to the address at which the container was observed, so that a manifest cannot make
-this host call arbitrary ones.
+A probe goes to the address at which the container was observed, never to one that a manifest names: `host` only goes
+into the Host header and the TLS handshake. So a manifest cannot make this host call arbitrary ones.
 """
 
 from typing import Annotated, Literal, Self
@@ -9,39 +9,123 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.fields import (
+    Argument,
     Delayed,
     Failures,
+    GraceSeconds,
     HeaderName,
     HeaderValue,
     Items,
     Period,
     PortRef,
+    RelativePath,
     Successes,
     Timeout,
     URLPath,
 )
 from manifests.kinds.base import Command, Model
-from manifests.scalars import bad_value
+from manifests.probe_scalars import REDIRECTS, BodyBytes, ServerName, StatusRange
+from manifests.scalars import bad_value, out_of_range
+from manifests.secret_ref import SecretReference
+
+_KINDS = ("http_get", "tcp_socket", "exec", "grpc", "runtime_health")
+_NAMES = "httpGet, tcpSocket, exec, grpc and runtimeHealth"
+_EXEC_PERIOD = 1
+"""Shortest period of a command, seconds: each one costs the engine far more than a network probe."""
+
+_TIMING = (
+    ("initial_delay_seconds", "initialDelaySeconds"),
+    ("period_seconds", "periodSeconds"),
+    ("timeout_seconds", "timeoutSeconds"),
+    ("success_threshold", "successThreshold"),
+    ("failure_threshold", "failureThreshold"),
+)
+
+
+class HeaderSecret(Model):
+    """Where the value of a header comes from."""
+
+    secret: SecretReference = Field(description="Read at use and again within a minute of a change; never shown.")
 
 
 class HTTPHeader(Model):
-    """A header of the request. A name may be repeated; order is kept."""
+    """A header of the request: exactly one of `value` and `valueFrom`. A name may be repeated; order is kept."""
 
     name: HeaderName = Field(description="Name of the header.")
-    value: HeaderValue = Field(description="Value of the header.")
+    value: HeaderValue | None = Field(None, description="Value of the header.")
+    value_from: HeaderSecret | None = Field(None, description="A secret as the value.")
+
+    @model_validator(mode="after")
+    def _one_value(self) -> Self:
+        if (self.value is None) == (self.value_from is None):
+            raise bad_value("a header has exactly one of value and valueFrom", 'for an empty one write value: ""')
+        return self
+
+
+class TLS(Model):
+    """How to look at the server's certificate."""
+
+    verify: bool = Field(False, description="Fails unless the certificate is trusted, in date and for the right name.")
+    ca_file: RelativePath | None = Field(
+        None, description="File of trusted authorities (PEM) in the manifests' tree; by default the system's."
+    )
+    server_name: ServerName | None = Field(
+        None, description="Name to ask for and to verify; by default `host`, a name in the Host header, or the address."
+    )
+
+    @model_validator(mode="after")
+    def _verified(self) -> Self:
+        if self.ca_file is not None and not self.verify:
+            raise bad_value("caFile does nothing unless the certificate is verified", "add verify: true", ("caFile",))
+        return self
+
+
+def _some(statuses: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    if statuses:
+        return statuses
+    raise out_of_range("needs at least 1 status: without any no answer would pass", "remove it for 200 to 399")
 
 
 class HTTPGet(Model):
-    """Passes when a GET is answered with a status from 200 to 399."""
+    """Passes when a GET is answered with an expected status and the answer is complete in time."""
 
     path: URLPath = Field("/", description="Path and query to ask for.")
     port: PortRef = Field(description="A port that the container declares, by number or name.")
-    scheme: Literal["HTTP", "HTTPS"] = Field("HTTP", description="HTTPS does not verify the certificate.")
-    http_headers: Items[HTTPHeader] = Field((), description="Headers to send.")
+    scheme: Literal["HTTP", "HTTPS"] = Field("HTTP", description="Whether to ask over TLS.")
+    host: ServerName | None = Field(
+        None, description="Name sent as Host header and asked for in TLS. Never connected to: that is the container."
+    )
+    http_headers: Items[HTTPHeader] = Field((), description="Headers to send; a Host among them wins over `host`.")
+    expected_statuses: Annotated[Items[StatusRange], AfterValidator(_some)] = Field(
+        ((200, 399),), description="Statuses that pass."
+    )
+    redirects: Literal["same-host", "none"] | None = Field(
+        None,
+        description="`same-host` follows at most 10 redirects to the same address and port; one that leads elsewhere, "
+        "and each with `none`, is judged by its own status. Default: `same-host`, or `none` where `expectedStatuses` is "
+        "written and has a redirect.",
+    )
+    max_body_bytes: BodyBytes = Field(
+        10 * 1024, description="How much of the body is waited for; a longer one is fine, reading stops there."
+    )
+    tls: TLS | None = Field(None, description="The certificate; by default it is not verified, as in Kubernetes.")
+
+    @model_validator(mode="after")
+    def _tls_has_tls(self) -> Self:
+        if self.tls is not None and self.scheme == "HTTP":
+            raise bad_value("tls does nothing over plain HTTP", "write scheme: HTTPS, or remove tls", at=("tls",))
+        return self
+
+    def follows(self) -> bool:
+        """Whether redirects to the same place are followed."""
+        if self.redirects is not None:
+            return self.redirects == "same-host"
+        written = "expected_statuses" in self.model_fields_set
+        return not written or not any(low <= one <= high for low, high in self.expected_statuses for one in REDIRECTS)
 
 
 class TCPSocket(Model):
-    """Passes when a connection can be opened."""
+    """Passes when a connection can be opened; through a published port it must also stay open for a moment."""
 
     port: PortRef = Field(description="A port that the container declares, by number or name.")
 
@@ -52,25 +136,58 @@ class Exec(Model):
     command: Command = Field(description="Program and arguments, run in the container's context, without a shell.")
 
 
+class GRPC(Model):
+    """Passes when the gRPC health protocol answers SERVING."""
+
+    port: PortRef = Field(description="A port that the container declares, by number or name.")
+    service: Argument = Field("", description="Service to ask for; empty asks for the server as a whole.")
+    tls: TLS | None = Field(None, description="Asks over TLS; without it in plaintext.")
+
+
+class RuntimeHealth(Model):
+    """The result of the runtime's own health check, such as an image's HEALTHCHECK."""
+
+
 class Probe(Model):
-    """A question asked again and again; exactly one of `httpGet`, `tcpSocket` and `exec` says which."""
+    """A question asked again and again; exactly one of the first five fields says which."""
 
     http_get: HTTPGet | None = Field(None, description="Ask over HTTP.")
     tcp_socket: TCPSocket | None = Field(None, description="Open a TCP connection.")
     exec: Exec | None = Field(None, description="Run a command.")
+    grpc: GRPC | None = Field(None, description="Ask the gRPC health service; needs the extra `grpc`.")
+    runtime_health: RuntimeHealth | None = Field(
+        None, description="Read the runtime's own health check, which has its own times and counts."
+    )
     initial_delay_seconds: Delayed = Field(0, description="Time from the start of the container to the first probe.")
-    period_seconds: Period = Field(10, description="Time from one probe to the next.")
-    timeout_seconds: Timeout = Field(1, description="How long one probe may take.")
+    period_seconds: Period = Field(10, description="Time from one probe to the next; at least 1 for exec.")
+    timeout_seconds: Timeout = Field(
+        1, description="How long one probe may take in all: connecting, TLS, every redirect and the answer."
+    )
     success_threshold: Successes = Field(1, description="Passes in a row that make a pass; 1 for liveness and startup.")
     failure_threshold: Failures = Field(3, description="Failures in a row that make a failure.")
+    termination_grace_period_seconds: GraceSeconds | None = Field(
+        None,
+        description="Time between asking to stop and killing when this probe restarts the container; by default the "
+        "pod's. Not for readiness, which restarts nothing.",
+    )
 
     @model_validator(mode="after")
     def _one_question(self) -> Self:
-        asked = [name for name in ("http_get", "tcp_socket", "exec") if getattr(self, name) is not None]
-        if len(asked) == 1:
-            return self
-        found = "none" if not asked else f"{len(asked)} of them"
-        raise bad_value(f"a probe has exactly one of httpGet, tcpSocket and exec, found {found}")
+        asked = [name for name in _KINDS if getattr(self, name) is not None]
+        if len(asked) != 1:
+            found = "none" if not asked else f"{len(asked)} of them"
+            raise bad_value(f"a probe has exactly one of {_NAMES}, found {found}")
+        if self.exec is not None and self.period_seconds < _EXEC_PERIOD:
+            raise out_of_range(
+                f"must be at least {_EXEC_PERIOD} for exec",
+                "httpGet, tcpSocket and grpc may be faster",
+                ("periodSeconds",),
+            )
+        written = [alias for name, alias in _TIMING if name in self.model_fields_set]
+        if self.runtime_health is not None and written:
+            cause = f"{written[0]} does nothing here: the runtime's health check has its own times and counts"
+            raise bad_value(cause, "remove it, and set it where the health check is defined", at=(written[0],))
+        return self
 
 
 def _single_success(probe: Probe) -> Probe:
@@ -79,5 +196,17 @@ def _single_success(probe: Probe) -> Probe:
     raise bad_value("must be 1 for a liveness or startup probe", at=("successThreshold",))
 
 
+def _restarts_nothing(probe: Probe) -> Probe:
+    if probe.termination_grace_period_seconds is None:
+        return probe
+    at = ("terminationGracePeriodSeconds",)
+    raise bad_value(
+        "a readiness probe restarts nothing", "remove it, or set it on livenessProbe or startupProbe", at=at
+    )
+
+
 SingleSuccess = Annotated[Probe, AfterValidator(_single_success)]
 """A liveness or startup probe: one pass is enough (as in Kubernetes)."""
+
+Readiness = Annotated[Probe, AfterValidator(_restarts_nothing)]
+"""A readiness probe: without a grace of its own (as in Kubernetes)."""

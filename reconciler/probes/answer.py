@@ -1,11 +1,14 @@
 """What an HTTP answer says, judged from the bytes so far: pure, shared by plain and TLS probes.
 
-- 200 to 399 passes; a redirect passes without being followed. Any other status fails as soon as the status line is there.
+- An expected status passes (200 to 399 unless the probe says otherwise). Any other fails as soon as the status line is
+  there, except a redirect that may be followed: whether it leads to the same place is the prober's question.
 - Interim answers (100 to 199, but 101) are skipped.
-- A passing answer counts once its header and the first 10 KiB of its body are there, or all of it when it is shorter:
-  "200" and then silence is a failure, an endless body is not. This is the amount that Kubernetes reads.
+- A passing answer counts once its header and the first `max_body` bytes of its body are there, or all of it when it is
+  shorter: "200" and then silence is a failure, an endless body is not. Redirects have no body to wait for.
 - A connection that ends before that, a malformed status line or chunk, and a header over 64 KiB fail.
 """
+
+from typing import NamedTuple
 
 from reconciler.probes.slot import printable
 from reconciler.probes.streak import FAIL, PASS
@@ -14,7 +17,26 @@ MAX_HEADER = 64 * 1024
 """Bytes of status line and header (interim answers included)."""
 
 MAX_BODY = 10 * 1024
-"""Bytes of the body that are waited for: Kubernetes' maxRespBodyLength."""
+"""Bytes of the body that are waited for by default: Kubernetes' maxRespBodyLength."""
+
+MAX_CHUNKS = 1024
+"""A body in more pieces than this counts as long enough: taking it apart again and again would hold up other probes."""
+
+FOLLOW = 8
+"""Added to the result of a redirect that may be followed; the rest is the result if it is not."""
+
+REDIRECTS = frozenset((301, 302, 303, 307, 308))
+
+
+class Rules(NamedTuple):
+    """What passes: the expected statuses, how much of the body is waited for, and whether redirects may be followed."""
+
+    passing: frozenset[int]
+    max_body: int
+    follow: bool
+
+
+DEFAULT = Rules(frozenset(range(200, 400)), MAX_BODY, False)
 
 Judgement = tuple[int, str]
 _PASSED = {status: (PASS, f"HTTP {status}") for status in range(200, 300)}
@@ -22,13 +44,18 @@ _NO_BODY = (204, 304)
 _HEX = b"0123456789abcdefABCDEF"
 
 
-def judge(data: bytes, ended: bool) -> Judgement | None:
+def judge(data: bytes, ended: bool, rules: Rules = DEFAULT) -> Judgement | None:
     """The result of an answer, or None while more of it is needed.
 
     Args:
         data: all bytes received so far.
         ended: the other side has closed, nothing more will come.
+        rules: what the probe expects.
+
+    Returns:
+        A result of `streak.py`, with FOLLOW added for a redirect that may be followed, and a text for people.
     """
+    passing = rules.passing
     start = 0
     while True:
         line_end = data.find(b"\n", start)
@@ -37,7 +64,7 @@ def judge(data: bytes, ended: bool) -> Judgement | None:
         status = _status(data, start)
         if status < 0:
             return FAIL, f"not an HTTP answer: {printable(data[start:line_end], 60)!r}"
-        if (status >= 400 or status < 200) and (status >= 200 or status == 101):
+        if status not in passing and (status >= 200 or status == 101) and not (rules.follow and status in REDIRECTS):
             return FAIL, f"HTTP {status}"
         body = _header_end(data, line_end)
         if body < 0:
@@ -45,7 +72,7 @@ def judge(data: bytes, ended: bool) -> Judgement | None:
                 return FAIL, f"HTTP {status}, then a header of more than {MAX_HEADER // 1024} KiB"
             return (FAIL, f"HTTP {status}, then closed in the header") if ended else None
         if status >= 200:
-            return _with_body(data, line_end, body, status, ended)
+            return _with_body(data, line_end, body, status, ended, rules)
         start = body
 
 
@@ -78,12 +105,12 @@ def _header_end(data: bytes, line_end: int) -> int:
     return usual + 3 if usual >= 0 else -1
 
 
-def _with_body(data: bytes, line_end: int, body: int, status: int, ended: bool) -> Judgement | None:
-    if status >= 300:
-        return PASS, _redirect(data, line_end, body, status)
-    passed = _PASSED[status]
+def _with_body(data: bytes, line_end: int, body: int, status: int, ended: bool, rules: Rules) -> Judgement | None:
+    if 300 <= status < 400:
+        return _redirect(data, line_end, body, status, rules)
+    passed = _PASSED.get(status) or (PASS, f"HTTP {status}")
     have = len(data) - body
-    if have >= MAX_BODY or status in _NO_BODY:
+    if have >= rules.max_body or status in _NO_BODY:
         return passed
     header = data[line_end:body].lower()
     if b"transfer-encoding:" in header and b"chunked" in header:
@@ -108,8 +135,8 @@ def _content_length(header: bytes) -> int | None:
 
 
 def _chunks(data: bytes, at: int, passed: Judgement, ended: bool) -> Judgement | None:
-    """Whether a chunked body of less than MAX_BODY bytes on the wire is complete."""
-    while True:
+    """Whether a chunked body that is shorter than what is waited for is complete."""
+    for _ in range(MAX_CHUNKS):
         line_end = data.find(b"\n", at)
         if line_end < 0:
             break
@@ -122,15 +149,36 @@ def _chunks(data: bytes, at: int, passed: Judgement, ended: bool) -> Judgement |
         at = data.find(b"\n", line_end + 1 + length) + 1
         if at == 0:
             break
+    else:
+        return passed
     return (FAIL, f"{passed[1]}, then closed within the body") if ended else None
 
 
-def _redirect(data: bytes, line_end: int, body: int, status: int) -> str:
+def _redirect(data: bytes, line_end: int, body: int, status: int, rules: Rules) -> Judgement:
+    result = PASS if status in rules.passing else FAIL
+    place = _location(data, line_end, body)
+    if not place:
+        return result, f"HTTP {status}"
+    follow = FOLLOW if rules.follow and status in REDIRECTS else 0
+    return result + follow, f"HTTP {status} to {printable(place)}"
+
+
+def _location(data: bytes, line_end: int, body: int) -> bytes:
     at = data[:body].lower().find(b"\nlocation:", line_end)
-    if at < 0:
-        return f"HTTP {status}"
-    place = data[at + 10 : data.find(b"\n", at + 10)]
-    return f"HTTP {status} to {printable(place)}"
+    return data[at + 10 : data.find(b"\n", at + 10)].strip() if at >= 0 else b""
+
+
+def location(data: bytes) -> bytes:
+    """The value of the Location header of a complete answer; empty without one."""
+    start = 0
+    while True:
+        line_end = data.find(b"\n", start)
+        body = _header_end(data, line_end) if line_end >= 0 else -1
+        if body < 0:
+            return b""
+        if _status(data, start) >= 200:
+            return _location(data, line_end, body)
+        start = body
 
 
 def waiting_for(data: bytes) -> str:

@@ -22,7 +22,7 @@ from providers.facts import Generation, ProbeFact, ProbeValue
 from reconciler.probes.messages import Inbox, Spec, Stats, change
 from reconciler.probes.slot import printable
 from reconciler.probes.streak import FAIL
-from reconciler.probes.target import Target, same, specify, valid_for
+from reconciler.probes.target import Target, same, specify, succeeds, valid_for
 from reconciler.probes.tree import kill_leftovers
 
 SILENCE = 3 * SECOND
@@ -120,8 +120,8 @@ class ProbeEngine:
     def set_targets(self, targets: Sequence[Target]) -> None:
         """Probe exactly these from now on.
 
-        A target whose probe, address, port or way to execute changed is a new target: its streak starts anew. What was
-        not sent yet is replaced by the newer set, so calling this often costs nothing but the comparison.
+        A target whose probe, address, port or way to execute changed is a new target: its streak starts anew. One whose
+        secrets or authorities changed goes on with its streak. What was not sent yet is replaced by the newer set, so calling this often costs nothing but the comparison.
         """
         wanted = {target.key: target for target in targets}
         numbers, live = self._numbers_of, self._live
@@ -208,7 +208,7 @@ class ProbeEngine:
                 since,
                 at,
                 valid_for(probe),
-                detail,
+                target.given.masked(detail) if target.given.secrets else detail,
             )
 
     def _send(self) -> None:
@@ -233,16 +233,19 @@ class ProbeEngine:
         add: list[Spec] = []
         remove: list[int] = []
         for key in islice(self._todo, _PIECE):
-            number = self._numbers_of.pop(key, None)
-            if number is not None:
-                del self._live[number]
+            number = self._numbers_of.pop(key, 0)
+            before = self._live.pop(number, None)
+            if before is not None:
                 remove.append(number)
             target = self._wanted.get(key)
-            if target is not None:
-                self._numbers += 1
-                self._numbers_of[key] = self._numbers
-                self._live[self._numbers] = target
-                add.append(specify(target, self._numbers, now, phase=self._phase, together=self._together))
+            if target is None:
+                continue
+            self._numbers += 1
+            self._numbers_of[key] = self._numbers
+            self._live[self._numbers] = target
+            spec = specify(target, self._numbers, now, phase=self._phase, together=self._together)
+            heir = before is not None and succeeds(before, target)
+            add.append(spec._replace(heir_of=number) if heir else spec)
         return change(add, remove) if add or remove else b""
 
     # --- the process --------------------------------------------------------------------------------------------

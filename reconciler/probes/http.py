@@ -1,10 +1,15 @@
-"""HTTP probes over plain TCP: connect, send the prepared request, read until `answer.judge` has a result."""
+"""HTTP probes over plain TCP: connect, send the prepared request, read until `answer.judge` has a result.
+
+A redirect to the same place is followed within the same run and its deadline, on a connection of its own.
+"""
 
 from errno import ECONNRESET
 
-from reconciler.probes.answer import judge, waiting_for
+from reconciler.probes.answer import FOLLOW, Judgement, judge, location, waiting_for
 from reconciler.probes.net import BROKEN, ET, IN, OUT, Net, pending_error
+from reconciler.probes.redirect import MAX_HOPS, after, next_request
 from reconciler.probes.slot import CONNECTING, READING, SENDING, STAGES, Slot
+from reconciler.probes.streak import FAIL
 
 _MASK = IN | OUT | ET
 _READ = 16 * 1024
@@ -18,6 +23,10 @@ class HttpProber:
 
     def start(self, slot: Slot) -> None:
         """Begin to connect."""
+        slot.hop = None
+        self._connect(slot)
+
+    def _connect(self, slot: Slot) -> None:
         slot.buffer = b""
         if self._net.open(slot):
             self._net.soon(slot)
@@ -27,7 +36,7 @@ class HttpProber:
         if slot.stage == READING:
             self._read(slot)
             return
-        self._send(slot, slot.request)
+        self._send(slot, slot.request if slot.hop is None else slot.hop[0])
         if slot.stage == READING:
             self._net.soon(slot)
 
@@ -39,7 +48,7 @@ class HttpProber:
                 if error:
                     self._net.end_error(slot, error)
                     return
-            self._send(slot, slot.request)
+            self._send(slot, slot.request if slot.hop is None else slot.hop[0])
         elif slot.stage == SENDING and mask & OUT:
             self._send(slot, slot.extra)
         if slot.stage in (SENDING, READING) and mask & (IN | BROKEN):
@@ -83,26 +92,42 @@ class HttpProber:
                 self._end_broken(slot, error.errno or 0)
                 return
             slot.buffer = buffer = slot.buffer + data if slot.buffer else data
-            result = judge(buffer, not data)
+            result = judge(buffer, not data, slot.rules)
             if result is not None:
-                slot.buffer = b""
-                self._net.end(slot, *result)
+                self._judged(slot, result)
                 return
+
+    def _judged(self, slot: Slot, judgement: Judgement) -> None:
+        """End the run with this result, or go where a redirect leads."""
+        result, detail = judgement
+        if result & FOLLOW:
+            result -= FOLLOW
+            request = next_request(slot, location(slot.buffer), "http")
+            count = slot.hop[1] if slot.hop is not None else 0
+            if request is not None and count < MAX_HOPS:
+                self._net.drop(slot)
+                slot.hop = (request, count + 1)
+                self._connect(slot)
+                return
+            if request is not None:
+                result, detail = FAIL, f"{detail}: more than {MAX_HOPS} redirects"
+        slot.buffer = b""
+        self._net.end(slot, result, detail if slot.hop is None else detail + after(slot))
 
     def _end_broken(self, slot: Slot, number: int) -> None:
         """The connection broke. A reset is how a server ends that answers without reading: judge what it said first."""
-        said = judge(slot.buffer, True) if number == ECONNRESET and slot.buffer else None
-        slot.buffer = b""
+        said = judge(slot.buffer, True, slot.rules) if number == ECONNRESET and slot.buffer else None
         if said is None:
+            slot.buffer = b""
             self._net.end_error(slot, number)
             return
-        self._net.end(slot, *said)
+        self._judged(slot, said)
 
     def expire(self, slot: Slot) -> None:
         """No complete answer in time."""
         where = waiting_for(slot.buffer) if slot.stage == READING else STAGES[slot.stage]
         slot.buffer = b""
-        self._net.end_late(slot, where)
+        self._net.end_late(slot, where + after(slot))
 
     def abort(self, slot: Slot) -> None:
         """The target is gone."""

@@ -15,15 +15,30 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 
+from reconciler.probes.answer import Rules
+from reconciler.probes.broken import BrokenProber
 from reconciler.probes.exec import DRAIN_EVERY, ExecProber
 from reconciler.probes.http import HttpProber
 from reconciler.probes.link import Link
-from reconciler.probes.messages import BROKEN, EXEC, HEARTBEAT, HTTP, LATE_BOUNDS, TCP, TLS, Spec, Stats, late_bucket
+from reconciler.probes.messages import (
+    BROKEN,
+    EXEC,
+    GRPC,
+    HEARTBEAT,
+    HTTP,
+    LATE_BOUNDS,
+    PUBLISHED,
+    TCP,
+    TLS,
+    Spec,
+    Stats,
+    late_bucket,
+)
 from reconciler.probes.net import Net, sockaddr
 from reconciler.probes.schedule import Schedule
-from reconciler.probes.slot import IDLE, WAITING, Finish, Pool, Prober, Slot, spell
+from reconciler.probes.slot import IDLE, WAITING, Pool, Prober, Slot, spell
 from reconciler.probes.streak import CANNOT_RUN, UNKNOWN, step
-from reconciler.probes.tcp import TcpProber
+from reconciler.probes.tcp import PublishedProber, TcpProber
 
 TICK = 2_000_000
 """Turns of the loop are at least this far apart, ns."""
@@ -38,7 +53,7 @@ WATCHFUL = 100_000_000
 """Longest wait while probes run (ns), so that being held up is noticed."""
 
 MAX_TLS = 64
-"""HTTPS probes at a time: their handshakes are computed in this loop."""
+"""HTTPS and gRPC probes at a time: their handshakes are computed in this loop."""
 
 MAX_EXEC = 8
 """Commands at a time: many at once make each other run out of time."""
@@ -68,6 +83,7 @@ class Loop:
         self._epoll.register(wake_fd, select.EPOLLIN)
         self._table: dict[int, Slot] = {}
         self._slots: dict[int, Slot] = {}
+        self._rules: dict[tuple[object, ...], Rules] = {}
         self._same: dict[int, int] = {}  # one object for equal durations: a tenth of a target's memory
         self._schedule: Schedule[Slot] = Schedule()
         self._deadlines: dict[int, deque[tuple[int, int, Slot]]] = {}
@@ -77,7 +93,8 @@ class Loop:
         self._probers: dict[int, Prober] = {
             TCP: TcpProber(self._net),
             HTTP: HttpProber(self._net),
-            BROKEN: _BrokenProber(self.finish),
+            PUBLISHED: PublishedProber(self._net),
+            BROKEN: BrokenProber(self.finish),
         }
         self._commands: ExecProber | None = None
         self._now = clock()
@@ -117,6 +134,7 @@ class Loop:
                 elif fd == self._wake_fd:
                     self._reap()
             self._look()
+            self._settle(now)
             self._change()
             self._expire(now)
             self._take_due(now)
@@ -148,6 +166,8 @@ class Loop:
                     queue.popleft()
                 if queue and queue[0][0] < until:
                     until = queue[0][0]
+            if self._net.settling:
+                until = min(until, self._net.settling[0][0])
         return max(0, until - now)
 
     def _look(self) -> None:
@@ -160,6 +180,14 @@ class Loop:
             if slot.run == run:
                 slot.prober.look(slot)
 
+    def _settle(self, now: int) -> None:
+        """Tell probers of the connections that were left alone for long enough."""
+        settling = self._net.settling
+        while settling and settling[0][0] <= now:
+            _, slot, run = settling.popleft()
+            if slot.run == run:
+                slot.prober.look(slot)
+
     # --- targets ------------------------------------------------------------------------------------------------
 
     def _change(self) -> None:
@@ -168,36 +196,52 @@ class Loop:
         if message is None:
             return
         add, remove = message
+        specs = [Spec._make(row) for row in add]
+        streaks = {one.id: self._slots[one.heir_of].streak for one in specs if one.heir_of}
         for number in remove:
             self._remove(number)
-        for row in add:
-            self._add(Spec._make(row))
+        for spec in specs:
+            self._add(spec)
+            if spec.heir_of:
+                self._slots[spec.id].streak = streaks[spec.id]
         self._backlog = True
 
     def _add(self, spec: Spec) -> None:
         kind = spec.kind
-        pool = self._tls if kind == TLS else self._exec if kind == EXEC else self._plain
+        pool = self._tls if kind in (TLS, GRPC) else self._exec if kind == EXEC else self._plain
         same = self._same.setdefault
         period, timeout, valid_for = (same(ns, ns) for ns in (spec.period, spec.timeout, spec.valid_for))
         spec = spec._replace(period=period, timeout=timeout, valid_for=valid_for)
         slot = Slot(spec, self._prober(kind), pool, self._now)
-        if kind in (TCP, HTTP, TLS):
+        if kind not in (EXEC, BROKEN):
             slot.sockaddr = sockaddr(spec.address, spec.port)
-        if kind not in (TCP, HTTP):
+        if kind in (HTTP, TLS):
+            slot.rules = self._rules_of(spec)
+        if kind not in (TCP, HTTP, PUBLISHED):
             slot.more = spec
         self._slots[spec.id] = slot
         self._schedule.add(spec.id, slot, max(spec.first, self._now))
 
+    def _rules_of(self, spec: Spec) -> Rules:
+        """The rules for an answer; equal ones are one object."""
+        key = (spec.expected, spec.max_body, spec.follow)
+        rules = self._rules.get(key)
+        if rules is None:
+            passing = frozenset(status for low, high in spec.expected for status in range(low, high + 1))
+            rules = self._rules[key] = Rules(passing, spec.max_body, spec.follow)
+        return rules
+
     def _prober(self, kind: int) -> Prober:
         prober = self._probers.get(kind)
-        if prober is None:
-            if kind == TLS:
-                from reconciler.probes.tls import TlsProber  # noqa: PLC0415  (loads OpenSSL)
-
-                prober = TlsProber(self._net)
-            else:
-                prober = self._commands = ExecProber(self.finish)
+        if prober is not None:
+            return prober
+        if kind == EXEC:
+            prober = self._commands = ExecProber(self.finish)
             self._probers[kind] = prober
+            return prober
+        from reconciler.probes.stream import StreamProber  # noqa: PLC0415  (loads OpenSSL)
+
+        prober = self._probers[TLS] = self._probers[GRPC] = StreamProber(self._net)
         return prober
 
     def _remove(self, number: int) -> None:
@@ -337,25 +381,3 @@ class Loop:
             self._late_max,
             tuple(self._late),
         )
-
-
-class _BrokenProber:
-    """Answers for targets that cannot be probed as they are declared, at every period, so that the answer stays fresh."""
-
-    def __init__(self, finish: Finish) -> None:
-        self._finish = finish
-
-    def start(self, slot: Slot) -> None:
-        self._finish(slot, CANNOT_RUN, slot.more.note)
-
-    def look(self, slot: Slot) -> None:
-        """There is no socket."""
-
-    def event(self, slot: Slot, mask: int) -> None:
-        """There is no socket."""
-
-    def expire(self, slot: Slot) -> None:
-        """A run ends when it starts."""
-
-    def abort(self, slot: Slot) -> None:
-        """A run ends when it starts."""

@@ -18,6 +18,9 @@ TLS: Final = 2
 EXEC: Final = 3
 BROKEN: Final = 4
 """A target that cannot be probed as it is declared; `note` says why. It answers cannot-run at every period."""
+GRPC: Final = 5
+PUBLISHED: Final = 6
+"""TCP through a port that the runtime publishes: something in between accepts, whoever listens behind it."""
 
 HEARTBEAT = 1_000_000_000
 """A batch is sent at least this often (ns), empty if need be."""
@@ -32,9 +35,13 @@ _MARSHAL_VERSION = 2  # without back references: a third faster for tuples that 
 class Spec(NamedTuple):
     """One target as the child needs it: everything that can be prepared is prepared by the parent.
 
-    `id` is never used twice. Durations and instants are ns (steady clock). `first` is the instant of the first probe,
-    `phase` the offset of the grid within the period. `request` is the HTTP request, byte for byte; `sni` the name for
-    TLS, empty for none; `env` the complete environment of an exec probe.
+    `id` is never used twice; `heir_of` is the id of the target whose streak this one goes on with (0 = none), which must be
+    removed in the same message. Durations and instants are ns (steady clock). `first` is the instant of the first probe,
+    `phase` the offset of the grid within the period. `request` is the HTTP request, byte for byte; `expected`, `max_body`
+    and `follow` are the rules its answer is judged by. `secure` says that gRPC goes over TLS; `sni` is the name for TLS,
+    empty for none; with `verify` the certificate must be good for that name under the authorities `ca` (PEM; empty = the
+    system's). `service` and `authority` are gRPC's, `library` is the directory that holds its HTTP/2 library. `env` is the
+    complete environment of an exec probe.
     """
 
     id: int
@@ -54,6 +61,16 @@ class Spec(NamedTuple):
     env: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
     note: str = ""
+    heir_of: int = 0
+    expected: tuple[tuple[int, int], ...] = ((200, 399),)
+    max_body: int = 10 * 1024
+    follow: bool = False
+    secure: bool = False
+    verify: bool = False
+    ca: str = ""
+    service: str = ""
+    authority: str = ""
+    library: str = ""
 
 
 LATE_BOUNDS: Final[tuple[int, ...]] = (

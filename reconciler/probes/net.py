@@ -9,10 +9,15 @@ import errno
 import os
 import select
 import socket
+import time
+from collections import deque
 from struct import pack
 
 from reconciler.probes.slot import CONNECTING, Finish, Slot, spell
 from reconciler.probes.streak import FAIL, UNKNOWN
+
+SETTLE = 100_000_000
+"""How long a connection through a published port must stay open, ns: a proxy on this host hangs up within a few ms."""
 
 IN, OUT, ET = select.EPOLLIN, select.EPOLLOUT, select.EPOLLET
 BROKEN = select.EPOLLERR | select.EPOLLHUP
@@ -68,6 +73,7 @@ class Net:
         self._table = table
         self.finish = finish
         self.fresh: list[tuple[Slot, int]] = []
+        self.settling: deque[tuple[int, Slot, int]] = deque()
 
     def open(self, slot: Slot) -> bool:
         """Begin to connect; False when that failed at once and the run has ended.
@@ -98,6 +104,10 @@ class Net:
         ready by then is watched.
         """
         self.fresh.append((slot, slot.run))
+
+    def settle(self, slot: Slot) -> None:
+        """Have the prober's `look` called once the connection was left alone for SETTLE, unless the run ends before."""
+        self.settling.append((time.clock_gettime_ns(time.CLOCK_BOOTTIME) + SETTLE, slot, slot.run))
 
     def watch(self, slot: Slot, mask: int) -> None:
         """Have the prober's `event` called when the socket is ready (edge-triggered, and at once if it is already)."""

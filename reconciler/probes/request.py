@@ -1,10 +1,8 @@
-"""The bytes of an HTTP probe, made once per target by the parent. The child only sends them.
+"""The bytes of an HTTP probe, made once per target by the parent. The child sends them, with another path after a redirect.
 
 Follows Kubernetes' HTTP probe: GET, own User-Agent and Accept unless the manifest sets them (an empty value drops them),
-Host from the headers of the probe. Every probe uses a connection of its own, so `Connection: close` is not negotiable.
+Host from the headers of the probe, or its `host`. Every probe uses a connection of its own, so `Connection: close` is not negotiable.
 """
-
-from ipaddress import ip_address
 
 AGENT = "reconciler-probe/1"
 _OURS = frozenset({"connection"})
@@ -12,8 +10,8 @@ _DROPPED_IF_EMPTY = frozenset({"user-agent", "accept"})
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
-def http_request(address: str, port: int, path: str, headers: tuple[tuple[str, str], ...]) -> bytes:
-    """A complete request, header only.
+def http_request(address: str, port: int, path: str, headers: tuple[tuple[str, str], ...], host: str = "") -> bytes:
+    """A complete request, header only. `host` is the Host to send where the headers have none; empty = the address.
 
     Raises:
         ValueError: a header cannot be sent; the message names it.
@@ -21,7 +19,8 @@ def http_request(address: str, port: int, path: str, headers: tuple[tuple[str, s
     lines = [f"GET {_encoded(path)} HTTP/1.1"]
     names = {name.lower() for name, _ in headers}
     if "host" not in names:
-        lines.append(f"Host: {authority(address, port)}")
+        shown = f"[{host}]" if ":" in host else host
+        lines.append(f"Host: {shown or authority(address, port)}")
     if "user-agent" not in names:
         lines.append(f"User-Agent: {AGENT}")
     if "accept" not in names:
@@ -57,6 +56,8 @@ def server_name(headers: tuple[tuple[str, str], ...]) -> str:
 
 
 def _is_address(host: str) -> bool:
+    from ipaddress import ip_address  # noqa: PLC0415  (this module is the child's too, which must start fast)
+
     try:
         ip_address(host)
     except ValueError:

@@ -73,6 +73,7 @@ class Slot:
     `stolen` how long the prober had been held up in all when the run began, `owed` says that a due instant passed while
     the run was going on. `sock`, `fd` and `buffer` belong to the prober while a run goes on; `extra` is its own.
     `more` is the whole declaration, kept only for the kinds that need more of it than the fields here (not TCP, HTTP).
+    `rules` say how an HTTP answer is judged. `hop` is None, or the request that follows a redirect and how many came before.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class Slot:
         "failure",
         "fd",
         "gone",
+        "hop",
         "id",
         "more",
         "owed",
@@ -90,6 +92,7 @@ class Slot:
         "pool",
         "prober",
         "request",
+        "rules",
         "run",
         "sock",
         "sockaddr",
@@ -105,6 +108,8 @@ class Slot:
     sockaddr: tuple[Any, ...]
     extra: Any
     more: Spec
+    rules: Any
+    hop: tuple[bytes, int] | None
 
     def __init__(self, spec: Spec, prober: Prober, pool: Pool, now: int) -> None:
         self.id = spec.id
@@ -128,6 +133,8 @@ class Slot:
         self.fd = -1
         self.buffer = b""
         self.extra = None
+        self.hop = None
+        self.rules = None
 
 
 def spell(ns: int) -> str:

@@ -4,17 +4,47 @@ The shell builds `Target`s from manifests and observed facts at every tick; `eng
 """
 
 import socket
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import NamedTuple
 
-from manifests.desired import Probe, ProbeKind
+from manifests.desired import Probe, ProbeKind, ProbeTLS
 from providers.facts import Generation
+from providers.secrets import SHOWN, Secret
 from providers.spi import ExecTarget
 from reconciler.probes import messages
 from reconciler.probes.messages import Spec
-from reconciler.probes.request import http_request, server_name
+from reconciler.probes.request import authority, http_request, server_name
 from reconciler.probes.schedule import NO_PHASE, first_due, phase_of
 
 NAMES = ("startup", "liveness", "readiness")
+
+
+class Given(NamedTuple):
+    """What a probe needs and its manifest only names, as it is now.
+
+    `secrets` are the values of those headers that are secrets, in the order of the headers; `ca` is the text of the file
+    of trusted authorities. `problem` says why something is missing: then the probe cannot be run.
+    """
+
+    secrets: tuple[Secret, ...] = ()
+    ca: str = ""
+    problem: str = ""
+
+    def equals(self, other: "Given") -> bool:
+        """Whether both are the same in value; secrets have no comparison of their own."""
+        mine, theirs = [one.reveal() for one in self.secrets], [one.reveal() for one in other.secrets]
+        return mine == theirs and self.ca == other.ca and self.problem == other.problem
+
+    def masked(self, text: str) -> str:
+        """A text that came from the target, without these secrets: a server may echo what it was sent."""
+        for one in self.secrets:
+            text = text.replace(one.reveal(), SHOWN)
+        return text
+
+
+NOTHING_GIVEN = Given()
 
 
 class Target(NamedTuple):
@@ -22,7 +52,8 @@ class Target(NamedTuple):
 
     `name` is startup, liveness or readiness. `address` and `port` are where the container's port was observed (a
     `PortFact`); for exec they are not used. `started` is the steady instant (ns) at which the generation started: the
-    initial delay counts from there. `exec` says how to run an exec probe, None when that is not known.
+    initial delay counts from there. `exec` says how to run an exec probe, None when that is not known. `published` says
+    that the address is the host's: something of the runtime's accepts there, whoever listens behind it.
     """
 
     generation: Generation
@@ -32,6 +63,8 @@ class Target(NamedTuple):
     port: int
     started: int
     exec: ExecTarget | None = None
+    published: bool = False
+    given: Given = NOTHING_GIVEN
 
     @property
     def key(self) -> tuple[Generation, str]:
@@ -40,11 +73,24 @@ class Target(NamedTuple):
 
 
 def same(one: Target, other: Target) -> bool:
-    """Whether the second target may go on with the first one's streak.
+    """Whether the second target is the first one.
 
     `started` is not compared: it only places the first probe, and two looks may compute it a little differently.
     """
-    return one.probe == other.probe and one[3:5] == other[3:5] and one.exec == other.exec
+    return succeeds(one, other) and (one.given is other.given or one.given.equals(other.given))
+
+
+def succeeds(one: Target, other: Target) -> bool:
+    """Whether the second target goes on with the first one's streak: only what its manifest names by reference changed.
+
+    A secret that is rotated must not take a replica out of service until it has passed again as often as it must.
+    """
+    return (
+        one.probe == other.probe
+        and one[3:5] == other[3:5]
+        and one.exec == other.exec
+        and one.published == other.published
+    )
 
 
 def valid_for(probe: Probe) -> int:
@@ -80,18 +126,75 @@ def specify(target: Target, number: int, now: int, *, phase: bool, together: int
     )
     if probe.kind is ProbeKind.EXEC:
         return _exec(common, target)
-    problem = _address_problem(target.address, target.port)
+    problem = target.given.problem or _address_problem(target.address, target.port)
     if problem:
         return common._replace(note=problem)
     if probe.kind is ProbeKind.TCP:
-        return common._replace(kind=messages.TCP)
+        return common._replace(kind=messages.PUBLISHED if target.published else messages.TCP)
+    if probe.kind is ProbeKind.HTTP:
+        return _http(common, target)
+    if probe.kind is ProbeKind.GRPC:
+        return _grpc(common, target)
+    return common._replace(note=f"a probe of kind {probe.kind} is not asked, its result is read from the runtime")
+
+
+def _http(common: Spec, target: Target) -> Spec:
+    probe = target.probe
+    secrets = iter(target.given.secrets)
+    headers: list[tuple[str, str]] = []
+    plain: list[tuple[str, str]] = []
+    for name, value in probe.headers:
+        if isinstance(value, str):
+            plain.append((name, value))
+            headers.append((name, value))
+            continue
+        secret = next(secrets, None)
+        if secret is None:
+            return common._replace(note=f"the secret of header {name} was not read")
+        headers.append((name, secret.reveal()))
     try:
-        request = http_request(target.address, target.port, probe.path, probe.headers)
+        request = http_request(target.address, target.port, probe.path, tuple(headers), probe.host)
     except ValueError as error:
         return common._replace(note=str(error))
-    if probe.scheme == "HTTPS":
-        return common._replace(kind=messages.TLS, request=request, sni=server_name(probe.headers))
-    return common._replace(kind=messages.HTTP, request=request)
+    common = common._replace(
+        kind=messages.HTTP, request=request, expected=probe.expected, max_body=probe.max_body, follow=probe.follow
+    )
+    if probe.scheme != "HTTPS":
+        return common
+    named = probe.host or server_name(tuple(plain))
+    return _over_tls(common._replace(kind=messages.TLS), target, probe.tls or ProbeTLS(), named)
+
+
+def _grpc(common: Spec, target: Target) -> Spec:
+    probe = target.probe
+    library = _library()
+    if not library:
+        return common._replace(note="grpc probes need the Python package h2: install reconciler with its extra grpc")
+    name = probe.tls.server_name if probe.tls is not None else ""
+    common = common._replace(
+        kind=messages.GRPC,
+        service=probe.service,
+        library=library,
+        authority=name or authority(target.address, target.port),
+    )
+    if probe.tls is None:
+        return common
+    return _over_tls(common._replace(secure=True), target, probe.tls, "")
+
+
+def _over_tls(common: Spec, target: Target, tls: ProbeTLS, named: str) -> Spec:
+    """With the name to ask for; a certificate that is verified must be good for that name, or for the address."""
+    name = tls.server_name or named
+    if tls.verify and not name:
+        name = target.address.partition("%")[0]
+    return common._replace(sni=name, verify=tls.verify, ca=target.given.ca)
+
+
+@cache
+def _library() -> str:
+    """The directory that holds the HTTP/2 library; empty when it is not installed. Nothing is imported."""
+    found = find_spec("h2")
+    return str(Path(found.origin).parents[1]) if found is not None and found.origin else ""
 
 
 def _exec(common: Spec, target: Target) -> Spec:

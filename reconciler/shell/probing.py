@@ -1,19 +1,25 @@
 """Probing: which probes should run for what was observed, and the verdicts that came back.
 
 The shell builds the complete set of targets from manifests and facts; the probe engine compares it with what it runs. Startup
-gates the other two: they become targets once it passed, and it is not probed again in that generation. Called by the loop.
+gates the other two: they become targets once it passed, and it is not probed again in that generation. Probes of kind
+runtimeHealth are never targets: their verdict is read from the facts of each look. Called by the loop.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from manifests.desired import Container, Desired, Probe, ProbeKind
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
 from providers.spi import ExecTarget
+from reconciler.core import runtime_health
 from reconciler.core.instant import FOREVER
 from reconciler.probes.target import Target
 from reconciler.shell.observe import Looks
+from reconciler.shell.probe_inputs import ProbeInputs
+
+EVERYTHING = "*"
+"""In `silent`: no object is probed."""
 
 
 class Prober(Protocol):
@@ -49,6 +55,7 @@ class Probing:
         self.prober, self.looks = prober, looks
         self.network_only = False
         self.verdicts: dict[Generation, Probes] = {}
+        self.inputs = ProbeInputs(looks.runner, looks.clock, looks.wake)
         self._exec: dict[tuple[Generation, tuple[str, ...]], ExecTarget | None] = {}
         self._dirty = True
         self._seen: tuple[int, str] = (-1, "")
@@ -77,12 +84,20 @@ class Probing:
         self.verdicts = {generation: Probes(startup=one.startup) for generation, one in self.verdicts.items()}
         self._dirty = True
 
-    async def aim(self, desired: Desired, stopping: Iterable[str]) -> None:
-        """Tell the engine what to probe now, when anything changed. Containers that are being stopped are left alone."""
-        version = (self.looks.version, f"{desired.revision}/{','.join(sorted(stopping))}")
-        if not self._dirty and version == self._seen:
+    async def aim(self, desired: Desired, stopping: Iterable[str], silent: frozenset[str] = frozenset()) -> None:
+        """Tell the engine what to probe now, when anything changed. Containers that are being stopped are left alone.
+
+        Args:
+            desired: the manifests in force.
+            stopping: names of containers that are being stopped.
+            silent: keys of workloads that are not probed at all, or EVERYTHING: their verdicts grow old and are unknown then.
+        """
+        probes = [probe for one in desired.workloads for _, probe in _probes(one.template.container)]
+        await self.inputs.prepare(probes, desired.root)
+        version = (self.looks.version, f"{desired.revision}/{','.join(sorted(stopping))}/{','.join(sorted(silent))}")
+        if not self._dirty and not self.inputs.changed and version == self._seen:
             return
-        self._seen, self._dirty = version, False
+        self._seen, self._dirty, self.inputs.changed = version, False, False
         workloads = {one.name: one for one in desired.workloads}
         leave_alone = set(stopping)
         targets: list[Target] = []
@@ -101,8 +116,11 @@ class Probing:
                     continue
                 generation = fact.generation
                 live[generation] = self.verdicts.get(generation, Probes())
-                if fact.name not in leave_alone:
-                    await self._aim_one(node, fact, workload.template.container, live[generation], targets)
+                if fact.name in leave_alone or EVERYTHING in silent or workload.key in silent:
+                    continue
+                container = workload.template.container
+                seen = _Seen(node, known.observed_at, desired.instance.look_runtime, desired.root)
+                live[generation] = await self._aim_one(seen, fact, container, live[generation], targets)
         if unseen:
             # Generations on a node that cannot be seen may well live on.
             live = {**self.verdicts, **live}
@@ -111,20 +129,23 @@ class Probing:
         self.prober.set_targets(targets)
 
     async def _aim_one(
-        self, node: str, fact: ContainerFact, container: Container, verdicts: Probes, targets: list[Target]
-    ) -> None:
-        startup = container.startup
-        passed = verdicts.startup is not None and verdicts.startup.value is ProbeValue.PASS
-        if startup is not None and not passed:
-            if self.runs(startup):
-                targets.append(await self._target(node, fact, "startup", startup))
-            return
-        for name, probe in (("liveness", container.liveness), ("readiness", container.readiness)):
-            if probe is not None and self.runs(probe):
-                targets.append(await self._target(node, fact, name, probe))
+        self, seen: "_Seen", fact: ContainerFact, container: Container, verdicts: Probes, targets: list[Target]
+    ) -> Probes:
+        """Add the targets of one container; its verdicts, with those that the look itself gave."""
+        for name, probe in _probes(container):
+            if probe.kind is ProbeKind.RUNTIME:
+                before: ProbeFact | None = getattr(verdicts, name)
+                verdicts = verdicts._replace(**{name: _read_off(fact, before, seen, name)})
+            elif name == "startup" and _passed(verdicts):
+                continue
+            elif self.runs(probe):
+                targets.append(await self._target(seen, fact, name, probe))
+            if name == "startup" and not _passed(verdicts):
+                break
+        return verdicts
 
     def runs(self, probe: Probe) -> bool:
-        """Whether this probe is run at all."""
+        """Whether this probe is asked, or read, at all."""
         return not (self.network_only and probe.kind is ProbeKind.EXEC)
 
     def unanswered(self, desired: Desired) -> bool:
@@ -148,13 +169,19 @@ class Probing:
                         return True
         return False
 
-    async def _target(self, node: str, fact: ContainerFact, name: str, probe: Probe) -> Target:
+    async def _target(self, seen: "_Seen", fact: ContainerFact, name: str, probe: Probe) -> Target:
+        """The container's own address first; the host's, with a published port, where it has none that was observed."""
         address, port = fact.address, probe.port
-        for one in fact.ports:
-            if one.number == probe.port:
-                address, port = one.address, one.port
-        how = await self._how(node, fact, probe) if probe.kind is ProbeKind.EXEC else None
-        return Target(fact.generation, name, probe, address, port, fact.running_since, how)
+        published = False
+        own = next((one for one in fact.ports if one.number == probe.port), None)
+        if own is None and not address:
+            own = next((one for one in fact.published if one.number == probe.port), None)
+            published = own is not None
+        if own is not None:
+            address, port = own.address, own.port
+        how = await self._how(seen.node, fact, probe) if probe.kind is ProbeKind.EXEC else None
+        given = self.inputs.given(probe, seen.root)
+        return Target(fact.generation, name, probe, address, port, fact.running_since, how, published, given)
 
     async def _how(self, node: str, fact: ContainerFact, probe: Probe) -> ExecTarget | None:
         key = (fact.generation, probe.command)
@@ -167,3 +194,30 @@ class Probing:
                 self._dirty = True
                 return None
         return self._exec[key]
+
+
+class _Seen(NamedTuple):
+    """The look that saw a container: of which node, when, how often it is made; and the root of the manifests' tree."""
+
+    node: str
+    observed_at: int
+    cadence: int
+    root: str
+
+
+def _probes(container: Container) -> tuple[tuple[str, Probe], ...]:
+    """The probes that a container has, by name; the startup probe, which gates the others, first."""
+    found = (("startup", container.startup), ("liveness", container.liveness), ("readiness", container.readiness))
+    return tuple((name, probe) for name, probe in found if probe is not None)
+
+
+def _passed(verdicts: Probes) -> bool:
+    return verdicts.startup is not None and verdicts.startup.value is ProbeValue.PASS
+
+
+def _read_off(fact: ContainerFact, before: ProbeFact | None, seen: _Seen, name: str) -> ProbeFact:
+    """The verdict of the runtime's own health check. Once started, a generation stays started."""
+    if name == "startup" and before is not None and before.value is ProbeValue.PASS:
+        return before
+    found = runtime_health.verdict(fact.health, before, seen.observed_at, seen.cadence, fact.running_since)
+    return found._replace(valid_for=FOREVER) if name == "startup" and found.value is ProbeValue.PASS else found

@@ -32,6 +32,20 @@ def nest_directories(root: Path) -> None:
     (root / "/".join(["d"] * 66)).mkdir(parents=True)
 
 
+EXEC = WORKLOAD.replace("tcpSocket: {port: 8080}\n            periodSeconds: 0.5", "exec: {command: [check]}")
+ENGINE = PROVIDERS.replace("type: process", "type: engine")
+
+
+def run_commands_in_an_image(root: Path) -> None:
+    write(
+        root, {"providers.yaml": ENGINE, "web.yaml": EXEC.replace("- name: app", "- name: app\n          image: web")}
+    )
+
+
+def allow_no_commands(root: Path) -> None:
+    write(root, {"guard.yaml": GUARD.replace("{deny: [workload/web]}", "{execCommands: [[other]]}"), "web.yaml": EXEC})
+
+
 LONG_ID = INSTANCE.replace("id: demo", "id: demo-demo-demo-demo")
 
 CASES: dict[Code, tuple[Break, str]] = {
@@ -100,6 +114,12 @@ CASES: dict[Code, tuple[Break, str]] = {
         ),
         "web.yaml:4:9",
     ),
+    Code.NOT_ALLOWED: (allow_no_commands, "web.yaml:22:29"),
+    Code.COSTLY_PROBE: (
+        put("web.yaml", EXEC.replace("[check]}", "[check]}\n            periodSeconds: 2")),
+        "web.yaml:22:19",
+    ),
+    Code.NO_INIT: (run_commands_in_an_image, "web.yaml:23:19"),
 }
 
 
@@ -136,7 +156,7 @@ def test_a_tree_without_manifests_is_a_problem_of_its_own(content: str | None, t
 
 
 def test_every_code_has_a_test_and_a_meaning() -> None:
-    assert set(CASES) | {Code.PATH_NOT_FOUND, Code.EMPTY_TREE} == set(Code)
+    assert set(CASES) | {Code.PATH_NOT_FOUND, Code.EMPTY_TREE, Code.NOT_INSTALLED} == set(Code)
     assert list(MEANINGS) == list(Code)
 
 

@@ -24,7 +24,7 @@ spec:
           comand: [nginx]
           env: {A: b}
           livenessProbe:
-            httpGet: {port: http, host: 169.254.169.254}
+            tcpSocket: {port: http, host: 169.254.169.254}
             successThreshold: 2
           readinessProbe: {}
         - name: sidecar
@@ -48,9 +48,9 @@ web.yaml:14:11: unknown-field: workload/web_1: spec.template.spec.containers[0] 
     did you mean 'command'?
 web.yaml:15:16: wrong-type: workload/web_1: spec.template.spec.containers[0].env: expected a list, found a mapping
     start the item with '- '
-web.yaml:17:35: unknown-field: workload/web_1: spec.template.spec.containers[0].livenessProbe.httpGet cannot have a field 'host'
+web.yaml:17:37: unknown-field: workload/web_1: spec.template.spec.containers[0].livenessProbe.tcpSocket cannot have a field 'host'
     probes go to the address of the observed container; remove it
-web.yaml:19:27: bad-value: workload/web_1: spec.template.spec.containers[0].readinessProbe: a probe has exactly one of httpGet, tcpSocket and exec, found none
+web.yaml:19:27: bad-value: workload/web_1: spec.template.spec.containers[0].readinessProbe: a probe has exactly one of httpGet, tcpSocket, exec, grpc and runtimeHealth, found none
 web.yaml:21:28: wrong-type: workload/web_1: spec.template.spec.containers[1].command[1]: expected a string, found a whole number
     put it in quotes
 web.yaml:23:7: unknown-kind: there is no kind 'Servce'
