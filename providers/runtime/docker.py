@@ -7,6 +7,7 @@ place, `docker_image.py` pulls, `docker_check.py` answers the doctor, `docker_ev
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -41,6 +42,11 @@ class DockerSettings(BaseModel):
         default=DEFAULT_SOCKET,
         description="Absolute path of the engine's unix socket on this host; Podman's is /run/podman/podman.sock.",
     )
+    address: IPv4Address | IPv6Address | None = Field(
+        default=None,
+        description="Address under which balancers and clients reach this host. It stands for a port that is published on "
+        "all addresses; without it such a port is known at 127.0.0.1, which only programs on this host can use.",
+    )
     registries: tuple[Registry, ...] = Field(default=(), description="How to log in to registries.")
 
     @field_validator("socket")
@@ -54,6 +60,13 @@ class DockerSettings(BaseModel):
         if not os.path.isabs(path) or "\0" in path:
             raise ValueError(f"{value!r} is not an absolute path, such as {DEFAULT_SOCKET}")
         return path
+
+    @field_validator("address")
+    @classmethod
+    def _an_address(cls, value: IPv4Address | IPv6Address | None) -> IPv4Address | IPv6Address | None:
+        if value is not None and (value.is_unspecified or value.is_multicast):
+            raise ValueError(f"{value} is not the address of a host; write the one that others use to reach it")
+        return value
 
     @field_validator("registries")
     @classmethod
@@ -80,7 +93,7 @@ class DockerRuntime:
         self._socket = found.socket
         self._link = Link(name, found.socket)
         stops = Stops(name, context.state_dir)
-        self._looks = Looks(self._link, stops)
+        self._looks = Looks(self._link, stops, str(found.address or ""))
         self._images = Images(self._link, found.registries)
         self._creator = Creator(self._link, self._looks, self._images)
         self._actor = Actor(self._link, self._looks, stops, self._creator.network)
@@ -88,7 +101,7 @@ class DockerRuntime:
         self._listeners: list[Listener] = []
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """All replicas of this node, or those of `names`, in the order of their names. Raises Unreachable."""
+        """All containers of this node, or those of `names`, in the order of their names. Raises Unreachable."""
         return self._looks.all() if names is None else self._looks.named(names)
 
     def perform(self, action: RuntimeAction) -> None:
@@ -107,7 +120,10 @@ class DockerRuntime:
             self._actor.update(action)
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
-        """How to run `argv` inside that container: by a helper that asks the engine to. Raises Gone, Rejected, Unreachable."""
+        """How to run `argv` inside that container (its name or id): by a helper that asks the engine to.
+
+        Raises Gone, Rejected, Unreachable.
+        """
         life = self._looks.life(container)
         if life is None:
             raise Gone(container, f"there is no such container on {self.name}", "look again")

@@ -11,7 +11,7 @@ from contextlib import suppress
 from providers.actions import RemoveContainer, StartContainer, StopContainer, UpdateContainer
 from providers.errors import Conflict, Gone, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerState, Generation
-from providers.runtime.docker_life import UP, Life, Pod
+from providers.runtime.docker_life import UP, Life, Pod, policy_body
 from providers.runtime.docker_link import Link, is_gone
 from providers.runtime.docker_logs import last_lines
 from providers.runtime.docker_look import Looks
@@ -45,12 +45,12 @@ class Actor:
             raise _moved(action.name, action.expect, pod.generation)
         if state in (ContainerState.RESTARTING, ContainerState.STOPPING):
             raise Conflict(action.name, f"is {pod.main.word}, so it cannot be started", "look again")
-        if pod.missing:
+        if pod.missing or pod.headless:
             self._discard(pod)
         main = pod.main
         if main.state is not ContainerState.RUNNING:
             self._connect(main)
-            self._restore_policy(main)
+            self._restore_policy(pod)
             self._start_main(main)
             main = self._again(main)
         for member in pod.members:
@@ -62,11 +62,11 @@ class Actor:
 
     def _discard(self, pod: Pod) -> None:
         """Take away a pod that lacks members, so that it is created anew: they cannot be made without the template."""
-        names = ", ".join(pod.missing)
-        if pod.main.state in UP:
+        if _up(pod):
             self._stop_pod(pod, pod.main.stop_timeout * SECOND)
         self._remove_pod(pod)
-        cause = f"lacked its containers {names} and was removed, to be created anew"
+        lacked = "its main container" if pod.headless else f"its containers {', '.join(pod.missing)}"
+        cause = f"lacked {lacked} and was removed, to be created anew"
         raise Conflict(pod.main.name, cause, "look again")
 
     def _connect(self, main: Life) -> None:
@@ -84,17 +84,22 @@ class Actor:
         found = self._link.get(f"/containers/{main.id}/json", main.name)
         return network in ((found.get("NetworkSettings") or {}).get("Networks") or {})
 
-    def _restore_policy(self, main: Life) -> None:
-        """Give the engine back the restart policy that our stop took away."""
-        stop = self._stops.all().get(main.id)
-        if stop is not None and stop.restart not in ("", "no") and main.restart in ("", "no"):
-            self._set(main, {"RestartPolicy": {"Name": stop.restart}})
+    def _restore_policy(self, pod: Pod) -> None:
+        """Give the engine back the restart policy that our stop of this very generation took away.
+
+        One that was taken away for good, or by somebody else later, stays away.
+        """
+        main, stop = pod.main, self._stops.all().get(pod.main.id)
+        if stop is None or stop.started_at != pod.started_at:
+            return
+        if stop.restart not in ("", "no") and main.restart in ("", "no"):
+            self._set(main, {"RestartPolicy": policy_body(stop.restart)})
 
     def _start_main(self, main: Life) -> None:
         try:
             self._start_one(main)
         except Gone as error:
-            if "network" not in error.cause:
+            if "network" not in error.cause or main.mark[0] is None:
                 raise
             # Its networks have been made anew, and the engine remembers them by the ids that they had.
             for name in _networks(main):
@@ -207,13 +212,13 @@ class Actor:
     # --- change in place ----------------------------------------------------------------------------------------
 
     def update(self, action: UpdateContainer) -> None:
-        """Change limits and restart policy while the pod runs. Raises Conflict, Rejected."""
+        """Change limits while the pod runs, and its restart policy in any state. Raises Conflict, Rejected."""
         if self._looks.podman():
             raise Rejected(action.name, "this Podman changes nothing in place", "replace the container")
         pod = self._looks.pod(action.name)
         if pod is None:
             raise Gone(action.name, f"there is no such container on {action.node}", "look again")
-        if pod.generation != action.expect or pod.main.state is not ContainerState.RUNNING:
+        if pod.generation != action.expect:
             raise _moved(action.name, action.expect, pod.generation)
         lives = {one.member: one for one in (pod.main, *pod.members)}
         for live in action.live:
@@ -222,11 +227,29 @@ class Actor:
                 raise Conflict(action.name, f"has no container {live.container}", "look again")
             change: dict[str, object] = {}
             if (life.cpu, life.memory) != (live.cpu, live.memory):
+                if life.state is not ContainerState.RUNNING:
+                    raise Conflict(action.name, f"is {life.word}, so its limits cannot be changed", "look again")
                 change.update({key: value for key, value in limits(live).items() if value})
             if (life.restart or "no") != live.restart:
-                change["RestartPolicy"] = {"Name": live.restart}
+                change["RestartPolicy"] = policy_body(live.restart)
+            if not live.container:
+                self._forget_policy(life)
             if change:
-                self._set(life, change)
+                self._set_now(life, change)
+
+    def _set_now(self, life: Life, change: dict[str, object]) -> None:
+        try:
+            self._set(life, change)
+        except ProviderError as error:
+            if "stopped container" not in error.cause:
+                raise
+            raise Conflict(life.name, "ended in this very moment, so it was not changed", "look again") from error
+
+    def _forget_policy(self, main: Life) -> None:
+        """The policy asked for is the one that holds from now on, also after a stop of ours that is being undone."""
+        stop = self._stops.all().get(main.id)
+        if stop is not None and stop.restart:
+            self._stops.put(main.id, stop._replace(restart=""))
 
     def _set(self, life: Life, change: dict[str, object]) -> None:
         self._link.post(f"/containers/{life.id}/update", life.name, change)

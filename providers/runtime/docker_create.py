@@ -5,9 +5,9 @@ have, so the next start sees that it is incomplete, takes it away, and it is cre
 """
 
 import threading
+from typing import Any
 
 from manifests.desired import Container
-from manifests.pod import SecretSource
 from providers.actions import CreateContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Mark, container_name
@@ -15,8 +15,8 @@ from providers.runtime.docker_image import Images
 from providers.runtime.docker_life import Life
 from providers.runtime.docker_link import Link
 from providers.runtime.docker_look import Looks
+from providers.runtime.docker_secrets import LABEL_SECRETS, secret_ref, secrets_label
 from providers.runtime.docker_spec import full_image, members_of, payload, primary_network
-from providers.secrets import SecretRef
 
 BUILT_IN_NETWORKS = frozenset({"bridge", "podman", "default"})
 """Networks that an engine always has."""
@@ -35,7 +35,7 @@ class Creator:
             wanted = container_name(action.mark)
             raise Rejected(action.name, f"its mark belongs to the name {wanted}", "derive the name from the mark")
         present = self._looks.pod(action.name)
-        if present is not None:
+        if present is not None and not present.headless:
             self._check_same(present.main, action)
             return
         template, podman = action.template, self._looks.podman()
@@ -48,6 +48,7 @@ class Creator:
         for name in (network, *template.networks[1:]):
             self.network(action.name, name, action.mark.instance)
         body = payload(template.container, template, action.mark, secrets[0], network, podman=podman)
+        _seal(body, template.container, secrets[0])
         main_id = self._put(action.name, body, action)
         for name in template.networks[1:]:
             self._link.post(f"/networks/{name}/connect", action.name, {"Container": main_id})
@@ -59,6 +60,7 @@ class Creator:
     ) -> None:
         network = f"container:{main_id}"
         body = payload(container, action.template, action.mark, secrets, network, podman=podman)
+        _seal(body, container, secrets)
         self._put(f"{action.name}-{container.name}", body, action)
 
     def _put(self, name: str, body: dict[str, object], action: CreateContainer) -> str:
@@ -128,8 +130,9 @@ class Creator:
 
 def _reveal(target: str, container: Container) -> dict[str, str]:
     """The values of a container's secret variables. Raises Rejected, Unreachable."""
-    return {name: _secret(source).resolve(target).reveal() for name, source in container.engine.secret_env}
+    return {name: secret_ref(source).resolve(target).reveal() for name, source in container.engine.secret_env}
 
 
-def _secret(source: SecretSource) -> SecretRef:
-    return SecretRef(env=source.env) if source.env else SecretRef(file=source.file)
+def _seal(body: dict[str, Any], container: Container, values: dict[str, str]) -> None:
+    """Write down by which secrets it was made. Set always, also when empty: labels are inherited from the image."""
+    body["Labels"][LABEL_SECRETS] = secrets_label(container.name, container.engine.secret_env, values)

@@ -7,11 +7,21 @@ Called by `docker_look.py` and `docker_act.py`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from manifests.pod import Live
-from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Mark, PortFact, read_mark
+from providers.facts import (
+    ContainerFact,
+    ContainerState,
+    ExitCause,
+    Generation,
+    Mark,
+    PortFact,
+    RuntimeHealth,
+    read_mark,
+)
+from providers.runtime.docker_beyond import published, read_bindings, read_healer, read_health
 from providers.runtime.docker_stops import Stop
 from providers.runtime.docker_time import SECOND, EngineLife, boot_wall, parse_instant, running_since, steady, to_steady
 
@@ -52,8 +62,8 @@ UP = frozenset({ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.ST
 class Life:
     """One container as its inspection showed it. Instants: `started_at` and `finished_at` wall ns, `since` steady ns.
 
-    `word` is the engine's state; `addresses` are by network; `restart`, `cpu` (thousandths) and `memory` (bytes) are the
-    settings in force.
+    `word` is the engine's state; `addresses` are by network; `restart` (the policy's name, `on-failure:N` where it gives up
+    after N), `cpu` (thousandths) and `memory` (bytes) are the settings in force; `bindings` are (port, host address, host port).
     """
 
     id: str
@@ -72,7 +82,12 @@ class Life:
     cpu: int
     memory: int
     stop_timeout: int
-    error: str
+    restarts: int = 0
+    oom_killed: bool = False
+    health: RuntimeHealth | None = None
+    healer: str = ""
+    bindings: tuple[tuple[int, str, int], ...] = ()
+    image: str = ""
 
     @property
     def state(self) -> ContainerState:
@@ -98,12 +113,16 @@ class Life:
 
     @property
     def members(self) -> tuple[str, ...]:
-        """Of a main container: the members it must have, in start order."""
+        """Of a main container of ours: the members it must have, in start order."""
+        if self.mark[0] is None:  # an image made from one of ours hands its labels on
+            return ()
         return tuple(filter(None, self.labels.get(LABEL_MEMBERS, "").split(",")))
 
     @property
     def networks(self) -> tuple[str, ...]:
-        """Of a main container: its networks beyond the first."""
+        """Of a main container of ours: its networks beyond the first."""
+        if self.mark[0] is None:
+            return ()
         return tuple(filter(None, self.labels.get(LABEL_NETWORKS, "").split(",")))
 
     @property
@@ -117,8 +136,8 @@ class Life:
         return others[0] if others else ""
 
 
-def read_life(found: Mapping[str, Any]) -> Life:
-    """A container's inspection."""
+def read_life(found: Mapping[str, Any], on_failure: str = "") -> Life:
+    """A container's inspection; `on_failure` is what Podman alone says: what it does when its health check fails."""
     state, config, host = found["State"], found["Config"], found.get("HostConfig") or {}
     started = parse_instant(state.get("StartedAt") or "")
     pid = int(state.get("Pid") or 0)
@@ -145,12 +164,60 @@ def read_life(found: Mapping[str, Any]) -> Life:
             if (address := one.get("IPAddress") or one.get("GlobalIPv6Address") or "")
         },
         ports=tuple(sorted({int(port.partition("/")[0]) for port in exposed if port.partition("/")[0].isdecimal()})),
-        restart=str((host.get("RestartPolicy") or {}).get("Name") or "no"),
+        restart=_policy(host.get("RestartPolicy") or {}),
         cpu=max(0, cpu),
         memory=_limit(int(host.get("Memory") or 0)),
         stop_timeout=int(config.get("StopTimeout") or 10),
-        error=str(state.get("Error") or ""),
+        restarts=max(0, int(found.get("RestartCount") or 0)),
+        oom_killed=bool(state.get("OOMKilled")),
+        health=read_health(found, started) if up else None,
+        healer=read_healer(config.get("Labels") or {}, on_failure),
+        image=str(config.get("Image") or ""),
+        bindings=read_bindings(found) or (_of_the_host(exposed) if host.get("NetworkMode") == "host" and up else ()),
     )
+
+
+def listed_life(entry: Mapping[str, Any]) -> Life:
+    """What a list alone tells about a container that cannot be inspected. Raises KeyError, TypeError, IndexError."""
+    names = [str(name).removeprefix("/") for name in entry["Names"]]
+    return Life(
+        id=str(entry["Id"]),
+        # Further names come from links and have another container's name before a slash.
+        name=next((name for name in names if "/" not in name), names[0]),
+        labels=entry.get("Labels") or {},
+        word=str(entry.get("State") or "").lower(),
+        started_at=0,
+        finished_at=0,
+        since=0,
+        exit_code=0,
+        pid=0,
+        network_mode=str((entry.get("HostConfig") or {}).get("NetworkMode") or ""),
+        addresses={},
+        ports=(),
+        restart="no",
+        cpu=0,
+        memory=0,
+        stop_timeout=10,
+        healer=read_healer(entry.get("Labels") or {}, ""),
+        image=str(entry.get("Image") or ""),
+    )
+
+
+def _policy(found: Mapping[str, Any]) -> str:
+    name, tries = str(found.get("Name") or "no"), int(found.get("MaximumRetryCount") or 0)
+    return f"{name}:{tries}" if name == "on-failure" and tries > 0 else name
+
+
+def policy_body(text: str) -> dict[str, object]:
+    """A restart policy, as `Life.restart` spells it, in the engine's words."""
+    name, _, tries = text.partition(":")
+    return {"Name": name or "no", "MaximumRetryCount": int(tries) if tries.isdecimal() else 0}
+
+
+def _of_the_host(exposed: Mapping[str, Any]) -> tuple[tuple[int, str, int], ...]:
+    """The mappings of a container that lives in the host's own network: each port is the host's."""
+    numbers = {int(port.partition("/")[0]) for port in exposed if port.partition("/")[0].isdecimal()}
+    return tuple((number, "", number) for number in sorted(numbers))
 
 
 def _limit(memory: int) -> int:
@@ -159,10 +226,15 @@ def _limit(memory: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """The lives of one replica: the main container and those members that exist, in start order."""
+    """The lives of one replica: the main container and those members that exist, in start order.
+
+    Members outlive a main container that somebody removes. Such a pod is *headless*: what stands in for the main container is
+    made from a member, and does not run.
+    """
 
     main: Life
     members: tuple[Life, ...]
+    headless: bool = False
 
     @property
     def missing(self) -> tuple[str, ...]:
@@ -206,26 +278,39 @@ def make_pod(main: Life, lives: Sequence[Life]) -> Pod:
     return Pod(main, tuple(sorted(found, key=lambda one: order[one.member])))
 
 
+def headless_pod(lives: Sequence[Life]) -> Pod:
+    """The pod of members, at least one, that are left without their main container."""
+    members = tuple(sorted(lives, key=lambda one: one.member))
+    first = members[0]
+    labels = {**first.labels, LABEL_CONTAINER: "", LABEL_MEMBERS: "", LABEL_NETWORKS: ""}
+    main = replace(
+        first, name=first.base, labels=labels, word="dead", since=0, pid=0, addresses={}, ports=(), health=None
+    )
+    return Pod(main, members, headless=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What turns a pod into a fact: the node, the stops that were ours, the engine's life, and whether it is Podman."""
+    """What turns a pod into a fact: the node, the stops that were ours, the engine's life, whether it is Podman, and the host's
+    address for others (empty: none)."""
 
     node: str
     stops: Mapping[str, Stop]
     engine: EngineLife
     podman: bool
+    address: str = ""
 
 
-def fact(pod: Pod, around: Surroundings) -> ContainerFact:
-    """What a look says about one replica."""
+def fact(pod: Pod, around: Surroundings, stale_secrets: tuple[str, ...] = ()) -> ContainerFact:
+    """What a look says about one replica, or about a container of somebody else's."""
     main = pod.main
     mark, foreign_mark = main.mark
     state = _settled(pod, around)
     down = pod.ailing[0] if pod.main.state is ContainerState.RUNNING and pod.ailing else main
-    ended = state is ContainerState.EXITED and down.state is ContainerState.EXITED
+    ended = state is ContainerState.EXITED and down.state is ContainerState.EXITED and not pod.headless
     up = state in (ContainerState.RUNNING, ContainerState.PAUSED)
     address = main.address if main.state in UP else ""
-    live = (main, *pod.members) if not around.podman and mark is not None else ()
+    live = (main, *pod.members) if not around.podman else ()
     return ContainerFact(
         node=around.node,
         name=main.name,
@@ -240,7 +325,15 @@ def fact(pod: Pod, around: Surroundings) -> ContainerFact:
         exit_code=down.exit_code if ended else None,
         exit_cause=_cause(pod, down, around) if state is ContainerState.EXITED else None,
         exited_at=to_steady(down.finished_at) if ended else 0,
-        live=tuple(sorted(Live(one.member, one.cpu, one.memory, one.restart) for one in live)),
+        live=tuple(sorted(Live(one.member if mark else "", one.cpu, one.memory, one.restart) for one in live)),
+        published=published(main.bindings, around.address) if main.state in UP else (),
+        restarts=main.restarts,
+        healer=main.healer,
+        health=main.health,
+        labels=tuple(sorted(main.labels.items())) if mark is None else (),
+        stale_secrets=stale_secrets,
+        image=main.image,
+        addresses=tuple(sorted(main.addresses.items())) if main.state in UP else (),
     )
 
 
@@ -254,11 +347,15 @@ def _settled(pod: Pod, around: Surroundings) -> ContainerState:
 
 
 def _cause(pod: Pod, down: Life, around: Surroundings) -> ExitCause:
+    if pod.headless:
+        return ExitCause.UNKNOWN
     stop = around.stops.get(pod.main.id)
     if stop is not None and stop.started_at == pod.started_at:
         return ExitCause.STOPPED_BY_US
     if down.state is not ContainerState.EXITED:
         return ExitCause.UNKNOWN
+    if down.oom_killed:  # also when only a child went and the first process then gave up
+        return ExitCause.OOM_KILLED
     engine_start = boot_wall() + around.engine.started if around.engine.started else boot_wall()
     if down.finished_at < engine_start:
         return ExitCause.HOST_RESTARTED

@@ -28,6 +28,9 @@ _NOT_SENT = (FileNotFoundError, ConnectionRefusedError, PermissionError, NotADir
 NEWEST_API = "1.45"
 """The newest version of the engine's API that requests here are written for."""
 
+LIBPOD_API = "/v4.0.0/libpod"
+"""Podman's own API, at the oldest version that is still served by its newest releases."""
+
 JSON = Any
 """A value out of the engine's JSON."""
 
@@ -57,6 +60,16 @@ class Link:
             return answer.json()
         except ValueError as error:
             raise Unreachable(target, f"the engine's answer to {where} is no JSON", "see the engine's log") from error
+
+    def libpod(self, where: str, target: str) -> JSON:
+        """A read from Podman's own API. Raises as `get`."""
+        with self.request("GET", where, target, api=LIBPOD_API) as answer:
+            try:
+                return answer.json()
+            except ValueError as error:
+                raise Unreachable(
+                    target, f"the engine's answer to {where} is no JSON", "see the engine's log"
+                ) from error
 
     def post(self, where: str, target: str, body: JSON = None, *, patience: float = 0.0, **params: str) -> JSON:
         """A write; its JSON object, None where the engine answers without one.
@@ -95,8 +108,12 @@ class Link:
         patience: float = 0.0,
         stream: bool = False,
         headers: dict[str, str] | None = None,
+        api: str = "",
     ) -> "requests.Response":
-        """One request. `stream` leaves the body to the caller, who closes the answer. Raises as `post`."""
+        """One request; `api` is another one than Docker's. `stream` leaves the body to the caller, who closes the answer.
+
+        Raises as `post`.
+        """
         with self._calling(target, write=method != "GET"):
             if not self._reached:
                 # The package leaves a socket open when nobody listens; a connection of our own finds that out first.
@@ -104,7 +121,7 @@ class Link:
             client = self._client()
             answer = client.request(
                 method,
-                f"{client.base_url}/v{self._version}{where}",
+                f"{client.base_url}{api or f'/v{self._version}'}{where}",
                 params=params,
                 json=body,
                 headers=headers,

@@ -3,19 +3,35 @@
 The engine's list has no start time, so a container that was restarted between two looks may look the same. It is known to be
 the same life when its state, id and addresses are as before and the age that the list shows reaches back before the last look.
 Younger ones are the same when the engine reports no event of them; it keeps the last 256 events only, so an answer of that
-many proves nothing. Called by `DockerRuntime`.
+many proves nothing. A container with a health check of its own is inspected when its next result is due: those results leave
+no trace in list and events.
+
+Containers of others are looked at in the same way. One of theirs that cannot be inspected is shown as the list has it: it must
+not hide ours. Called by `DockerRuntime`.
 """
 
 import json
+import re
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from providers.errors import Gone, Rejected, Unreachable
+from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.facts import LABEL_INSTANCE, ContainerFact
-from providers.runtime.docker_life import Life, Pod, Surroundings, fact, make_pod, read_life
+from providers.runtime.docker_life import (
+    LABEL_CONTAINER,
+    Life,
+    Pod,
+    Surroundings,
+    fact,
+    headless_pod,
+    listed_life,
+    make_pod,
+    read_life,
+)
 from providers.runtime.docker_link import CONNECT_SECONDS, Link
+from providers.runtime.docker_secrets import Secrets
 from providers.runtime.docker_stops import Stops
 from providers.runtime.docker_time import SECOND, EngineLife, age_span, engine_life, steady, wall
 
@@ -53,11 +69,17 @@ class _Last:
     full: int = 0
 
 
-class Looks:
-    """The looks of one node. Thread-safe; keeps the lives that it has seen."""
+class _Nonsense(Unreachable):
+    """The engine's answer about one container cannot be read."""
 
-    def __init__(self, link: Link, stops: Stops) -> None:
-        self._link, self._stops = link, stops
+
+class Looks:
+    """The looks of one node. Thread-safe; keeps the lives that it has seen. `address` is the host's for others, or empty."""
+
+    def __init__(self, link: Link, stops: Stops, address: str = "") -> None:
+        self._link, self._stops, self._address = link, stops, address
+        self._secrets = Secrets()
+        self._on_failure: dict[str, str] = {}
         self._lock = threading.Lock()
         self._lives: dict[str, Life] = {}
         self._last = _Last()
@@ -67,32 +89,47 @@ class Looks:
     # --- for DockerRuntime --------------------------------------------------------------------------------------
 
     def all(self) -> tuple[ContainerFact, ...]:
-        """Every replica that carries a mark, in the order of the names. Raises Unreachable, Rejected."""
+        """Every replica and every container of others, in the order of the names. Raises Unreachable, Rejected."""
         with self._lock:
             lives = self._look()
-        around = self._around(self._last.engine)
-        mains = [one for one in lives if not one.member or one.mark[0] is None]
-        return tuple(fact(make_pod(main, lives), around) for main in sorted(mains, key=lambda one: one.name))
+        members: dict[str, list[Life]] = {}
+        pods: list[Pod] = []
+        for one in lives:
+            if one.member and one.mark[0] is not None:
+                members.setdefault(one.base, []).append(one)
+        for one in lives:
+            if not one.member or one.mark[0] is None:
+                pods.append(make_pod(one, members.pop(one.name, ())))
+        pods += [headless_pod(left) for left in members.values()]
+        return self._facts(sorted(pods, key=lambda pod: pod.main.name), self._last.engine)
 
     def named(self, names: Collection[str]) -> tuple[ContainerFact, ...]:
         """The replicas of these names as they are this moment, mark or not. Raises Unreachable, Rejected."""
-        around = self._around(self.engine())
+        engine = self.engine()
         pods = [self.pod(name) for name in sorted(set(names))]
-        return tuple(fact(pod, around) for pod in pods if pod is not None)
+        return self._facts((pod for pod in pods if pod is not None), engine)
 
     def pod(self, name: str) -> Pod | None:
-        """One replica, inspected now; None when there is no container of that name. Raises Unreachable."""
+        """One replica, inspected now; None when nothing of it is there. Raises Unreachable."""
         main = self.life(name)
-        if main is None:
-            return None
+        if main is None or main.name != name:
+            left = self._left_of(name)
+            return headless_pod(left) if left else None
         found = [self.life(f"{name}-{member}") for member in main.members]
         return make_pod(main, [one for one in found if one is not None])
 
+    def _left_of(self, name: str) -> list[Life]:
+        """The members of a replica whose main container is not there."""
+        filters = json.dumps({"label": [LABEL_INSTANCE, LABEL_CONTAINER], "name": [f"^/?{re.escape(name)}-"]})
+        listed = self._link.get("/containers/json", name, all="1", filters=filters)
+        found = [self._inspect(str(entry["Id"])) for entry in listed]
+        return [one for one in found if one is not None and one.member and one.base == name and one.mark[0] is not None]
+
     def life(self, name: str) -> Life | None:
-        """One container by its full name, inspected now. Raises Unreachable."""
+        """One container by its full name or full id, inspected now. Raises Unreachable."""
         life = self._inspect(name)
         # The engine also takes the beginning of an id for a name.
-        return life if life is not None and life.name == name else None
+        return life if life is not None and name in (life.name, life.id) else None
 
     def engine(self) -> EngineLife:
         """The daemon that serves the socket. Raises Unreachable."""
@@ -113,8 +150,10 @@ class Looks:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _around(self, engine: EngineLife) -> Surroundings:
-        return Surroundings(self._link.node, self._stops.all(), engine, self.podman())
+    def _facts(self, pods: Iterable[Pod], engine: EngineLife) -> tuple[ContainerFact, ...]:
+        around = Surroundings(self._link.node, self._stops.all(), engine, self.podman(), self._address)
+        secrets = self._secrets.look()
+        return tuple(fact(pod, around, secrets.stale(pod)) for pod in pods)
 
     def _inspect(self, name: str) -> Life | None:
         try:
@@ -125,15 +164,34 @@ class Looks:
 
     def _read(self, found: Any, name: str) -> Life:
         try:
-            return read_life(found)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise Unreachable(name, f"the engine's answer about it makes no sense: {error!r}", "look again") from error
+            return read_life(found, self._podmans_action(found))
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+            raise _Nonsense(name, f"the engine's answer about it makes no sense: {error!r}", "look again") from error
+
+    def _podmans_action(self, found: Any) -> str:
+        """What Podman does when a container's health check fails; only its own API says so. Asked once per container."""
+        if not (found["State"].get("Health") or {}).get("Status") or not self.podman():
+            return ""
+        container_id = str(found["Id"])
+        if container_id not in self._on_failure:
+            config = self._link.libpod(f"/containers/{container_id}/json", container_id).get("Config") or {}
+            self._on_failure[container_id] = str(config.get("HealthcheckOnFailureAction") or "")
+        return self._on_failure[container_id]
+
+    def _listed(self, entry: dict[str, Any]) -> Life | None:
+        """One container of the list, inspected; None when it has gone since."""
+        try:
+            return self._inspect(str(entry["Id"]))
+        except ProviderError as error:
+            ours = LABEL_INSTANCE in (entry.get("Labels") or {})
+            if ours or (type(error) is not ProviderError and not isinstance(error, _Nonsense)):
+                raise
+            return listed_life(entry)
 
     def _look(self) -> list[Life]:
         last, began, began_wall = self._last, steady(), wall()
         engine = self.engine()
-        filters = json.dumps({"label": [LABEL_INSTANCE]})
-        listed = self._link.get("/containers/json", self._link.node, all="1", filters=filters)
+        listed = self._link.get("/containers/json", self._link.node, all="1")
         if not isinstance(listed, list):
             raise Unreachable(self._link.node, "the engine's list of containers is no list", "look again")
         stepped = abs((began_wall - last.wall) - (began - last.steady)) > ROUNDING
@@ -144,11 +202,12 @@ class Looks:
         for entry in listed:
             container_id = str(entry["Id"])
             known = None if full else self._lives.get(container_id)
-            if known is None or not _same_life(entry, known, touched, began - last.steady):
-                known = self._inspect(container_id)
+            if known is None or not _same_life(entry, known, touched, began - last.steady) or _health_due(known, began):
+                known = self._listed(entry)
             if known is not None:  # it may have gone since the list was made
                 lives[container_id] = known
         self._lives = lives
+        self._on_failure = {key: action for key, action in self._on_failure.items() if key in lives}
         self._last = _Last(began, began_wall, engine, began if full else last.full)
         return list(lives.values())
 
@@ -184,6 +243,12 @@ def _touched(event: dict[str, Any]) -> str:
     if event.get("Type") != "container" or action in _QUIET:
         return ""
     return str((event.get("Actor") or {}).get("ID", ""))
+
+
+def _health_due(known: Life, now: int) -> bool:
+    """Whether the engine's own health check of a container may have had a result since it was inspected."""
+    health = known.health
+    return health is not None and now >= (health.last_at or known.since) + health.interval
 
 
 def _stamp(instant: int) -> str:

@@ -93,8 +93,33 @@ def test_a_pod_that_a_kill_left_incomplete_is_made_anew(bench: Bench) -> None:
 def test_members_that_outlived_their_main_container_make_way(bench: Bench) -> None:
     fact = bench.run(pod())
     bench.api.remove(fact.name)
-    assert bench.runtime.observe([fact.name]) == ()
     assert bench.run(pod()).state is ContainerState.RUNNING
+
+
+def test_members_that_outlived_their_main_container_are_seen_and_made_anew_with_it(bench: Bench) -> None:
+    fact = bench.run(pod())
+    bench.api.remove(fact.name)
+    left = bench.fact(fact.name)
+    assert (left.mark, left.state, left.exit_cause) == (fact.mark, ContainerState.EXITED, ExitCause.UNKNOWN)
+    assert left.generation != fact.generation
+    assert bench.looked(fact.name) == left
+    with pytest.raises(Conflict, match="lacked its main container and was removed"):
+        bench.start(left)
+    assert bench.api.names(f"reconciler.instance={bench.instance}") == []
+    well = bench.run(pod())
+    modes = {name: bench.api.inspect(f"{fact.name}-{name}")["HostConfig"]["NetworkMode"] for name in ("proxy", "log")}
+    assert set(modes.values()) == {f"container:{well.id}"}
+    wait_until(lambda: reached(well.address, 8080), "the proxy answers at the new replica's address")
+
+
+def test_members_that_outlived_their_main_container_can_be_stopped_and_removed(bench: Bench) -> None:
+    fact = bench.run(pod())
+    bench.api.remove(fact.name)
+    left = bench.fact(fact.name)
+    bench.stop(left)
+    bench.remove(bench.fact(fact.name))
+    assert bench.runtime.observe([fact.name]) == ()
+    assert bench.api.names(f"reconciler.instance={bench.instance}") == []
 
 
 def test_a_pod_with_a_dead_member_can_be_removed(bench: Bench) -> None:
