@@ -6,7 +6,7 @@ would double the time to a weight. For containers and endpoints the provider's f
 beside the data, written in the same change.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar, overload
 
 from pydantic import BaseModel
@@ -31,10 +31,12 @@ from providers.facts import LABEL_LIVENESS, ContainerFact, Endpoint, PoolFact, Z
 from providers.naming import object_of
 from providers.spi import (
     Batching,
+    ByName,
     DNSProvider,
     EndpointProvider,
     ExecTarget,
     Provider,
+    ReadingBack,
     RuntimeProvider,
     capabilities_of,
 )
@@ -152,6 +154,14 @@ class OwnedBatches(OwnedEndpoints):
         """
         if self._checked_inside:
             return self.inner.perform_all(actions)
+        return self._with_ours(actions, self.inner.perform_all)
+
+    def _with_ours(
+        self,
+        actions: Sequence[EndpointAction],
+        act: Callable[[Sequence[EndpointAction]], tuple[ProviderError | None, ...]],
+    ) -> tuple[ProviderError | None, ...]:
+        """The answers to all actions, after calling `act` with those on members of ours."""
         strangers: dict[str, frozenset[Endpoint] | ProviderError] = {}
         for pool in dict.fromkeys(action.pool for action in actions):
             try:
@@ -167,9 +177,29 @@ class OwnedBatches(OwnedEndpoints):
                 answers[index] = self._foreign(action)
         ours = [index for index in range(len(actions)) if index not in answers]
         if ours:
-            done = self.inner.perform_all([actions[index] for index in ours])
-            answers.update(zip(ours, done, strict=True))
+            answers.update(zip(ours, act([actions[index] for index in ours]), strict=True))
         return tuple(answers[index] for index in range(len(actions)))
+
+
+class OwnedReadingBack(OwnedBatches):
+    """The same for endpoints that tell what they read back."""
+
+    inner: ReadingBack
+
+    def perform_and_read(
+        self, actions: Sequence[EndpointAction]
+    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
+        """As `perform_all`, with what the inner provider read back."""
+        if self._checked_inside:
+            return self.inner.perform_and_read(actions)
+        read: list[PoolFact] = []
+
+        def act(ours: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+            errors, pools = self.inner.perform_and_read(ours)
+            read.extend(pools)
+            return errors
+
+        return self._with_ours(actions, act), tuple(read)
 
 
 class OwnedDNS:
@@ -198,8 +228,7 @@ class OwnedDNS:
             Foreign: a set exists without a mark, or with a mark of another instance, which is named.
             Rejected: a name leaves no room for a mark.
         """
-        (fact,) = self.inner.observe([action.zone])
-        found = split(fact.records)
+        found = split(self._around(action).records)
         changes: list[RecordChange] = []
         for change in action.changes:
             self._check(change, found)
@@ -207,6 +236,13 @@ class OwnedDNS:
             # Where a provider cannot write all at once: data never exists without its mark.
             changes += [change, mark] if change.after is None else [mark, change]
         self.inner.perform(ChangeRecords(action.provider, action.zone, tuple(changes)))
+
+    def _around(self, action: ChangeRecords) -> ZoneFact:
+        """The sets that an action is about, and their marks; the whole zone where the provider cannot look at less."""
+        if not isinstance(self.inner, ByName):
+            return self.inner.observe([action.zone])[0]
+        keys = [change.key for change in action.changes]
+        return self.inner.observe_names(action.zone, {key.name for key in [*keys, *map(mark_key, keys)]})
 
     def _check(self, change: RecordChange, found: Marked) -> None:
         target = label(change.key)
@@ -242,6 +278,13 @@ def _without_marks(fact: ZoneFact) -> ZoneFact:
     return ZoneFact(fact.zone, fact.serial, found.records, owners, fact.capabilities)
 
 
+def _endpoints_kind(provider: object) -> type[OwnedEndpoints]:
+    """The decorator that has the methods which the provider has."""
+    if isinstance(provider, ReadingBack):
+        return OwnedReadingBack
+    return OwnedBatches if isinstance(provider, Batching) else OwnedEndpoints
+
+
 @overload
 def owned(provider: RuntimeProvider, instance: str) -> OwnedRuntime: ...
 @overload
@@ -253,6 +296,6 @@ def owned(provider: Provider, instance: str) -> Provider:
     if provider.role is Role.RUNTIME:
         return OwnedRuntime(provider, instance)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = OwnedBatches if isinstance(provider, Batching) else OwnedEndpoints
+        kind = _endpoints_kind(provider)
         return kind(provider, instance)  # type: ignore[arg-type]
     return OwnedDNS(provider, instance)  # type: ignore[arg-type]

@@ -111,6 +111,19 @@ class Batching(EndpointProvider, Protocol):
         """
 
 
+@runtime_checkable
+class ReadingBack(Batching, Protocol):
+    """Batching endpoints that read back whole pools after they wrote, and tell them: it saves the caller a look. Optional."""
+
+    def perform_and_read(
+        self, actions: Sequence[EndpointAction]
+    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
+        """What `perform_all` does and answers; and pools of the actions, as `observe` would tell them, read after the last write.
+
+        A pool that was not read back completely by then is left out, and the caller looks at it. Raises like `perform_all`.
+        """
+
+
 class DNSProvider(Protocol):
     """Holds record sets in zones. `capabilities` of the class is what its type can do, of the object what this one does."""
 
@@ -130,6 +143,17 @@ class DNSProvider(Protocol):
 
     def close(self) -> None:
         """Let go of sockets and threads."""
+
+
+@runtime_checkable
+class ByName(DNSProvider, Protocol):
+    """Names of which some can be looked at without reading the whole zone. Optional: an author declares it by having the method.
+
+    What is about to be written is then looked at alone, which matters in large zones.
+    """
+
+    def observe_names(self, zone: str, names: Collection[str]) -> ZoneFact:
+        """All record sets at these names (canonical), and any others that came along; raises as `observe`."""
 
 
 Provider = RuntimeProvider | EndpointProvider | DNSProvider

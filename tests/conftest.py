@@ -15,6 +15,7 @@ PACKAGES = {
     "named": "bind9",
     "nginx": "nginx-light",
     "nsupdate": "dnsutils",
+    "pdns_server": "pdns-server pdns-backend-sqlite3",
 }
 """Debian's package of a program, where it is not called like the program."""
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from providers.actions import RecordChange
 from providers.capabilities import PLAIN, DNSCapabilities
 from providers.dns import canonical
+from providers.dns.ownership import marked_key
 from providers.dns.routing import check_policies, check_set, label
 from providers.errors import Conflict, Gone, Rejected
 from providers.facts import RecordKey, RecordSet
@@ -76,6 +77,23 @@ def in_zone(name: str, zone: str) -> bool:
     return name == zone or name.endswith("." + zone)
 
 
+def zone_name(text: str) -> str:
+    """The canonical name of a zone. Raises `Rejected`."""
+    try:
+        return canonical.absolute(text)
+    except ValueError as error:
+        raise Rejected(f"zone {text!r}", str(error), "correct the name of the zone") from error
+
+
+def by_name(changes: Sequence[RecordChange]) -> dict[str, list[RecordChange]]:
+    """Changes that belong together when not all fit into one request: at one name, with their owner marks."""
+    groups: dict[str, list[RecordChange]] = {}
+    for change in changes:
+        subject = marked_key(change.key)
+        groups.setdefault(change.key.name if subject is None else subject.name, []).append(change)
+    return groups
+
+
 def _conflict(change: RecordChange, current: RecordSet | None) -> Conflict:
     kind = Gone if current is None else Conflict
     cause = f"the plan saw {show(change.before)}, but now it is {show(current)}"
@@ -92,6 +110,8 @@ def _check_change(zone: str, change: RecordChange, seen: set[RecordKey], capabil
     if change.key.type == "SOA":
         raise Rejected(target, "the SOA belongs to the zone itself", "let the provider count its serial")
     if change.after is None:
+        if change.key.name == zone and change.key.type == "NS":
+            raise Rejected(target, "a zone cannot be without name servers", "change the set instead of removing it")
         return
     if not change.after.values:
         raise Rejected(target, "a record set without values cannot be written", "remove the set instead")

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from providers.actions import RecordChange
 from providers.dns import rfc2136_wire as wire
-from providers.dns.change import canonical_change
-from providers.dns.ownership import marked_key
+from providers.dns.change import by_name, canonical_change
 from providers.dns.rfc2136_link import BadSignature, Link, Lost, Signer, number, walk
 from providers.dns.rfc2136_read import Server
 from providers.dns.rfc2136_refusals import NOERROR, allow_update, bad_signature, code_text, update_refused
@@ -57,13 +56,9 @@ def parts(
     Raises:
         Rejected: the changes at one name do not fit into a message, or a name server must not be left without NS.
     """
-    groups: dict[str, list[RecordChange]] = {}
-    for change in changes:
-        subject = marked_key(change.key)
-        groups.setdefault(change.key.name if subject is None else subject.name, []).append(change)
     used = {key.name for key in records}
     found: list[Part] = []
-    for name, group in groups.items():
+    for name, group in by_name(changes).items():
         if not any(change.key in result for change in group):
             continue
         part = _part(zone, group, result, records, used)

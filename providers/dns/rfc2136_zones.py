@@ -6,10 +6,9 @@ from typing import NamedTuple
 from manifests.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import DNSCapabilities
-from providers.dns import canonical
 from providers.dns import rfc2136_read as read
 from providers.dns import rfc2136_update as update
-from providers.dns.change import changed_sets, in_zone, show
+from providers.dns.change import changed_sets, in_zone, show, zone_name
 from providers.dns.rfc2136_link import Clocks
 from providers.dns.rfc2136_names import Names
 from providers.dns.rfc2136_queries import look
@@ -156,11 +155,3 @@ class Zones:
                 raise Conflict(f"{key.name} {key.type}", cause, step)
         if self._by_queries:
             self._names.drop(zone, {key for key, after in result.items() if after is None})
-
-
-def zone_name(text: str) -> str:
-    """The canonical name of a zone. Raises `Rejected`."""
-    try:
-        return canonical.name(text, ".")
-    except ValueError as error:
-        raise Rejected(f"zone {text!r}", str(error), "correct the name of the zone") from error
