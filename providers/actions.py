@@ -14,6 +14,13 @@ from manifests.pod import Live, Mount
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
 
 
+PUSH_GENERATION = "RECONCILER_PUSH_GENERATION"
+"""The variable that tells a process as whom it pushes its state; it is in `extra_env` of every container that does."""
+
+PUSH_BOOT = "RECONCILER_PUSH_BOOT"
+"""The variable that names one run of a sender, set at every start by runtimes whose processes could not tell it by themselves."""
+
+
 @dataclass(frozen=True, slots=True)
 class CreateContainer:
     """Create (not start) the container of this mark from the template. Existing with the same mark: success.

@@ -4,15 +4,18 @@ With `tree.py` the only module that knows the registry of providers, and the onl
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from manifests.desired import SECOND, Desired, Role
 from providers import registry
 from providers.limited import limited
-from providers.owned import owned
+from providers.owned import OwnedRuntime, owned
+from providers.prepared import PreparedRuntime, shares_files
 from providers.readonly import read_only
 from providers.secrets import on_resolve
 from providers.spi import Context, Provider
@@ -23,6 +26,7 @@ from reconciler.exits import Exit
 from reconciler.probes.engine import ProbeEngine
 from reconciler.shell import doctor
 from reconciler.shell.clock import SystemClock
+from reconciler.shell.credentials import Credentials
 from reconciler.shell.doctor import Finding
 from reconciler.shell.lock import Lock
 from reconciler.shell.logs import SECRETS
@@ -35,6 +39,7 @@ from reconciler.shell.source import DirectorySource
 from reconciler.shell.store import Store, StoreError
 from reconciler.shell.triggers import FileTrigger, Wake
 from reconciler.tree import load, state_dir
+from reconciler.web.serving import serve
 
 LOCK_WAIT = 5.0
 """Seconds that a run waits for another one on the same instance to end."""
@@ -63,19 +68,24 @@ def _zones(desired: Desired) -> frozenset[str]:
     return frozenset(f"{policy.provider}/{policy.zone}" for policy in desired.policies)
 
 
-def build(desired: Desired, state: Path, *, may_write: bool) -> Providers:
-    """All providers that the manifests name, each with its decorators: ownership inside, deadlines outside."""
+def build(desired: Desired, state: Path, *, may_write: bool, credentials: Credentials | None = None) -> Providers:
+    """All providers that the manifests name, each with its decorators: ownership inside, deadlines outside.
+
+    `credentials` are what new containers get to push with.
+    """
     context = Context(desired.instance.id, str(state))
     made: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
     for one in desired.providers:
         provider = registry.create(one.type, one.name, one.settings, context)
-        made[one.role][one.name] = _decorated(provider, desired.instance.id, may_write)
+        made[one.role][one.name] = _decorated(provider, desired.instance.id, may_write, credentials)
     # The registry has checked that each provider has the role its type promises.
     return Providers(made[Role.RUNTIME], made[Role.ENDPOINTS], made[Role.DNS])  # type: ignore[arg-type]
 
 
-def _decorated(provider: Provider, instance: str, may_write: bool) -> Provider:
-    safe = owned(provider, instance)
+def _decorated(provider: Provider, instance: str, may_write: bool, credentials: Credentials | None) -> Provider:
+    safe: Provider = owned(provider, instance)
+    if credentials is not None and isinstance(safe, OwnedRuntime):
+        safe = PreparedRuntime(safe, credentials.prepare, shares_files(provider))
     return limited(safe if may_write else read_only(safe))
 
 
@@ -92,12 +102,12 @@ def _session(
 
 @contextmanager
 def _machinery(
-    desired: Desired, state: Path, *, may_write: bool, phase: bool
+    desired: Desired, state: Path, *, may_write: bool, phase: bool, credentials: Credentials | None = None
 ) -> Iterator[tuple[Providers, ProbeEngine, ThreadRunner]]:
     """Providers, probe engine and threads of one run; all of them end with it, containers go on."""
     with ExitStack() as stack:
         stack.enter_context(on_resolve(SECRETS.add))
-        providers = build(desired, state, may_write=may_write)
+        providers = build(desired, state, may_write=may_write, credentials=credentials)
         stack.callback(providers.close)
         runner = ThreadRunner()
         stack.callback(runner.close)
@@ -142,9 +152,10 @@ async def run_once(
     desired = _meant(loaded, intent)
     place = state_dir(desired.instance.id, state)
     source = _source(path, instance_file, intent, clock, follow=False)
+    credentials = Credentials(place, clock, desired.instance.push)
     with (
         _session(place, f"{operation} {path}", clock, reporter, min(LOCK_WAIT, within / SECOND)) as memory,
-        _machinery(desired, place, may_write=True, phase=False) as (providers, engine, runner),
+        _machinery(desired, place, may_write=True, phase=False, credentials=credentials) as (providers, engine, runner),
     ):
         reporter.follow(providers.progress)
         parts = Parts(
@@ -184,14 +195,15 @@ async def run_watch(
     loaded = load(path, instance_file)
     desired = _meant(loaded, intent)
     place = state_dir(desired.instance.id, state)
+    credentials = Credentials(place, clock, desired.instance.push)
     with (
         _session(place, f"reconcile --watch {path}", clock, reporter) as memory,
-        _machinery(desired, place, may_write=True, phase=True) as (providers, engine, runner),
+        _machinery(desired, place, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
     ):
         parts = Parts(
             desired=desired,
             providers=providers,
-            providers_for=lambda new: build(new, place, may_write=True),
+            providers_for=lambda new: build(new, place, may_write=True, credentials=credentials),
             prober=engine,
             memory=memory,
             source=_source(path, instance_file, intent, clock, follow=True),
@@ -204,13 +216,15 @@ async def run_watch(
         loop = Loop(parts)
         stop = asyncio.Event()
         trigger = asyncio.create_task(FileTrigger(Path(desired.root), _SourceWake(loop), clock).run(stop))
+        pushes = asyncio.create_task(serve(loop.pushing, credentials, partial(reporter.note, level=logging.WARNING)))
         try:
             return await loop.watch()
         finally:
             stop.set()
-            trigger.cancel()
-            with suppress(asyncio.CancelledError):
-                await trigger
+            for task in (trigger, pushes):
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
 
 
 async def examine(path: Path, *, instance_file: Path | None, state: Path | None) -> tuple[Finding, ...]:

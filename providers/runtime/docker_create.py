@@ -16,7 +16,7 @@ from providers.runtime.docker_life import Life
 from providers.runtime.docker_link import Link
 from providers.runtime.docker_look import Looks
 from providers.runtime.docker_secrets import LABEL_SECRETS, secret_ref, secrets_label
-from providers.runtime.docker_spec import full_image, members_of, payload, primary_network
+from providers.runtime.docker_spec import full_image, give, members_of, payload, primary_network
 
 BUILT_IN_NETWORKS = frozenset({"bridge", "podman", "default"})
 """Networks that an engine always has."""
@@ -49,6 +49,7 @@ class Creator:
             self.network(action.name, name, action.mark.instance)
         body = payload(template.container, template, action.mark, secrets[0], network, podman=podman)
         _seal(body, template.container, secrets[0])
+        give(body, action)
         main_id = self._put(action.name, body, action)
         for name in template.networks[1:]:
             self._link.post(f"/networks/{name}/connect", action.name, {"Container": main_id})
@@ -61,6 +62,7 @@ class Creator:
         network = f"container:{main_id}"
         body = payload(container, action.template, action.mark, secrets, network, podman=podman)
         _seal(body, container, secrets)
+        give(body, action)
         self._put(f"{action.name}-{container.name}", body, action)
 
     def _put(self, name: str, body: dict[str, object], action: CreateContainer) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from manifests.desired import Container, Template
 from manifests.image_ref import parse_image
 from manifests.pod import HOST_CONFIG_MANAGED, Live, Mount, VolumeKind
+from providers.actions import CreateContainer
 from providers.errors import Rejected
 from providers.facts import Mark, mark_labels
 from providers.runtime.docker_life import LABEL_CONTAINER, LABEL_MEMBERS, LABEL_NETWORKS, NO_LIMIT
@@ -106,6 +107,14 @@ def payload(
         body["ExposedPorts"] = {_port(one.number, one.protocol): {} for one in container.ports}
         body["NetworkingConfig"] = {"EndpointsConfig": {network: {}}}
     return body
+
+
+def give(body: dict[str, Any], action: CreateContainer) -> None:
+    """Add to a request what is no part of the template: variables and mounts that the action brings along."""
+    body["Env"] += [f"{name}={value}" for name, value in action.extra_env]
+    if action.extra_mounts:
+        host = body["HostConfig"]
+        host["Mounts"] = [*(host.get("Mounts") or ()), *(_mount(one) for one in action.extra_mounts)]
 
 
 def _port(number: int, protocol: str) -> str:

@@ -167,7 +167,7 @@ class ProcessRuntime:
                 id=uuid.uuid4().hex,
                 labels=mark_labels(action.mark, action.template.hash_version),
                 argv=container.argv,
-                env=container.env,
+                env=(*container.env, *action.extra_env),
                 ports=ports,
                 root=os.path.abspath(action.root),
                 working_dir=container.working_dir,

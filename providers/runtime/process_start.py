@@ -10,7 +10,9 @@ import select
 import subprocess
 import sys
 import time
+import uuid
 
+from providers.actions import PUSH_BOOT, PUSH_GENERATION
 from providers.errors import Conflict, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerState, Generation
 from providers.runtime.process_address import can_bind
@@ -80,6 +82,9 @@ def _message(store: Store, record: ContainerRecord, expect: Generation) -> bytes
     cwd = working_directory(name, record.root, record.working_dir)
     env = environment(record)
     program = executable(name, record.argv[0], env, cwd)
+    if PUSH_GENERATION in env:
+        # Which run of it pushes: in a container the start of its first process tells, here nothing else would.
+        env[PUSH_BOOT] = uuid.uuid4().hex
     for _, port in record.ports:
         if not can_bind(name, record.address, port):
             cause = f"{record.address}:{port} is in use by another process"

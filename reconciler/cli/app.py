@@ -33,6 +33,7 @@ COMMANDS: dict[str, Entry] = {
     "explain": Entry("explain", "explain", "Say why one object is as it is."),
     "suspend": Entry("suspend", "suspend", "Stop all actions on an object for a while."),
     "resume": Entry("suspend", "resume", "Take a suspension back."),
+    "push": Entry("push", "push", "Say, from inside an instance, what state it is in."),
     "destroy": Entry("destroy", "destroy", "Remove everything that this instance owns."),
 }
 """All commands, in the order in which help lists them."""

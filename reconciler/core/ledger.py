@@ -94,15 +94,16 @@ class Adopted(NamedTuple):
 
 
 class PushRow(NamedTuple):
-    """The last push of a container: what outlives the program. `since` is when this event was first heard in a row.
+    """The last push of a container: what outlives the program.
 
-    `seq` may lag behind what was heard. `nonce` is that of the sender's credentials, `earlier` holds (boot, start of its
-    generation) of the senders' runs that are over.
+    `since` is when this event was first heard in a row, `at` when it was last heard; that and `seq` may lag behind. `nonce` is
+    that of the sender's credentials, `earlier` holds (boot, start of its generation) of the senders' runs that are over.
     """
 
     generation: Generation
     event: str
     since: Instant
+    at: Instant
     boot: str
     seq: int
     inflight: int | None
@@ -230,6 +231,12 @@ def _grant(raw: list[Any]) -> Grant:
     )
 
 
+def _push(raw: list[Any]) -> PushRow:
+    generation, event, since, at, boot, seq, inflight, nonce, earlier = raw
+    over = tuple((name, started_at) for name, started_at in earlier)
+    return PushRow(Generation(*generation), event, Instant(*since), Instant(*at), boot, seq, inflight, nonce, over)
+
+
 _READ: Mapping[str, Any] = {
     "grants": _grant,
     "attempts": lambda raw: tuple(Instant(*one) for one in raw),
@@ -240,9 +247,7 @@ _READ: Mapping[str, Any] = {
     "revisions": lambda raw: RevisionMark(*raw),
     "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
     "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
-    "pushes": lambda raw: PushRow(
-        Generation(*raw[0]), raw[1], Instant(*raw[2]), *raw[3:7], tuple((boot, at) for boot, at in raw[7])
-    ),
+    "pushes": _push,
 }
 _FLAGS = ("passed", "zones", "approvals")
 _SINGLE = "ledger"

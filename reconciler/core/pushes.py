@@ -25,6 +25,9 @@ BOOTS_KEPT = 32
 SLACK = 2 * SECOND
 """How much later than its first push an engine may say that a container started: it notes the start when that has succeeded."""
 
+RESTORED_WITHIN = 600 * SECOND
+"""How long a program may have been down for the pushes before that to count as if they had just been heard."""
+
 RATE = 5
 """Pushes per second of one instance, in the long run. The shipped client pushes changes at once, else every 10 s."""
 
@@ -52,7 +55,7 @@ class PushFact(NamedTuple):
 
     `at` is the steady instant of its receipt, `since` that of the first push of this event in a row, `boot` the run of the
     sender and `seq` its count in it, `inflight` the requests under way as the sender counts them (None = not said).
-    `restored` tells that it is remembered from before a restart of this program and has not been heard again: then `at` is
+    `restored` tells that it is remembered from before a restart of this program and has not been heard again: then `at` may be
     the instant of the restart.
     """
 
@@ -275,10 +278,13 @@ def channel(senders: Iterable[tuple[Push, PushFact]], now: int) -> Channel:
 def restore(record: Record, now: int) -> Record:
     """A remembered record when the program starts.
 
-    Draining, not-ready and startup stay in force: nobody could have heard anything newer meanwhile. A remembered ready does
-    not: `observed` leaves it out until it is heard again, and what is kept of it refuses replays.
+    Draining, not-ready and startup stay in force: nobody could have heard anything newer meanwhile, so unless that was long
+    ago, their age counts from now on. A remembered ready is in force no more: `observed` leaves it out until it is heard
+    again, and what is kept of it refuses replays.
     """
-    return record._replace(push=record.push._replace(at=now, restored=True), first=0, bound=True)
+    push = record.push
+    at = now if now - push.at <= RESTORED_WITHIN else push.at
+    return record._replace(push=push._replace(at=at, restored=True), first=0, bound=True)
 
 
 def observed(records: Mapping[str, Record], lives: Mapping[str, Life]) -> dict[Generation, PushFact]:

@@ -26,6 +26,7 @@ from reconciler.shell.evidence import Witness
 from reconciler.shell.observe import Looks
 from reconciler.shell.parts import Parts
 from reconciler.shell.probing import Probing
+from reconciler.shell.pushing import Pushing
 from reconciler.shell.report import Summary, pending, summarize
 from reconciler.shell.telling import SHOW, Telling
 from reconciler.shell.triggers import Wake
@@ -60,6 +61,7 @@ class Loop:
         self.wake = Wake()
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
         self.probing = Probing(parts.prober, self.looks)
+        self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.witness = Witness(self.looks, parts.memory, parts.clock, self.probing)
         self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock, self.witness.take)
         self.telling = Telling(parts.reporter, parts.memory)
@@ -163,6 +165,8 @@ class Loop:
                 self.reporter.note(sentence, level=logging.WARNING)
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.want(self.desired)
+        self.pushing.want(self.desired)
+        self.pushing.restore(self.ledger, self.clock.now())
         self._read_at = self.clock.now().steady
         self._next_read = self._read_at + READ_SOURCE
         self._listen()
@@ -243,6 +247,7 @@ class Loop:
         await asyncio.sleep(0)
         await self._aim()
         now = self.clock.now()
+        self.ledger = self.pushing.fold(self.ledger, now)
         decision = self._decide(self._observed(), now)
         if decision.ledger.amnesic is not None and self.ledger.amnesic is None:
             self.reporter.note(
@@ -253,6 +258,7 @@ class Loop:
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.book.save(self.ledger, tuple(number for number, _ in commands))
+        self.pushing.saved()
         if any(command.verb == SHOW for _, command in commands):
             self.telling.ask()
         if act and decision.steps and self.stopping is None:
@@ -282,6 +288,7 @@ class Loop:
             pools=dict(looks.pools),
             zones=dict(looks.zones),
             probes=dict(self.probing.verdicts),
+            pushes=self.pushing.facts(),
             ledger=self.ledger,
             source_read_at=self._read_at,
             busy=looks.providers.busy() - self.applier.busy,
@@ -343,6 +350,7 @@ class Loop:
         self.desired = desired
         self._read_at = now.steady
         self.looks.want(desired)
+        self.pushing.want(desired)
 
     def source_changed(self) -> None:
         """A hint that the source changed: read it at the next tick."""

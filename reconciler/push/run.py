@@ -1,0 +1,232 @@
+"""`reconcile push run`: tells the state of a program for as long as it lives, as its parent or beside it.
+
+It pushes startup, then ready when the probe passes, not-ready when it fails, and repeats the state all the time. A signal to
+stop is passed on only after draining was pushed. That pushing fails never harms the program: it is told once, and tried again.
+"""
+
+import os
+import random
+import select
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from reconciler.push.client import ANSWER_SECONDS, Target, push, told
+from reconciler.push.http import Failed, exchange
+
+BEAT, JITTER = 8.0, 2.0
+"""Seconds between two pushes of the same state: 6 to 10, so that many senders do not push together."""
+
+AGAIN = 2.0
+"""Seconds until a push that failed is tried again, with the same jitter. A daemon that restarts hears everybody soon."""
+
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+"""Signals that ask to stop: they are passed on after draining was pushed."""
+
+PASSED_ON = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
+"""Signals that are passed on at once."""
+
+
+class Probe(NamedTuple):
+    """What to ask for readiness: `place` and `host` as for a push, `target` is the path and query; times in seconds."""
+
+    place: tuple[str, int]
+    host: str
+    target: str
+    interval: float
+    timeout: float
+    failures: int
+
+
+def probe_of(url: str, interval: float, timeout: float, failures: int) -> Probe:
+    """A probe of an http URL. Raises ValueError, in words."""
+    parts = urlsplit(url)
+    if parts.scheme != "http" or not parts.hostname:
+        raise ValueError(f"{url!r} is no probe; write a URL like http://127.0.0.1:8080/ready")
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    return Probe((parts.hostname, parts.port or 80), parts.netloc.rpartition("@")[2], path, interval, timeout, failures)
+
+
+class Runner:
+    """One program, or none, and what is said of it."""
+
+    def __init__(self, target: Target | None, probe: Probe | None, argv: Sequence[str]) -> None:
+        """`target` None: nothing is pushed, the program runs all the same."""
+        self.target, self.probe, self.argv = target, probe, argv
+        self.state = "startup"
+        self.child = 0
+        self.code: int | None = None
+        self.stop_signal = 0
+        self._said = ""
+        self._next_push = self._next_probe = 0.0
+        self._failed = 0
+        self._pending: list[int] = []
+        self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self) -> int:
+        """Run to the end. Returns the exit code of the program, 128 + n when a signal ended it; 0 without a program."""
+        for number in (*STOPPING, *PASSED_ON, signal.SIGCHLD):
+            signal.signal(number, self._note)
+        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        try:
+            self._push()
+            if self.argv and not self._start():
+                return 127
+            if self.probe is None:
+                self._become("ready")
+            while self.code is None:
+                self._step()
+            return self.code
+        finally:
+            signal.set_wakeup_fd(-1)
+            for number in (*STOPPING, *PASSED_ON, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            os.close(self._read)
+            os.close(self._write)
+
+    def _note(self, number: int, frame: object) -> None:
+        del frame
+        self._pending.append(number)
+
+    def _start(self) -> bool:
+        ours = (*STOPPING, *PASSED_ON, signal.SIGCHLD, signal.SIGPIPE)
+        try:
+            self.child = os.posix_spawnp(self.argv[0], [*self.argv], os.environ, setsigdef=ours, setsigmask=())
+        except OSError as error:
+            say(f"{self.argv[0]}: {error.strerror}")
+            return False
+        return True
+
+    # --- the loop -------------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        """Whatever is due, then sleep until something is."""
+        self._take_signals()
+        now = time.monotonic()
+        if self.code is not None:
+            return
+        if self.probe is not None and not self.stop_signal and now >= self._next_probe:
+            self._ask(self.probe)
+            return
+        if now >= self._next_push:
+            self._push()
+            return
+        until = self._next_push if self.probe is None or self.stop_signal else min(self._next_push, self._next_probe)
+        self._sleep(until - now)
+
+    def _sleep(self, seconds: float) -> None:
+        if self._pending:
+            return
+        poll = select.poll()
+        poll.register(self._read, select.POLLIN)
+        poll.poll(max(0, int(seconds * 1000)) + 1)
+        self._drain_pipe()
+
+    def _drain_pipe(self) -> None:
+        try:
+            while os.read(self._read, 512):
+                pass
+        except BlockingIOError:
+            return
+
+    def _take_signals(self) -> None:
+        while self._pending:
+            number = self._pending.pop(0)
+            if number in STOPPING:
+                self._stop(number)
+            elif number != signal.SIGCHLD:
+                self._pass_on(number)
+        if self.argv:
+            self._reap()
+
+    def _stop(self, number: int) -> None:
+        """Say draining, once and in time, then pass the signal on."""
+        first = not self.stop_signal
+        self.stop_signal = number
+        if first:
+            self.state = "draining"
+            self._drain_pipe()
+            self._push()
+        if self.argv:
+            self._pass_on(number)
+        else:
+            self.code = 0
+
+    def _pass_on(self, number: int) -> None:
+        if self.child and self.code is None:
+            try:
+                os.kill(self.child, number)
+            except ProcessLookupError:
+                return
+
+    def _reap(self) -> None:
+        """Take the ends of all children: as the first process of a container we get those that others left behind."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            if pid == self.child:
+                code = os.waitstatus_to_exitcode(status)
+                self.code = code if code >= 0 else 128 - code
+
+    # --- what is said ---------------------------------------------------------------------------------------------
+
+    def _ask(self, probe: Probe) -> None:
+        request = f"GET {probe.target} HTTP/1.1\r\nHost: {probe.host}\r\nUser-Agent: reconcile-push\r\nConnection: close\r\n\r\n"
+        try:
+            status = exchange(probe.place, request.encode(), probe.timeout, self._read).status
+            good = 200 <= status < 400
+        except Failed:
+            if self._pending:  # a signal cut it short, which says nothing about the program
+                self._drain_pipe()
+                return
+            good = False
+        self._next_probe = time.monotonic() + probe.interval
+        self._failed = 0 if good else self._failed + 1
+        if good:
+            self._become("ready")
+        elif self.state == "ready" and self._failed >= probe.failures:
+            self._become("not-ready")
+
+    def _become(self, state: str) -> None:
+        if state != self.state and not self.stop_signal:
+            self.state = state
+            self._push()
+
+    def _push(self) -> None:
+        """Say what is, and when to say it again."""
+        problem = self._pushed()
+        if problem != self._said:
+            say(problem or "pushes are taken again")
+        self._said = problem
+        pause = AGAIN if problem else BEAT
+        # Chance spreads the senders over time; nobody could gain from guessing it.
+        self._next_push = time.monotonic() + pause + random.uniform(-1, 1) * JITTER * pause / BEAT  # noqa: S311
+
+    def _pushed(self) -> str:
+        """Push the state. Returns what went wrong, empty when nothing did."""
+        if self.target is None:
+            return ""
+        # Draining must be out before the program ends, so no further signal cuts it short.
+        wake = -1 if self.state == "draining" else self._read
+        try:
+            answer = push(self.target, self.state, seconds=ANSWER_SECONDS, wake=wake)
+        except Failed as error:
+            self._drain_pipe()
+            return f"pushes are not taken: {error}"
+        return "" if answer.status in (200, 202) else f"pushes are refused: {answer.status} {told(answer)}"
+
+
+def say(text: str) -> None:
+    """One line for people, on standard error."""
+    try:
+        sys.stderr.write(f"reconcile push: {text}\n")
+        sys.stderr.flush()
+    except OSError:
+        return

@@ -1,0 +1,1 @@
+"""What the daemon serves over HTTP. Imported only when the Instance says that it listens: it needs the extra `serve`."""

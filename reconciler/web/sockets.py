@@ -1,0 +1,79 @@
+"""The listening sockets: a unix socket for containers of this host, and TCP. Opened by `web/serving.py`."""
+
+import contextlib
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from manifests.desired import PushListener
+from reconciler.shell.credentials import SOCKET, make_directory
+from reconciler.shell.statedir import StoreError, explain
+
+BACKLOG = 512
+
+
+def open_sockets(listener: PushListener, directory: Path) -> list[socket.socket]:
+    """All sockets of a listener, bound and listening.
+
+    Args:
+        listener: where to listen.
+        directory: the unix socket's own directory, below the state directory. It is made if need be and never replaced,
+            because containers have it mounted.
+
+    Raises:
+        StoreError: a socket cannot be opened; those before it are closed again.
+    """
+    found: list[socket.socket] = []
+    with contextlib.ExitStack() as undo:
+        if listener.socket:
+            found.append(undo.enter_context(_unix(directory)))
+        if listener.tcp is not None:
+            found.append(undo.enter_context(_tcp(*listener.tcp)))
+        undo.pop_all()
+    return found
+
+
+@contextmanager
+def at_directory(directory: Path) -> Iterator[str]:
+    """A short path of a directory: the path of a socket has at most 107 bytes (unix(7)), and state directories may be deep."""
+    fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{fd}"
+    finally:
+        os.close(fd)
+
+
+def _unix(directory: Path) -> socket.socket:
+    path = directory / SOCKET
+    make_directory(directory)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with at_directory(directory) as short:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{short}/{SOCKET}")  # left by a process that was killed: the instance's lock is ours now
+            made.bind(f"{short}/{SOCKET}")
+            # Connecting takes the right to write, and containers have users of their own; see `make_directory`.
+            os.chmod(f"{short}/{SOCKET}", 0o666)  # noqa: S103
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        raise explain(path, error) from error
+    return made
+
+
+def _tcp(address: str, port: int) -> socket.socket:
+    made = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((address, port))
+        made.listen(BACKLOG)
+        made.setblocking(False)
+    except OSError as error:
+        made.close()
+        where = f"push listener {address}:{port}"
+        advice = "choose another port for push.tcp.listen in the Instance, or an address that this host has"
+        raise StoreError(where, error.strerror or str(error), advice) from error
+    return made
