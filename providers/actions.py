@@ -13,7 +13,6 @@ from manifests.desired import Template
 from manifests.pod import Live, Mount
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
 
-
 PUSH_GENERATION = "RECONCILER_PUSH_GENERATION"
 """The variable that tells a process as whom it pushes its state; it is in `extra_env` of every container that does."""
 
@@ -114,7 +113,20 @@ class RemoveEndpoint:
     name: str
 
 
-EndpointAction = SetWeight | RemoveEndpoint
+@dataclass(frozen=True, slots=True)
+class CutSessions:
+    """End what is still under way on an endpoint of weight 0, which stays in the pool. Nothing there any more: success.
+
+    Weight above 0: Conflict. A provider that cannot end sessions: Rejected.
+    """
+
+    provider: str
+    pool: str
+    endpoint: Endpoint
+    name: str
+
+
+EndpointAction = SetWeight | RemoveEndpoint | CutSessions
 
 
 @dataclass(frozen=True, slots=True)

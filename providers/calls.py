@@ -193,20 +193,26 @@ class Calls:
         end = time.monotonic_ns() + deadline
         flight = _Flight(self._steady())
         taken, refused = self._take_all(set(targets), flight, end)
-        chosen = [index for index, target in enumerate(targets) if target not in refused]
-        answers: list[ProviderError | None] = [refused.get(target) for target in targets]
+        chosen: Sequence[int] = range(len(targets))
+        answers: list[ProviderError | None] = [None] * len(targets)
+        if refused:
+            chosen = [index for index, target in enumerate(targets) if target not in refused]
+            answers = [refused.get(target) for target in targets]
         if not chosen:
             return tuple(answers)
 
-        def acted() -> list[tuple[int, ProviderError | None]]:
+        def acted() -> tuple[ProviderError | None, ...]:
             try:
-                return list(zip(chosen, act(chosen), strict=True))
+                found = act(chosen)
             except ProviderError as error:
-                return [(index, error) for index in chosen]
+                return (error,) * len(chosen)
+            if len(found) != len(chosen):
+                raise ValueError(f"{len(found)} answers to {len(chosen)} actions")
+            return found
 
         errand = _Errand(tuple(taken), flight, self._provider, end, deadline, OutcomeUnknown)
         try:
-            for index, answer in self._run(errand, acted):
+            for index, answer in zip(chosen, self._run(errand, acted), strict=True):
                 answers[index] = answer
         except ProviderError as error:
             for index in chosen:

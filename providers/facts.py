@@ -199,22 +199,48 @@ class Endpoint(NamedTuple):
     port: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemberFact:
-    """One member of a pool. `ours` is False for members of somebody else, which are never touched."""
+class MemberFact(NamedTuple):
+    """One member of a pool. `ours` is False for members of somebody else, which are never touched.
+
+    `in_flight` counts requests and connections under way or queued, as far as the process of the pool's `epoch` has them;
+    None is unknown, and is what a provider may say of a member that gets new ones anyway. `operational` is the balancer's own
+    word on it from its own checks, a second opinion that is shown and never fought; empty without checks. `writer` names
+    somebody else who is known to write its weight, in words; empty if nobody is.
+    """
 
     endpoint: Endpoint
     weight: int
     ours: bool
     name: str = ""
+    in_flight: int | None = None
+    operational: str = ""
+    writer: str = ""
+
+
+class Weights(StrEnum):
+    """Which weights a pool takes."""
+
+    ANY = "any"
+    ON_OFF = "on-off"
+    """Only 0 and `ON_WEIGHT`: its balancing algorithm cannot be changed while it runs."""
+
+
+ON_WEIGHT = 100
+"""The one weight above 0 of a pool that takes no other."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolFact:
-    """All members of one pool, in the order of their endpoints. A pool that does not exist yet is empty."""
+    """All members of one pool, in the order of their endpoints. A pool that does not exist yet is empty.
+
+    `epoch` changes when the balancer's process does: since then its counts began anew, and weights may have been lost. Empty
+    where there is no such process, or it is not known.
+    """
 
     pool: str
     members: tuple[MemberFact, ...] = ()
+    epoch: str = ""
+    weights: Weights = Weights.ANY
 
 
 # --- names ------------------------------------------------------------------------------------------------------

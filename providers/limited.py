@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from manifests.desired import SECOND, Role
 from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction, StopContainer
 from providers.calls import Calls, Rate
-from providers.errors import ProviderError
+from providers.errors import OutcomeUnknown, ProviderError
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
 from providers.spi import (
@@ -23,6 +23,7 @@ from providers.spi import (
     EndpointProvider,
     ExecTarget,
     Provider,
+    ReadingBack,
     RuntimeProvider,
     capabilities_of,
 )
@@ -132,9 +133,35 @@ class LimitedBatches(LimitedEndpoints):
         """
 
         def act(chosen: Sequence[int]) -> tuple[ProviderError | None, ...]:
-            return self.inner.perform_all([actions[index] for index in chosen])
+            return self.inner.perform_all(_chosen(actions, chosen))
 
         return self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
+
+
+class LimitedReadingBack(LimitedBatches):
+    """The same for endpoints that tell what they read back."""
+
+    inner: ReadingBack
+
+    def perform_and_read(
+        self, actions: Sequence[EndpointAction]
+    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
+        """As `perform_all`, with what was read back; a call that is late tells nothing."""
+        read: list[tuple[PoolFact, ...]] = []
+
+        def act(chosen: Sequence[int]) -> tuple[ProviderError | None, ...]:
+            errors, pools = self.inner.perform_and_read(_chosen(actions, chosen))
+            read.append(pools)
+            return errors
+
+        errors = self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
+        # A call that came back after its deadline has no say any more.
+        late = all(isinstance(error, OutcomeUnknown) for error in errors)
+        return errors, () if late or not read else read[0]
+
+
+def _chosen(actions: Sequence[EndpointAction], indexes: Sequence[int]) -> Sequence[EndpointAction]:
+    return actions if len(indexes) == len(actions) else [actions[index] for index in indexes]
 
 
 class LimitedDNS:
@@ -176,6 +203,13 @@ def _deadline(limits: Limits, action: Action) -> int:
     return limits.deadline + (action.grace if isinstance(action, StopContainer) else 0)
 
 
+def _endpoints_kind(provider: object) -> type[LimitedEndpoints]:
+    """The decorator that has the methods which the provider has."""
+    if isinstance(provider, ReadingBack):
+        return LimitedReadingBack
+    return LimitedBatches if isinstance(provider, Batching) else LimitedEndpoints
+
+
 @overload
 def limited(provider: RuntimeProvider, limits: Limits = ...) -> LimitedRuntime: ...
 @overload
@@ -187,6 +221,6 @@ def limited(provider: Provider, limits: Limits = Limits()) -> Provider:
     if provider.role is Role.RUNTIME:
         return LimitedRuntime(provider, limits)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = LimitedBatches if isinstance(provider, Batching) else LimitedEndpoints
+        kind = _endpoints_kind(provider)
         return kind(provider, limits)  # type: ignore[arg-type]
     return LimitedDNS(provider, limits)  # type: ignore[arg-type]

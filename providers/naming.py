@@ -4,7 +4,7 @@ Kept apart from `actions.py` because only the decorators and test providers need
 """
 
 from manifests.desired import Role
-from providers.actions import Action, ChangeRecords, RemoveEndpoint, SetWeight
+from providers.actions import Action, ChangeRecords, CutSessions, RemoveEndpoint, SetWeight
 from providers.facts import Endpoint
 
 
@@ -18,7 +18,7 @@ def endpoint_text(endpoint: Endpoint) -> str:
 def object_of(action: Action) -> str:
     """The object an action changes: a container's name, `<pool>/<address>:<port>`, or a zone."""
     # Weights first, and no union: they come in thousands.
-    if isinstance(action, (SetWeight, RemoveEndpoint)):
+    if isinstance(action, (SetWeight, RemoveEndpoint, CutSessions)):
         return f"{action.pool}/{endpoint_text(action.endpoint)}"
     if isinstance(action, ChangeRecords):
         return action.zone
@@ -29,6 +29,6 @@ def role_of(action: Action) -> Role:
     """The role of the providers that can do an action."""
     if isinstance(action, ChangeRecords):
         return Role.DNS
-    if isinstance(action, SetWeight | RemoveEndpoint):
+    if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
         return Role.ENDPOINTS
     return Role.RUNTIME

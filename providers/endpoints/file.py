@@ -13,7 +13,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from manifests.desired import Role
-from providers.actions import EndpointAction, SetWeight
+from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.endpoints.pool_file import MAX_PORT, Member, Pool, parse, render
 from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact, PoolFact
@@ -144,6 +144,8 @@ class FileEndpoints:
 
 def _check(action: EndpointAction) -> None:
     target = object_of(action)
+    if isinstance(action, CutSessions):
+        raise Rejected(target, "a file has no sessions that could be ended", "wait until they are over")
     if not action.endpoint.address or not 1 <= action.endpoint.port <= MAX_PORT:
         raise Rejected(target, "is no address and port", f"give an address and a port from 1 to {MAX_PORT}")
     if isinstance(action, SetWeight) and action.weight < 0:

@@ -15,42 +15,49 @@ survives without us. With several sockets (processes, or the members of a pair) 
 `haproxy_state.DISAGREE` is a member on which they differ.
 """
 
+import gc
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from manifests.desired import SECOND, Role
-from manifests.fields import Delay
+from manifests.fields import Deadline, Delay
 from manifests.scalars import Duration
 from providers.actions import EndpointAction
 from providers.endpoints import haproxy_commands as commands
 from providers.endpoints.haproxy_check import check_socket
+from providers.endpoints.haproxy_look import marked, pool_fact, resting
 from providers.endpoints.haproxy_socket import Session, converse
 from providers.endpoints.haproxy_state import (
     Server,
     Slots,
-    marked,
-    members,
+    Table,
     parse_pool,
     parse_servers,
     state_file,
     table,
 )
-from providers.endpoints.haproxy_write import Job, Process, jobs_of, prepare, servers_of, write
+from providers.endpoints.haproxy_stats import algorithms, sessions
+from providers.endpoints.haproxy_write import Board, Job, Process, servers_of, turns, write
 from providers.errors import OutcomeUnknown, ProviderError, Unreachable
-from providers.facts import Endpoint, PoolFact
+from providers.facts import PoolFact
 from providers.files import locked, read, replace
 from providers.spi import Context
 
+T = TypeVar("T")
+
 SOCKET_PATH_BYTES = 107
 """Longest path of a Unix socket on Linux (unix(7): 108 bytes with the final zero)."""
+
+FEW_SERVERS = 16
+"""Up to so many servers are asked for their sessions one by one; for more, all of the backend are."""
 
 DEBIAN_SOCKET = "/run/haproxy/admin.sock"
 """Where the configuration of Debian's package has its admin socket."""
@@ -92,9 +99,27 @@ class HAProxySettings(BaseModel):
         description="HAProxy's server-state-file, as an absolute path. Kept up to date, so that a reload keeps addresses "
         "and weights; with several sockets they must run the same backends.",
     )
+    persistence: Literal["keep", "cut"] = Field(
+        default="keep",
+        description="What weight 0 means to clients that a cookie or a stick-table binds to the endpoint: with `keep` they "
+        "still reach it, with `cut` they go to another one. What is under way goes on either way.",
+    )
+    reload_window: Deadline = Field(
+        default=Duration(60 * SECOND),
+        description="How long after the start of a process sessions are taken for unknown, because the one before it may still "
+        "have some: as long as `hard-stop-after`, or as the longest requests that matter.",
+    )
     timeout: Delay = Field(
         default=Duration(5 * SECOND), description="The longest that one look, or one batch of writes, may take."
     )
+
+
+class Look(NamedTuple):
+    """What one process said in one look."""
+
+    session: Session
+    servers: tuple[Server, ...]
+    algorithms: Mapping[str, str]
 
 
 class HAProxyEndpoints:
@@ -119,17 +144,17 @@ class HAProxyEndpoints:
         """
         wanted = {pool: parse_pool(pool, self._context.instance) for pool in set(pools)}
         deadline = self._deadline()
-        processes = [self._look(path, deadline) for path in self._settings.sockets]
-        for servers in processes:
-            for slots in marked(servers, self._context.instance) - set(wanted.values()):
-                wanted[slots.pool] = slots
-        return tuple(
-            PoolFact(pool, members([table(slots, servers) for servers in processes]))
-            for pool, slots in sorted(wanted.items())
-        )
+        with ExitStack() as stack:
+            looks = [self._look(path, deadline, stack) for path in self._settings.sockets]
+            for look in looks:
+                for slots in marked(look.servers, self._context.instance) - set(wanted.values()):
+                    wanted[slots.pool] = slots
+            return tuple(self._fact(slots, looks) for _, slots in sorted(wanted.items()))
 
     def perform(self, action: EndpointAction) -> None:
-        """Set a weight, taking a slot if needed, or free a slot; on all sockets, and read back.
+        """Set a weight, taking a slot if needed, free a slot, or end its sessions; on all sockets, and read back.
+
+        Sessions of a process that was replaced by a reload are out of reach, and end by themselves.
 
         Raises:
             Rejected: an address, weight or pool is impossible, the backend or a free slot is missing (with the line to add),
@@ -149,26 +174,34 @@ class HAProxyEndpoints:
         Returns:
             What `perform` would have raised for each action, None for success. One that fails does not stop the others.
         """
+        return self.perform_and_read(actions)[0]
+
+    def perform_and_read(
+        self, actions: Sequence[EndpointAction]
+    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
+        """`perform_all`, and the pools that were read back once everything was written."""
         slots: dict[str, Slots] = {}
         errors: dict[int, ProviderError | None] = {}
-        for index, action in enumerate(actions):
+        for pool in {action.pool for action in actions}:
             try:
-                slots[action.pool] = slots.get(action.pool) or parse_pool(action.pool, self._context.instance)
+                slots[pool] = parse_pool(pool, self._context.instance)
             except ProviderError as error:
-                errors[index] = error
-        fine = [index for index in range(len(actions)) if index not in errors]
-        jobs = jobs_of((actions[index] for index in fine), slots)
+                errors.update((index, error) for index, action in enumerate(actions) if action.pool == pool)
+        jobs = [Job(action, slots[action.pool]) for action in actions if action.pool in slots]
         deadline = self._deadline()
         if not self._writing.acquire(timeout=max(0.0, deadline - time.monotonic())):
             busy = Unreachable(f"provider {self.name}", "an earlier write has not returned; nothing was changed")
-            return tuple(errors.get(index, busy) for index in range(len(actions)))
+            return tuple(errors.get(index, busy) for index in range(len(actions))), ()
+        read: tuple[PoolFact, ...] = ()
         try:
-            for turn in _turns(jobs):
-                self._batch(turn, deadline)
+            for turn in turns(jobs):
+                read = self._batch(turn, deadline)
         finally:
             self._writing.release()
-        errors.update(zip(fine, (job.error for job in jobs), strict=True))
-        return tuple(errors[index] for index in range(len(actions)))
+        if not errors:
+            return tuple([job.error for job in jobs]), read
+        left = iter(jobs)
+        return tuple(errors[at] if at in errors else next(left).error for at in range(len(actions))), read
 
     def check(self, pools: Collection[str]) -> tuple[str, ...]:
         """What is missing in HAProxy's configuration for these pools, one line each with what to write where; read-only.
@@ -194,46 +227,80 @@ class HAProxyEndpoints:
     def _deadline(self) -> float:
         return time.monotonic() + self._settings.timeout / SECOND
 
-    def _look(self, path: str, deadline: float) -> tuple[Server, ...]:
-        session, (answer,) = converse(path, deadline, [commands.SHOW_ALL_SERVERS])
-        with session:
-            try:
-                return parse_servers(answer)
-            except ValueError as error:
-                cause = f"does not answer like HAProxy: {error}"
-                raise Unreachable(session.target, cause, "see whether its version is supported") from None
+    def _look(self, path: str, deadline: float, stack: ExitStack) -> Look:
+        session, (state, stats) = converse(path, deadline, [commands.SHOW_ALL_SERVERS, commands.SHOW_ALGORITHMS])
+        stack.enter_context(session)
+        return Look(session, _understood(session, parse_servers, state), _understood(session, algorithms, stats))
 
-    def _batch(self, jobs: list[Job], deadline: float) -> None:
-        """Actions on different endpoints. The jobs' errors are their outcomes."""
+    def _fact(self, slots: Slots, looks: Sequence[Look]) -> PoolFact:
+        tables = [table(slots, look.servers, look.algorithms.get(slots.backend, "")) for look in looks]
+        counts = [self._counts(one, look.session) for one, look in zip(tables, looks, strict=True)]
+        return pool_fact(tables, _epoch([look.session for look in looks]), counts)
+
+    def _counts(self, one: Table, session: Session) -> Mapping[str, int]:
+        """The sessions of those servers of a pool that get no new ones; none while an old process may have some, too."""
+        idle = resting(one)
+        if not idle or session.info.age * SECOND < self._settings.reload_window:
+            return {}
+        backend = one.slots.backend
+        questions = [commands.show_sessions(backend, server.id) for server in idle[: FEW_SERVERS + 1]]
+        if len(idle) > FEW_SERVERS:
+            questions = [commands.show_sessions(backend)]
+        found: dict[str, int] = {}
+        for answer in session.ask(questions):
+            found.update(_understood(session, sessions, answer))
+        return found
+
+    def _batch(self, jobs: list[Job], deadline: float) -> tuple[PoolFact, ...]:
+        """Actions on different endpoints. The jobs' errors are their outcomes; pools that were read back are returned.
+
+        The garbage collector is off meanwhile: a full collection over all facts would cost more than a thousand weights.
+        """
         with ExitStack() as stack:
+            gc.disable()
+            stack.callback(gc.enable)
             try:
                 processes = self._begin(jobs, deadline, stack)
-                prepare(jobs, processes)
+                board = Board(jobs, processes, self._settings.persistence == "cut")
             except ProviderError as error:
                 _fail(jobs, error)
-                return
-            written = {}
-            for index, process in enumerate(processes):
-                moving = [job for job in jobs if job.error is None and job.moves[index]]
-                if not moving:
-                    continue
-                written[process.session.info.pid, self._settings.sockets[index]] = moving
-                try:
-                    write(process, moving, index)
-                except OutcomeUnknown as error:
-                    _fail(moving, error)
-        if written:
-            self._finish(written, deadline)
+                return ()
+            written = write(board, processes, jobs)
+            if not written:
+                return ()
+            pids = [process.session.info.pid for process in processes]
+            self._finish({(pids[at], self._settings.sockets[at]): moved for at, moved in written.items()}, deadline)
+            return self._read_back(jobs, processes, written)
+
+    def _read_back(
+        self, jobs: Sequence[Job], processes: Sequence[Process], written: Mapping[int, Sequence[Job]]
+    ) -> tuple[PoolFact, ...]:
+        """The pools of which all processes were read after they were written, without members whose sessions count."""
+        if any(isinstance(job.error, OutcomeUnknown) for job in jobs):
+            return ()
+        fresh = [{job.slots.backend for job in written.get(index, ())} for index in range(len(processes))]
+        found = []
+        for slots in sorted({job.slots for job in jobs}):
+            tables = [process.table(slots) for process in processes]
+            if all(slots.backend in read for read in fresh) and not any(resting(one) for one in tables):
+                found.append(pool_fact(tables, _epoch([process.session for process in processes])))
+        return tuple(found)
 
     def _begin(self, jobs: Sequence[Job], deadline: float, stack: ExitStack) -> list[Process]:
         """A conversation with each process, and its servers, before anything is changed."""
         backends = sorted({job.slots.backend for job in jobs})
         questions = [commands.show_servers(backend) for backend in backends]
+        questions += [commands.show_algorithm(backend) for backend in backends]
         processes = []
         for path in self._settings.sockets:
             session, answers = converse(path, deadline, questions)
             stack.enter_context(session)
-            processes.append(Process(session, servers_of(backends, answers, session.target)))
+            servers = servers_of(backends, answers[: len(backends)], session.target)
+            found: dict[str, str] = {}
+            for backend, answer in zip(backends, answers[len(backends) :], strict=True):
+                if backend in servers:
+                    found.update(_understood(session, algorithms, answer))
+            processes.append(Process(session, servers, found))
         return processes
 
     def _finish(self, written: dict[tuple[int, str], list[Job]], deadline: float) -> None:
@@ -271,38 +338,29 @@ class HAProxyEndpoints:
         with locked(target, path.parent, max(0.0, deadline - time.monotonic())):
             session, (answer,) = converse(self._settings.sockets[0], deadline, [commands.SHOW_ALL_SERVERS])
             with session:
-                data = _state_file(session, answer)
+                data = _understood(session, state_file, answer)
             before = read(target, path)
             if data != before:
                 replace(target, path, data, before)
+
+
+def _epoch(sessions: Sequence[Session]) -> str:
+    return " ".join(session.info.epoch for session in sessions)
 
 
 def _told(error: ProviderError | OSError) -> str:
     return f"{error.target}: {error.cause}" if isinstance(error, ProviderError) else str(error)
 
 
-def _state_file(session: Session, answer: str) -> bytes:
+def _understood(session: Session, read: Callable[[str], T], answer: str) -> T:
+    """An answer as a value. Raises `Unreachable` when it is not what was asked for."""
     try:
-        return state_file(answer)
+        return read(answer)
     except ValueError as error:
-        raise Unreachable(session.target, f"does not answer like HAProxy: {error}") from None
+        cause = f"does not answer like HAProxy: {error}"
+        raise Unreachable(session.target, cause, "see whether its version is supported") from None
 
 
 def _fail(jobs: Sequence[Job], error: ProviderError) -> None:
     for job in jobs:
         job.error = job.error or error
-
-
-def _turns(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """The jobs in groups in which no endpoint comes twice, in their order."""
-    rest = list(jobs)
-    while rest:
-        seen: set[tuple[Slots, Endpoint]] = set()
-        turn: list[Job] = []
-        later: list[Job] = []
-        for job in rest:
-            key = (job.slots, job.action.endpoint)
-            (later if key in seen else turn).append(job)
-            seen.add(key)
-        yield turn
-        rest = later

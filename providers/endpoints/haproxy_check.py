@@ -13,6 +13,7 @@ from typing import NamedTuple
 from providers.endpoints import haproxy_commands as commands
 from providers.endpoints.haproxy_socket import Session, converse
 from providers.endpoints.haproxy_state import AGENT_ENABLED, Slots, Table, parse_servers, table
+from providers.endpoints.haproxy_stats import algorithms
 from providers.errors import Unreachable
 
 SECTIONS = frozenset(
@@ -56,8 +57,13 @@ def check_socket(path: str, pools: Sequence[Slots], state: str | None, deadline:
     Raises:
         Unreachable: it does not answer.
     """
-    questions = [commands.SHOW_LEVEL, commands.SHOW_ALL_SERVERS, commands.SHOW_CONFIGURATION_FILES]
-    session, (level, answer, files) = converse(path, deadline, questions)
+    questions = [
+        commands.SHOW_LEVEL,
+        commands.SHOW_ALL_SERVERS,
+        commands.SHOW_CONFIGURATION_FILES,
+        commands.SHOW_ALGORITHMS,
+    ]
+    session, (level, answer, files, stats) = converse(path, deadline, questions)
     with session:
         where = session.target
         found = []
@@ -66,17 +72,17 @@ def check_socket(path: str, pools: Sequence[Slots], state: str | None, deadline:
                 f"{where}: has level {level.strip()[:40]!r}; in section global: 'stats socket {path} level admin'"
             )
         try:
-            servers = parse_servers(answer)
+            servers, kinds = parse_servers(answer), algorithms(stats)
         except ValueError as error:
             raise Unreachable(where, f"does not answer like HAProxy: {error}") from None
         for slots in pools:
-            found += _slots(where, table(slots, servers))
+            found += _slots(where, table(slots, servers, kinds.get(slots.backend, "")))
         return found + _reload(session, files, pools, state)
 
 
 def _slots(where: str, found: Table) -> list[str]:
     slots = found.slots
-    line = f"'{slots.template()}'"
+    line = f"'{found.template()}'"
     if not found.exists:
         return [f"{where}: has no backend {slots.backend!r}; add it with the line {line}"]
     if found.bare and not found.ours:
@@ -89,6 +95,11 @@ def _slots(where: str, found: Table) -> list[str]:
         others = ", ".join(found.reserved)
         hint = f" (those there are for {others}; name others: {slots.backend}:SLOTS)" if others else ""
         return [f"{where}: backend {slots.backend} has no slots {slots.prefix}<number>{hint}; add the line {line}"]
+    if found.on_off and not all(server.initial for server in found.ours):
+        return [
+            f"{where}: backend {slots.backend}: its algorithm takes only weight 0 and the configured one, which is 0 here;"
+            f" write {line}, or use balance roundrobin, leastconn or random"
+        ]
     agents = [server.name for server in found.ours if server.agent & AGENT_ENABLED]
     if agents:
         return [

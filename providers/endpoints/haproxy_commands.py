@@ -21,7 +21,13 @@ SHOW_BACKENDS = "show backend"
 SHOW_LEVEL = "show cli level"
 SHOW_CONFIGURATION_FILES = "show env HAPROXY_CFGFILES"
 
+SHOW_ALGORITHMS = "show stat -1 2 -1"
+"""The rows of all backends themselves."""
+
 NO_BACKEND = "Can't find backend."
+
+DONE = "\n"
+"""The answer to a command that was carried out and has nothing to tell."""
 
 BATCH_COMMANDS = 100
 BATCH_BYTES = 8000
@@ -63,6 +69,21 @@ def address(backend: str, server: str, endpoint: Endpoint) -> Command:
     if not 1 <= endpoint.port <= 65535 or "%" in str(place):
         raise ValueError(f"{endpoint} is not an address and port")
     return Command(f"set server {_path(backend, server)} addr {place} port {endpoint.port:d}", moves=True)
+
+
+def end_sessions(backend: str, server: str) -> Command:
+    """End all sessions of a server, whatever they are doing."""
+    return Command(f"shutdown sessions server {_path(backend, server)}")
+
+
+def show_algorithm(backend: str) -> str:
+    """Ask for the row of one backend itself."""
+    return f"show stat {_checked(backend)} 2 -1"
+
+
+def show_sessions(backend: str, server_id: str = "-1") -> str:
+    """Ask for the figures of the servers of a backend, or of the one with this number."""
+    return f"show stat {_checked(backend)} 4 {int(server_id):d}"
 
 
 def show_servers(backend: str) -> str:
@@ -115,7 +136,11 @@ def refusal(command: Command, answer: str, target: str) -> ProviderError | None:
     if text.startswith(("No such server", "No such backend", NO_BACKEND)):
         return Conflict(target, said, "its configuration has changed; look again")
     if "static LB algorithm" in text:
-        return Rejected(target, said, "use balance roundrobin, leastconn or random in that backend")
+        return Rejected(
+            target,
+            said,
+            "use balance roundrobin, leastconn or random in that backend, or weight 100 instead of 0 in its server-template line",
+        )
     return Rejected(target, said, "see HAProxy's configuration of that backend and its log")
 
 

@@ -2,7 +2,11 @@
 
     take      weight 0 -> maintenance -> address, read back, -> ready -> weight
     change    weight (and ready, if somebody took the slot out)
+    cut       maintenance, and a weight that is not 0: what `persistence: cut` makes of weight 0
     release   weight 0 -> drain -> maintenance -> 127.0.0.1:1
+
+A slot in maintenance gets no client, also none that is bound to it by a cookie, while one of weight 0 still gets those. It
+would be a free slot if it had weight 0 as well.
 
 Which slot an endpoint has is never remembered: it is the one that points to it. So a program that was killed half-way finds
 its way by looking. Used by `haproxy_write.py`.
@@ -10,7 +14,7 @@ its way by looking. Used by `haproxy_write.py`.
 
 from typing import NamedTuple
 
-from providers.actions import EndpointAction, SetWeight
+from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.endpoints import haproxy_commands as commands
 from providers.endpoints.haproxy_commands import Command
 from providers.endpoints.haproxy_state import (
@@ -23,15 +27,15 @@ from providers.endpoints.haproxy_state import (
     Table,
 )
 from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected
-from providers.facts import Endpoint
-from providers.naming import endpoint_text
+from providers.facts import ON_WEIGHT, Endpoint
+from providers.naming import endpoint_text, object_of
 
 
 class Move(NamedTuple):
     """The change of one slot.
 
     `prepare` points it to `endpoint` while it is out of use; that is read back before `finish` goes out. `weight` None means
-    that the slot is free afterwards.
+    that the slot is free afterwards; `cut` that it is in maintenance but not free.
     """
 
     slot: str
@@ -39,6 +43,7 @@ class Move(NamedTuple):
     weight: int | None
     prepare: tuple[Command, ...]
     finish: tuple[Command, ...]
+    cut: bool = False
 
     def prepared(self, server: Server) -> bool:
         """Whether the slot points to the new address and gets no traffic yet."""
@@ -48,6 +53,8 @@ class Move(NamedTuple):
         """Whether the slot is as it should be. Checks of HAProxy's own do not count: they are its own business."""
         if self.weight is None:
             return server.free and server.weight == 0 and server.endpoint == PLACEHOLDER
+        if self.cut:
+            return server.endpoint == self.endpoint and bool(server.admin & OUT_MAINTENANCE) and not server.free
         return server.endpoint == self.endpoint and server.weight == self.weight and not server.admin & OUT
 
 
@@ -70,58 +77,88 @@ class Free:
         return None if name is None else self._slots.pop(name)
 
 
-def check_weight(target: str, action: SetWeight, current: int | None, foreign: bool) -> None:
+def check_weight(action: SetWeight, current: int | None, foreign: bool, on_off: bool) -> None:
     """Compare a wanted weight with what is there, over all processes.
 
     Raises:
-        Rejected: no weight that HAProxy can have.
+        Rejected: no weight that HAProxy, or the algorithm of that backend, can have.
         Foreign: a server that is not ours has the address.
         Conflict, Gone: the plan saw something else.
     """
     if not 0 <= action.weight <= MAX_WEIGHT:
-        raise Rejected(target, f"weight {action.weight} is not from 0 to {MAX_WEIGHT}", "choose another weight")
+        cause = f"weight {action.weight} is not from 0 to {MAX_WEIGHT}"
+        raise Rejected(object_of(action), cause, "choose another weight")
+    if on_off and action.weight not in (0, ON_WEIGHT):
+        cause = f"weight {action.weight}: the algorithm of that backend takes only 0 and {ON_WEIGHT}"
+        raise Rejected(object_of(action), cause, "use balance roundrobin, leastconn or random there, or those weights")
     if foreign:
-        raise _foreign(target)
+        raise _foreign(action)
     if current not in (action.weight, action.before):
         kind: type[ProviderError] = Gone if current is None else Conflict
-        raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "look again")
+        raise kind(object_of(action), f"the plan saw weight {action.before}, now it is {current}", "look again")
 
 
-def check_removal(target: str, current: int | None, foreign: bool) -> None:
+def check_rest(action: EndpointAction, current: int | None, foreign: bool) -> None:
     """Raises `Foreign` for a server that is not ours, and `Conflict` when the endpoint may get traffic."""
     if foreign:
-        raise _foreign(target)
+        raise _foreign(action)
     if current:
-        raise Conflict(target, f"still has weight {current}", "set its weight to 0 first")
+        raise Conflict(object_of(action), f"still has weight {current}", "set its weight to 0 first")
 
 
-def _foreign(target: str) -> Foreign:
+def _foreign(action: EndpointAction) -> Foreign:
     cause = "is a server of that backend which is no slot of this instance"
-    return Foreign(target, cause, "remove it from HAProxy's configuration, or use another backend")
+    return Foreign(object_of(action), cause, "remove it from HAProxy's configuration, or use another backend")
 
 
-def moves(table: Table, action: EndpointAction, target: str, free: Free) -> tuple[Move, ...]:
+def moves(table: Table, action: EndpointAction, free: Free, cut: bool) -> tuple[Move, ...]:
     """The changes that an action means here; none when all is as wanted.
 
     Args:
         table: the pool as this process has it.
         action: what to do.
-        target: its object, for messages.
         free: the slots that are left for this batch.
+        cut: whether weight 0 also keeps out clients that are bound to the endpoint.
 
     Raises:
-        Rejected: the configuration has no slots of this name, or all are in use.
+        Rejected: the configuration has no slots of this name, or all are in use, or their weight cannot be raised.
     """
     held = table.taken.get(action.endpoint, ())
+    if isinstance(action, CutSessions):
+        return tuple(_end_sessions(table, server) for server in held)
     if not isinstance(action, SetWeight):
         return tuple(_release(table, server) for server in held)
     if not held:
-        return (_take(table, action, target, free),)
+        return (_take(table, action, free, cut),)
     first = held[0]
     spare = tuple(_release(table, server) for server in held[1:])
-    if not first.admin & OUT and first.weight == action.weight:
+    if cut and not action.weight:
+        return spare if first.admin & OUT_MAINTENANCE else (*spare, _cut(table, first))
+    if not first.admin & OUT and first.weight == (first.initial if table.on_off and action.weight else action.weight):
         return spare
     return (*spare, _change(table, first, action))
+
+
+def plain_change(table: Table, action: EndpointAction) -> tuple[Move, ...] | None:
+    """The moves of the commonest action, a new weight for one slot that is in use, as `moves` has them after `check_weight`.
+
+    None for everything else, whatever it is. It is asked first because weights come in thousands.
+    """
+    if not isinstance(action, SetWeight) or table.on_off or not 0 < action.weight <= MAX_WEIGHT:
+        return None
+    held = table.taken.get(action.endpoint, ())
+    if len(held) != 1 or held[0].admin & OUT or held[0].weight != action.before or action.before == action.weight:
+        return None
+    server = held[0]
+    return (
+        Move(
+            server.name,
+            action.endpoint,
+            action.weight,
+            (),
+            (commands.weight(server.backend, server.name, action.weight),),
+        ),
+    )
 
 
 def mismatch(move: Move, server: Server | None, target: str) -> str:
@@ -135,40 +172,79 @@ def mismatch(move: Move, server: Server | None, target: str) -> str:
     return said
 
 
-def _take(table: Table, action: SetWeight, target: str, free: Free) -> Move:
+def _take(table: Table, action: SetWeight, free: Free, cut: bool) -> Move:
     if action.endpoint == PLACEHOLDER:
-        raise Rejected(target, f"{endpoint_text(PLACEHOLDER)} marks a free slot", "use another port")
+        raise Rejected(object_of(action), f"{endpoint_text(PLACEHOLDER)} marks a free slot", "use another port")
     server = free.take(action.endpoint)
     if server is None:
-        raise _no_slot(table, target)
+        raise _no_slot(table, object_of(action))
     backend, name = server.backend, server.name
     prepare = (
         commands.weight(backend, name, 0),
         commands.state(backend, name, "maint"),
         commands.address(backend, name, action.endpoint),
     )
-    finish = (commands.state(backend, name, "ready"), commands.weight(backend, name, action.weight))
-    return Move(name, action.endpoint, action.weight, prepare, finish)
+    if cut and not action.weight:
+        finish: tuple[Command, ...] = (commands.weight(backend, name, _kept_weight(table, server)),)
+        return Move(name, action.endpoint, 0, prepare, finish, cut=True)
+    value = _value(table, server, action)
+    finish = (commands.state(backend, name, "ready"), commands.weight(backend, name, value))
+    return Move(name, action.endpoint, value, prepare, finish)
 
 
 def _change(table: Table, server: Server, action: SetWeight) -> Move:
     backend, name = table.slots.backend, server.name
-    finish: tuple[Command, ...] = (commands.weight(backend, name, action.weight),)
+    value = _value(table, server, action)
+    finish: tuple[Command, ...] = (commands.weight(backend, name, value),)
     if server.out:
         # Weight first: a slot that somebody took out may still have another one.
         finish = (*finish, commands.state(backend, name, "ready"))
-    return Move(name, action.endpoint, action.weight, (), finish)
+    return Move(name, action.endpoint, value, (), finish)
+
+
+def _cut(table: Table, server: Server) -> Move:
+    """Out of use, bound clients too, with an address that stays."""
+    backend, name = table.slots.backend, server.name
+    finish: tuple[Command, ...] = (commands.state(backend, name, "maint"),)
+    if not server.weight:
+        finish = (*finish, commands.weight(backend, name, _kept_weight(table, server)))
+    return Move(name, server.endpoint or PLACEHOLDER, 0, (), finish, cut=True)
 
 
 def _release(table: Table, server: Server) -> Move:
     backend, name = table.slots.backend, server.name
+    leave = () if server.admin & OUT_MAINTENANCE else (commands.state(backend, name, "drain"),)
     finish = (
         commands.weight(backend, name, 0),
-        commands.state(backend, name, "drain"),
+        *leave,
         commands.state(backend, name, "maint"),
         commands.address(backend, name, PLACEHOLDER),
     )
     return Move(name, PLACEHOLDER, None, (), finish)
+
+
+def _end_sessions(table: Table, server: Server) -> Move:
+    """End what is under way; the slot stays as it is."""
+    finish = (commands.end_sessions(table.slots.backend, server.name),)
+    place, cut = server.endpoint or PLACEHOLDER, bool(server.admin & OUT_MAINTENANCE)
+    return Move(server.name, place, server.weight, (), finish, cut)
+
+
+def _value(table: Table, server: Server, action: SetWeight) -> int:
+    """The weight to write: a static algorithm takes 0 and the configured one only."""
+    if not table.on_off or not action.weight:
+        return action.weight
+    if not server.initial:
+        cause = (
+            f"slot {server.name} has weight 0 in the configuration, and the algorithm of that backend takes no other"
+        )
+        raise Rejected(object_of(action), cause, f"write {table.template()!r}, then reload HAProxy")
+    return server.initial
+
+
+def _kept_weight(table: Table, server: Server) -> int:
+    """Any weight that is not 0."""
+    return server.initial if table.on_off and server.initial else 1
 
 
 def _no_slot(table: Table, target: str) -> Rejected:
@@ -176,7 +252,7 @@ def _no_slot(table: Table, target: str) -> Rejected:
     slots = table.slots
     if table.ours:
         cause = f"no free slot: all {len(table.ours)} of {slots.prefix}1 to {table.ours[-1].name} are in use"
-        line = slots.template(_more_than(slots.number(table.ours[-1].name) or 0))
+        line = table.template(_more_than(slots.number(table.ours[-1].name) or 0))
         return Rejected(target, cause, f"raise the number in backend {slots.backend}: {line!r}, then reload HAProxy")
     cause = f"backend {slots.backend} has no slots named {slots.prefix}<number>"
     if table.bare:
@@ -184,7 +260,7 @@ def _no_slot(table: Table, target: str) -> Rejected:
     if table.reserved:
         cause += f"; those there are for {', '.join(table.reserved)}"
         return Rejected(target, cause, f"use slots of your own, {slots.backend}:SLOTS, or give these to this instance")
-    return Rejected(target, cause, f"add to backend {slots.backend}: {slots.template()!r}, then reload HAProxy")
+    return Rejected(target, cause, f"add to backend {slots.backend}: {table.template()!r}, then reload HAProxy")
 
 
 def _more_than(number: int) -> int:

@@ -9,7 +9,7 @@ and an answer that breaks off is never taken for a whole one.
 import errno
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -23,6 +23,10 @@ MAX_BYTES = 64 * 1024 * 1024
 
 ARM_SECONDS = 0.05
 """How much later than the deadline a wait may end, at most."""
+
+LINES_AHEAD = 6
+"""Lines that are under way at once, at most: with their answers they fit into the kernel's buffers many times (a line has
+8 kB, an answer to a write some bytes), so neither side ever waits for the other to read."""
 
 STOPPING_PAUSE = 0.02
 """Seconds between tries while a process that stops still answers; a reload takes some tens of milliseconds."""
@@ -68,10 +72,10 @@ class Session:
         """Hang up."""
         self._socket.close()
 
-    def ask(self, commands: Sequence[str], *, writes: bool = False) -> list[str]:
+    def ask(self, commands: Iterable[str], *, writes: bool = False) -> list[str]:
         """Send commands, and return the answer of each.
 
-        One line is under way while the answers to the line before are read, so that HAProxy does not wait for us.
+        Some lines are under way while the answers to the first of them are read, so that HAProxy does not wait for us.
 
         Raises:
             Unreachable: no whole answer to a question.
@@ -84,7 +88,7 @@ class Session:
                 self._wait()
                 self._socket.sendall((";".join(group) + "\n").encode("ascii"))
                 due.append(len(group))
-                if len(due) > 1:
+                if len(due) > LINES_AHEAD:
                     answers += self._receive(due.pop(0))
             for expected in due:
                 answers += self._receive(expected)

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import ip_address
+from itertools import repeat
 from typing import NamedTuple
 
 from providers.errors import Rejected
-from providers.facts import Endpoint, MemberFact
+from providers.facts import ON_WEIGHT, Endpoint
 
 SLOT_HOST = "slot.invalid"
 """Host name of a slot. Names below `.invalid` never resolve (RFC 6761, section 6.4)."""
@@ -42,9 +43,22 @@ OUT_DRAIN = 0x18
 
 OUT = OUT_MAINTENANCE | OUT_DRAIN
 
+CHECK_CONFIGURED = 0x02
+"""Bit of the check's state: the server has a check of HAProxy's own."""
+
+OPERATIONAL = {"0": "down", "1": "starting", "2": "up", "3": "stopping"}
+"""HAProxy's own word on a server with a check (management guide, `show servers state`, srv_op_state)."""
+
+AGENT = "HAProxy's agent-check"
+
 AGENT_ENABLED = 0x04
 """Bit of the agent's state: it runs, and may write weights and states."""
 
+HASHED = frozenset({"source", "uri", "url_param", "hdr", "rdp-cookie", "hash"})
+"""Algorithms that are static unless the backend has `hash-type consistent`, which HAProxy does not tell. One whose slots have a
+weight in the configuration is taken for static: without one it could never give them traffic."""
+
+DIGITS = "0123456789"
 MOST_DIGITS = 10
 """Numbers of slots have fewer digits than this."""
 
@@ -55,17 +69,25 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 
 class Info(NamedTuple):
-    """The process that answers on a socket. `stopping`: it was replaced and only finishes what it has."""
+    """The process that answers on a socket, `age` seconds after its start. `stopping`: it only finishes what it has."""
 
     pid: int
     stopping: bool
+    age: int = 0
+    started: str = ""
+
+    @property
+    def epoch(self) -> str:
+        """Names this life of the process: process numbers come again."""
+        return f"{self.pid}@{self.started}"
 
 
 class Server(NamedTuple):
     """One server of a backend. `endpoint` is None without an IP address (a Unix socket, a name not yet resolved).
 
-    `weight` is the one that was set, not the effective one (which a slow start or a check changes). `admin` and `agent` are
-    HAProxy's bit sets; `host` is the configured host name, "-" for none.
+    `weight` is the one that was set, not the effective one (which a slow start or a check changes), `initial` the configured
+    one. `admin`, `check` and `agent` are HAProxy's bit sets; `host` is the configured host name, "-" for none. `id` is its
+    number in the backend, `operation` a key of `OPERATIONAL`.
     """
 
     backend: str
@@ -76,6 +98,10 @@ class Server(NamedTuple):
     admin: int
     agent: int
     host: str
+    initial: int
+    check: int
+    id: str
+    operation: str
 
     @property
     def out(self) -> bool:
@@ -107,19 +133,13 @@ class Slots(NamedTuple):
 
     def number(self, name: str) -> int | None:
         """The number of the slot with this name; None when it is no slot of these."""
-        digits = name[len(self.prefix) :]
-        if not name.startswith(self.prefix) or not digits.isdecimal() or not digits.isascii():
-            return None
-        return int(digits) if digits[0] != "0" and len(digits) < MOST_DIGITS else None
+        return _number(self.prefix, name)
 
-    def claims(self, server: Server) -> bool:
-        """Whether the host name of a server says that this instance may fill it."""
-        return server.host in (SLOT_HOST, f"{self.instance}.{SLOT_HOST}")
-
-    def template(self, count: int = 20) -> str:
+    def template(self, count: int = 20, on_off: bool = False) -> str:
         """The configuration line that makes these slots."""
+        weight = ON_WEIGHT if on_off else 0
         host = f"{self.instance}.{SLOT_HOST}"
-        return f"server-template {self.prefix} 1-{count} {host}:1 init-addr last,127.0.0.1 weight 0 disabled"
+        return f"server-template {self.prefix} 1-{count} {host}:1 init-addr last,127.0.0.1 weight {weight} disabled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +149,7 @@ class Table:
     `ours` are all its slots by number, `taken` those in use by endpoint (normally one each), `foreign` the other servers of
     the backend (free slots of others left out), `bare` the names that look like slots but were not made for it, `reserved`
     the host names of slots with such names that only another instance may fill. `exists` is False without the backend.
+    `on_off`: its algorithm takes only no weight and the configured one, which are told as 0 and `ON_WEIGHT`.
     """
 
     slots: Slots
@@ -138,14 +159,19 @@ class Table:
     foreign: tuple[Server, ...]
     bare: tuple[str, ...]
     reserved: tuple[str, ...]
+    on_off: bool = False
+
+    def template(self, count: int = 20) -> str:
+        """The configuration line that makes these slots."""
+        return self.slots.template(count, self.on_off)
 
     def weight(self, endpoint: Endpoint) -> int | None:
         """The weight of a member here; None when it is in no slot."""
         found = self.taken.get(endpoint)
         if found is None:
             return None
-        if len(found) > 1:
-            return agreed([server.share for server in found])
+        if len(found) > 1 or self.on_off:
+            return agreed([ON_WEIGHT if self.on_off and server.share else server.share for server in found])
         server = found[0]
         return 0 if server.admin & OUT else server.weight
 
@@ -170,7 +196,8 @@ def parse_info(text: str) -> Info:
     """Read `show info`. Raises ValueError when it is not that."""
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     try:
-        return Info(int(fields["Pid"]), fields["Stopping"] != "0")
+        age, started = int(fields["Uptime_sec"]), fields.get("Start_time_sec", "")
+        return Info(int(fields["Pid"]), fields["Stopping"] != "0", age, started)
     except KeyError as error:
         raise ValueError(f"'show info' tells no {error.args[0]}") from None
 
@@ -181,31 +208,32 @@ def parse_servers(text: str) -> tuple[Server, ...]:
     Raises:
         ValueError: it is not that, or of another version; nothing is known then.
     """
-    head, rows = _split_state(text)
+    head, body = _split_state(text)
     try:
         at = [head.index(name) for name in _COLUMNS]
     except ValueError as error:
         raise ValueError(f"'show servers state' lacks a column: {error}") from None
-    width = len(head)
-    backend, name, address, port, weight, admin, agent, host = at
-    servers = []
-    for row in rows:
-        cell = row.split(" ")
-        if len(cell) < width:
-            raise ValueError(f"'show servers state' has a row of {len(cell)} cells below {width} columns")
-        number = int(cell[port])
-        values = (
-            cell[backend],
-            cell[name],
-            _endpoint(cell[address], number),
-            number,
-            int(cell[weight]),
-            int(cell[admin]),
-            int(cell[agent]),
-            cell[host],
-        )
-        servers.append(tuple.__new__(Server, values))  # what Server(*values) does, in half the time
-    return tuple(servers)
+    rows = [row for row in body.split("\n") if row]
+    # By columns: a loop over rows and cells takes longer, and every weight is on its way twice through here.
+    width = len(head) + 1
+    cells = " \n ".join([*rows, ""]).split(" ")
+    ends = cells[width - 1 :: width]
+    if len(ends) != len(rows) or ends.count("\n") != len(rows):
+        raise ValueError(f"'show servers state' has a row that is not of {len(head)} cells")
+    backend, name, address, port, *numbers, host, number, operation = (cells[index::width][: len(rows)] for index in at)
+    ports = _numbers(port)
+    places = map(_endpoint, address, ports)
+    weight, admin, agent, initial, check = (_numbers(column) for column in numbers)
+    columns = zip(
+        backend, name, places, ports, weight, admin, agent, host, initial, check, number, operation, strict=True
+    )
+    return tuple(map(tuple.__new__, repeat(Server), columns))  # what `Server._make` does, in half the time
+
+
+def _numbers(column: Sequence[str]) -> list[int]:
+    """Integers of a column in which most cells are alike."""
+    known = {text: int(text) for text in set(column)}
+    return [known[text] for text in column]
 
 
 def state_file(text: str) -> bytes:
@@ -213,23 +241,24 @@ def state_file(text: str) -> bytes:
 
     Other servers are left out: their addresses and weights are the configuration's, and a state file would pin old ones.
     """
-    head, rows = _split_state(text)
+    head, body = _split_state(text)
     host = head.index("srv_fqdn")
-    kept = [row for row in rows if row.split(" ")[host].endswith(SLOT_HOST)]
+    kept = [row for row in body.split("\n") if row and row.split(" ")[host].endswith(SLOT_HOST)]
     return "\n".join([STATE_VERSION, "# " + " ".join(head), *kept, ""]).encode()
 
 
-def table(slots: Slots, servers: Iterable[Server]) -> Table:
-    """The pool among the servers of a process (of its backend, or of all)."""
+def table(slots: Slots, servers: Iterable[Server], algorithm: str = "") -> Table:
+    """The pool among the servers of a process (of its backend, or of all), whose backend has this algorithm."""
     numbered: list[tuple[int, Server]] = []
     foreign, bare, reserved = [], [], set()
     exists = False
+    backend, prefix, claimed = slots.backend, slots.prefix, (SLOT_HOST, f"{slots.instance}.{SLOT_HOST}")
     for server in servers:
-        if server.backend != slots.backend:
+        if server.backend != backend:
             continue
         exists = True
-        number = slots.number(server.name)
-        if number is not None and slots.claims(server):
+        number = _number(prefix, server.name)
+        if number is not None and server.host in claimed:
             numbered.append((number, server))
             continue
         slot = server.host == SLOT_HOST or server.host.endswith("." + SLOT_HOST)
@@ -239,12 +268,15 @@ def table(slots: Slots, servers: Iterable[Server]) -> Table:
             reserved.add(server.host)
         if number is not None and not slot:
             bare.append(server.name)
-    ours = tuple(server for _, server in sorted(numbered))
+    numbered.sort()
+    ours = tuple([server for _, server in numbered])
     taken: dict[Endpoint, tuple[Server, ...]] = {}
     for server in ours:
-        if server.endpoint is not None and not server.free:
-            taken[server.endpoint] = (*taken[server.endpoint], server) if server.endpoint in taken else (server,)
-    return Table(slots, exists, ours, taken, tuple(foreign), tuple(bare), tuple(sorted(reserved)))
+        place = server.endpoint
+        if place is not None and not (server.admin & OUT_MAINTENANCE and server.free):
+            taken[place] = (*taken[place], server) if place in taken else (server,)
+    on_off = algorithm == "static-rr" or (algorithm in HASHED and any(server.initial for server in ours))
+    return Table(slots, exists, ours, taken, tuple(foreign), tuple(bare), tuple(sorted(reserved)), on_off)
 
 
 def agreed(weights: Sequence[int | None]) -> int | None:
@@ -256,45 +288,6 @@ def agreed(weights: Sequence[int | None]) -> int | None:
     return 0 if found == {0, None} else DISAGREE
 
 
-def members(tables: Sequence[Table]) -> tuple[MemberFact, ...]:
-    """The members of a pool over all processes, in the order of their endpoints.
-
-    A slot of ours hides another server with the same address. Free slots of others are no members. A server of somebody else
-    without an IP address has its name in the address's place.
-    """
-    facts: dict[Endpoint, MemberFact] = {}
-    for one in tables:
-        for server in one.foreign:
-            place = server.endpoint or Endpoint(server.name, server.port)
-            facts[place] = MemberFact(place, server.share, False, server.name)
-    for endpoint in {endpoint for one in tables for endpoint in one.taken}:
-        weight = agreed([one.weight(endpoint) for one in tables])
-        facts[endpoint] = MemberFact(endpoint, weight or 0, True)
-    return tuple(facts[endpoint] for endpoint in sorted(facts))
-
-
-def marked(servers: Iterable[Server], instance: str) -> set[Slots]:
-    """All sets of slots with one in use that only this instance may fill: how a pool that nobody names is found."""
-    host = f"{instance}.{SLOT_HOST}"
-    names: dict[str, list[str]] = {}
-    found: set[Slots] = set()
-    for server in servers:
-        if server.host == host:
-            names.setdefault(server.backend, []).append(server.name)
-            if not server.free:
-                found.add(Slots(server.backend, server.name.rstrip("0123456789"), instance))
-    return {_with_default_prefix(slots, names[slots.backend]) for slots in found}
-
-
-def _with_default_prefix(slots: Slots, names: Sequence[str]) -> Slots:
-    """The same slots; where the backend's name ends in digits, these belong to the default prefix."""
-    default = Slots(slots.backend, slots.backend, slots.instance)
-    if not slots.backend[len(slots.prefix) :].isdecimal() or not slots.backend.startswith(slots.prefix):
-        return slots
-    same = all(default.number(name) is not None for name in names if slots.number(name) is not None)
-    return default if same else slots
-
-
 _COLUMNS = (
     "be_name",
     "srv_name",
@@ -303,16 +296,28 @@ _COLUMNS = (
     "srv_uweight",
     "srv_admin_state",
     "srv_agent_state",
+    "srv_iweight",
+    "srv_check_state",
     "srv_fqdn",
+    "srv_id",
+    "srv_op_state",
 )
 
 
-def _split_state(text: str) -> tuple[list[str], list[str]]:
+def _split_state(text: str) -> tuple[list[str], str]:
     version, _, rest = text.partition("\n")
     head, _, body = rest.partition("\n")
     if version.strip() != STATE_VERSION or not head.startswith("# "):
         raise ValueError(f"'show servers state' begins with {version[:40]!r}, not with {STATE_VERSION!r} and a head")
-    return head[2:].split(), [row for row in body.split("\n") if row]
+    return head[2:].split(), body
+
+
+@lru_cache(maxsize=65_536)
+def _number(prefix: str, name: str) -> int | None:
+    digits = name[len(prefix) :]
+    if not name.startswith(prefix) or not digits.isdecimal() or not digits.isascii():
+        return None
+    return int(digits) if digits[0] != "0" and len(digits) < MOST_DIGITS else None
 
 
 @lru_cache(maxsize=65_536)

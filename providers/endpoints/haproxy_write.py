@@ -1,44 +1,70 @@
 """Carries out a batch of actions on all processes of one provider, and reads back what came of it. Used by `haproxy.py`.
 
 All processes are read before the first one is written, so that one that cannot be read stops the batch while nothing has
-changed. Then each is written in turn: first the addresses of new slots, read back, then states and weights, read back.
+changed. Then each is written in turn: first the addresses of new slots, read back, then states and weights, read back. A batch
+that takes no slot is laid out while HAProxy already works on the beginning of it.
 """
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from providers.actions import EndpointAction, SetWeight
+from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.endpoints import haproxy_commands as commands
 from providers.endpoints import haproxy_plan as plan
+from providers.endpoints.haproxy_commands import Command
 from providers.endpoints.haproxy_plan import Move
 from providers.endpoints.haproxy_socket import Session
 from providers.endpoints.haproxy_state import Server, Slots, Table, agreed, parse_servers, table
+from providers.endpoints.haproxy_stats import sessions
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.facts import Endpoint
 from providers.naming import object_of
+
+END_TRIES = 25
+END_PAUSE = 0.02
+"""Seconds between looks at sessions that were told to end: that takes HAProxy one turn of its loop, unless it is very busy."""
 
 
 @dataclass(slots=True)
 class Job:
-    """One action of a batch. `error` is its outcome; None is success. `moves` are those for each session, in their order."""
+    """One action of a batch. `error` is its outcome; None is success. `moves` are those for each session, once laid out."""
 
     action: EndpointAction
     slots: Slots
-    target: str
     error: ProviderError | None = None
-    moves: list[tuple[Move, ...]] = field(default_factory=list)
+    moves: Sequence[tuple[Move, ...]] | None = None
+
+    @property
+    def target(self) -> str:
+        """Its object, for messages."""
+        return object_of(self.action)
+
+    def commands(self, index: int, *, first: bool) -> list[tuple["Job", Command]]:
+        """What one half of its moves sends to the process with this index; nothing after an error."""
+        moves = self.moves[index] if self.moves and self.error is None else ()
+        return [(self, command) for move in moves for command in (move.prepare if first else move.finish)]
+
+    def touches(self, index: int) -> bool:
+        """Whether the process with this index is to be written for it, or may be: that is not laid out yet."""
+        return self.error is None and (self.moves is None or bool(self.moves[index]))
 
 
 class Process:
     """One process with its conversation and the servers of the backends in question, as last read."""
 
-    def __init__(self, session: Session, backends: Mapping[str, Mapping[str, Server]]) -> None:
+    def __init__(
+        self, session: Session, backends: Mapping[str, Mapping[str, Server]], algorithms: Mapping[str, str]
+    ) -> None:
         self.session = session
         self.backends = dict(backends)
+        self.algorithms = algorithms
 
     def table(self, slots: Slots) -> Table:
         """A pool as this process has it."""
-        return table(slots, self.backends.get(slots.backend, {}).values())
+        servers = self.backends.get(slots.backend, {}).values()
+        return table(slots, servers, self.algorithms.get(slots.backend, ""))
 
     def read_back(self, backends: Sequence[str], answers: Sequence[str]) -> None:
         """Take over the answers to `show servers` of these backends."""
@@ -62,89 +88,190 @@ def servers_of(backends: Sequence[str], answers: Sequence[str], target: str) -> 
     return found
 
 
-def prepare(jobs: Sequence[Job], processes: Sequence[Process]) -> None:
-    """Compare each action with what is there, and lay out its moves for each process."""
-    pools = {job.slots for job in jobs}
-    tables = {slots: [process.table(slots) for process in processes] for slots in pools}
-    free = {slots: [plan.Free(one) for one in known] for slots, known in tables.items()}
-    for job in jobs:
-        if job.error is not None:
-            continue
+class Board:
+    """What all processes have of the pools of a batch, before the first one is written."""
+
+    def __init__(self, jobs: Sequence[Job], processes: Sequence[Process], cut: bool) -> None:
+        self._cut = cut
+        slots = {job.action.pool: job.slots for job in jobs}
+        self._tables = {pool: [process.table(one) for process in processes] for pool, one in slots.items()}
+        self._free = {pool: [plan.Free(one) for one in known] for pool, known in self._tables.items()}
+        self._lacking = {
+            pool: _lacking(slots[pool], process)
+            for pool, known in self._tables.items()
+            for process, one in zip(processes, known, strict=True)
+            if not one.exists
+        }
+
+    def takes(self, jobs: Sequence[Job]) -> bool:
+        """Whether an action may need a slot that its endpoint has not got yet."""
+        return any(
+            job.action.endpoint not in one.taken
+            for job in jobs
+            if isinstance(job.action, SetWeight)
+            for one in self._tables[job.action.pool]
+        )
+
+    def lay_out(self, job: Job) -> None:
+        """Compare an action with what is there, and find its moves for each process. The job's error says what is wrong."""
+        known = self._tables[job.action.pool]
+        if len(known) == 1 and (quick := plan.plain_change(known[0], job.action)) is not None:
+            job.moves = (quick,)
+            return
         try:
-            known = tables[job.slots]
-            _check(job, known)
-            for process, one, left in zip(processes, known, free[job.slots], strict=True):
-                if not one.exists:
-                    _require_backend(job, process)
-                job.moves.append(plan.moves(one, job.action, job.target, left))
+            _check(job.action, known)
+            if self._lacking and job.action.pool in self._lacking and isinstance(job.action, SetWeight):
+                raise Rejected(job.target, *self._lacking[job.action.pool])
+            free = self._free[job.action.pool]
+            job.moves = [plan.moves(one, job.action, left, self._cut) for one, left in zip(known, free, strict=True)]
         except ProviderError as error:
             job.error = error
-            job.moves.clear()
 
 
-def write(process: Process, jobs: Iterable[Job], index: int) -> None:
-    """Carry out the moves of all jobs on the process with this index. Each job's error says what failed.
+def write(board: Board, processes: Sequence[Process], jobs: Sequence[Job]) -> dict[int, list[Job]]:
+    """Carry out the jobs on all processes. Each job's error says what failed.
+
+    Returns:
+        For the index of each process that was written: the jobs it was written for.
+    """
+    taking = board.takes(jobs)
+    if taking:
+        for job in jobs:
+            board.lay_out(job)
+    written = {}
+    for index, process in enumerate(processes):
+        todo = [job for job in jobs if job.touches(index)]
+        try:
+            if taking:
+                _send(process, (pair for job in todo for pair in job.commands(index, first=True)))
+                _verify_all(process, todo, index, first=True)
+            _send(process, _going_out(board, todo, index))
+            _verify_all(process, todo, index, first=False)
+        except OutcomeUnknown as error:
+            for job in todo:
+                if job.touches(index):
+                    job.error = job.error or error
+        _await_ends(process, todo, index)
+        moved = [job for job in todo if job.moves is not None and job.moves[index]]
+        if moved:
+            written[index] = moved
+    return written
+
+
+def _going_out(board: Board, jobs: Sequence[Job], index: int) -> Iterator[tuple[Job, Command]]:
+    """The last half of the moves; what is not laid out yet is, while HAProxy works on what went out before."""
+    for job in jobs:
+        if job.moves is None and job.error is None:
+            board.lay_out(job)
+        for move in job.moves[index] if job.moves and job.error is None else ():
+            for command in move.finish:
+                yield job, command
+
+
+def _send(process: Process, going: Iterable[tuple[Job, Command]]) -> None:
+    """Send commands as they come, and read the backends back.
 
     Raises:
-        OutcomeUnknown: an answer was lost; anything may have been done of the rest.
+        OutcomeUnknown: an answer was lost; anything may have been done.
     """
-    todo = [(job, move) for job in jobs if job.error is None for move in job.moves[index]]
-    todo = _stage(process, todo, first=True)
-    _stage(process, todo, first=False)
+    sent: list[tuple[Job, Command]] = []
+    backends: list[str] = []
 
+    def texts() -> Iterator[str]:
+        for pair in going:
+            sent.append(pair)
+            yield pair[1].text
+        backends.extend(sorted({job.slots.backend for job, _ in sent}))
+        for backend in backends:
+            yield commands.show_servers(backend)
 
-def _stage(process: Process, todo: list[tuple[Job, Move]], *, first: bool) -> list[tuple[Job, Move]]:
-    """Send one half of the moves and read it back; the moves that are still fine are returned."""
-    sent = [(job, command) for job, move in todo for command in (move.prepare if first else move.finish)]
-    if not sent:
-        return todo
-    backends = sorted({job.slots.backend for job, _ in sent})
-    texts = [command.text for _, command in sent] + [commands.show_servers(backend) for backend in backends]
-    answers = process.session.ask(texts, writes=True)
+    answers = process.session.ask(texts(), writes=True)
     for (job, command), answer in zip(sent, answers, strict=False):
-        job.error = job.error or commands.refusal(command, answer, job.target)
+        if answer != commands.DONE:
+            job.error = job.error or commands.refusal(command, answer, job.target)
     try:
         process.read_back(backends, answers[len(sent) :])
     except Unreachable as error:
         raise OutcomeUnknown(error.target, error.cause, "look again") from error
-    for job, move in todo:
-        if job.error is None and (move.prepare or not first):
-            job.error = _verify(process, job, move, first)
-    return [(job, move) for job, move in todo if job.error is None]
 
 
-def _verify(process: Process, job: Job, move: Move, first: bool) -> ProviderError | None:
-    server = process.backends.get(job.slots.backend, {}).get(move.slot)
-    if server is not None and (move.prepared(server) if first else move.done(server)):
-        return None
+def _verify_all(process: Process, jobs: Sequence[Job], index: int, *, first: bool) -> None:
+    """Compare what was written with what reads back; what differs is the error of its job."""
+    for job in jobs:
+        if job.error is not None or not job.moves:
+            continue
+        servers = process.backends.get(job.slots.backend, {})
+        for move in job.moves[index]:
+            if move.prepare or not first:
+                server = servers.get(move.slot)
+                if server is None or not (move.prepared(server) if first else move.done(server)):
+                    job.error = job.error or _differs(process, job, move, server)
+
+
+def _await_ends(process: Process, jobs: Sequence[Job], index: int) -> None:
+    """After sessions were told to end: wait until HAProxy has ended them, for `END_TRIES` looks."""
+    left = [job for job in jobs if isinstance(job.action, CutSessions) and job.error is None and job.moves]
+    for again in range(END_TRIES):
+        left = [job for job in left if job.error is None and _under_way(process, job, index)]
+        if not left:
+            return
+        time.sleep(END_PAUSE if again + 1 < END_TRIES else 0)
+    for job in left:
+        cause = f"{process.session.target}: sessions are still under way after they were told to end"
+        job.error = OutcomeUnknown(job.target, cause, "look again")
+
+
+def _under_way(process: Process, job: Job, index: int) -> int:
+    """The sessions that a job was to end and that are still there; an answer that is lost is the job's error."""
+    moved = job.moves[index] if job.moves else ()
+    total = 0
+    for move in moved:
+        server = process.backends[job.slots.backend][move.slot]
+        try:
+            (answer,) = process.session.ask([commands.show_sessions(server.backend, server.id)])
+            total += sessions(answer).get(server.name, 0)
+        except (Unreachable, ValueError) as error:
+            job.error = OutcomeUnknown(job.target, f"{process.session.target}: {error}", "look again")
+    return total
+
+
+def _differs(process: Process, job: Job, move: Move, server: Server | None) -> OutcomeUnknown:
     cause = f"{process.session.target}: {plan.mismatch(move, server, job.slots.pool)}"
     return OutcomeUnknown(job.target, cause, "see who else writes to that socket, and look again")
 
 
-def _check(job: Job, tables: Sequence[Table]) -> None:
-    endpoint = job.action.endpoint
+def _check(action: EndpointAction, tables: Sequence[Table]) -> None:
+    endpoint = action.endpoint
     current = agreed([one.weight(endpoint) for one in tables])
     foreign = current is None and any(server.endpoint == endpoint for one in tables for server in one.foreign)
-    if not isinstance(job.action, SetWeight):
-        plan.check_removal(job.target, current, foreign)
+    if not isinstance(action, SetWeight):
+        plan.check_rest(action, current, foreign)
         return
     # Of what is there already nothing but its weight goes into a command.
     if current is None:
-        commands.checked_endpoint(job.target, endpoint)
-    plan.check_weight(job.target, job.action, current, foreign)
+        commands.checked_endpoint(object_of(action), endpoint)
+    plan.check_weight(action, current, foreign, any(one.on_off for one in tables))
 
 
-def _require_backend(job: Job, process: Process) -> None:
-    """Raises `Rejected` for a weight in a backend that is not there, with the names of those that are."""
-    if not isinstance(job.action, SetWeight):
-        return
+def _lacking(slots: Slots, process: Process) -> tuple[str, str]:
+    """That a backend is not there, and what to do: the names of those that are."""
     (answer,) = process.session.ask([commands.SHOW_BACKENDS])
     names = [line for line in answer.splitlines() if line and not line.startswith("#")]
-    close = difflib.get_close_matches(job.slots.backend, names, 1)
+    close = difflib.get_close_matches(slots.backend, names, 1)
     hint = f"did you mean {close[0]!r}?" if close else f"its backends: {', '.join(sorted(names)[:10]) or 'none'}"
-    raise Rejected(job.target, f"{process.session.target} has no backend {job.slots.backend!r}", hint)
+    return f"{process.session.target} has no backend {slots.backend!r}", hint
 
 
-def jobs_of(actions: Iterable[EndpointAction], slots: Mapping[str, Slots]) -> list[Job]:
-    """A job for each action."""
-    return [Job(action, slots[action.pool], object_of(action)) for action in actions]
+def turns(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """The jobs in groups in which no endpoint comes twice, in their order."""
+    rest = list(jobs)
+    while rest:
+        seen: set[tuple[str, Endpoint]] = set()
+        turn: list[Job] = []
+        later: list[Job] = []
+        for job in rest:
+            key = (job.action.pool, job.action.endpoint)
+            (later if key in seen else turn).append(job)
+            seen.add(key)
+        yield turn
+        rest = later

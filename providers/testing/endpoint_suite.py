@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
-from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError
+from providers.actions import CutSessions, EndpointAction, RemoveEndpoint, SetWeight
+from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Endpoint, MemberFact
 from providers.owned import owned
-from providers.spi import Batching, Context, EndpointProvider
+from providers.spi import Batching, Context, EndpointProvider, ReadingBack
 from providers.testing.checks import raises, same
 from providers.testing.faults import Fault, faulty, sequence
 
@@ -23,13 +23,16 @@ OTHER = "other"
 
 
 class EndpointConformance:
-    """Levels 1 to 10 for an endpoint provider, and level 11 for one that does many actions in one call."""
+    """Levels 1 to 10 for an endpoint provider; 11 for one that does many actions in one call, 12 for one that sees traffic."""
 
     pool = "web"
     """The pool the suite works in. It must be empty at the start of each test."""
 
     places = (Endpoint("192.0.2.10", 8080), Endpoint("192.0.2.9", 8080), Endpoint("192.0.2.9", 9090))
     """Three endpoints the provider can hold."""
+
+    cuts_sessions = True
+    """Whether the provider can end what is under way on an endpoint. If not, level 12 wants it to say so."""
 
     # --- hooks: what an author writes ---------------------------------------------------------------------------
 
@@ -326,3 +329,58 @@ class EndpointConformance:
         same(self.weights(lossy), {self.places[0]: 10, self.places[2]: 10}, 2, "only the lost request was not done")
         same(lossy.perform_all(added), (None, None, None), 2, "repeating does what is left")
         same(self.weights(lossy), dict.fromkeys(self.places, 10), 2, "all of them, once")
+
+    def test_level_11_pools_that_are_told_after_writing_are_as_a_look_tells_them(
+        self, endpoints: EndpointProvider
+    ) -> None:
+        """Optional: `perform_and_read`. What it tells saves a look, so it must be one."""
+        self.batching(endpoints)
+        if not isinstance(endpoints, ReadingBack):
+            pytest.skip(
+                f"{type(self.bare(endpoints)).__name__} tells no pools after writing: it has no perform_and_read"
+            )
+        added = [SetWeight(endpoints.name, self.pool, place, "web-0", 10, None) for place in self.places]
+        errors, told = endpoints.perform_and_read(added)
+        same(errors, (None, None, None), 2, "three endpoints added in one call")
+        looked = {fact.pool: fact for fact in endpoints.observe([self.pool])}
+        same({fact.pool: fact for fact in told}, {fact.pool: looked[fact.pool] for fact in told}, 1, "what it told")
+
+    # --- level 12: traffic ----------------------------------------------------------------------------------------
+
+    def test_level_12_an_endpoint_that_was_never_used_has_nothing_under_way_or_that_is_not_known(
+        self, endpoints: EndpointProvider
+    ) -> None:
+        """Unknown is None, and never 0: who waits for the end of requests would stop too early."""
+        self.put(endpoints, self.places[0], 0)
+        (member,) = self.members(endpoints)
+        same(member.in_flight in (0, None), True, 1, "requests under way are none, or not known")
+        same(
+            (member.operational in ("", "up", "down"), member.writer), (True, ""), 1, "no check's word, no other writer"
+        )
+
+    def test_level_12_the_epoch_stays_while_the_process_does(self, endpoints: EndpointProvider) -> None:
+        """Writing is no reason for another one, where weights are written to a running process."""
+        before = [fact.epoch for fact in endpoints.observe([self.pool])]
+        same([fact.epoch for fact in endpoints.observe([self.pool])], before, 1, "the epoch of two looks")
+
+    def test_level_12_cutting_sessions_needs_weight_zero_and_leaves_the_endpoint(
+        self, context: Context, endpoints: EndpointProvider, theirs: EndpointProvider
+    ) -> None:
+        """What has weight gets new requests at once; what is not ours is not ours to cut."""
+        first, second, third = self.places
+        self.put(endpoints, first, 0)
+        self.put(endpoints, second, 10)
+        self.put(theirs, third, 0)
+        mine = owned(self.make(context), INSTANCE)
+        cuts = [CutSessions(mine.name, self.pool, place, "web-0") for place in self.places]
+        before = self.members(endpoints)
+        if not self.cuts_sessions:
+            raises(partial(mine.perform, cuts[0]), Rejected, 2, "a provider that cannot end sessions")
+        else:
+            mine.perform(cuts[0])
+            mine.perform(cuts[0])
+            raises(partial(mine.perform, cuts[1]), Conflict, 2, "cutting an endpoint of weight 10")
+            raises(partial(mine.perform, cuts[2]), Foreign, 5, "cutting another's member")
+            mine.perform(CutSessions(mine.name, self.pool, Endpoint("192.0.2.99", 1), "web-0"))
+        same(self.members(endpoints), before, 2, "the members are as before")
+        mine.close()

@@ -15,11 +15,11 @@ from pydantic import BaseModel, ConfigDict
 
 from manifests.desired import Role
 from manifests.geo import GeoKind
-from providers.actions import ChangeRecords, EndpointAction, SetWeight
+from providers.actions import ChangeRecords, CutSessions, EndpointAction, SetWeight
 from providers.capabilities import Alias, Atomic, DNSCapabilities, Write
 from providers.dns.change import changed_sets
 from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, Unreachable
-from providers.facts import Endpoint, MemberFact, PoolFact, RecordKey, RecordSet, ZoneFact
+from providers.facts import ON_WEIGHT, Endpoint, MemberFact, PoolFact, RecordKey, RecordSet, Weights, ZoneFact
 from providers.naming import object_of
 from providers.spi import Context
 from providers.testing.memory_container import MemoryContainer
@@ -39,11 +39,22 @@ class MemorySettings(BaseModel):
 
 @dataclass(slots=True)
 class MemoryMember:
-    """One member of a pool, with the instance that added it (empty: a person)."""
+    """One member of a pool, with the instance that added it (empty: a person) and what is under way on it (None: not known)."""
 
     weight: int
     name: str
     owner: str
+    in_flight: int | None = 0
+    operational: str = ""
+    writer: str = ""
+
+
+@dataclass(slots=True)
+class MemoryBalancer:
+    """What holds for all pools of one provider: its process, and which weights its pools take."""
+
+    epoch: str = "1"
+    weights: Weights = Weights.ANY
 
 
 @dataclass(slots=True)
@@ -72,6 +83,7 @@ class MemoryWorld:
         self.lock = RLock()
         self.nodes: dict[str, dict[str, MemoryContainer]] = {}
         self.pools: dict[str, dict[str, dict[Endpoint, MemoryMember]]] = {}
+        self.balancers: dict[str, MemoryBalancer] = {}
         self.zones: dict[str, dict[str, MemoryZone]] = {}
         self.created = 0
         self._broken: dict[str, str] = {}
@@ -133,13 +145,25 @@ class MemoryEndpoints:
 
     def _fact(self, pool: str, members: dict[Endpoint, MemoryMember]) -> PoolFact:
         facts = (
-            MemberFact(endpoint, member.weight, member.owner == self._instance, member.name)
+            MemberFact(
+                endpoint,
+                member.weight,
+                member.owner == self._instance,
+                member.name,
+                member.in_flight,
+                member.operational,
+                member.writer,
+            )
             for endpoint, member in sorted(members.items())
         )
-        return PoolFact(pool, tuple(facts))
+        balancer = self._balancer()
+        return PoolFact(pool, tuple(facts), balancer.epoch, balancer.weights)
+
+    def _balancer(self) -> MemoryBalancer:
+        return self.world.balancers.setdefault(self.name, MemoryBalancer())
 
     def perform(self, action: EndpointAction) -> None:
-        """Set a weight or remove an endpoint; see the actions for what repeating means."""
+        """Set a weight, remove an endpoint or end its sessions; see the actions for what repeating means."""
         with self.world.lock:
             pool = self.world.pools.setdefault(self.name, {}).setdefault(action.pool, {})
             member = pool.get(action.endpoint)
@@ -153,6 +177,9 @@ class MemoryEndpoints:
                 return
             if member.weight > 0:
                 raise Conflict(object_of(action), f"still has weight {member.weight}", "set its weight to 0 first")
+            if isinstance(action, CutSessions):
+                member.in_flight = 0
+                return
             del pool[action.endpoint]
 
     def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
@@ -170,11 +197,27 @@ class MemoryEndpoints:
     def _set_weight(self, pool: dict[Endpoint, MemoryMember], member: MemoryMember | None, action: SetWeight) -> None:
         if action.weight < 0:
             raise Rejected(object_of(action), f"weight {action.weight} is below 0", "use 0 or more")
+        if self._balancer().weights is Weights.ON_OFF and action.weight not in (0, ON_WEIGHT):
+            cause = f"weight {action.weight}: this pool takes only 0 and {ON_WEIGHT}"
+            raise Rejected(object_of(action), cause, "use one of those")
         current = None if member is None else member.weight
         if current not in (action.weight, action.before):
             kind = Gone if current is None else Conflict
             raise kind(object_of(action), f"the plan saw weight {action.before}, now it is {current}", "look again")
-        pool[action.endpoint] = MemoryMember(action.weight, action.name, self._instance)
+        pool[action.endpoint] = MemoryMember(
+            action.weight,
+            action.name,
+            self._instance,
+            *((member.in_flight, member.operational, member.writer) if member is not None else ()),
+        )
+
+    def restart(self) -> None:
+        """For tests: another process has taken over, with all weights, and without knowing what is still under way."""
+        with self.world.lock:
+            self._balancer().epoch = str(int(self._balancer().epoch) + 1)
+            for members in self.world.pools.get(self.name, {}).values():
+                for member in members.values():
+                    member.in_flight = None
 
     def plant(self, pool: str, endpoint: Endpoint, weight: int, owner: str = "") -> None:
         """For tests: a member that somebody else added."""

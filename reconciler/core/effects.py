@@ -10,6 +10,7 @@ from dataclasses import replace
 from providers.actions import (
     ChangeRecords,
     CreateContainer,
+    CutSessions,
     RemoveContainer,
     RemoveEndpoint,
     SetWeight,
@@ -137,6 +138,16 @@ def fold(observed: Observed, step: Step, now: Now) -> Observed:
         case SetWeight() as action:
             weighed = action
             return _pool(observed, (action.provider, action.pool), lambda pool: _weighed(weighed, pool))
+        case CutSessions() as action:
+            cut = action.endpoint
+            return _pool(
+                observed,
+                (action.provider, action.pool),
+                lambda pool: replace(
+                    pool,
+                    members=tuple(one._replace(in_flight=0) if one.endpoint == cut else one for one in pool.members),
+                ),
+            )
         case RemoveEndpoint() as action:
             gone = action.endpoint
             return _pool(

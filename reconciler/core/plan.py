@@ -13,6 +13,7 @@ from providers.actions import (
     Action,
     ChangeRecords,
     CreateContainer,
+    CutSessions,
     RemoveContainer,
     RemoveEndpoint,
     SetWeight,
@@ -53,10 +54,11 @@ class Step:
 
 def target_of(action: Action) -> str:
     """What is busy while this action runs."""
+    # Weights first, and no union: they come in thousands.
+    if isinstance(action, (SetWeight, RemoveEndpoint, CutSessions)):
+        return f"{action.provider}/{action.pool}/{action.endpoint.address}:{action.endpoint.port}"
     if isinstance(action, ChangeRecords):
         return f"{action.provider}/{action.zone}"
-    if isinstance(action, SetWeight | RemoveEndpoint):
-        return f"{action.provider}/{action.pool}/{action.endpoint.address}:{action.endpoint.port}"
     return action.name
 
 
@@ -149,6 +151,10 @@ def describe(action: Action) -> str:
             return f"weight {before} -> {action.weight} {where}"
         case RemoveEndpoint():
             return f"remove {action.endpoint.address}:{action.endpoint.port} from {action.provider}/{action.pool}"
+        case CutSessions():
+            return (
+                f"cut sessions of {action.endpoint.address}:{action.endpoint.port} in {action.provider}/{action.pool}"
+            )
         case ChangeRecords():
             parts = [f"{_key(c.key)} {_set(c.before)} -> {_set(c.after)}" for c in action.changes]
             return f"records {'; '.join(parts)} in {action.provider}"

@@ -15,6 +15,7 @@ from providers.actions import (
     Action,
     ChangeRecords,
     CreateContainer,
+    CutSessions,
     EndpointAction,
     RemoveContainer,
     RemoveEndpoint,
@@ -24,7 +25,7 @@ from providers.actions import (
     UpdateContainer,
 )
 from providers.errors import OutcomeUnknown, ProviderError, Retry
-from providers.facts import ContainerState, Endpoint
+from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Outcome, OutcomeKind
 from reconciler.core.plan import Step, describe
@@ -83,9 +84,19 @@ def _outcome(step: str, failed: ProviderError | None, wrong: str | ProviderError
     return Outcome(step, OutcomeKind.DONE)
 
 
-def _wrong(action: EndpointAction, weights: Mapping[Endpoint, int]) -> str:
+Members = Mapping[Endpoint, MemberFact]
+
+
+def _members(fact: PoolFact) -> Members:
+    return {member.endpoint: member for member in fact.members}
+
+
+def _wrong(action: EndpointAction, members: Members) -> str:
     """What a pool says instead of what was wanted; empty when it is as wanted."""
-    weight = weights.get(action.endpoint)
+    member = members.get(action.endpoint)
+    if isinstance(action, CutSessions):
+        return f"{member.in_flight} in flight" if member is not None and member.in_flight else ""
+    weight = None if member is None else member.weight
     wanted = action.weight if isinstance(action, SetWeight) else None
     return "" if weight == wanted else f"weight {'absent' if weight is None else weight}"
 
@@ -149,7 +160,7 @@ class Applier:
             finished(step, outcome)
             return outcome
 
-        for batch in batches(steps, self.looks.providers):
+        for batch in batches(steps, target, self.looks.providers):
             call = asyncio.create_task(together(batch))
             shared.update((step.id, call) for step in batch.steps)
             first.append(call)
@@ -190,24 +201,39 @@ class Applier:
         """Do the steps of a batch in one call, then read each of their pools back once. Answers by step id."""
         if not may_go():
             return {step.id: Outcome(step.id, OutcomeKind.SKIPPED, "asked to stop") for step in batch.steps}
-        entries = [self._begin(step) for step in batch.steps]
+        entries = [self._begin(step) if step.journal else 0 for step in batch.steps]
         for step in batch.steps:
             started(step)
         failed: tuple[ProviderError | None, ...]
+        told: tuple[PoolFact, ...] = ()
+        began = self.clock.now().steady
         try:
-            failed = await self.runner.run(lambda: batch.provider.perform_all(batch.actions))
+            failed, told = await self.runner.run(batch.perform)
         except ProviderError as nothing_begun:
             failed = (nothing_begun,) * len(batch.steps)
-        pools = sorted({(action.provider, action.pool) for action in batch.actions})
-        read = dict(zip(pools, await asyncio.gather(*(self._weights(*pool) for pool in pools)), strict=True))
+        read = await self._read_pools(batch, told, began)
         outcomes: dict[str, Outcome] = {}
         for step, action, entry, error in zip(batch.steps, batch.actions, entries, failed, strict=True):
-            weights = read[action.provider, action.pool]
-            wrong = weights if isinstance(weights, ProviderError) else _wrong(action, weights)
+            members = read[action.pool]
+            wrong = members if isinstance(members, ProviderError) else _wrong(action, members)
             fine = error is None and not wrong
-            outcomes[step.id] = Outcome(step.id, OutcomeKind.DONE) if fine else self._judge(step, error, wrong)
-            self._end(entry, outcomes[step.id])
+            outcome = Outcome(step.id, OutcomeKind.DONE) if fine else self._judge(step, error, wrong)
+            outcomes[step.id] = outcome
+            if entry:
+                self._end(entry, outcome)
         return outcomes
+
+    async def _read_pools(
+        self, batch: Batch, told: tuple[PoolFact, ...], began: int
+    ) -> dict[str, Members | ProviderError]:
+        """The members of each pool of a batch after its call: as its provider told them, else by a look at the pool."""
+        read: dict[str, Members | ProviderError] = {}
+        for fact in told:
+            if self.looks.put_told(batch.provider.name, fact, began):
+                read[fact.pool] = _members(fact)
+        unread = sorted({action.pool for action in batch.actions} - read.keys())
+        looks = (self._look_at(batch.provider.name, pool) for pool in unread)
+        return {**read, **dict(zip(unread, await asyncio.gather(*looks), strict=True))}
 
     def _begin(self, step: Step) -> int:
         """The step's entry in the journal; 0 when it needs none."""
@@ -244,18 +270,17 @@ class Applier:
     def _hurry(self, action: Action) -> None:
         if isinstance(action, ChangeRecords):
             self.looks.hurry(Role.DNS, action.provider)
-        elif isinstance(action, SetWeight | RemoveEndpoint):
+        elif isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
             self.looks.hurry(Role.ENDPOINTS, action.provider)
         else:
             self.looks.hurry(Role.RUNTIME, action.node)
 
-    async def _weights(self, provider: str, pool: str) -> dict[Endpoint, int] | ProviderError:
-        """The weights of a pool, or why it cannot be read."""
+    async def _look_at(self, provider: str, pool: str) -> Members | ProviderError:
+        """The members of a pool, or why it cannot be read."""
         try:
-            fact = await self.looks.read_pool(provider, pool)
+            return _members(await self.looks.read_pool(provider, pool))
         except ProviderError as error:
             return error
-        return {member.endpoint: member.weight for member in fact.members}
 
     async def _read_back(self, action: Action) -> str:
         """What is there instead of what was wanted; empty when it is as wanted."""
@@ -267,11 +292,8 @@ class Applier:
                 if zone.records.get(change.key) != change.after:
                     return f"{change.key.name} {change.key.type} {zone.records.get(change.key)}"
             return ""
-        if isinstance(action, SetWeight | RemoveEndpoint):
-            weights = await self._weights(action.provider, action.pool)
-            if isinstance(weights, ProviderError):
-                raise weights
-            return _wrong(action, weights)
+        if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
+            return _wrong(action, _members(await self.looks.read_pool(action.provider, action.pool)))
         fact = await self.looks.read_container(action.node, action.name)
         if isinstance(action, RemoveContainer):
             return "" if fact is None or fact.id != action.expect.container_id else f"{fact.state.value}"

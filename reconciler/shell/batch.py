@@ -4,12 +4,17 @@ A provider of endpoints that can do many actions at once saves a look and a conv
 cost little more than one. A step waits for nothing by going with others, because only those go together that may begin now.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
-from providers.spi import Batching
+from providers.actions import CutSessions, EndpointAction, RemoveEndpoint, SetWeight
+from providers.errors import ProviderError
+from providers.facts import PoolFact
+from providers.spi import Batching, ReadingBack
 from reconciler.core.plan import Step
 from reconciler.shell.providers import Providers
+
+_TOGETHER = (SetWeight, RemoveEndpoint, CutSessions)
 
 FEWEST = 2
 """A single step is called alone: a batch of one would save nothing."""
@@ -22,25 +27,31 @@ class Batch(NamedTuple):
     steps: tuple[Step, ...]
     actions: tuple[EndpointAction, ...]
 
+    def perform(self) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
+        """The call: what came of each action, and the pools that the provider read back by itself. Raises `ProviderError`."""
+        if isinstance(self.provider, ReadingBack):
+            return self.provider.perform_and_read(self.actions)
+        return self.provider.perform_all(self.actions), ()
 
-def batches(steps: tuple[Step, ...], providers: Providers) -> tuple[Batch, ...]:
+
+def batches(steps: tuple[Step, ...], targets: Mapping[str, str], providers: Providers) -> tuple[Batch, ...]:
     """The batches of one decision: at most one for each endpoint provider that can, of at least `FEWEST` steps.
 
-    A step that follows another one of the decision, or comes second on its target, is in none.
+    A step that follows another one of the decision, or comes second on its target (which `targets` has by step), is in none.
     """
-    ids = {step.id for step in steps}
     seen: set[str] = set()
     found: dict[str, list[tuple[Step, EndpointAction]]] = {}
     for step in steps:
-        target = step.target
+        target = targets[step.id]
         first = target not in seen
         seen.add(target)
         action = step.action
-        if first and isinstance(action, SetWeight | RemoveEndpoint) and ids.isdisjoint(step.follows):
+        # A tuple, because a union would be built anew for each of thousands.
+        if first and isinstance(action, _TOGETHER) and targets.keys().isdisjoint(step.follows):
             found.setdefault(action.provider, []).append((step, action))
     made = []
     for name, pairs in found.items():
         provider = providers.endpoints.get(name)
         if len(pairs) >= FEWEST and isinstance(provider, Batching):
-            made.append(Batch(provider, tuple(step for step, _ in pairs), tuple(action for _, action in pairs)))
+            made.append(Batch(provider, tuple([step for step, _ in pairs]), tuple([action for _, action in pairs])))
     return tuple(made)

@@ -236,6 +236,18 @@ class Looks:
         self._put_pool((name, pool), fact, began)
         return fact
 
+    def put_told(self, name: str, fact: PoolFact, began: int) -> bool:
+        """Take over what a provider read back by itself, in a call that began then.
+
+        False, and nothing is taken over: a look that began later is there already. It may have read before the write, so only
+        another look can tell.
+        """
+        known = self.pools.get((name, fact.pool))
+        if isinstance(known, Known) and known.observed_at > began:
+            return False
+        self.pools[name, fact.pool] = Known(fact, name, began)
+        return True
+
     async def read_zone(self, name: str, zone: str) -> ZoneFact | None:
         """One zone after a write of ours. Raises `ProviderError`."""
         began = self.clock.now().steady

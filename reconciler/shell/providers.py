@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from providers.actions import Action, ChangeRecords, RemoveEndpoint, SetWeight
+from providers.actions import Action, ChangeRecords, CutSessions, RemoveEndpoint, SetWeight
 from providers.spi import DNSProvider, EndpointProvider, Provider, RuntimeProvider
 
 log = logging.getLogger("reconciler")
@@ -121,7 +121,7 @@ def perform(providers: Providers, action: Action) -> Callable[[], None] | None:
     if isinstance(action, ChangeRecords):
         zone = providers.dns.get(action.provider)
         return None if zone is None else lambda: zone.perform(action)
-    if isinstance(action, SetWeight | RemoveEndpoint):
+    if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
         pool = providers.endpoints.get(action.provider)
         return None if pool is None else lambda: pool.perform(action)
     runtime = providers.runtimes.get(action.node)

@@ -25,6 +25,8 @@ class TestMemoryEndpointsThroughEveryDecorator(TestMemoryEndpoints):
 
 
 class TestFileEndpoints(EndpointConformance):
+    cuts_sessions = False
+
     def make(self, context: Context) -> EndpointProvider:
         return FileEndpoints("edge", FileSettings(), context)
 

@@ -35,7 +35,27 @@ backend be_checked
 backend be_source
     balance source
     server-template src 1-3 slot.invalid:1 {TEMPLATE}
+
+backend be_static
+    balance static-rr
+    server-template st 1-3 slot.invalid:1 {TEMPLATE.replace("weight 0", "weight 100")}
+
+backend be_static_zero
+    balance static-rr
+    server-template sz 1-3 slot.invalid:1 {TEMPLATE}
+
+backend be_sticky
+    dynamic-cookie-key key
+    cookie stick insert dynamic
+    server-template stick 1-3 slot.invalid:1 {TEMPLATE}
+
+backend be_agent
+    server-template ag 1-2 slot.invalid:1 {TEMPLATE} agent-check agent-addr 127.0.0.1 agent-port 9 agent-inter 60s
 """
+
+
+PLAIN = (("static", "st"), ("static_zero", "sz"), ("sticky", "stick"), ("agent", "ag"))
+"""Backends for one test or two, with the prefixes of their slots."""
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
@@ -132,6 +152,7 @@ class HAProxy:
             [("web", f"web{n}") for n in range(1, 11)]
             + [("be_app", f"{prefix}{n}") for prefix in ("app", "aux") for n in (1, 2, 3)]
             + [("be_checked", "chk1"), ("be_checked", "chk2")]
+            + [(f"be_{rest}", f"{prefix}{n}") for rest, prefix in PLAIN for n in (1, 2)]
         ):
             path = f"{backend}/{name}"
             commands += [f"set server {path} {what}" for what in ("weight 0", "state maint", "addr 127.0.0.1 port 1")]

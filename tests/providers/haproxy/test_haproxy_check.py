@@ -11,7 +11,8 @@ from providers.actions import SetWeight
 from providers.endpoints import haproxy_commands as commands
 from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
 from providers.endpoints.haproxy_check import loads_state, parse_configuration
-from providers.endpoints.haproxy_state import DISAGREE, Server, agreed, marked, parse_pool, state_file
+from providers.endpoints.haproxy_look import marked
+from providers.endpoints.haproxy_state import DISAGREE, Server, agreed, parse_pool, state_file
 from providers.facts import Endpoint
 
 Make = Callable[..., HAProxyEndpoints]
@@ -160,7 +161,7 @@ def test_what_several_processes_say_together(weights: list[int | None], expected
 
 def test_a_forgotten_pool_has_the_name_under_which_it_was_asked_for() -> None:
     def slot(backend: str, name: str) -> Server:
-        return Server(backend, name, Endpoint("192.0.2.1", 80), 80, 1, 0, 0, "demo.slot.invalid")
+        return Server(backend, name, Endpoint("192.0.2.1", 80), 80, 1, 0, 0, "demo.slot.invalid", 0, 0, "1", "2")
 
     for pool, backend, name in [
         ("web", "web", "web3"),

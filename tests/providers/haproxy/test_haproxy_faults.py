@@ -16,11 +16,13 @@ from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachabl
 from providers.facts import Endpoint
 from providers.spi import Context
 
-INFO = b"Name: HAProxy\nPid: 7\nStopping: 0\n"
+INFO = b"Name: HAProxy\nPid: 7\nStopping: 0\nUptime_sec: 99\nStart_time_sec: 1000\n"
 STATE = (
-    b"1\n# be_id be_name srv_id srv_name srv_addr srv_uweight srv_admin_state srv_agent_state srv_fqdn srv_port\n"
-    b"3 web 1 web1 192.0.2.1 10 0 0 slot.invalid 8080\n"
+    b"1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight srv_check_state"
+    b" srv_agent_state srv_fqdn srv_port\n"
+    b"3 web 1 web1 192.0.2.1 2 0 10 0 0 0 slot.invalid 8080\n"
 )
+STATS = b"# pxname,svname,algo\nweb,BACKEND,roundrobin\n"
 PROMPT = b"\n> "
 ACTION = SetWeight("edge", "web", Endpoint("192.0.2.1", 8080), "web-0", 20, 10)
 
@@ -77,7 +79,8 @@ def honest(line: bytes) -> bytes:
     answers = []
     for command in line.rstrip(b"\n").split(b";"):
         known = {b"show info": INFO, b"show servers state": STATE, b"show servers state web": STATE}
-        answers.append(known.get(command, b"") + PROMPT)
+        stats = STATS if command.startswith(b"show stat ") else b"\n"
+        answers.append(known.get(command, stats) + PROMPT)
     return b"".join(answers)
 
 
