@@ -23,6 +23,7 @@ from providers.runtime.docker_act import Actor
 from providers.runtime.docker_check import problems_of
 from providers.runtime.docker_create import Creator
 from providers.runtime.docker_events import Listener
+from providers.runtime.docker_exec_watch import ExecWatch
 from providers.runtime.docker_image import Images, Registry
 from providers.runtime.docker_link import Link
 from providers.runtime.docker_logs import read_lines
@@ -98,6 +99,7 @@ class DockerRuntime:
         self._creator = Creator(self._link, self._looks, self._images)
         self._actor = Actor(self._link, self._looks, stops, self._creator.network)
         self._instance = context.instance
+        self._watch = ExecWatch(found.socket)
         self._listeners: list[Listener] = []
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
@@ -130,7 +132,7 @@ class DockerRuntime:
         if not argv or not argv[0]:
             raise Rejected(container, "the command to run is empty", "give at least the program")
         # Isolated and without site packages: it starts in a few milliseconds and needs only the standard library.
-        helper = (sys.executable, "-I", "-S", docker_exec.__file__, self._socket, life.id)
+        helper = (sys.executable, "-I", "-S", docker_exec.__file__, self._socket, life.id, self._watch.name())
         return ExecTarget((*helper, *argv), (("PATH", os.defpath),), "/")
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
@@ -160,5 +162,6 @@ class DockerRuntime:
         """Close the connections. Containers and pulls go on."""
         for listener in self._listeners:
             listener.close()
+        self._watch.close()
         self._images.close()
         self._link.close()

@@ -37,3 +37,16 @@ def bench(docker_socket: str, tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(docker_socket, tmp_path)
     yield bench
     bench.close()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("docker", marks=pytest.mark.server("dockerd")),
+        pytest.param("podman", marks=pytest.mark.server("podman")),
+    ]
+)
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    """A bench on each engine."""
+    bench = Bench(request.getfixturevalue(f"{request.param}_socket"), tmp_path)
+    yield bench
+    bench.close()

@@ -1,7 +1,6 @@
 """What an engine tells beyond a container's life: health checks, restarts, memory, mappings of ports, changed secrets."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,19 +17,6 @@ from providers.testing.checks import wait_until
 SECOND = 1_000_000_000
 EATER = ("/bin/sh", "-c", "x=0123456789abcdef; while :; do x=$x$x; done")
 """Doubles a text until the memory is full."""
-
-
-@pytest.fixture(
-    params=[
-        pytest.param("docker", marks=pytest.mark.server("dockerd")),
-        pytest.param("podman", marks=pytest.mark.server("podman")),
-    ]
-)
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
-    """A bench on either engine."""
-    bench = Bench(request.getfixturevalue(f"{request.param}_socket"), tmp_path)
-    yield bench
-    bench.close()
 
 
 def limited(*argv: str, memory: int = 8 << 20) -> Template:
