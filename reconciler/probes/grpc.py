@@ -26,6 +26,10 @@ _CODES = (
 )  # fmt: skip
 _MOST = 4096
 """Bytes of an answer that are kept; an honest one has seven."""
+_MOST_RECEIVED = 256 * 1024
+"""Bytes of all frames; the library keeps what is not yet a whole frame."""
+_FRAME_HEADER = 9
+_SETTINGS = 4
 
 
 def _library(directory: str) -> Any:
@@ -46,6 +50,7 @@ class GrpcTalk:
         self._problem = ""
         self._heard = False
         self._raw = b""
+        self._received = 0
         try:
             module = _library(spec.library)
             config = import_module("h2.config").H2Configuration(client_side=True, header_encoding="utf-8")
@@ -88,15 +93,19 @@ class GrpcTalk:
         """Hear more frames."""
         if self._http2 is None:
             return CANNOT_RUN, self._problem
+        if len(self._raw) < _FRAME_HEADER:
+            self._raw += data[:60]
+            if self._strange(ended):
+                line = self._raw.partition(b"\n")[0]
+                return FAIL, f"not HTTP/2: {printable(line, 60)!r}"
         if ended:
             return FAIL, "closed before the end of the gRPC answer" if self._heard else "closed before a gRPC answer"
-        self._raw = self._raw or data[:60]
+        self._received += len(data)
+        if self._received > _MOST_RECEIVED:
+            return FAIL, "an answer that is far too long"
         try:
             events = self._http2.receive_data(data)
         except self._broken as error:
-            if not self._heard and not self._raw.startswith(b"\0"):
-                line = self._raw.partition(b"\n")[0]
-                return FAIL, f"not HTTP/2: {printable(line, 60)!r}"
             return FAIL, f"HTTP/2: {printable(str(error))}"
         except Exception as error:  # noqa: BLE001  (an error of the library is no verdict on the target)
             return UNKNOWN, f"the HTTP/2 library failed: {type(error).__name__}"
@@ -105,6 +114,12 @@ class GrpcTalk:
             if result is not None:
                 return result
         return None
+
+    def _strange(self, ended: bool) -> bool:
+        """Whether these bytes cannot be a server's first frame, its settings. The library would wait for all of that frame."""
+        if len(self._raw) < _FRAME_HEADER:
+            return ended and bool(self._raw)
+        return self._raw[3] != _SETTINGS
 
     def _hear(self, event: Any) -> Judgement | None:
         kinds = self._events

@@ -5,11 +5,10 @@ A redirect to the same place is followed within the same run and its deadline, o
 
 from errno import ECONNRESET
 
-from reconciler.probes.answer import FOLLOW, Judgement, judge, location, waiting_for
+from reconciler.probes.answer import Judgement, judge, waiting_for
 from reconciler.probes.net import BROKEN, ET, IN, OUT, Net, pending_error
-from reconciler.probes.redirect import MAX_HOPS, after, next_request
+from reconciler.probes.redirect import after, followed
 from reconciler.probes.slot import CONNECTING, READING, SENDING, STAGES, Slot
-from reconciler.probes.streak import FAIL
 
 _MASK = IN | OUT | ET
 _READ = 16 * 1024
@@ -99,20 +98,13 @@ class HttpProber:
 
     def _judged(self, slot: Slot, judgement: Judgement) -> None:
         """End the run with this result, or go where a redirect leads."""
-        result, detail = judgement
-        if result & FOLLOW:
-            result -= FOLLOW
-            request = next_request(slot, location(slot.buffer), "http")
-            count = slot.hop[1] if slot.hop is not None else 0
-            if request is not None and count < MAX_HOPS:
-                self._net.drop(slot)
-                slot.hop = (request, count + 1)
-                self._connect(slot)
-                return
-            if request is not None:
-                result, detail = FAIL, f"{detail}: more than {MAX_HOPS} redirects"
+        result = followed(slot, judgement, slot.buffer, "http")
+        if result is None:
+            self._net.drop(slot)
+            self._connect(slot)
+            return
         slot.buffer = b""
-        self._net.end(slot, result, detail if slot.hop is None else detail + after(slot))
+        self._net.end(slot, *result)
 
     def _end_broken(self, slot: Slot, number: int) -> None:
         """The connection broke. A reset is how a server ends that answers without reading: judge what it said first."""

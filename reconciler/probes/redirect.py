@@ -5,8 +5,10 @@ the Host that was sent. The next request goes to the same address and port whate
 can send a probe anywhere else.
 """
 
+from reconciler.probes.answer import FOLLOW, Judgement, location
 from reconciler.probes.request import authority
 from reconciler.probes.slot import Slot, printable
+from reconciler.probes.streak import FAIL
 
 MAX_HOPS = 10
 """Redirects followed in one probe, as in Kubernetes (Go's HTTP client stops after ten)."""
@@ -17,14 +19,30 @@ _LONGEST = 4096
 _PORTS = {"http": ":80", "https": ":443"}
 
 
-def next_request(slot: Slot, location: bytes, scheme: str) -> bytes | None:
-    """The request that follows a redirect; None when it leads elsewhere.
+def followed(slot: Slot, judgement: Judgement, data: bytes, scheme: str) -> Judgement | None:
+    """The result of an answer; None when it is a redirect to follow: `slot.hop` is then the next request.
 
     Args:
         slot: with the request that was redirected (`hop`, else `request`) and the address it went to.
-        location: value of the Location header.
+        judgement: of the answer, by `answer.judge`.
+        data: the answer.
         scheme: `http` or `https`, what the probe speaks.
     """
+    result, detail = judgement
+    if result & FOLLOW:
+        result -= FOLLOW
+        request = _next_request(slot, location(data), scheme)
+        count = slot.hop[1] if slot.hop is not None else 0
+        if request is not None and count >= MAX_HOPS:
+            return FAIL, f"{detail}: more than {MAX_HOPS} redirects"
+        if request is not None:
+            slot.hop = (request, count + 1)
+            return None
+    return result, detail if slot.hop is None else detail + after(slot)
+
+
+def _next_request(slot: Slot, place: bytes, scheme: str) -> bytes | None:
+    """The request that follows a redirect to `place`; None when that is elsewhere."""
     from urllib.parse import urljoin, urlsplit  # noqa: PLC0415  (loaded with the first redirect)
 
     request = slot.hop[0] if slot.hop is not None else slot.request
@@ -32,7 +50,7 @@ def next_request(slot: Slot, location: bytes, scheme: str) -> bytes | None:
     path = request[4:line_end].decode("latin-1")
     hosts = _hosts(request, slot.sockaddr, scheme)
     try:
-        target = urlsplit(urljoin(f"{scheme}://{hosts[0]}{path}", location.decode("utf-8", errors="replace")))
+        target = urlsplit(urljoin(f"{scheme}://{hosts[0]}{path}", place.decode("utf-8", errors="replace")))
     except ValueError:
         return None
     if target.scheme.lower() != scheme or target.netloc.lower() not in hosts:

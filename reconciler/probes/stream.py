@@ -8,12 +8,12 @@ target: it loads OpenSSL.
 
 import ssl
 from errno import ECONNRESET
-from typing import Any, Protocol
+from typing import Protocol
 
-from reconciler.probes.answer import FOLLOW, Judgement, judge, location, waiting_for
+from reconciler.probes.answer import Judgement, judge, waiting_for
 from reconciler.probes.messages import GRPC, Spec
 from reconciler.probes.net import BROKEN, ET, IN, OUT, Net, pending_error
-from reconciler.probes.redirect import MAX_HOPS, after, next_request
+from reconciler.probes.redirect import after, followed
 from reconciler.probes.slot import CONNECTING, HANDSHAKE, READING, STAGES, Slot, printable
 from reconciler.probes.streak import CANNOT_RUN, FAIL, UNKNOWN
 
@@ -308,20 +308,13 @@ class StreamProber:
 
     def _judged(self, slot: Slot, judgement: Judgement) -> None:
         """End the run with this result, or go where a redirect leads."""
-        result, detail = judgement
-        if result & FOLLOW:
-            result -= FOLLOW
-            talk: Any = slot.extra.talk
-            request = next_request(slot, location(talk.data), "https")
-            count = slot.hop[1] if slot.hop is not None else 0
-            if request is not None and count < MAX_HOPS:
-                self._net.drop(slot)
-                slot.hop = (request, count + 1)
-                self._connect(slot)
-                return
-            if request is not None:
-                result, detail = FAIL, f"{detail}: more than {MAX_HOPS} redirects"
-        self._end(slot, result, detail + after(slot))
+        talk: Talk = slot.extra.talk
+        result = followed(slot, judgement, talk.data, "https") if isinstance(talk, HttpTalk) else judgement
+        if result is None:
+            self._net.drop(slot)
+            self._connect(slot)
+            return
+        self._end(slot, *result)
 
     def _end(self, slot: Slot, result: int, detail: str) -> None:
         slot.extra = None

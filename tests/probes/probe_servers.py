@@ -2,12 +2,16 @@
 
 import socket
 import ssl
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 CERTIFICATE = Path(__file__).with_name("self_signed.pem")
+NAMED = Path(__file__).with_name("named.pem")
+"""Of an authority of its own, good for web.internal and 127.0.0.1."""
+
 HOLD = 2.0
 """Seconds a stalling server holds its connection at most; it lets go when the test ends."""
 
@@ -112,10 +116,44 @@ def endless_body(conn: socket.socket, stop: threading.Event) -> None:
         conn.sendall(b"x" * 4096)
 
 
-def over_tls(behaviour: Behaviour) -> Behaviour:
+def drips(conn: socket.socket, stop: threading.Event) -> None:
+    """A good header, and a body that goes on byte by byte: never quite silent, never done."""
+    read_request(conn)
+    conn.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while not stop.wait(0.002):
+        conn.sendall(b"1\r\nx\r\n")
+
+
+def hangs_up(conn: socket.socket, stop: threading.Event) -> None:
+    """Accepts and closes, as a published port does behind which nothing listens."""
+
+
+def resets(conn: socket.socket, stop: threading.Event) -> None:
+    """Accepts and resets."""
+    conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def site(pages: dict[str, bytes]) -> Behaviour:
+    """Answers each path with its own page, others with 404."""
+
+    def behave(conn: socket.socket, stop: threading.Event) -> None:
+        path = read_request(conn).split(b" ")[1].decode()
+        conn.sendall(pages.get(path, b"HTTP/1.1 404 Not Found\r\n\r\n"))
+
+    return behave
+
+
+def moved(place: str, status: int = 302) -> bytes:
+    """A redirect."""
+    return f"HTTP/1.1 {status} Moved\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n".encode()
+
+
+def over_tls(behaviour: Behaviour, certificate: Path = CERTIFICATE, protocol: str = "") -> Behaviour:
     """The same behaviour inside TLS, with a self-signed certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(CERTIFICATE)
+    context.load_cert_chain(certificate)
+    if protocol:
+        context.set_alpn_protocols([protocol])
 
     def behave(conn: socket.socket, stop: threading.Event) -> None:
         with context.wrap_socket(conn, server_side=True) as inner:
