@@ -2,14 +2,14 @@
 
 Replicas of the desired revision are *current*; those of another revision are *outgoing* until their replacements are
 available; those beyond `replicas`, doubled or on another node are *surplus*; those of a workload that is not wanted are
-*orphans*. An adopted container that its workload does not name any more is surplus too: it is released. Called by `decide` only.
+*orphans*. An adopted container that its workload does not name any more makes way like an outgoing one, and is released. Called by `decide` only.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from manifests.desired import Workload
+from manifests.desired import Strategy, Workload
 from providers.facts import ContainerFact, ContainerState, Mark, container_name
 from reconciler.core.foreign import Admitted
 from reconciler.core.instant import Now
@@ -97,7 +97,8 @@ def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
             if workload.restart_only:
                 group.current[mark.ordinal] = belief
             elif fact.id in leaving:
-                group.surplus.append(belief)
+                first_out = workload.strategy is Strategy.RECREATE
+                (group.surplus if first_out else group.outgoing).append(belief)
             elif mark.revision != workload.template.revision:
                 group.outgoing.append(belief)
             elif mark.ordinal >= workload.replicas or fact.node != node_of(workload, mark.ordinal):

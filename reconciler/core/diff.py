@@ -170,7 +170,9 @@ def _outdated(group: Group, crew: Roster, grants: Mapping[str, Grant], out: Diff
     revision = group.workload.template.revision
     for belief in group.outgoing:
         mark = belief.fact.mark
-        if mark is not None and belief.fact.id not in grants:
+        if mark is not None and belief.fact.id in crew.leaving:
+            _released(group, belief, grants, out)
+        elif mark is not None and belief.fact.id not in grants:
             if belief.fact.state is ContainerState.EXITED:
                 # As long as its replacement is not available, the old revision keeps serving: it is started again.
                 cause, why = _why_down(belief.fact)
@@ -182,14 +184,20 @@ def _outdated(group: Group, crew: Roster, grants: Mapping[str, Grant], out: Diff
             out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
     for belief in group.surplus:
         mark = belief.fact.mark
-        if mark is not None and belief.fact.id in crew.leaving and belief.fact.id not in grants:
-            message = f"spec.adopt of {group.workload.key} does not name it any more; it is left running"
-            out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.RELEASED, message, belief))
+        if mark is not None and belief.fact.id in crew.leaving:
+            _released(group, belief, grants, out)
         elif mark is not None and belief.fact.adopted and belief.fact.state in _DOWN:
             continue  # stopped because it is one too many, and not ours to remove
         elif mark is not None and belief.fact.id not in grants:
             message = f"{group.workload.replicas} replicas are wanted"
             out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.SURPLUS, message, belief))
+
+
+def _released(group: Group, belief: Belief, grants: Mapping[str, Grant], out: Differences) -> None:
+    """An adopted container that its workload does not name any more: out of service, and left as it is."""
+    if belief.fact.mark is not None and belief.fact.id not in grants:
+        message = f"spec.adopt of {group.workload.key} does not name it any more; it is left as it is"
+        out.wants.append(_want(group, belief.fact.mark.ordinal, Kind.RETIRE, Reason.RELEASED, message, belief))
 
 
 def _partly_blind(
