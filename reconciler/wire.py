@@ -5,7 +5,7 @@ With `tree.py` the only module that knows the registry of providers, and the onl
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -25,6 +25,7 @@ from reconciler.core.plan import Decision, Plan
 from reconciler.exits import Exit
 from reconciler.probes.engine import ProbeEngine
 from reconciler.shell import doctor
+from reconciler.shell.bell import listening
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.credentials import Credentials
 from reconciler.shell.doctor import Finding
@@ -171,7 +172,9 @@ async def run_once(
             remembered=_zones(loaded),
             approve=intent.approve,
         )
-        return await Loop(parts).once(within, wait)
+        loop = Loop(parts)
+        with listening(place, loop.wake):
+            return await loop.once(within, wait)
 
 
 class _SourceWake(Wake):
@@ -218,7 +221,8 @@ async def run_watch(
         trigger = asyncio.create_task(FileTrigger(Path(desired.root), _SourceWake(loop), clock).run(stop))
         pushes = asyncio.create_task(serve(loop.pushing, credentials, partial(reporter.note, level=logging.WARNING)))
         try:
-            return await loop.watch()
+            with listening(place, loop.wake):
+                return await loop.watch()
         finally:
             stop.set()
             for task in (trigger, pushes):
@@ -264,10 +268,7 @@ def _glimpse(place: Path, clock: SystemClock) -> Glimpse:
     """The ledger as the instance's store has it; an instance that never ran has none."""
     try:
         with Store.join(place, clock) as store:
-            commands: Sequence[tuple[int, object]] = [
-                (one.id, command_of(one.command, one.payload, one.who)) for one in store.pending()
-            ]
-            return Glimpse(store.load_ledger(), commands)  # type: ignore[arg-type]
+            return Glimpse(store.load_ledger(), [(one.id, command_of(one)) for one in store.pending()])
     except StoreError:
         if (place / "state.db").exists():
             raise

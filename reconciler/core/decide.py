@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from manifests.desired import Desired
-from reconciler.core import steps
+from reconciler.core import requests, steps
 from reconciler.core.activation import Roster, roster
 from reconciler.core.availability import Availability, count
 from reconciler.core.diff import differences
@@ -56,10 +56,12 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     desired, seen = admitted.desired, admitted.seen
     crew = roster(admitted, observed, now)  # trust and activation: what each container is, and is for
     ledger = admitted.remember(remember(desired, observed, crew, now))
+    ledger = requests.follow(ledger, crew, now)
     counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
     weights = weigh(desired, crew, seen, ledger.grants, now)
     names = name_all(desired, crew, seen, weights, ledger.grants, now)  # DNS omission
     found = differences(desired, crew, ledger.grants, now)
+    found.wants += requests.wants(ledger, crew, found.wants)
 
     pruned = _pruned(crew, weights, names)
     ledger = absences(ledger, pruned, desired.revision, now)
@@ -74,7 +76,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     _records(desired, crew, names, observed, pruning, out)
     _containers(desired, crew, gated, out)
     holds = [*admitted.holds, *weights.holds, *names.holds, *found.holds, *gated.holds, *out.holds, *_unknown(seen)]
-    waits = [*found.waits, *gated.waits, *out.waits]
+    waits = [*found.waits, *gated.waits, *out.waits, *requests.waits(ledger, crew, now)]
 
     ledger = _forget(out.ledger, out.ids)
     status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts)
@@ -213,7 +215,7 @@ def _wake_at(
     now: Now,
 ) -> int:
     """The first instant at which this answer could change on the same facts."""
-    soonest = min([seen.until, *(one.until for one in counts.values())], default=FOREVER)
+    soonest = min([requests.wake_at(ledger, now), seen.until, *(one.until for one in counts.values())], default=FOREVER)
     for until in (*(one.until for one in holds), *(one.until for one in waits)):
         if until is not None:
             soonest = min(soonest, until)

@@ -184,7 +184,7 @@ class _Gate:
         """All gates of one candidate, in order."""
         workload = want.workload
         key = want.object.rpartition("/")[0]
-        word = suspended(self.desired, self.ledger, key, want.object, want.id, self.now)
+        word = suspended(self.desired, self.ledger, key, want.object, want.node, want.id, self.now)
         if word is None and workload is not None and workload.suspend:
             person = f"set spec.suspend of {key} to false"
             word = Hold(want.object, want.id, Rule.SUSPENDED, f"the manifest suspends {key}", person=person)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from providers.facts import Generation
 from reconciler.core.instant import Instant, Now, instant
+from reconciler.core.request import Request, read_request
 from reconciler.core.verdict import Reason
 
 
@@ -56,11 +57,15 @@ class StepFailure(NamedTuple):
 
 
 class Suspension(NamedTuple):
-    """A person's word that our actions on an object stop. `until_wall` is its expiry (0 = until resumed)."""
+    """A person's word that our actions on an object stop. `until_wall` is its expiry (0 = until resumed).
+
+    `probes` tells that its probes stop as well: then nothing is known of its health.
+    """
 
     who: str
     reason: str
     until_wall: int
+    probes: bool = False
 
 
 class RevisionMark(NamedTuple):
@@ -120,6 +125,7 @@ class Ledger:
     revisions: workload key. absences: object -> absence. passed: probe paths that ever passed.
     zones: `provider/zone` where we publish or have published. source: identity of the
     source whose inventory this is. amnesic: since when history is missing. approvals: plan hashes a person approved.
+    requests: id -> restart request.
     pushes: container id -> its last push.
     adopted: container id -> what a workload took over.
     """
@@ -138,6 +144,7 @@ class Ledger:
     source: str = ""
     amnesic: Instant | None = None
     approvals: frozenset[str] = frozenset()
+    requests: Mapping[str, Request] = field(default_factory=dict)
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
 
 
@@ -186,27 +193,36 @@ def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of a person, from the inbox: `suspend`, `resume` or `approve`, about `object` (a key, `*`, or a hash)."""
+    """One command of a person, from the inbox: `suspend`, `resume`, `approve` or `restart`.
+
+    `object` is a key, `*`, or a hash; of a restart it is the id of the request, and `request` what is asked for.
+    """
 
     verb: str
     object: str
     who: str = ""
     reason: str = ""
     until_wall: int = 0
+    probes: bool = False
+    request: Request | None = None
 
 
 def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
     """The ledger after these commands. Unknown verbs change nothing: the inbox may hold those of a newer version."""
     suspensions = dict(ledger.suspensions)
-    approvals = set(ledger.approvals)
+    approvals, requests = set(ledger.approvals), dict(ledger.requests)
     for command in commands:
         if command.verb == "suspend":
-            suspensions[command.object] = Suspension(command.who, command.reason, command.until_wall)
+            suspensions[command.object] = Suspension(
+                command.who, command.reason, command.until_wall, command.probes
+            )
         elif command.verb == "resume":
             suspensions.pop(command.object, None)
         elif command.verb == "approve":
             approvals.add(command.object)
-    return replace(ledger, suspensions=suspensions, approvals=frozenset(approvals))
+        elif command.verb == "restart" and command.request is not None:
+            requests.setdefault(command.object, command.request)
+    return replace(ledger, suspensions=suspensions, approvals=frozenset(approvals), requests=requests)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------
@@ -244,6 +260,7 @@ _READ: Mapping[str, Any] = {
     "step_failures": lambda raw: StepFailure(raw[0], Instant(*raw[1]), raw[2], raw[3]),
     "wanted": lambda raw: Instant(*raw),
     "suspensions": lambda raw: Suspension(*raw),
+    "requests": read_request,
     "revisions": lambda raw: RevisionMark(*raw),
     "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
     "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),

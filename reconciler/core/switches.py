@@ -10,17 +10,23 @@ from reconciler.core.ledger import Ledger
 from reconciler.core.verdict import Hold, Rule
 
 
-def suspended(desired: Desired, ledger: Ledger, key: str, obj: str, action: str, now: Now) -> Hold | None:
+def node_key(node: str) -> str:
+    """The name under which a whole node is suspended or denied."""
+    return f"node/{node}"
+
+
+def suspended(desired: Desired, ledger: Ledger, key: str, obj: str, node: str, action: str, now: Now) -> Hold | None:
     """The hold of a person's word on an object, most general first; None when nobody stopped it.
 
     Args:
         key: the document the object belongs to, such as `workload/web`.
         obj: the object itself, such as `workload/web/0`.
+        node: where it is, or is to be.
     """
     if desired.guard.suspend:
         person = "set spec.suspend of the Guard to false"
         return Hold(obj, action, Rule.SUSPENDED, "the Guard suspends everything", person=person)
-    return _named(desired, ledger, ("*", key, obj), obj, action, now)
+    return _named(desired, ledger, ("*", node_key(node), key, obj), obj, action, now)
 
 
 def _named(desired: Desired, ledger: Ledger, names: tuple[str, ...], obj: str, action: str, now: Now) -> Hold | None:

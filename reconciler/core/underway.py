@@ -151,7 +151,7 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
             continue
         if not (progress.stop or progress.remove):
             continue
-        word = suspended(desired, out.ledger, key, grant.object, "stop", now)
+        word = suspended(desired, out.ledger, key, grant.object, fact.node, "stop", now)
         if word is not None and not desired.destroy:
             out.holds.append(word)
         elif progress.stop:

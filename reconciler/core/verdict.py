@@ -88,6 +88,7 @@ class Waiting(StrEnum):
     REPLACEMENT = "replacement available"
     NODE = "node readable"
     CALL = "call under way"
+    REQUEST = "restart request"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,24 +5,51 @@
 
 import json
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
-from reconciler.core.instant import Now
+from reconciler.core.instant import Now, instant
 from reconciler.core.ledger import Command, Outcome
 from reconciler.core.plan import Step
+from reconciler.core.request import DEADLINE, FailurePolicy, Request
 from reconciler.shell.events import Event, HoldKey, known_holds
 from reconciler.shell.store import AuditRow, Store
+from reconciler.shell.store import Command as Left
 
 LOOKED_AGAIN = "looked-again"
 """How a call ended whose process died: nobody knows, so it was looked at again."""
 
 
-def command_of(verb: str, payload: str, who: str) -> Command:
-    """A command of the inbox as the core reads it. A payload that is no JSON object is a command about nothing."""
+def command_of(left: Left) -> Command:
+    """A command of the inbox as the core reads it. A payload that makes no sense is a command about nothing."""
     try:
-        raw = json.loads(payload)
-        return Command(verb, str(raw["object"]), who, str(raw.get("reason", "")), int(raw.get("until_wall", 0) or 0))
+        raw = json.loads(left.payload)
+        request = _request(raw, left) if left.command == "restart" else None
+        obj = str(raw["id"] if request is not None else raw["object"])
+        until, probes = int(raw.get("until_wall", 0) or 0), raw.get("probes") is True
+        return Command(left.command, obj, left.who, str(raw.get("reason", "")), until, probes, request)
     except (ValueError, KeyError, TypeError, AttributeError):
-        return Command("unreadable", "", who)
+        return Command("unreadable", "", left.who)
+
+
+def _request(raw: dict[str, Any], left: Left) -> Request:
+    """What a restart command asks for; durations are in ns. Raises ValueError, KeyError, TypeError."""
+
+    def duration(name: str) -> int | None:
+        value = raw.get(name)
+        return None if value is None else max(0, int(value))
+
+    return Request(
+        object=str(raw["object"]),
+        at=instant(left.at),
+        who=left.who,
+        reason=str(raw.get("reason", "")),
+        ordered=raw.get("ordered") is True,
+        failure_policy=FailurePolicy(raw.get("failure_policy", "fail")),
+        min_started=duration("min_started") or 0,
+        grace=duration("grace"),
+        drain=duration("drain"),
+        deadline=duration("deadline") or DEADLINE,
+    )
 
 
 class StoreMemory:
@@ -45,7 +72,7 @@ class StoreMemory:
 
     def commands(self) -> Sequence[tuple[int, Command]]:
         """People's commands that are not folded yet, with their numbers."""
-        return [(one.id, command_of(one.command, one.payload, one.who)) for one in self.store.pending()]
+        return [(one.id, command_of(one)) for one in self.store.pending()]
 
     def leftovers(self) -> Sequence[str]:
         """Close what an earlier process left open in the journal; a sentence for each."""

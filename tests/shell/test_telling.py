@@ -84,7 +84,7 @@ def ear() -> Ear:
 @pytest.fixture
 def telling(ear: Ear) -> Telling:
     desired = shop().desired()
-    decision = decide(desired, Observed({}, {}, {}, {}, Ledger(), NOW.steady), NOW)
+    decision = decide(desired, Observed(ledger=Ledger(), source_read_at=NOW.steady), NOW)
     telling = Telling(ear, ear)
     telling.decided(decision, desired, NOW)
     telling.decided(decision, desired, NOW)

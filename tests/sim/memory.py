@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Ledger, Outcome, from_rows
 from reconciler.core.plan import Step
+from reconciler.core.request import Request
 from reconciler.shell.events import Event, HoldKey, known_holds
 from reconciler.shell.statedir import StoreError
 
@@ -35,6 +36,11 @@ class SimMemory:
         """A person's command."""
         self.commands_made += 1
         self.inbox.append((self.commands_made, Command(verb, object, "somebody", "a test", until_wall)))
+
+    def request(self, name: str, request: Request) -> None:
+        """A person asks for a restart."""
+        self.commands_made += 1
+        self.inbox.append((self.commands_made, Command("restart", name, request.who, request.reason, request=request)))
 
     def ledger(self) -> Ledger:
         """What is stored, read back."""

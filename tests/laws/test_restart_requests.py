@@ -1,0 +1,213 @@
+"""Restarts that people ask for, over whole lives: every member is decided, none is restarted twice, the budget is kept."""
+
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lives import WEB, ready
+
+from manifests.desired import SECOND, Guard
+from providers.actions import StartContainer, StopContainer
+from providers.facts import ContainerState
+from providers.testing.faults import Fault
+from reconciler.core.instant import instant
+from reconciler.core.ledger import from_rows, to_rows
+from reconciler.core.request import FailurePolicy, Fate, Request
+from reconciler.core.requests import TTL
+from reconciler.core.verdict import Reason, Rule
+from sim.manifest import Shop, Spec, shop
+from sim.world import World
+
+
+def ask(world: World, name: str = "r1", obj: str = "workload/web", **more: object) -> None:
+    world.memory.request(name, Request(obj, instant(world.clock.now()), "ada", "new certificates", **more))
+
+
+def fates(world: World, name: str = "r1") -> list[Fate]:
+    return [one.fate for one in world.memory.ledger().requests[name].members or ()]
+
+
+def stops(world: World) -> Counter:
+    return Counter(
+        one.action.name for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective
+    )
+
+
+def down_watch(world: World) -> list[int]:
+    """After each write: how many replicas are not running."""
+    seen: list[int] = []
+    world.checks.append(
+        lambda _: seen.append(sum(1 for one in world.containers().values() if one.state is not ContainerState.RUNNING))
+    )
+    return seen
+
+
+@pytest.fixture
+def world():
+    made = World(shop())
+    ready(made)
+    yield made
+    made.close()
+
+
+def test_every_replica_is_restarted_once_within_the_budget(world):
+    down = down_watch(world)
+    ask(world)
+    world.run(400 * SECOND)
+    assert fates(world) == [Fate.DONE] * 3
+    assert stops(world) == {WEB.format(n): 1 for n in range(3)}
+    assert max(down) == 1
+    assert world.memory.ledger().requests["r1"].succeeded
+
+
+def test_one_replica_alone_can_be_meant(world):
+    ask(world, obj="workload/web/1")
+    world.run(200 * SECOND)
+    assert stops(world) == {WEB.format(1): 1}
+    assert fates(world) == [Fate.DONE]
+
+
+def test_what_started_after_the_word_is_not_started_again(world):
+    asked = instant(world.clock.now())
+    world.run(SECOND)
+    world.runtime.exit(WEB.format(0))
+    world.run(60 * SECOND)
+    world.memory.request("late", Request("workload/web/0", asked, "ada", "as of then"))
+    world.run(60 * SECOND)
+    assert fates(world, "late") == [Fate.DONE]
+    assert stops(world) == {}
+
+
+def test_a_member_that_ends_by_itself_is_not_restarted_as_well(world):
+    ask(world, ordered=True)
+    world.run(2 * SECOND)
+    world.runtime.exit(WEB.format(2))
+    world.run(400 * SECOND)
+    assert fates(world) == [Fate.DONE] * 3
+    assert stops(world) == {WEB.format(0): 1, WEB.format(1): 1}
+
+
+def test_in_order_means_one_after_the_other_is_available(world):
+    order: list[str] = []
+    world.checks.append(lambda action: order.append(action.name) if isinstance(action, StopContainer) else None)
+    ask(world, ordered=True, min_started=60 * SECOND)
+    world.run(600 * SECOND)
+    assert order == [WEB.format(n) for n in range(3)]
+    started = [one.at for one in world.traffic.writes if isinstance(one.action, StartContainer)][-3:]
+    assert all(later - earlier >= 60 * SECOND for earlier, later in pairwise(started))
+
+
+def test_a_persons_grace_and_drain_win_over_the_manifest(world):
+    ask(world, obj="workload/web/0", grace=SECOND, drain=3 * SECOND)
+    world.run(200 * SECOND)
+    [stop] = [one.action for one in world.traffic.writes if isinstance(one.action, StopContainer)]
+    assert stop.grace == SECOND
+
+
+def test_a_failed_member_ends_the_request_and_the_rest_is_left_alone(world):
+    world.apps.slow[WEB.format(0)] = 10**6 * SECOND
+    ask(world, ordered=True)
+    world.run(400 * SECOND)
+    assert fates(world) == [Fate.FAILED, Fate.SKIPPED, Fate.SKIPPED]
+    assert not world.memory.ledger().requests["r1"].succeeded
+    assert set(stops(world)) <= {WEB.format(0)}
+
+
+def test_failures_can_be_ignored(world):
+    world.apps.slow[WEB.format(0)] = 10**6 * SECOND
+    ask(world, ordered=True, failure_policy=FailurePolicy.IGNORE, deadline=1200 * SECOND)
+    world.run(1300 * SECOND)
+    assert fates(world)[0] is Fate.FAILED
+    assert all(fate in {Fate.DONE, Fate.EXPIRED} for fate in fates(world)[1:])
+
+
+def test_a_suspension_holds_it_and_the_deadline_decides_it(world):
+    world.memory.say("suspend", "workload/web")
+    ask(world, deadline=120 * SECOND)
+    world.run(60 * SECOND)
+    held = [one for one in world.tape.last.holds if one.action.startswith("restart ")]
+    assert {one.rule for one in held} == {Rule.SUSPENDED}
+    world.run(90 * SECOND)
+    assert fates(world) == [Fate.EXPIRED] * 3
+    assert stops(world) == {}
+
+
+def test_a_suspended_node_holds_it_until_it_is_resumed(world):
+    world.memory.say("suspend", "node/node-a")
+    ask(world, deadline=1200 * SECOND)
+    world.run(60 * SECOND)
+    assert stops(world) == {}
+    world.memory.say("resume", "node/node-a")
+    world.run(400 * SECOND)
+    assert fates(world) == [Fate.DONE] * 3
+
+
+def test_a_denied_workload_is_left_alone(world):
+    world.close()
+    world = World(Shop((Spec(),), guard=Guard(deny=frozenset({"workload/web"}))))
+    world.shop = shop()
+    ask(world, deadline=60 * SECOND)
+    world.run(120 * SECOND)
+    assert stops(world) == {}
+    world.close()
+
+
+def test_two_requests_at_once_restart_a_member_once(world):
+    ask(world)
+    ask(world, "r2")
+    world.run(400 * SECOND)
+    assert fates(world) == fates(world, "r2") == [Fate.DONE] * 3
+    assert set(stops(world).values()) == {1}
+
+
+def test_a_finished_request_is_forgotten_after_its_time(world):
+    ask(world)
+    world.run(400 * SECOND)
+    world.run(TTL)
+    assert world.memory.ledger().requests == {}
+
+
+def test_a_request_for_nothing_is_finished_at_once(world):
+    ask(world, obj="workload/gone")
+    world.run(5 * SECOND)
+    request = world.memory.ledger().requests["r1"]
+    assert request.finished is not None
+    assert "no replicas" in request.message
+
+
+def test_a_single_run_does_it_and_sits_until_it_is_decided(world):
+    ask(world)
+    summary = world.once()
+    assert int(summary.exit) == 0
+    assert fates(world) == [Fate.DONE] * 3
+
+
+def test_requests_come_back_from_their_rows(world):
+    ask(world)
+    world.run(30 * SECOND)
+    ledger = world.memory.ledger()
+    assert from_rows(to_rows(ledger)) == ledger
+
+
+@settings(max_examples=25, deadline=None)
+@given(kills=st.lists(st.integers(0, 60), max_size=4), lost=st.booleans())
+def test_no_kill_causes_a_second_restart(kills, lost):
+    world = World(shop())
+    try:
+        ready(world)
+        ask(world)
+        if lost:
+            world.fail_next(world.nodes[0], Fault.LOST_REPLY)
+        for after in kills:
+            world.kill_in = after
+            world.run(20 * SECOND)
+        world.kill_in = -1
+        world.run(500 * SECOND)
+        assert fates(world) == [Fate.DONE] * 3
+        assert all(count == 1 for count in stops(world).values())
+        requested = [one for one in world.tape.steps if one.cause is Reason.REQUESTED]
+        assert requested
+    finally:
+        world.close()
