@@ -26,9 +26,6 @@ SHOW_ALGORITHMS = "show stat -1 2 -1"
 
 NO_BACKEND = "Can't find backend."
 
-DONE = "\n"
-"""The answer to a command that was carried out and has nothing to tell."""
-
 BATCH_COMMANDS = 100
 BATCH_BYTES = 8000
 """Limits of one line. HAProxy's buffer (tune.bufsize) is 16 kB by default; more than 100 commands a line gain nothing."""
@@ -110,11 +107,12 @@ def checked_endpoint(target: str, endpoint: Endpoint) -> Endpoint:
 
 
 def lines(commands: Iterable[str]) -> Iterator[list[str]]:
-    """Groups of commands that fit into one line each, in order."""
+    """Groups of commands that fit into one line each, in order; what changes the mode of the answers has one of its own."""
     group: list[str] = []
     size = 0
     for command in commands:
-        if group and (len(group) == BATCH_COMMANDS or size + len(command) + 1 > BATCH_BYTES):
+        full = len(group) == BATCH_COMMANDS or size + len(command) + 1 > BATCH_BYTES
+        if group and (full or group[0] == INTERACTIVE):
             yield group
             group, size = [], 0
         group.append(command)

@@ -147,8 +147,7 @@ def converse(path: str, deadline: float, questions: Sequence[str] = ()) -> tuple
     while True:
         session = Session(path, deadline)
         try:
-            session.ask([INTERACTIVE])
-            first, *answers = session.ask([SHOW_INFO, *questions])
+            _, first, *answers = session.ask([INTERACTIVE, SHOW_INFO, *questions])
             session.info = parse_info(first)
         except ValueError as error:
             session.close()

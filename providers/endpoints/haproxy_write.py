@@ -187,7 +187,7 @@ def _send(process: Process, going: Iterable[tuple[Job, Command]]) -> None:
 
     answers = process.session.ask(texts(), writes=True)
     for (job, command), answer in zip(sent, answers, strict=False):
-        if answer != commands.DONE:
+        if command.moves or (answer and not answer.isspace()):
             job.error = job.error or commands.refusal(command, answer, job.target)
     try:
         process.read_back(backends, answers[len(sent) :])
