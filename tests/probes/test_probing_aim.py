@@ -1,0 +1,298 @@
+"""Which probes are aimed at which containers, and which results count: the shell's side, with a prober that only listens."""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from manifests.desired import SECOND, Desired, Probe, ProbeKind, ProbeTLS
+from manifests.pod import SecretSource
+from providers.facts import (
+    ContainerFact,
+    ContainerState,
+    Generation,
+    Known,
+    Mark,
+    PortFact,
+    ProbeFact,
+    Probes,
+    ProbeValue,
+    RuntimeHealth,
+    Unknown,
+)
+from reconciler.core.instant import FOREVER
+from reconciler.probes.target import Target
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.observe import Looks
+from reconciler.shell.probe_inputs import REFRESH, RETRY
+from reconciler.shell.probing import EVERYTHING, Probing
+from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.triggers import Wake
+from sim.manifest import HTTP, Shop, Spec
+
+NODE = "local"
+START = 1000 * SECOND
+PASS, FAIL, UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
+CA_TEXT = Path(__file__).with_name("named.pem").read_text()
+
+
+class Listener:
+    """A `Prober` that keeps what it is told, and says what it is given to say."""
+
+    def __init__(self) -> None:
+        self.targets: dict[tuple[Generation, str], Target] = {}
+        self.results: dict[tuple[Generation, str], ProbeFact] = {}
+
+    def set_targets(self, targets: list[Target]) -> None:
+        self.targets = {target.key: target for target in targets}
+
+    def read(self) -> Mapping[tuple[Generation, str], ProbeFact]:
+        results, self.results = self.results, {}
+        return results
+
+    def fileno(self) -> int:
+        return -1
+
+    def silent(self) -> str:
+        return ""
+
+    def restart(self) -> None:
+        self.targets.clear()
+
+    def close(self) -> None:
+        self.targets.clear()
+
+
+class World:
+    """One node, one workload `web`, and the shell's probing over it."""
+
+    def __init__(self, root: Path, **probes: Probe) -> None:
+        self.clock = VirtualClock(steady=START)
+        self.prober = Listener()
+        self.looks = Looks(Providers(), InlineRunner(), self.clock, Wake())
+        self.probing = Probing(self.prober, self.looks)
+        desired = Shop((Spec(replicas=1),)).desired()
+        (workload,) = desired.workloads
+        container = replace(workload.template.container, startup=None, liveness=None, readiness=None)
+        container = replace(container, **probes)  # type: ignore[arg-type]
+        template = replace(workload.template, container=container)
+        self.desired: Desired = replace(desired, root=str(root), workloads=(replace(workload, template=template),))
+
+    def container(self, **fields: object) -> ContainerFact:
+        mark = Mark(self.desired.instance.id, "web", 0, "abc")
+        values: dict[str, object] = {
+            "state": ContainerState.RUNNING,
+            "started_at": 1,
+            "running_since": START,
+            "address": "10.0.0.1",
+            "ports": (PortFact(8080, "10.0.0.1", 8080),),
+            "mark": mark,
+        }
+        return ContainerFact(NODE, "web-0", "c1", **(values | fields))  # type: ignore[arg-type]
+
+    async def see(
+        self, *facts: ContainerFact, stopping: Iterable[str] = (), silent: frozenset[str] = frozenset()
+    ) -> set[str]:
+        """Look, aim, and say which probes are aimed now."""
+        self.looks.runtimes[NODE] = Known(facts, NODE, self.clock.now().steady)
+        self.looks.version += 1
+        return await self.aim(stopping, silent)
+
+    async def aim(self, stopping: Iterable[str] = (), silent: frozenset[str] = frozenset()) -> set[str]:
+        await self.probing.aim(self.desired, stopping, silent)
+        return {name for _, name in self.prober.targets}
+
+    def says(self, fact: ContainerFact, name: str, value: ProbeValue) -> tuple[bool, bool]:
+        now = self.clock.now().steady
+        self.prober.results[fact.generation, name] = ProbeFact(value, value, 1, 1, now, now, 15 * SECOND)
+        return self.probing.read()
+
+
+def all_three(root: Path) -> World:
+    return World(root, startup=HTTP, liveness=HTTP, readiness=HTTP)
+
+
+async def test_startup_holds_the_others_back_and_is_not_probed_again(tmp_path: Path) -> None:
+    world = all_three(tmp_path)
+    one = world.container()
+    assert await world.see(one) == {"startup"}
+    assert world.says(one, "startup", PASS) == (True, False)
+    assert await world.aim() == {"liveness", "readiness"}
+    verdict = world.probing.verdicts[one.generation].startup
+    assert verdict is not None
+    assert verdict.valid_for == FOREVER
+
+
+async def test_a_new_generation_starts_from_nothing(tmp_path: Path) -> None:
+    world = all_three(tmp_path)
+    one = world.container()
+    await world.see(one)
+    world.says(one, "startup", PASS)
+    again = replace(one, started_at=2)
+    assert await world.see(again) == {"startup"}
+    assert world.probing.verdicts == {again.generation: Probes()}
+
+
+async def test_a_result_of_a_generation_that_is_gone_does_not_count(tmp_path: Path) -> None:
+    world = World(tmp_path, liveness=HTTP)
+    one = world.container()
+    await world.see(one)
+    again = replace(one, started_at=2)
+    await world.see(again)
+    assert world.says(one, "liveness", FAIL) == (False, False)
+    assert world.probing.verdicts == {again.generation: Probes()}
+
+
+@pytest.mark.parametrize("state", [state for state in ContainerState if state is not ContainerState.RUNNING])
+async def test_only_what_runs_is_probed(tmp_path: Path, state: ContainerState) -> None:
+    world = World(tmp_path, liveness=HTTP)
+    assert await world.see(world.container()) == {"liveness"}
+    assert await world.see(world.container(state=state)) == set()
+
+
+async def test_what_is_being_stopped_is_not_probed_and_keeps_its_verdict(tmp_path: Path) -> None:
+    world = World(tmp_path, liveness=HTTP)
+    one = world.container()
+    await world.see(one)
+    world.says(one, "liveness", PASS)
+    assert await world.see(one, stopping=("web-0",)) == set()
+    assert world.probing.verdicts[one.generation].liveness is not None
+
+
+@pytest.mark.parametrize("silent", [frozenset({"workload/web"}), frozenset({EVERYTHING})])
+async def test_what_a_person_silenced_is_not_probed_until_it_is_resumed(tmp_path: Path, silent: frozenset[str]) -> None:
+    world = World(tmp_path, liveness=HTTP, readiness=Probe(ProbeKind.RUNTIME))
+    one = world.container()
+    assert await world.see(one, silent=silent) == set()
+    assert world.probing.verdicts[one.generation].readiness is None
+    assert await world.aim(silent=frozenset({"workload/other"})) == {"liveness"}
+
+
+async def test_generations_of_a_node_that_cannot_be_seen_keep_their_verdicts(tmp_path: Path) -> None:
+    world = World(tmp_path, liveness=HTTP)
+    one = world.container()
+    await world.see(one)
+    world.says(one, "liveness", PASS)
+    world.looks.runtimes[NODE] = Unknown("no answer", NODE, START)
+    world.looks.version += 1
+    await world.aim()
+    assert world.says(one, "liveness", FAIL) == (True, True)
+
+
+async def test_the_runtimes_own_health_check_is_read_and_never_asked(tmp_path: Path) -> None:
+    world = World(tmp_path, startup=Probe(ProbeKind.RUNTIME), liveness=Probe(ProbeKind.RUNTIME), readiness=HTTP)
+    healthy = RuntimeHealth(PASS, 0, START, 30 * SECOND)
+    one = world.container(running_since=START - SECOND)
+    assert await world.see(replace(one, health=healthy._replace(value=UNKNOWN))) == set()
+    assert await world.see(replace(one, health=healthy)) == {"readiness"}
+    assert await world.see(replace(one, health=healthy._replace(value=FAIL, streak=3))) == {"readiness"}
+    verdicts = world.probing.verdicts[one.generation]
+    assert verdicts.startup is not None
+    assert verdicts.startup.value is PASS
+    assert verdicts.liveness is not None
+    assert (verdicts.liveness.value, verdicts.liveness.streak) == (FAIL, 3)
+
+
+async def test_a_container_without_an_address_is_asked_where_the_host_publishes_its_port(tmp_path: Path) -> None:
+    world = World(tmp_path, liveness=HTTP)
+    published = (PortFact(8080, "192.0.2.1", 80),)
+    await world.see(world.container(published=published))
+    (target,) = world.prober.targets.values()
+    assert (target.address, target.port, target.published) == ("10.0.0.1", 8080, False)
+    await world.see(world.container(published=published, address="", ports=()))
+    (target,) = world.prober.targets.values()
+    assert (target.address, target.port, target.published) == ("192.0.2.1", 80, True)
+
+
+def with_secret(path: Path) -> Probe:
+    return replace(HTTP, headers=(("Authorization", SecretSource(file=str(path))),))
+
+
+def write(path: Path, text: str, mode: int = 0o600) -> None:
+    path.write_text(text)
+    path.chmod(mode)
+
+
+def problem(world: World) -> str:
+    (target,) = world.prober.targets.values()
+    return target.given.problem
+
+
+def revealed(world: World) -> list[str]:
+    (target,) = world.prober.targets.values()
+    return [one.reveal() for one in target.given.secrets]
+
+
+async def later(world: World, by: int) -> None:
+    world.clock.advance(by)
+    await world.aim()
+    for _ in range(5):
+        await asyncio.sleep(0)  # reading goes on beside the ticks
+    await world.aim()
+
+
+async def test_a_secret_is_read_before_the_first_probe_and_again_within_a_minute(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    write(file, "one\n")
+    world = World(tmp_path, liveness=with_secret(file))
+    await world.see(world.container())
+    assert revealed(world) == ["one"]
+    write(file, "two\n")
+    await world.aim()
+    assert revealed(world) == ["one"]
+    await later(world, REFRESH)
+    assert revealed(world) == ["two"]
+    assert REFRESH <= 30 * SECOND
+
+
+async def test_a_secret_that_cannot_be_resolved_is_a_reason_and_is_tried_again(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    world = World(tmp_path, liveness=with_secret(file))
+    await world.see(world.container())
+    assert "does not exist" in problem(world)
+    write(file, "secret", mode=0o644)
+    await later(world, RETRY)
+    assert "can be read by everybody" in problem(world)
+    write(file, "secret")
+    await later(world, RETRY)
+    assert revealed(world) == ["secret"]
+
+
+async def test_a_name_that_is_no_variables_is_a_reason(tmp_path: Path) -> None:
+    world = World(tmp_path, liveness=replace(HTTP, headers=(("A", SecretSource(env="no.such-name")),)))
+    await world.see(world.container())
+    assert problem(world)
+
+
+def verified(path: str) -> Probe:
+    return replace(HTTP, scheme="HTTPS", tls=ProbeTLS(True, path))
+
+
+async def test_authorities_are_read_from_the_manifests_tree(tmp_path: Path) -> None:
+    (tmp_path / "pki").mkdir()
+    (tmp_path / "pki/ca.pem").write_text(CA_TEXT)
+    world = World(tmp_path, liveness=verified("pki/ca.pem"))
+    await world.see(world.container())
+    (target,) = world.prober.targets.values()
+    assert target.given.ca == CA_TEXT
+
+
+async def test_authorities_outside_the_tree_are_not_read(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tmp_path / "outside.pem").write_text(CA_TEXT)
+    (tree / "ca.pem").symlink_to(tmp_path / "outside.pem")
+    world = World(tree, liveness=verified("ca.pem"))
+    await world.see(world.container())
+    assert "leads out of the manifests' directory" in problem(world)
+
+
+@pytest.mark.parametrize(("text", "words"), [(None, "does not exist"), ("hello", "holds no certificate")])
+async def test_a_bad_file_of_authorities_is_a_reason(tmp_path: Path, text: str | None, words: str) -> None:
+    if text is not None:
+        (tmp_path / "ca.pem").write_text(text)
+    world = World(tmp_path, liveness=verified("ca.pem"))
+    await world.see(world.container())
+    assert words in problem(world)
