@@ -131,10 +131,10 @@ class Loop:
             self.looks.start_due()
             await self.looks.settle()
             await self._aim()
-            while self.probing.unanswered(self.desired) and self.clock.now().steady < end and self.stopping is None:
+            while self.probing.unanswered() and self.clock.now().steady < end and self.stopping is None:
                 self.wake.take()
                 self._take_probes()
-                if self.probing.unanswered(self.desired):
+                if self.probing.unanswered():
                     await self.clock.sleep_until(min(end, self.clock.now().steady + SECOND), self.wake.event)
             now = self.clock.now()
             observed = self._observed()
@@ -292,6 +292,7 @@ class Loop:
             ledger=self.ledger,
             source_read_at=self._read_at,
             busy=looks.providers.busy() - self.applier.busy,
+            contexts=self.probing.foreigners.contexts,
             under_way=frozenset(self.applier.busy),
         )
 
@@ -313,7 +314,7 @@ class Loop:
         self._applying.add(task)
 
     async def _aim(self) -> None:
-        await self.probing.aim(self.desired, self.applier.busy)
+        await self.probing.aim(self.desired, self.applier.busy, ledger=self.ledger)
 
     def _check_engine(self, now: Now) -> None:
         """A probe engine that died or fell silent is replaced; until it speaks, nothing is known of probes."""

@@ -8,13 +8,15 @@ runtimeHealth are never targets: their verdict is read from the facts of each lo
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Protocol
 
-from manifests.desired import Container, Desired, Probe, ProbeKind
+from manifests.desired import Container, Desired, Probe, ProbeKind, Workload
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, ContainerState, Generation, Known, ProbeFact, Probes, ProbeValue
 from providers.spi import ExecTarget
 from reconciler.core import runtime_health
 from reconciler.core.instant import FOREVER
+from reconciler.core.ledger import Ledger
 from reconciler.probes.target import Target
+from reconciler.shell.foreign import Foreigners
 from reconciler.shell.observe import Looks
 from reconciler.shell.probe_inputs import ProbeInputs
 
@@ -56,6 +58,8 @@ class Probing:
         self.network_only = False
         self.verdicts: dict[Generation, Probes] = {}
         self.inputs = ProbeInputs(looks.runner, looks.clock, looks.wake)
+        self.foreigners = Foreigners()
+        self._aimed: dict[Generation, Container] = {}
         self._exec: dict[tuple[Generation, tuple[str, ...]], ExecTarget | None] = {}
         self._dirty = True
         self._seen: tuple[int, str] = (-1, "")
@@ -84,41 +88,51 @@ class Probing:
         self.verdicts = {generation: Probes(startup=one.startup) for generation, one in self.verdicts.items()}
         self._dirty = True
 
-    async def aim(self, desired: Desired, stopping: Iterable[str], silent: frozenset[str] = frozenset()) -> None:
+    async def aim(
+        self,
+        desired: Desired,
+        stopping: Iterable[str],
+        silent: frozenset[str] = frozenset(),
+        ledger: Ledger = Ledger(),  # noqa: B008  (a frozen value)
+    ) -> None:
         """Tell the engine what to probe now, when anything changed. Containers that are being stopped are left alone.
 
         Args:
             desired: the manifests in force.
             stopping: names of containers that are being stopped.
             silent: keys of workloads that are not probed at all, or EVERYTHING: their verdicts grow old and are unknown then.
+            ledger: what is remembered of adopted containers.
         """
         probes = [probe for one in desired.workloads for _, probe in _probes(one.template.container)]
         await self.inputs.prepare(probes, desired.root)
-        version = (self.looks.version, f"{desired.revision}/{','.join(sorted(stopping))}/{','.join(sorted(silent))}")
+        parts = (sorted(stopping), sorted(silent), sorted(ledger.adopted))
+        version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(one) for one in parts)}")
         if not self._dirty and not self.inputs.changed and version == self._seen:
             return
         self._seen, self._dirty, self.inputs.changed = version, False, False
         workloads = {one.name: one for one in desired.workloads}
+        foreign = self.foreigners.find(desired, self.looks.runtimes, ledger)
         leave_alone = set(stopping)
         targets: list[Target] = []
         live: dict[Generation, Probes] = {}
+        self._aimed = {}
         unseen = False
         for node, known in self.looks.runtimes.items():
             if not isinstance(known, Known):
                 unseen = True
                 continue
             for fact in known.value:
-                mark = fact.mark
-                if mark is None or mark.instance != desired.instance.id or fact.state is not ContainerState.RUNNING:
+                if fact.state is not ContainerState.RUNNING:
                     continue
-                workload = workloads.get(mark.workload)
-                if workload is None:
+                found = foreign.get(fact.id) if fact.mark is None else _own(fact, desired, workloads)
+                if found is None:
                     continue
+                fact, key, container = found  # noqa: PLW2901  (an adopted one has more to it)
                 generation = fact.generation
                 live[generation] = self.verdicts.get(generation, Probes())
-                if fact.name in leave_alone or EVERYTHING in silent or workload.key in silent:
+                if fact.name in leave_alone or EVERYTHING in silent or key in silent:
                     continue
-                container = workload.template.container
+                self._aimed[generation] = container
                 seen = _Seen(node, known.observed_at, desired.instance.look_runtime, desired.root)
                 live[generation] = await self._aim_one(seen, fact, container, live[generation], targets)
         if unseen:
@@ -148,25 +162,20 @@ class Probing:
         """Whether this probe is asked, or read, at all."""
         return not (self.network_only and probe.kind is ProbeKind.EXEC)
 
-    def unanswered(self, desired: Desired) -> bool:
+    def unanswered(self) -> bool:
         """Whether a probe that was aimed has no result at all yet."""
-        containers = {one.name: one.template.container for one in desired.workloads}
-        for known in self.looks.runtimes.values():
-            for fact in known.value if isinstance(known, Known) else ():
-                verdicts = self.verdicts.get(fact.generation)
-                container = containers.get(fact.mark.workload) if fact.mark is not None else None
-                if verdicts is None or container is None:
-                    continue
-                if container.startup is not None and verdicts.startup is None:
-                    if self.runs(container.startup):
-                        return True
-                    continue
-                for probe, verdict in (
-                    (container.liveness, verdicts.liveness),
-                    (container.readiness, verdicts.readiness),
-                ):
-                    if probe is not None and verdict is None and self.runs(probe):
-                        return True
+        for generation, container in self._aimed.items():
+            verdicts = self.verdicts.get(generation, Probes())
+            if container.startup is not None and verdicts.startup is None:
+                if self.runs(container.startup):
+                    return True
+                continue
+            for probe, verdict in (
+                (container.liveness, verdicts.liveness),
+                (container.readiness, verdicts.readiness),
+            ):
+                if probe is not None and verdict is None and self.runs(probe):
+                    return True
         return False
 
     async def _target(self, seen: "_Seen", fact: ContainerFact, name: str, probe: Probe) -> Target:
@@ -188,7 +197,9 @@ class Probing:
         if key not in self._exec:
             provider = self.looks.providers.runtimes[node]
             try:
-                self._exec[key] = await self.looks.runner.run(lambda: provider.exec_target(fact.name, probe.command))
+                # A container without our mark is meant by its id.
+                who = fact.id if fact.adopted else fact.name
+                self._exec[key] = await self.looks.runner.run(lambda: provider.exec_target(who, probe.command))
             except ProviderError:
                 # Not known now; asked again at the next change.
                 self._dirty = True
@@ -209,6 +220,15 @@ def _probes(container: Container) -> tuple[tuple[str, Probe], ...]:
     """The probes that a container has, by name; the startup probe, which gates the others, first."""
     found = (("startup", container.startup), ("liveness", container.liveness), ("readiness", container.readiness))
     return tuple((name, probe) for name, probe in found if probe is not None)
+
+
+def _own(
+    fact: ContainerFact, desired: Desired, workloads: Mapping[str, Workload]
+) -> tuple[ContainerFact, str, Container] | None:
+    """A container with our mark as part of its workload; None when it is another instance's, or no manifest's."""
+    mark = fact.mark
+    workload = workloads.get(mark.workload) if mark is not None and mark.instance == desired.instance.id else None
+    return None if workload is None else (fact, workload.key, workload.template.container)
 
 
 def _passed(verdicts: Probes) -> bool:
