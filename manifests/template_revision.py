@@ -4,7 +4,7 @@ import json
 from hashlib import sha256
 from typing import Any
 
-from manifests.kinds.pod import PodTemplate
+from manifests.kinds.pod import Container, PodTemplate
 
 HASH_VERSION = 1
 """Version of the way revisions are made. It is part of the hash and is recorded on containers beside it."""
@@ -30,8 +30,17 @@ def template_revision(template: PodTemplate) -> str:
     """16 hex digits of SHA-256 over the fields that somebody wrote and whose change needs a new container.
 
     Fields left at their default are not part of it, so that a later version of the program with more fields, or with
-    other defaults, finds the same revision. Neither the order of keys nor the style of the YAML matters.
+    other defaults, finds the same revision. Neither the order of keys nor the style of the YAML matters. Of the probes only
+    one thing counts: whether they read the runtime's own health check, which a container has or has not from its creation on.
     """
     explicit = template.model_dump(mode="python", by_alias=True, exclude_unset=True, exclude=_LIVE)
+    checked = [one.name for one in template.spec.containers if _reads_runtime_health(one)]
+    if checked:
+        explicit["runtimeHealth"] = checked
     canonical = json.dumps(explicit, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return sha256(f"{HASH_VERSION}\n{canonical}".encode()).hexdigest()[:16]
+
+
+def _reads_runtime_health(container: Container) -> bool:
+    probes = (container.liveness_probe, container.readiness_probe, container.startup_probe)
+    return any(one is not None and one.runtime_health is not None for one in probes)

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from manifests.desired import Container, Template
+from manifests.desired import Container, ProbeKind, Template
 from manifests.image_ref import parse_image
 from manifests.pod import HOST_CONFIG_MANAGED, Live, Mount, VolumeKind
 from providers.actions import CreateContainer
@@ -89,10 +89,11 @@ def payload(
         "Env": [f"{name}={value}" for name, value in (*container.env, *sorted(secrets.items()))],
         "Labels": labels,
         "HostConfig": _host_config(container, live, network, main=main, podman=podman),
-        # One health decision: a check of the image's own would be a second opinion that nobody reads.
-        "Healthcheck": {"Test": ["NONE"]},
         "StopTimeout": max(1, -(-template.grace // SECOND)),
     }
+    if not reads_runtime_health(container):
+        # One health decision: a check of the image's own would be a second opinion that nobody reads.
+        body["Healthcheck"] = {"Test": ["NONE"]}
     if container.argv:
         body["Entrypoint"], body["Cmd"] = list(container.argv), []
     elif engine.args:
@@ -115,6 +116,12 @@ def give(body: dict[str, Any], action: CreateContainer) -> None:
     if action.extra_mounts:
         host = body["HostConfig"]
         host["Mounts"] = [*(host.get("Mounts") or ()), *(_mount(one) for one in action.extra_mounts)]
+
+
+def reads_runtime_health(container: Container) -> bool:
+    """Whether a probe of a container is the runtime's own health check: then the image's is left on."""
+    probes = (container.startup, container.liveness, container.readiness)
+    return any(one is not None and one.kind is ProbeKind.RUNTIME for one in probes)
 
 
 def _port(number: int, protocol: str) -> str:

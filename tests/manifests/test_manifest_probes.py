@@ -169,3 +169,12 @@ def test_the_guard_allows_commands_by_how_they_begin(tmp_path: Path, allowed: st
     guard = GUARD.replace("{deny: [workload/web]}", f"{{execCommands: {allowed}}}")
     files = tree("exec: {command: [pg_isready, -q, -h, db]}") | {"guard.yaml": guard}
     assert [problem.code for problem in problems_of(tmp_path, files)] == codes
+
+
+def test_only_reading_the_runtimes_own_health_check_needs_a_new_container(tmp_path: Path) -> None:
+    def revision(name: str, text: str) -> str:
+        return load_files(tmp_path / name, tree(text)).workloads[0].template.revision
+
+    before = revision("before", LIVENESS)
+    assert revision("other", "tcpSocket: {port: 8080}") == before
+    assert revision("runtime", "runtimeHealth: {}") != before

@@ -1,13 +1,14 @@
 """What an engine tells beyond a container's life: health checks, restarts, memory, mappings of ports, changed secrets."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from docker_bench import Bench
-from docker_engine import container, template
+from docker_engine import container, image_tar, template
 
-from manifests.desired import Container, Port, Template
+from manifests.desired import Container, Port, Probe, ProbeKind, Template
 from manifests.pod import Live, SecretSource
 from providers.errors import Conflict
 from providers.facts import ContainerFact, ContainerState, ExitCause, PortFact, ProbeValue
@@ -130,6 +131,22 @@ def test_the_engines_own_health_check_is_told_and_kept_fresh(bench: Bench) -> No
     assert failed.last_at > passed.last_at
     bench.api.kill(name)
     assert bench.fact(name).health is None, "what does not run has no health"
+
+
+@pytest.mark.server("dockerd")
+def test_the_images_health_check_runs_only_where_a_probe_reads_it(bench: Bench) -> None:
+    image = f"reconciler-test/{bench.instance}:1"
+    bench.api.import_image(image, image_tar(), 'HEALTHCHECK --interval=1s CMD ["/bin/true"]')
+    try:
+        read = replace(container(image=image), liveness=Probe(ProbeKind.RUNTIME))
+        fact = bench.run(template(read))
+        assert fact.health is not None
+        assert fact.health.interval == SECOND
+        other = bench.run(template(container(image=image)), ordinal=1)
+        assert other.health is None
+    finally:
+        bench.api.clean(bench.instance)
+        bench.api.link.delete(f"/images/{image}", image, force="1")
 
 
 @pytest.mark.server("podman")
