@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from manifests import build_adopt, desired, kinds
+from manifests import build_adopt, build_limits, desired, kinds
 from manifests.build_pod import TemplateSupport, check_support, template
 from manifests.build_probe import all_ports, port_number, ports_hint
 from manifests.build_push import push
@@ -17,7 +17,6 @@ from manifests.desired import SECOND, Role
 from manifests.kinds.service import Balancer
 from manifests.problems import Code, did_you_mean
 from manifests.references import Scope
-from manifests.scalars import Percent
 from manifests.validate import Declared, Path, explain
 
 SettingsModel = Callable[[str], tuple[Role, type[BaseModel]] | None]
@@ -88,14 +87,8 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         replicas=spec.replicas,
         template=template(declared, scope, manifest),
         min_ready=spec.min_ready_seconds * SECOND,
-        max_unavailable=_max_unavailable(spec.availability.max_unavailable, spec.replicas),
-        restarts=desired.Restarts(
-            limit=spec.restarts.limit,
-            window=int(spec.restarts.window),
-            backoff=desired.Backoff(
-                int(spec.restarts.backoff.initial), int(spec.restarts.backoff.max), int(spec.restarts.backoff.reset)
-            ),
-        ),
+        max_unavailable=build_limits.max_unavailable(spec.availability, spec.replicas),
+        restarts=build_limits.restarts(spec),
         drain_max=int(spec.drain.max),
         suspend=spec.suspend,
         strategy=_strategy(declared, scope, manifest),
@@ -112,13 +105,6 @@ def _nodes(declared: Declared, scope: Scope, names: Sequence[str]) -> tuple[str,
     for index, name in enumerate(names):
         scope.provider(name, Role.RUNTIME, declared, ("spec", "nodes", index))
     return tuple(names)
-
-
-def _max_unavailable(given: int, replicas: int) -> int:
-    if not isinstance(given, Percent):
-        return given
-    count = replicas * given // 100
-    return max(count, 1) if replicas > 1 else count
 
 
 def _strategy(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Strategy:

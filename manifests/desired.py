@@ -8,6 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from manifests.limits import (
+    DEFAULT_ESCALATION,
+    DEFAULT_MASS_FAILURE,
+    DEFAULT_RESTARTS,
+    Escalation,
+    MassFailure,
+    Mode,
+    RestartLimits,
+    Window,
+)
 from manifests.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
 
 SECOND = 1_000_000_000
@@ -153,6 +163,8 @@ class Restarts:
     limit: int = 5
     window: int = 300 * SECOND
     backoff: Backoff = Backoff()
+    mode: Mode = Mode.ACT
+    escalation: Escalation = DEFAULT_ESCALATION
 
 
 class Strategy(StrEnum):
@@ -331,6 +343,9 @@ class Guard:
     deny: frozenset[str] = frozenset()
     mass_change: MassChange = MassChange()
     exec_commands: tuple[tuple[str, ...], ...] | None = None
+    restarts: RestartLimits = DEFAULT_RESTARTS
+    mass_failure: MassFailure = DEFAULT_MASS_FAILURE
+    windows: tuple[Window, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Pure: the documents and the types of providers in, a value out. The order of fil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from manifests import build, build_push, desired, kinds
+from manifests import build, build_limits, build_push, desired, kinds
 from manifests.build import KnownTypes, Selection, SettingsModel
 from manifests.build_pod import Support, TemplateSupport
 from manifests.build_probe import check_commands
@@ -168,7 +168,15 @@ def _guard(scope: Scope) -> desired.Guard:
     for one in scope.all("Workload") if spec.exec_commands is not None else ():
         check_commands(one, scope, spec.exec_commands or ())
     mass_change = desired.MassChange(int(spec.mass_change.share), spec.mass_change.minimum)
-    return desired.Guard(spec.suspend, frozenset(spec.deny), mass_change, spec.exec_commands)
+    return desired.Guard(
+        spec.suspend,
+        frozenset(spec.deny),
+        mass_change,
+        spec.exec_commands,
+        restarts=build_limits.guard_restarts(spec),
+        mass_failure=build_limits.mass_failure(spec),
+        windows=build_limits.windows(spec),
+    )
 
 
 def _report_shared_pools(scope: Scope) -> None:

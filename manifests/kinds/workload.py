@@ -21,13 +21,22 @@ from manifests.scalars import MINUTE, Duration, bad_value
 
 
 class Availability(Model):
-    """How many replicas our own actions may make unavailable."""
+    """How many replicas our own actions may make unavailable, for whatever cause. At most one of the two."""
 
-    max_unavailable: IntOrPercent = Field(
-        1,
-        description="Most replicas that may be unavailable at once. A percentage of `replicas` rounds down, "
-        "but to at least 1 when there are several replicas.",
+    max_unavailable: IntOrPercent | None = Field(
+        None,
+        description="Most replicas that may be unavailable at once; 1 by default. A percentage of `replicas` rounds down, "
+        "but to at least 1 when there are several replicas. With 0 failed replicas are still healed, one at a time.",
     )
+    min_available: IntOrPercent | None = Field(
+        None, description="Fewest replicas that must stay available. A percentage of `replicas` rounds up."
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if self.max_unavailable is None or self.min_available is None:
+            return self
+        raise bad_value("minAvailable and maxUnavailable say the same thing twice; keep one", at=("min_available",))
 
 
 class Backoff(Model):
@@ -44,12 +53,30 @@ class Backoff(Model):
         raise bad_value(f"max ({self.max}) is shorter than initial ({self.initial})", at=("max",))
 
 
+class Escalation(Model):
+    """What follows restarts in a row after which a replica did not become available."""
+
+    recreate_after: Annotated[int, Field(ge=1, le=100)] = Field(
+        3, description="Restarts that did not help before the replica is recreated from its manifest."
+    )
+    give_up_after: Annotated[int, Field(ge=1, le=100)] = Field(
+        3,
+        description="Further restarts that did not help before the replica is Failed: nothing more is tried until somebody "
+        "resumes it or its template changes.",
+    )
+
+
 class Restarts(Model):
     """How often a replica may be restarted for its health."""
+
+    mode: Literal["act", "observe"] = Field(
+        "act", description="With `observe` restarts for health are not done; each shows as a hold ObserveOnly."
+    )
 
     limit: Annotated[int, Field(ge=0, le=1000)] = Field(5, description="Most restarts of one replica in `window`.")
     window: Window = Field(Duration(5 * MINUTE), description="Sliding span in which restarts are counted.")
     backoff: Backoff = Field(default_factory=Backoff, description="Waiting times between restarts.")
+    escalation: Escalation = Field(default_factory=Escalation, description="What follows when restarts do not help.")
 
 
 class Drain(Model):

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from manifests.desired import Desired
-from reconciler.core import requests, steps
+from reconciler.core import requests, steps, windows
 from reconciler.core.activation import Roster, roster
 from reconciler.core.availability import Availability, count
 from reconciler.core.diff import differences
@@ -17,11 +17,13 @@ from reconciler.core.foreign import admit
 from reconciler.core.gates import Gated, gate
 from reconciler.core.guard import Pruning, mass_change, prune_hold
 from reconciler.core.history import absences, remember
-from reconciler.core.instant import FOREVER, Now
+from reconciler.core.instant import Now
 from reconciler.core.ledger import Ledger
+from reconciler.core.mass_failure import watch
 from reconciler.core.observed import Observed
 from reconciler.core.omission import Names, name_all
 from reconciler.core.plan import Decision, Step
+from reconciler.core.restart_history import recall
 from reconciler.core.status import assess
 from reconciler.core.switches import frozen
 from reconciler.core.trust import Sight, sight
@@ -52,21 +54,24 @@ def decide(desired: Desired, observed: Observed, now: Now) -> Decision:
 
 def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decision | Ledger:
     """One pass over all stages: a decision, or the ledger with new grants when there are any and this is not the last pass."""
-    admitted = admit(desired, observed, sight(desired, observed, now))  # trust: which facts may be used, foreign ones too
+    # Trust: which facts may be used, foreign ones too.
+    admitted = admit(desired, observed, sight(desired, observed, now))
     desired, seen = admitted.desired, admitted.seen
     crew = roster(admitted, observed, now)  # trust and activation: what each container is, and is for
     ledger = admitted.remember(remember(desired, observed, crew, now))
-    ledger = requests.follow(ledger, crew, now)
+    ledger = requests.follow(recall(ledger, crew, now), crew, now)
+    outbreaks = watch(desired, observed, crew, ledger, now)
+    ledger = ledger if outbreaks.rows == ledger.outbreaks else replace(ledger, outbreaks=outbreaks.rows)
     counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
-    weights = weigh(desired, crew, seen, ledger.grants, now)
+    weights = weigh(desired, crew, seen, ledger.grants, outbreaks.suspect, now)
     names = name_all(desired, crew, seen, weights, ledger.grants, now)  # DNS omission
-    found = differences(desired, crew, ledger.grants, now)
+    found = differences(desired, crew, ledger, now)
     found.wants += requests.wants(ledger, crew, found.wants)
 
     pruned = _pruned(crew, weights, names)
     ledger = absences(ledger, pruned, desired.revision, now)
     pruning = mass_change(desired, ledger, pruned, _owned(crew, seen, desired))
-    gated = gate(desired, crew, counts, ledger, found.wants, pruning, observed.source_read_at, weights.dead, now)
+    gated = gate(desired, observed, crew, counts, ledger, outbreaks, found.wants, pruning, weights.dead, now)
     if gated.granted and not last:
         return gated.ledger
 
@@ -82,7 +87,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts)
     due_steps = tuple(sorted(out.steps, key=_order))
     unsettled = ledger.grants != observed.ledger.grants and not due_steps
-    wake_at = now.steady + 1 if unsettled else _wake_at(seen, counts, holds, waits, ledger, now)
+    wake_at = now.steady + 1 if unsettled else _wake_at(desired, seen, counts, holds, waits, ledger, now)
     return Decision(
         steps=due_steps,
         holds=tuple(sorted(set(holds), key=lambda one: (one.object, one.rule, one.action, one.message))),
@@ -167,7 +172,7 @@ def _containers(desired: Desired, crew: Roster, gated: Gated, out: Outbox) -> No
         if want.fact is not None:
             out.put(steps.start(want, want.fact, links))
     for want in gated.updates:
-        update = steps.update(want, want.fact) if want.fact is not None else None
+        update = steps.update(want, want.fact, out.ledger) if want.fact is not None else None
         if update is not None:
             out.put(update)
 
@@ -207,6 +212,7 @@ def _order(step: Step) -> tuple[int, str, str]:
 
 
 def _wake_at(
+    desired: Desired,
     seen: Sight,
     counts: Mapping[str, Availability],
     holds: list[Hold],
@@ -215,7 +221,9 @@ def _wake_at(
     now: Now,
 ) -> int:
     """The first instant at which this answer could change on the same facts."""
-    soonest = min([requests.wake_at(ledger, now), seen.until, *(one.until for one in counts.values())], default=FOREVER)
+    soonest = min([requests.wake_at(ledger, now), seen.until, *(one.until for one in counts.values())])
+    if desired.guard.windows:
+        soonest = min(soonest, windows.wake_at(desired, now))
     for until in (*(one.until for one in holds), *(one.until for one in waits)):
         if until is not None:
             soonest = min(soonest, until)

@@ -12,16 +12,18 @@ from typing import NamedTuple
 from manifests.desired import Desired, OnSecretChange, Strategy, Workload
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
 from reconciler.core.activation import Group, Roster, node_of, replica_name
-from reconciler.core.adoption import wanted_live
 from reconciler.core.availability import ripe_at
 from reconciler.core.history import replica_of
 from reconciler.core.instant import FOREVER, Now
-from reconciler.core.ledger import Grant
+from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.restart_history import settings
+from reconciler.core.restarts import Try, next_try
 from reconciler.core.trust import Belief
 from reconciler.core.verdict import Hold, Reason, Rule, Wait, Waiting
 
 _PASS, _UNKNOWN, _FAIL = ProbeValue.PASS, ProbeValue.UNKNOWN, ProbeValue.FAIL
 _RUNNING = ContainerState.RUNNING
+_UPDATED = {ContainerState.RUNNING, ContainerState.RESTARTING}
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
 
@@ -77,6 +79,10 @@ def _why_down(fact: ContainerFact) -> tuple[Reason, str]:
         return Reason.HOST_RESTARTED, "the host was restarted"
     if fact.exit_cause is ExitCause.STOPPED_BY_US:
         return Reason.STOPPED, "stopped by us and wanted"
+    if fact.exit_cause is ExitCause.OOM_KILLED:
+        return Reason.OOM_KILLED, "killed at its memory limit"
+    if fact.exit_cause is ExitCause.EXITED and fact.exit_code == 0:
+        return Reason.EXITED, "ended by itself with exit code 0"
     code = "an unknown result" if fact.exit_code is None else f"exit code {fact.exit_code}"
     signal = " by a signal" if fact.exit_cause is ExitCause.SIGNALLED else ""
     return Reason.CRASHED, f"ended{signal} with {code}"
@@ -96,7 +102,18 @@ def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences)
     out.holds.append(Hold(obj, f"recreate {fact.name}", Rule.SECRET_CHANGED, message, person=person))
 
 
-def _current(group: Group, ordinal: int, belief: Belief, now: Now, out: Differences) -> None:
+def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: Differences) -> None:
+    """A failed startup or liveness probe asks for a restart, and after some that did not help for a recreation."""
+    what = "startup" if belief.reason is Reason.STARTUP_FAILED else "liveness"
+    message = f"the {what} probe failed"
+    row = ledger.escalations.get(replica_of(group.workload.key, ordinal))
+    kind, cause = Kind.RESTART, belief.reason
+    if row is not None and next_try(row.tries, group.workload, belief.fact) is Try.RECREATE:
+        kind, cause, message = Kind.RECREATE, Reason.RECREATE, f"{message} again after {row.tries} restarts in a row"
+    out.wants.append(_want(group, ordinal, kind, cause, message, belief))
+
+
+def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: Now, out: Differences) -> None:
     """A replica of the desired revision that is not simply fine."""
     fact, workload = belief.fact, group.workload
     name = replica_of(workload.key, ordinal)
@@ -107,13 +124,14 @@ def _current(group: Group, ordinal: int, belief: Belief, now: Now, out: Differen
         out.wants.append(_want(group, ordinal, Kind.START, cause, message, belief))
         return
     if belief.live is _FAIL:
-        what = "startup" if belief.reason is Reason.STARTUP_FAILED else "liveness"
-        message = f"the {what} probe failed"
-        out.wants.append(_want(group, ordinal, Kind.RESTART, belief.reason, message, belief))
+        _unhealthy(group, ordinal, belief, ledger, out)
         return
-    if fact.live and fact.live != wanted_live(workload, fact) and fact.state is _RUNNING:
-        message = "its limits or its restart policy are not as wanted"
-        out.wants.append(_want(group, ordinal, Kind.UPDATE, Reason.SETTINGS_CHANGED, message, belief))
+    if fact.live and fact.state in _UPDATED and fact.live != settings(workload, name, fact, ledger):
+        cause, message = Reason.SETTINGS_CHANGED, "its limits or its restart policy are not as wanted"
+        if name in ledger.taken:
+            many = len(ledger.attempts.get(name, ()))
+            cause, message = Reason.TAKEN_OVER, f"the runtime restarts it again and again ({many} restarts lately)"
+        out.wants.append(_want(group, ordinal, Kind.UPDATE, cause, message, belief))
     if fact.state is ContainerState.RESTARTING:
         message = f"the runtime is about to start {fact.name} again by itself"
         out.waits.append(Wait(name, Waiting.READY, message))
@@ -214,9 +232,9 @@ def _partly_blind(
         _missing(group, crew, instance, out)
 
 
-def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now: Now) -> Differences:
+def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Differences:
     """All candidates of all workloads, then the orphans."""
-    out = Differences()
+    out, grants = Differences(), ledger.grants
     steady, instance = now.steady, desired.instance.id
     for key, group in crew.groups.items():
         workload = group.workload
@@ -226,11 +244,13 @@ def differences(desired: Desired, crew: Roster, grants: Mapping[str, Grant], now
             continue
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
-                live = belief.fact.live
-                if not belief.fact.stale_secrets and (not live or live == wanted_live(workload, belief.fact)):
+                fact = belief.fact
+                if not fact.stale_secrets and (
+                    not fact.live or fact.live == settings(workload, replica_of(key, ordinal), fact, ledger)
+                ):
                     continue
             if belief.fact.id not in grants:
-                _current(group, ordinal, belief, now, out)
+                _current(group, ordinal, belief, ledger, now, out)
         if len(group.current) < workload.replicas:
             _missing(group, crew, instance, out)
         if group.outgoing or group.surplus:

@@ -8,7 +8,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from manifests.desired import SECOND, Desired
+from manifests.limits import Held
 from providers.facts import fingerprint
+from reconciler.core import windows
 from reconciler.core.instant import Now, due, elapsed, next_after
 from reconciler.core.ledger import Ledger
 from reconciler.core.verdict import Hold, Rule
@@ -53,6 +55,9 @@ def prune_hold(
     if not desired.prune:
         message = f"no manifest names {obj} any more, and pruning is off"
         return Hold(obj, action, Rule.PRUNE_OFF, message, person="run with --prune, or set spec.prune of the Instance")
+    window = windows.hold(desired, Held.PRUNE, obj, action, now)
+    if window is not None:
+        return window
     if not desired.complete:
         message = "only a part of the tree was read, so its absence proves nothing"
         return Hold(obj, action, Rule.INCOMPLETE_SOURCE, message, person="run on the root directory of the manifests")

@@ -47,6 +47,28 @@ class Failures(NamedTuple):
     generation: Generation
 
 
+class Escalation(NamedTuple):
+    """Restarts for health in a row after which a replica did not become available; of which revision, since when."""
+
+    tries: int
+    revision: str
+    since: Instant
+
+
+class Outbreak(NamedTuple):
+    """A mass failure of one group: `canary` is the replica that is restarted first (empty = none under way).
+
+    `failures` counts canaries that did not become available, `last` is when the latest of them was seen (None = it did), and
+    `calm` since when the group is not that bad any more.
+    """
+
+    since: Instant
+    canary: str = ""
+    failures: int = 0
+    last: Instant | None = None
+    calm: Instant | None = None
+
+
 class StepFailure(NamedTuple):
     """Consecutive failures of one step. `stop` tells that trying the same again cannot help."""
 
@@ -122,6 +144,8 @@ class Ledger:
 
     grants: container id -> open grant (a name may exist on two nodes while a replica moves). attempts: replica -> instants of health restarts. failures: replica -> streak.
     step_failures: step id -> failure. wanted: candidate -> since when it is wanted. suspensions: object key or `*`.
+    restarted: `node|workload key` -> instants of restarts for health. escalations: replica. outbreaks: workload key or `node/NAME`.
+    runtime_restarts: container id -> the runtime's own count when last seen. taken: replicas whose restarting we took over from it.
     revisions: workload key. absences: object -> absence. passed: probe paths that ever passed.
     zones: `provider/zone` where we publish or have published. source: identity of the
     source whose inventory this is. amnesic: since when history is missing. approvals: plan hashes a person approved.
@@ -135,6 +159,11 @@ class Ledger:
     failures: Mapping[str, Failures] = field(default_factory=dict)
     step_failures: Mapping[str, StepFailure] = field(default_factory=dict)
     wanted: Mapping[str, Instant] = field(default_factory=dict)
+    restarted: Mapping[str, tuple[Instant, ...]] = field(default_factory=dict)
+    escalations: Mapping[str, Escalation] = field(default_factory=dict)
+    outbreaks: Mapping[str, Outbreak] = field(default_factory=dict)
+    runtime_restarts: Mapping[str, int] = field(default_factory=dict)
+    taken: frozenset[str] = frozenset()
     suspensions: Mapping[str, Suspension] = field(default_factory=dict)
     revisions: Mapping[str, RevisionMark] = field(default_factory=dict)
     absences: Mapping[str, Absence] = field(default_factory=dict)
@@ -162,8 +191,7 @@ class OutcomeKind(StrEnum):
     SKIPPED = "skipped"
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What came of one step."""
 
     step: str
@@ -208,21 +236,34 @@ class Command:
 
 
 def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
-    """The ledger after these commands. Unknown verbs change nothing: the inbox may hold those of a newer version."""
-    suspensions = dict(ledger.suspensions)
+    """The ledger after these commands. Unknown verbs change nothing: the inbox may hold those of a newer version.
+
+    Resuming an object also lets its replicas that have failed for good be tried again.
+    """
+    suspensions, escalations = dict(ledger.suspensions), dict(ledger.escalations)
     approvals, requests = set(ledger.approvals), dict(ledger.requests)
     for command in commands:
         if command.verb == "suspend":
-            suspensions[command.object] = Suspension(
-                command.who, command.reason, command.until_wall, command.probes
-            )
+            suspensions[command.object] = Suspension(command.who, command.reason, command.until_wall, command.probes)
         elif command.verb == "resume":
             suspensions.pop(command.object, None)
+            escalations = {name: one for name, one in escalations.items() if not _covers(command.object, name)}
         elif command.verb == "approve":
             approvals.add(command.object)
         elif command.verb == "restart" and command.request is not None:
             requests.setdefault(command.object, command.request)
-    return replace(ledger, suspensions=suspensions, approvals=frozenset(approvals), requests=requests)
+    return replace(
+        ledger,
+        suspensions=suspensions,
+        approvals=frozenset(approvals),
+        requests=requests,
+        escalations=escalations if escalations != ledger.escalations else ledger.escalations,
+    )
+
+
+def _covers(object: str, name: str) -> bool:  # noqa: A002
+    """Whether a word about an object (a key, or `*` for all) is about this one too."""
+    return object in {"*", name} or name.startswith(f"{object}/")
 
 
 # --- rows -------------------------------------------------------------------------------------------------------
@@ -259,6 +300,10 @@ _READ: Mapping[str, Any] = {
     "failures": lambda raw: Failures(raw[0], Instant(*raw[1]), Generation(*raw[2])),
     "step_failures": lambda raw: StepFailure(raw[0], Instant(*raw[1]), raw[2], raw[3]),
     "wanted": lambda raw: Instant(*raw),
+    "restarted": lambda raw: tuple(Instant(*one) for one in raw),
+    "escalations": lambda raw: Escalation(raw[0], raw[1], Instant(*raw[2])),
+    "outbreaks": lambda raw: Outbreak(Instant(*raw[0]), raw[1], raw[2], _instant(raw[3]), _instant(raw[4])),
+    "runtime_restarts": int,
     "suspensions": lambda raw: Suspension(*raw),
     "requests": read_request,
     "revisions": lambda raw: RevisionMark(*raw),
@@ -266,7 +311,7 @@ _READ: Mapping[str, Any] = {
     "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
     "pushes": _push,
 }
-_FLAGS = ("passed", "zones", "approvals")
+_FLAGS = ("passed", "taken", "zones", "approvals")
 _SINGLE = "ledger"
 
 
@@ -318,6 +363,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
     return Ledger(
         **sections,
         passed=frozenset(flags["passed"]),
+        taken=frozenset(flags["taken"]),
         zones=frozenset(flags["zones"]),
         approvals=frozenset(flags["approvals"]),
         source=single["source"],

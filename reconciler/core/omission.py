@@ -75,7 +75,7 @@ def _endpoints_of(service: Service, roster: Roster, weights: Weights, grants: Ma
                 sure.add(address)
             else:
                 unsure.add(address)
-        elif belief.ready is ProbeValue.UNKNOWN:
+        elif belief.ready is ProbeValue.UNKNOWN or name in weights.suspect:
             unsure.add(address)
     return _Opinion(frozenset(sure), frozenset(unsure - sure), behind)
 

@@ -5,9 +5,11 @@ time doubles, with jitter from a hash of name and attempt, so that the same fail
 by `history` (to count) and `gates` (to hold).
 """
 
+from enum import StrEnum
 from hashlib import sha256
 
-from manifests.desired import SECOND, Backoff
+from manifests.desired import SECOND, Backoff, Workload
+from providers.facts import ContainerFact
 from reconciler.core.instant import Instant, Now, due, elapsed
 from reconciler.core.ledger import Failures, StepFailure
 
@@ -16,6 +18,32 @@ JITTER = 0.25
 
 STEP_BACKOFF = Backoff(initial=SECOND, maximum=300 * SECOND, reset=600 * SECOND)
 """Waiting times after a failed provider call: 1 s doubling to 5 min."""
+
+
+class Try(StrEnum):
+    """What is done next for a replica that fails again and again."""
+
+    RESTART = "restart"
+    RECREATE = "recreate"
+    GIVE_UP = "give up"
+
+
+def next_try(tries: int, workload: Workload, fact: ContainerFact) -> Try:
+    """What comes after so many tries that did not make a replica available: restarts, one recreation, restarts, no more.
+
+    Containers that were not made from the manifest (adopted, or marked for restarts only) are never recreated.
+    """
+    rule = workload.restarts.escalation
+    if fact.adopted or workload.restart_only:
+        return Try.RESTART if tries < rule.recreate_after + rule.give_up_after else Try.GIVE_UP
+    if tries == rule.recreate_after:
+        return Try.RECREATE
+    return Try.RESTART if tries <= rule.recreate_after + rule.give_up_after else Try.GIVE_UP
+
+
+def exhausted(tries: int, workload: Workload, fact: ContainerFact) -> bool:
+    """Whether a replica is Failed: only a person or another template lets it be tried again."""
+    return next_try(tries, workload, fact) is Try.GIVE_UP
 
 
 def _fraction(name: str, attempt: int) -> float:

@@ -19,12 +19,12 @@ from providers.actions import (
 )
 from providers.facts import ContainerFact, Endpoint, Generation, Mark, RecordKey
 from reconciler.core.activation import Roster
-from reconciler.core.adoption import wanted_live
 from reconciler.core.diff import Want
-from reconciler.core.ledger import Grant
+from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.omission import RecordDiff
 from reconciler.core.plan import Step
 from reconciler.core.records import owner_mark
+from reconciler.core.restart_history import settings, without_restarts
 from reconciler.core.verdict import Reason
 from reconciler.core.weights import MemberChange, endpoints
 
@@ -93,13 +93,21 @@ def start(want: Want, fact: ContainerFact, links: Links) -> Step:
     return Step(want.id, want.object, action, want.cause, want.message, follows, journal=True)
 
 
-def update(want: Want, fact: ContainerFact) -> Step | None:
+def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
     """Change what the runtime changes in place. Nothing is disrupted, and doing it twice is the same as once."""
     if want.workload is None:
         return None
-    live = wanted_live(want.workload, fact)
+    live = settings(want.workload, want.object, fact, ledger)
     action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
     return Step(want.id, want.object, action, want.cause, want.message)
+
+
+def quieten(grant: Grant, fact: ContainerFact) -> Step:
+    """Switch off the runtime's own restarting before a drain and a stop: what ends then stays down."""
+    live = without_restarts(fact.live)
+    action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
+    message = "the runtime must not start it again by itself while it leaves"
+    return Step(f"update {fact.name}", grant.object, action, grant.cause, message)
 
 
 def restart_start(grant: Grant, fact: ContainerFact) -> Step:

@@ -6,15 +6,18 @@ Called by `decide` only, after the gates.
 from dataclasses import replace
 
 from manifests.desired import Desired, Workload
+from providers.facts import ContainerFact, ContainerState
 from reconciler.core import disruption, steps
 from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
 from reconciler.core.disruption import Exit, Progress
+from reconciler.core.healing import grace_of
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.observed import Observed
 from reconciler.core.omission import Names
 from reconciler.core.plan import Step
+from reconciler.core.restart_history import restarts_itself
 from reconciler.core.switches import busy_or_failed, suspended
 from reconciler.core.trust import Belief, Sight
 from reconciler.core.verdict import Hold, Reason, Wait, Waiting
@@ -53,7 +56,6 @@ class Outbox:
             grants[name] = grant
         if grants != self.ledger.grants:
             self.ledger = replace(self.ledger, grants=grants)
-
 
     def released(self, name: str) -> None:
         """Forget an adopted container."""
@@ -112,6 +114,14 @@ def _anew(grant: Grant, group: Group, now: Now) -> Progress:
     return disruption.recreated(grant, belief, _available(group.workload, belief, now), now)
 
 
+def _quieten(progress: Progress, fact: ContainerFact, out: Outbox) -> bool:
+    """Whether the runtime's own restarting is to be switched off first. One that refuses does not keep a stop from being done."""
+    draining = progress.wait is not None and progress.wait.waiting is Waiting.DRAIN
+    refused = f"update {fact.name}" in out.ledger.step_failures
+    running = fact.state is ContainerState.RUNNING
+    return (progress.stop or draining) and running and restarts_itself(fact) and not refused
+
+
 def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Outbox) -> None:
     """Carry every open grant one step further."""
     desired, now = out.desired, out.now
@@ -146,6 +156,9 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
             out.holds.append(progress.hold)
         if progress.grant is None or fact is None:
             continue
+        if _quieten(progress, fact, out):
+            out.put(steps.quieten(progress.grant, fact))
+            continue
         if progress.start:
             out.put(steps.restart_start(progress.grant, fact))
             continue
@@ -157,6 +170,8 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
         elif progress.stop:
             if grant.grace is not None:
                 grace = grant.grace
+            elif group is not None:
+                grace = grace_of(group.workload.template.container, grant.cause, grace)
             out.put(steps.stop(progress.grant, fact, grace, links, key))
         else:
             out.put(steps.remove(progress.grant, fact))

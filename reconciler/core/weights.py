@@ -43,7 +43,7 @@ class Weights:
     containers that were read back with a weight above 0, `pooled` those that are in any pool, `hidden` those behind a pool
     that cannot be read, `lacking` the (service, container) pairs without weight in all of the service's pools; all by container
     id, because a name may exist on two nodes while a replica moves. `dead` are
-    addresses with weight where nothing of ours lives any more.
+    addresses with weight where nothing of ours lives any more. `suspect` are containers whose failed liveness is doubted.
     """
 
     changes: list[MemberChange] = field(default_factory=list)
@@ -54,6 +54,7 @@ class Weights:
     hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
     lacking: set[tuple[str, str]] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)
+    suspect: frozenset[str] = frozenset()
 
 
 def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Belief]]:
@@ -147,7 +148,11 @@ class _Pool:
                 out.changes.append(self.change(endpoint, fact.name, before, self.service.weight, Reason.READY))
             return
         if before:
-            self.lowered.append((self.change(endpoint, fact.name, before, 0, belief.reason), True))
+            change = self.change(endpoint, fact.name, before, 0, belief.reason)
+            if fact.id in out.suspect:
+                out.holds.append(_suspect(change))
+            else:
+                self.lowered.append((change, True))
 
     def finish(self, intended: bool) -> None:
         """Take weights away, but never the last one for health or for a planned step."""
@@ -206,6 +211,14 @@ def _workload(grant: Grant, roster: Roster) -> Workload | None:
     return None if group is None else group.workload
 
 
+def _suspect(change: MemberChange) -> Hold:
+    message = f"{change.container} fails together with many others, so it is its probe that is doubted and it keeps its weight"
+    person = "check the probe and what they depend on; a failing readiness probe of its own takes it out of the pool"
+    return Hold(
+        change.object, f"weight {change.container} {change.before} -> 0", Rule.MASS_FAILURE, message, person=person
+    )
+
+
 def _last_member(change: MemberChange) -> Hold:
     return Hold(
         change.object,
@@ -228,9 +241,15 @@ def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights
                     out.hidden.setdefault(belief.fact.id, key)
 
 
-def weigh(desired: Desired, roster: Roster, seen: Sight, grants: Mapping[str, Grant], now: Now) -> Weights:
-    """Compare all pools of all services, then the pools that no service names."""
-    out = Weights()
+def weigh(
+    desired: Desired, roster: Roster, seen: Sight, grants: Mapping[str, Grant], suspect: frozenset[str], now: Now
+) -> Weights:
+    """Compare all pools of all services, then the pools that no service names.
+
+    Args:
+        suspect: ids of containers that keep their weight though a probe of theirs failed (mass failure).
+    """
+    out = Weights(suspect=suspect)
     leftovers: list[tuple[list[MemberFact], str, tuple[str, str], bool]] = []
     named: set[tuple[str, str]] = set()
     for service in sorted(desired.services, key=lambda one: one.key):

@@ -344,7 +344,8 @@ def test_two_containers_behind_one_address_leave_a_name_only_together():
     scene = Scene(Spec(replicas=2))
     shared = replace(scene.facts[1], ports=(scene.facts[0].ports[0]._replace(port=8081),))
     scene.change(1, shared)
-    scene.pools["web"][1] = replace(scene.pools["web"][1], endpoint=scene.pools["web"][0].endpoint._replace(port=8081))
+    member = scene.pools["web"][1]
+    scene.pools["web"][1] = member._replace(endpoint=scene.pools["web"][0].endpoint._replace(port=8081))
     key = next(iter(scene.records))
     scene.records[key] = scene.records[key]._replace(values=(scene.facts[0].address,))
     assert steps_of(scene, replicas=2) == []
@@ -387,7 +388,10 @@ def test_one_restart_at_a_time_and_the_longest_wanted_first():
     scene.ledger = replace(scene.ledger, wanted={f"restart {name}": ago(60)})
     decision = decide(shop().desired(), scene.observed(), NOW)
     assert [one.object for one in decision.ledger.grants.values()] == ["workload/web/2"]
-    assert [(one.object, one.rule) for one in decision.holds] == [("workload/web/0", Rule.IN_FLIGHT)]
+    assert {(one.object, one.rule) for one in decision.holds} == {
+        ("workload/web/0", Rule.MASS_FAILURE),
+        ("service/web", Rule.MASS_FAILURE),
+    }
 
 
 def test_a_forecast_waits_for_no_verdict_that_never_gets_old():

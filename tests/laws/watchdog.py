@@ -12,7 +12,7 @@ from providers.actions import (
 )
 from providers.dns.ownership import mark_key
 from providers.facts import ContainerState, Generation, RecordKey
-from reconciler.core.disruption import RESTARTS
+from reconciler.core.disruption import URGENT
 from reconciler.core.plan import Step, target_of
 from sim.manifest import INSTANCE, NAMES, POOLS, ZONE
 from sim.world import World
@@ -52,9 +52,9 @@ class Watchdog:
         """All laws after one write."""
         self.time()
         step = self.steps.get(target_of(action))
-        if isinstance(action, StopContainer) and step is not None and step.cause in RESTARTS:
+        if isinstance(action, StopContainer) and step is not None and step.cause in URGENT:
             self._restarted(step, action)
-        if isinstance(action, StopContainer) and step is not None and step.cause not in RESTARTS:
+        if isinstance(action, StopContainer) and step is not None and step.cause not in URGENT:
             self._left(action)
         if isinstance(action, SetWeight):
             self._weighed(action, step)
@@ -110,7 +110,7 @@ class Watchdog:
         if action.pool not in {pool for spec in self.world.shop.specs for pool in spec.pools}:
             return
         grant = self.world.memory.ledger().grants.get(item.id)
-        restart = grant is not None and grant.cause in RESTARTS
+        restart = grant is not None and grant.cause in URGENT
         assert restart, f"{action.pool} became empty: {action.name} {step.cause if step else ''}"
 
     def _named(self, action: ChangeRecords) -> None:

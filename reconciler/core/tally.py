@@ -1,0 +1,83 @@
+"""The tally of one decision: what has been granted and taken while its candidates pass the gates one after the other.
+
+Filled by `gates` and `healing`, which share it; what it holds at the end goes into the ledger.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from manifests.desired import Desired
+from reconciler.core.activation import Roster, node_of
+from reconciler.core.availability import Availability
+from reconciler.core.diff import Kind, Want
+from reconciler.core.disruption import RESTARTS, URGENT
+from reconciler.core.instant import Now, instant
+from reconciler.core.ledger import Escalation, Failures, Grant, Ledger
+from reconciler.core.mass_failure import Outbreaks
+from reconciler.core.observed import Observed
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counters that start as the ledger has them."""
+
+    desired: Desired
+    observed: Observed
+    crew: Roster
+    counts: Mapping[str, Availability]
+    ledger: Ledger
+    outbreaks: Outbreaks
+    now: Now
+    granted: bool = False
+
+    def grant(self, want: Want) -> None:
+        """Let one disruption begin: from here on it counts, whatever becomes of it."""
+        fact, ledger, at = want.fact, self.ledger, instant(self.now)
+        if fact is None:
+            return
+        grant = Grant(want.object, fact.generation, want.cause, at, recreate=want.kind is Kind.RECREATE)
+        self.ledger = ledger = replace(ledger, grants={**ledger.grants, fact.id: grant})
+        self.granted = True
+        if want.cause not in URGENT or want.workload is None:
+            return
+        obj, place = want.object, f"{want.node}|{want.workload.key}"
+        failures, escalation = ledger.failures.get(obj), ledger.escalations.get(obj)
+        row = Failures(failures.streak + 1 if failures is not None else 1, at, fact.generation)
+        revision = want.workload.template.revision
+        tries = Escalation(1, revision, at) if escalation is None else escalation._replace(tries=escalation.tries + 1)
+        rows = {key: ledger.outbreaks[key]._replace(canary=obj) for key in self.outbreaks.of.get(fact.id, ())}
+        self.ledger = replace(
+            ledger,
+            attempts={**ledger.attempts, obj: (*ledger.attempts.get(obj, ()), at)},
+            failures={**ledger.failures, obj: row},
+            escalations={**ledger.escalations, obj: tries},
+            restarted={**ledger.restarted, place: (*ledger.restarted.get(place, ()), at)},
+            outbreaks={**ledger.outbreaks, **rows} if rows else ledger.outbreaks,
+        )
+
+    def restarts_of(self, key: str) -> list[Grant]:
+        """Open grants of restarts and of recreations for health of one workload, oldest first."""
+        prefix = f"{key}/"
+        return sorted(
+            grant
+            for grant in self.ledger.grants.values()
+            if grant.object.startswith(prefix) and (grant.cause in RESTARTS or grant.cause in URGENT)
+        )
+
+    def urgent_on(self, node: str) -> list[Grant]:
+        """Open grants for failed health whose container is, or will be made anew, on this node."""
+        if not self.ledger.grants:
+            return []
+        return [
+            grant
+            for name, grant in sorted(self.ledger.grants.items())
+            if grant.cause in URGENT and self._node(name, grant) == node
+        ]
+
+    def _node(self, container: str, grant: Grant) -> str:
+        key, _, ordinal = grant.object.rpartition("/")
+        group = self.crew.groups.get(key)
+        if group is None:
+            return ""
+        found = next((one.fact.node for one in group.members() if one.fact.id == container), "")
+        return found or node_of(group.workload, int(ordinal))
