@@ -29,6 +29,7 @@ BUILT_IN: Mapping[str, str] = {
     "powerdns": "providers.dns.powerdns:PowerDNSZones",
     "process": "providers.runtime.process:ProcessRuntime",
     "rfc2136": "providers.dns.rfc2136:RFC2136Zones",
+    "route53": "providers.dns.route53:Route53Zones",
     "zonefile": "providers.dns.zonefile:ZoneFiles",
 }
 
