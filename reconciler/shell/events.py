@@ -10,11 +10,15 @@ from typing import NamedTuple
 from providers.actions import SetWeight
 from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeValue
 from reconciler.core.instant import Now
+from reconciler.core.ledger import Adopted
 from reconciler.core.plan import Decision
 from reconciler.core.status import replicas_of
 from reconciler.core.verdict import Hold, Rule
 
 PROBES = ("startup", "liveness", "readiness")
+
+ADOPTION = frozenset({"adopted", "left"})
+"""Kinds of events that are told at once too: a container of somebody else became a replica, or is none any more."""
 
 
 class Event(NamedTuple):
@@ -44,6 +48,7 @@ class Seen:
     held: Mapping[HoldKey, str] = field(default_factory=dict)
     probes: Mapping[Generation, Probes] = field(default_factory=dict)
     requests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    adopted: Mapping[str, Adopted] = field(default_factory=dict)
 
 
 def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Event]]:
@@ -57,10 +62,34 @@ def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Even
         for key, message in sorted(before.held.items())
         if key not in held
     ]
+    adopted = decision.ledger.adopted
+    if adopted is not before.adopted:
+        events += _adoptions(before.adopted, adopted, now)
     probes = decision.status.observed.probes
     if probes is not before.probes:
         events += _verdicts(before.probes, decision, now)
-    return Seen(held, probes), events
+    return Seen(held, probes, adopted=adopted), events
+
+
+def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now: Now) -> list[Event]:
+    """Who was taken over, and who is nobody's replica any more."""
+    events: list[Event] = []
+    there = {name: row for name, row in after.items() if not row.left}
+    was = {name: row for name, row in before.items() if not row.left}
+    for name, row in sorted(there.items()):
+        if name not in was:
+            what = f"{row.name} ({name[:12]}) on {row.node} is a replica from here on; it was not touched"
+            events.append(_adoption("adopted", row, "Adopted", what, now))
+    for name, row in sorted(was.items()):
+        if name not in there:
+            tail = "; it was not made here and is left as it is" if name in after else ""
+            what = f"{row.name} ({name[:12]}) on {row.node} is no replica any more{tail}"
+            events.append(_adoption("left", row, "Released", what, now))
+    return events
+
+
+def _adoption(kind: str, row: Adopted, cause: str, message: str, now: Now) -> Event:
+    return Event(now.wall, kind, f"{row.workload}/{row.ordinal}", f"adopt {row.name}", cause, "", message)
 
 
 def _held(hold: Hold, now: Now) -> Event:

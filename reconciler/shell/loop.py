@@ -158,6 +158,7 @@ class Loop:
             except (ValueError, RuntimeError):
                 break  # not the main thread: whoever runs this loop stops it by `stop`
         self.ledger = self.book.load()
+        self.telling.begin(self.ledger)
         if self.parts.approve and write:
             self.ledger = obey(self.ledger, (Command("approve", self.parts.approve),))
         if write:

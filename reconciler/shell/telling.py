@@ -5,13 +5,13 @@ were just begun are through, or a little later: a weight must not wait for its o
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from manifests.desired import Desired
 from reconciler.core.instant import Now
-from reconciler.core.ledger import Outcome
+from reconciler.core.ledger import Adopted, Ledger, Outcome
 from reconciler.core.plan import Decision, Step
-from reconciler.shell.events import Event, Seen, changes
+from reconciler.shell.events import ADOPTION, Event, Seen, changes
 from reconciler.shell.parts import Memory, Reporter
 from reconciler.shell.report import decision_json, news
 from reconciler.shell.triggers import Wake
@@ -36,6 +36,7 @@ class Telling:
         self._events: list[Event] = []
         self._seen: Seen | None = None
         self._revision = ""
+        self._adopted: Mapping[str, Adopted] = {}
         self._since: float | None = None
 
     def decided(self, decision: Decision, desired: Desired, now: Now) -> None:
@@ -45,6 +46,10 @@ class Telling:
             self._since_wall = now.wall if latest != self._last else self._since_wall
             self._last, self._asked = latest, False
             self._decisions.append((decision, desired, now, self._since_wall))
+
+    def begin(self, ledger: Ledger) -> None:
+        """What an earlier process remembered is no news."""
+        self._adopted = ledger.adopted
 
     def ask(self) -> None:
         """Somebody wants to see how things are now: store the next decision even when it is no news."""
@@ -78,8 +83,11 @@ class Telling:
     def flush(self) -> None:
         """Tell everything now. Raises `StoreError` when it cannot be stored."""
         for decision, desired, now, _ in self._decisions:
-            seen = self._seen if self._seen is not None else Seen(self._memory.held())
+            seen = self._seen if self._seen is not None else Seen(self._memory.held(), adopted=self._adopted)
             self._seen, events = changes(seen, decision, now)
+            for event in events:
+                if event.kind in ADOPTION:
+                    self._reporter.note(event.message)
             if events and desired.revision != self._revision:
                 self._append()
                 self._revision = desired.revision

@@ -25,8 +25,8 @@ EVIDENCE_ALL = 2_000
 class AuditRow(NamedTuple):
     """Who had what done, when and why. `wall` in ns; `plan` is the plan's hash.
 
-    `kind` says what sort of thing it tells: `step`, `held`, `released`, `verdict`, `request` or `evidence`. `object` is the
-    key of what it is about, empty in rows of versions that did not keep it.
+    `kind` says what sort of thing it tells: `step`, `held`, `released`, `verdict`, `request`, `evidence`, `adopted` or
+    `left` (no replica any more). `object` is the key of what it is about, empty in rows of versions that did not keep it.
     """
 
     wall: int
