@@ -1,7 +1,7 @@
 """Exec probes: commands started without a shell, bounded in time, number and output, and killed with all they started.
 
 - Exit 0 passes, any other end fails, running out of time always fails. What cannot be started (not found, not
-  permitted) is cannot-run; what we could not start for want of processes or descriptors is unknown.
+  permitted, here or by the runtime in its container) is cannot-run; what we could not start for want of processes or descriptors is unknown.
 - A command gets a session of its own, /dev/null as input and one pipe for both outputs, of which 10 KiB are kept and the
   first line is shown. The rest is read and dropped, so that a talkative command does not block.
 - A probe leaves nothing running: when its command ends or runs out of time, whatever it started is killed.
@@ -34,6 +34,9 @@ GIVE_UP = 1_000_000_000
 _CHUNK = 64 * 1024  # the size of a pipe
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CANNOT_ASK = signal.SIGUSR2  # how a runtime's helper ends when its engine cannot be asked: no verdict on the container
+_NOT_STARTED = (126, 127)
+_RUNTIME_SAYS = b"OCI runtime"
+"""What Docker and Podman say, and end with 126 or 127, when a container has no such program: no verdict on what runs there."""
 _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 _OURS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
@@ -177,6 +180,8 @@ class ExecProber:
             self._end(run, FAIL, self._late(run))
         elif code == 0:
             self._end(run, PASS, "exit 0")
+        elif code in _NOT_STARTED and _RUNTIME_SAYS in run.output.partition(b"\n")[0]:
+            self._end(run, CANNOT_RUN, "the runtime cannot start it" + _first_line(run.output))
         elif code == -_CANNOT_ASK:
             self._end(run, UNKNOWN, "the runtime did not run it" + _first_line(run.output))
         else:

@@ -17,6 +17,12 @@ from reconciler.probes import messages
 from reconciler.probes.messages import Spec
 from reconciler.probes.request import authority, http_request, server_name
 from reconciler.probes.schedule import NO_PHASE, first_due, phase_of
+from reconciler.probes.slot import printable
+
+_CUT = "..."
+"""How `printable` ends a text that it has cut."""
+
+_UNCUT = 1 << 20
 
 NAMES = ("startup", "liveness", "readiness")
 
@@ -38,9 +44,18 @@ class Given(NamedTuple):
         return mine == theirs and self.ca == other.ca and self.problem == other.problem
 
     def masked(self, text: str) -> str:
-        """A text that came from the target, without these secrets: a server may echo what it was sent."""
+        """A text that came from the target, without these secrets: a server may echo what it was sent.
+
+        The text was made printable and may have been cut, so a secret may be there in that form, or as its beginning only.
+        """
         for one in self.secrets:
-            text = text.replace(one.reveal(), SHOWN)
+            for form in (one.reveal(), printable(one.reveal(), _UNCUT)):
+                text = text.replace(form, SHOWN) if form else text
+                kept = text.removesuffix(_CUT)
+                if kept == text:
+                    continue
+                begun = next((size for size in range(len(form) - 1, 0, -1) if kept.endswith(form[:size])), 0)
+                text = kept[: len(kept) - begun] + (SHOWN if begun else "") + _CUT
         return text
 
 

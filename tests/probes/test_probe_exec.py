@@ -46,6 +46,12 @@ def gone(word: str, limit: float = 2.0) -> bool:
         (("sh", "-c", "echo wrong >&2; exit 2"), ProbeValue.FAIL, "exit 2: wrong"),
         (("sh", "-c", "kill -9 $$"), ProbeValue.FAIL, "killed by SIGKILL"),
         (("sh", "-c", "echo no engine; kill -USR2 $$"), ProbeValue.UNKNOWN, "the runtime did not run it: no engine"),
+        (
+            ("sh", "-c", "echo 'OCI runtime exec failed: no such file: unknown'; exit 127"),
+            ProbeValue.CANNOT_RUN,
+            "the runtime cannot start it: OCI runtime exec failed: no such file: unknown",
+        ),
+        (("sh", "-c", "echo 'x: not found'; exit 127"), ProbeValue.FAIL, "exit 127: x: not found"),
         (("sh", "-c", "cat; echo $A; exit 1"), ProbeValue.FAIL, "exit 1: from the target"),
         (("sh", "-c", "pwd; exit 1"), ProbeValue.FAIL, "exit 1: /usr"),
         (("sh", "-c", "head -c 300000 /dev/zero"), ProbeValue.PASS, "exit 0"),

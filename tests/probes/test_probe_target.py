@@ -1,14 +1,23 @@
 """Targets as the child gets them: requests, names for TLS, and what cannot be probed."""
 
+import errno
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from probe_helpers import command, target
 
-from manifests.desired import ProbeKind
+from manifests.desired import ProbeKind, ProbeTLS
+from manifests.pod import SecretSource
+from providers.secrets import SHOWN, Secret
 from reconciler.probes import messages
 from reconciler.probes.messages import Spec
+from reconciler.probes.net import classify
 from reconciler.probes.request import authority, http_request, server_name
 from reconciler.probes.schedule import NO_PHASE
-from reconciler.probes.target import Target, same, specify
+from reconciler.probes.slot import printable
+from reconciler.probes.streak import FAIL, UNKNOWN
+from reconciler.probes.target import Given, Target, same, specify, succeeds
 
 
 def spec(one: Target) -> Spec:
@@ -125,3 +134,75 @@ def test_a_target_stays_the_same_when_only_its_start_is_computed_anew() -> None:
     assert not same(one, one._replace(address="127.0.0.2"))
     assert not same(one, target("a", kind=ProbeKind.TCP))
     assert not same(command("a", "true"), command("a", "false"))
+
+
+def test_a_changed_secret_is_another_target_that_goes_on_with_the_streak() -> None:
+    one = target("a")._replace(given=Given((Secret("old"),)))
+    assert same(one, one._replace(given=Given((Secret("old"),))))
+    changed = one._replace(given=Given((Secret("new"),)))
+    assert not same(one, changed)
+    assert succeeds(one, changed)
+    assert not succeeds(one, changed._replace(port=2))
+
+
+def test_a_secret_header_that_was_not_read_makes_the_probe_impossible() -> None:
+    headers = (("A", "1"), ("B", SecretSource("TOKEN")))
+    assert spec(target("a", headers=headers)).note == "the secret of header B was not read"
+    sent = spec(target("a", headers=headers)._replace(given=Given((Secret("s"),))))
+    assert b"A: 1\r\nB: s\r\n" in sent.request
+
+
+@given(st.text(st.characters(codec="ascii", min_codepoint=33), min_size=3, max_size=40), st.integers(0, 150))
+def test_an_echoed_secret_is_masked_whole_or_cut(secret: str, before: int) -> None:
+    shown = printable("x" * before + " " + secret + " tail of the text that is long enough to be cut" * 3)
+    masked = Given((Secret(secret),)).masked(shown)
+    assert secret not in masked.replace(SHOWN, "")
+    if secret not in shown and shown.endswith("...") and before < 116:
+        assert not masked.removesuffix("...").endswith(secret[:3])
+
+
+@pytest.mark.parametrize(
+    ("tls", "host", "headers", "name"),
+    [
+        (ProbeTLS(True), "", (), "10.0.0.1"),
+        (ProbeTLS(False), "", (), ""),
+        (ProbeTLS(True), "app.example.com", (("Host", "other.example"),), "app.example.com"),
+        (ProbeTLS(True), "", (("Host", "other.example:1"),), "other.example"),
+        (ProbeTLS(True, "", "web.internal"), "app.example.com", (), "web.internal"),
+    ],
+)
+def test_the_name_in_tls_is_the_most_particular_one(
+    tls: ProbeTLS, host: str, headers: tuple[tuple[str, str], ...], name: str
+) -> None:
+    made = spec(target("a", "10.0.0.1", scheme="HTTPS", tls=tls, host=host, headers=headers))
+    assert (made.kind, made.sni, made.verify) == (messages.TLS, name, tls.verify)
+
+
+def test_host_is_sent_and_never_connected_to() -> None:
+    made = spec(target("a", "10.0.0.1", host="app.example.com"))
+    assert b"\r\nHost: app.example.com\r\n" in made.request
+    assert made.address == "10.0.0.1"
+    assert b"\r\nHost: [fd00::1]\r\n" in spec(target("a", host="fd00::1")).request
+
+
+def test_the_health_check_of_the_runtime_is_not_asked() -> None:
+    assert spec(target("a", kind=ProbeKind.RUNTIME)).kind == messages.BROKEN
+
+
+@pytest.mark.parametrize(
+    ("number", "result"),
+    [
+        (errno.ENETUNREACH, UNKNOWN),
+        (errno.EHOSTUNREACH, UNKNOWN),
+        (errno.EMFILE, UNKNOWN),
+        (errno.ENFILE, UNKNOWN),
+        (errno.EADDRNOTAVAIL, UNKNOWN),
+        (errno.ENOBUFS, UNKNOWN),
+        (errno.ECONNREFUSED, FAIL),
+        (errno.ECONNRESET, FAIL),
+        (errno.EPIPE, FAIL),
+        (errno.ETIMEDOUT, FAIL),
+    ],
+)
+def test_only_errors_that_the_target_caused_are_failures(number: int, result: int) -> None:
+    assert classify(number)[0] == result
