@@ -24,6 +24,10 @@ class Failed(Exception):
     """No answer: what happened, in words."""
 
 
+class Interrupted(Failed):
+    """The wait was ended by `wake`, which says nothing about the other side."""
+
+
 def exchange(place: str | tuple[str, int], request: bytes, seconds: float, wake: int = -1) -> Answer:
     """Connect, send, and read the answer until the other side closes.
 
@@ -35,6 +39,7 @@ def exchange(place: str | tuple[str, int], request: bytes, seconds: float, wake:
 
     Raises:
         Failed: not connected, no complete answer in time, or no HTTP.
+        Interrupted: `wake` became readable.
     """
     end = time.monotonic() + seconds
     try:
@@ -126,4 +131,6 @@ def _wait(line: socket.socket, what: int, end: float, wake: int) -> None:
     ready = dict(poll.poll(max(0, int(left * 1000)))) if left > 0 else {}
     if line.fileno() in ready:
         return
-    raise Failed("interrupted" if ready else "no answer in time")
+    if ready:
+        raise Interrupted("interrupted")
+    raise Failed("no answer in time")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from reconciler.push.client import ANSWER_SECONDS, Target, push, told
-from reconciler.push.http import Failed, exchange
+from reconciler.push.http import Failed, Interrupted, exchange
 
 BEAT, JITTER = 8.0, 2.0
 """Seconds between two pushes of the same state: 6 to 10, so that many senders do not push together."""
@@ -123,7 +123,6 @@ class Runner:
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
         poll.poll(max(0, int(seconds * 1000)) + 1)
-        self._drain_pipe()
 
     def _drain_pipe(self) -> None:
         try:
@@ -133,6 +132,7 @@ class Runner:
             return
 
     def _take_signals(self) -> None:
+        self._drain_pipe()
         while self._pending:
             number = self._pending.pop(0)
             if number in STOPPING:
@@ -148,7 +148,6 @@ class Runner:
         self.stop_signal = number
         if first:
             self.state = "draining"
-            self._drain_pipe()
             self._push()
         if self.argv:
             self._pass_on(number)
@@ -182,10 +181,9 @@ class Runner:
         try:
             status = exchange(probe.place, request.encode(), probe.timeout, self._read).status
             good = 200 <= status < 400
+        except Interrupted:
+            return  # by a signal, which says nothing about the program: ask again
         except Failed:
-            if self._pending:  # a signal cut it short, which says nothing about the program
-                self._drain_pipe()
-                return
             good = False
         self._next_probe = time.monotonic() + probe.interval
         self._failed = 0 if good else self._failed + 1
@@ -201,7 +199,11 @@ class Runner:
 
     def _push(self) -> None:
         """Say what is, and when to say it again."""
-        problem = self._pushed()
+        try:
+            problem = self._pushed()
+        except Interrupted:
+            self._next_push = 0.0  # by a signal: that first, then again
+            return
         if problem != self._said:
             say(problem or "pushes are taken again")
         self._said = problem
@@ -210,15 +212,16 @@ class Runner:
         self._next_push = time.monotonic() + pause + random.uniform(-1, 1) * JITTER * pause / BEAT  # noqa: S311
 
     def _pushed(self) -> str:
-        """Push the state. Returns what went wrong, empty when nothing did."""
+        """Push the state. Returns what went wrong, empty when nothing did. Raises Interrupted."""
         if self.target is None:
             return ""
         # Draining must be out before the program ends, so no further signal cuts it short.
         wake = -1 if self.state == "draining" else self._read
         try:
             answer = push(self.target, self.state, seconds=ANSWER_SECONDS, wake=wake)
+        except Interrupted:
+            raise
         except Failed as error:
-            self._drain_pipe()
             return f"pushes are not taken: {error}"
         return "" if answer.status in (200, 202) else f"pushes are refused: {answer.status} {told(answer)}"
 

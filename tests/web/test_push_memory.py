@@ -1,0 +1,167 @@
+"""What the program remembers of pushes over its restarts, and what it forgets."""
+
+from pathlib import Path
+
+import pytest
+from push_world import PushWorld
+
+from manifests.desired import SECOND
+from reconciler.core.ledger import Ledger, from_rows, to_rows
+from reconciler.core.pushes import PushEvent
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.pushing import FORGET_AFTER, REMEMBER_EVERY, Sender
+from reconciler.shell.store import Store
+
+READY, NOT_READY, STARTUP, DRAINING = PushEvent.READY, PushEvent.NOT_READY, PushEvent.STARTUP, PushEvent.DRAINING
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> PushWorld:
+    world = PushWorld(tmp_path)
+    world.create(0)
+    await world.look()
+    return world
+
+
+class Source:
+    """Pushes without HTTP: what the listener calls."""
+
+    def __init__(self, world: PushWorld, ordinal: int = 0) -> None:
+        self.world, self.ordinal, self.seq, self.boot = world, ordinal, 0, "b1"
+
+    def push(self, event: PushEvent, seq: int | None = None) -> int:
+        self.seq += 1
+        container = self.world.generation(self.ordinal).container_id
+        return self.world.pushing.push(Sender(container=container), event, self.boot, seq or self.seq, None).status
+
+
+def restarted(world: PushWorld) -> None:
+    """kill -9 and a new process, with nothing but the stored rows."""
+    world.ledger = from_rows(to_rows(world.ledger))
+    world.begin()
+
+
+@pytest.mark.parametrize("event", [DRAINING, NOT_READY, STARTUP])
+async def test_draining_not_ready_and_startup_stay_in_force_over_a_restart(world, event):
+    Source(world).push(event)
+    world.tick()
+    world.clock.advance(20 * SECOND)
+    restarted(world)
+    await world.look()
+    fact = world.pushing.facts()[world.generation()]
+    assert (fact.event, fact.restored, fact.at) == (event, True, world.clock.now().steady)
+
+
+async def test_a_remembered_ready_does_not_until_it_is_heard_again(world):
+    source = Source(world)
+    source.push(READY)
+    world.tick()
+    restarted(world)
+    await world.look()
+    assert world.pushing.facts() == {}
+    assert source.push(READY, seq=1) == 409, "a replay is one after a restart, too"
+    assert source.push(READY) == 200
+    assert world.pushing.facts()[world.generation()].event is READY
+
+
+async def test_what_was_remembered_of_a_container_that_was_restarted_meanwhile_is_of_no_account(world):
+    source = Source(world)
+    source.push(DRAINING)
+    world.tick()
+    world.clock.advance(60 * SECOND)
+    world.restart()
+    restarted(world)
+    await world.look()
+    assert world.pushing.facts() == {}
+    assert source.push(DRAINING) == 410
+    source.boot = "b2"
+    assert source.push(READY) == 200
+
+
+async def test_over_a_reboot_of_the_host_the_wall_clock_says_how_long_a_state_has_lasted(world):
+    source = Source(world)
+    source.push(STARTUP)
+    world.tick()
+    world.clock.reboot("boot-2", downtime=60 * SECOND)
+    restarted(world)
+    await world.look()
+    fact = world.pushing.facts()[world.generation()]
+    assert world.clock.now().steady - fact.since == 60 * SECOND
+
+
+async def test_a_new_state_is_written_at_once_and_heartbeats_together_and_seldom(world):
+    source = Source(world)
+    source.push(READY)
+    world.tick()
+    assert world.saves == 1
+    for _ in range(8):
+        world.clock.advance(SECOND)
+        source.push(READY)
+        world.tick()
+    assert world.saves == 1
+    world.clock.advance(REMEMBER_EVERY - 8 * SECOND)
+    world.tick()
+    assert world.saves == 2
+    source.push(NOT_READY)
+    world.tick()
+    assert world.saves == 3
+
+
+async def test_an_hour_without_pushes_writes_nothing(world):
+    Source(world).push(READY)
+    world.tick()
+    for _ in range(120):
+        world.clock.advance(30 * SECOND)
+        await world.look()
+        world.tick()
+    assert world.saves == 1
+
+
+async def test_a_container_that_is_gone_is_forgotten_after_a_while_and_an_unreadable_node_forgets_nothing(world):
+    Source(world).push(DRAINING)
+    world.tick()
+    world.world.break_reads("node-a")
+    await world.look()
+    for _ in range(3):
+        world.clock.advance(FORGET_AFTER)
+        world.tick()
+    assert world.ledger.pushes
+    assert world.pushing.facts(), "and what was known of it stays in force"
+    world.world.mend_reads("node-a")
+    world.runtime.exit(world.name())
+    world.runtime.vanish(world.name())
+    await world.look()
+    world.tick()
+    assert world.ledger.pushes
+    world.clock.advance(FORGET_AFTER)
+    world.tick()
+    assert not world.ledger.pushes
+
+
+async def test_an_event_of_a_newer_version_is_left_out(world):
+    Source(world).push(READY)
+    world.tick()
+    (key, row), *_ = world.ledger.pushes.items()
+    world.ledger = Ledger(pushes={key: row._replace(event="resting")})
+    restarted(world)
+    await world.look()
+    assert world.pushing.facts() == {}
+
+
+async def test_rows_survive_the_real_store(world, tmp_path):
+    Source(world).push(DRAINING)
+    world.tick()
+    with Store.open(tmp_path / "state", VirtualClock()) as store:
+        store.save_ledger(to_rows(world.ledger))
+    with Store.open(tmp_path / "state", VirtualClock()) as store:
+        assert from_rows(store.load_ledger()).pushes == world.ledger.pushes
+
+
+async def test_many_strangers_fill_a_bounded_buffer_and_no_more(world):
+    statuses = [
+        world.pushing.push(Sender(container=f"{number:064x}"), READY, "b", 1, None).status for number in range(300)
+    ]
+    assert (statuses.count(202), statuses.count(429)) == (256, 44)
+    world.clock.advance(FORGET_AFTER)
+    world.tick()
+    assert world.pushing.push(Sender(container="f" * 64), READY, "b", 1, None).status == 202
