@@ -4,16 +4,19 @@ A kill between two of these requests leaves a main container without all its mem
 have, so the next start sees that it is incomplete, takes it away, and it is created anew: nothing has run in it yet.
 """
 
+import os
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from manifests.desired import Container
+from manifests.pod import VolumeKind
 from providers.actions import CreateContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Mark, container_name
 from providers.runtime.docker_image import Images
 from providers.runtime.docker_life import Life
-from providers.runtime.docker_link import Link
+from providers.runtime.docker_link import Link, hint
 from providers.runtime.docker_look import Looks
 from providers.runtime.docker_secrets import LABEL_SECRETS, secret_ref, secrets_label
 from providers.runtime.docker_spec import full_image, give, members_of, payload, primary_network
@@ -40,6 +43,8 @@ class Creator:
             return
         template, podman = action.template, self._looks.podman()
         containers = members_of(template)
+        if podman:
+            _check_sources(action.name, containers)
         self._images.ensure(action.name, [(full_image(action.name, one), one.engine.pull) for one in containers])
         secrets = [_reveal(action.name, container) for container in containers]
         for container in template.sidecars:
@@ -128,6 +133,15 @@ class Creator:
             if "already" in error.cause:
                 return
             raise
+
+
+def _check_sources(target: str, containers: Sequence[Container]) -> None:
+    """Raise Rejected for a bind mount whose source does not exist: Docker refuses it, Podman would make a directory."""
+    for container in containers:
+        for mount in container.engine.mounts:
+            if mount.kind is VolumeKind.BIND and not os.path.lexists(mount.source):
+                cause = f"bind source path does not exist: {mount.source}, which container {container.name} mounts"
+                raise Rejected(target, cause, hint(cause))
 
 
 def _reveal(target: str, container: Container) -> dict[str, str]:

@@ -19,50 +19,48 @@ from providers.runtime.docker_link import Link
 from providers.spi import Context
 from providers.testing.checks import wait_until
 
-pytestmark = pytest.mark.server("dockerd")
-
-
 # --- starting ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_port_in_use_is_named_and_the_container_can_be_started_later(bench: Bench) -> None:
+def test_a_port_in_use_is_named_and_the_container_can_be_started_later(engine: Bench) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        fact = bench.create(template(container(ports=(Port("http", 80, port, "127.0.0.1"),))))
+        fact = engine.create(template(container(ports=(Port("http", 80, port, "127.0.0.1"),))))
         with pytest.raises(ProviderError, match=r"already in use|already allocated") as caught:
-            bench.start(fact)
+            engine.start(fact)
         assert "hostPort" in caught.value.next_step
-    assert bench.start(bench.fact(fact.name)).state is ContainerState.RUNNING
+    assert engine.start(engine.fact(fact.name)).state is ContainerState.RUNNING
 
 
-def test_a_program_that_the_image_does_not_have_is_named(bench: Bench) -> None:
-    fact = bench.create(template(container("web", "/bin/no-such-program")))
+def test_a_program_that_the_image_does_not_have_is_named(engine: Bench) -> None:
+    fact = engine.create(template(container("web", "/bin/no-such-program")))
     with pytest.raises(ProviderError, match="no-such-program") as caught:
-        bench.start(fact)
+        engine.start(fact)
     assert "correct the command" in caught.value.next_step
-    assert bench.state(fact.name) is ContainerState.CREATED
+    assert engine.state(fact.name) is ContainerState.CREATED
 
 
-def test_a_failed_start_shows_the_last_lines(bench: Bench, tmp_path: Path) -> None:
+def test_a_failed_start_shows_the_last_lines(engine: Bench, tmp_path: Path) -> None:
     mounted = tmp_path / "here"
     mounted.mkdir()
     mount = Mount(VolumeKind.BIND, str(mounted), "/bound")
-    fact = bench.run(template(container("web", "/bin/sh", "-c", "echo the last words; exit 3", mounts=(mount,))))
-    wait_until(lambda: bench.state(fact.name) is ContainerState.EXITED, "it ended")
-    ended = bench.fact(fact.name)
+    fact = engine.run(template(container("web", "/bin/sh", "-c", "echo the last words; exit 3", mounts=(mount,))))
+    wait_until(lambda: engine.state(fact.name) is ContainerState.EXITED, "it ended")
+    ended = engine.fact(fact.name)
     assert (ended.exit_code, ended.exit_cause) == (3, ExitCause.EXITED)
     mounted.rmdir()
     with pytest.raises(ProviderError, match="its last lines: the last words"):
-        bench.start(ended)
+        engine.start(ended)
 
 
-def test_a_bind_mount_must_exist(bench: Bench) -> None:
+def test_a_bind_mount_must_exist(engine: Bench) -> None:
     mount = Mount(VolumeKind.BIND, "/no/such/directory", "/data")
     with pytest.raises(Rejected, match="create that directory on the node"):
-        bench.create(template(container(mounts=(mount,))))
+        engine.create(template(container(mounts=(mount,))))
     assert not Path("/no").exists()
 
 
+@pytest.mark.server("dockerd")
 def test_the_engine_says_what_it_does_not_like(bench: Bench) -> None:
     for wrong in (
         container(log_driver="json-file", log_options=(("no-such-option", "1"),)),
@@ -72,6 +70,7 @@ def test_the_engine_says_what_it_does_not_like(bench: Bench) -> None:
             bench.create(template(wrong))
 
 
+@pytest.mark.server("dockerd")
 def test_a_network_that_somebody_removed_is_made_again_for_the_start(bench: Bench) -> None:
     network = bench.network()
     fact = bench.stop(bench.run(template(networks=(network,))))
@@ -82,37 +81,38 @@ def test_a_network_that_somebody_removed_is_made_again_for_the_start(bench: Benc
 # --- names and strangers ----------------------------------------------------------------------------------------------
 
 
-def test_a_name_in_use_by_somebody_else_is_left_alone(bench: Bench) -> None:
-    action = bench.creation()
-    bench.api.create(action.name)
+def test_a_name_in_use_by_somebody_else_is_left_alone(engine: Bench) -> None:
+    action = engine.creation()
+    engine.api.create(action.name)
     try:
         with pytest.raises(Foreign, match="docker rename"):
-            bench.runtime.perform(action)
-        fact = bench.fact(action.name)
+            engine.runtime.perform(action)
+        fact = engine.fact(action.name)
         assert (fact.mark, fact.foreign_mark, fact.state) == (None, False, ContainerState.CREATED)
     finally:
-        bench.api.remove(action.name)
+        engine.api.remove(action.name)
 
 
-def test_an_id_is_not_taken_for_a_name(bench: Bench) -> None:
-    fact = bench.run()
-    assert bench.runtime.observe([fact.id[:12]]) == ()
-    assert bench.runtime.observe([fact.id]) == ()
+def test_an_id_is_not_taken_for_a_name(engine: Bench) -> None:
+    fact = engine.run()
+    assert engine.runtime.observe([fact.id[:12]]) == ()
+    assert engine.runtime.observe([fact.id]) == ()
 
 
-def test_labels_inherited_through_an_image_make_no_replica(bench: Bench) -> None:
-    fact = bench.create()
-    bench.api.link.post("/commit", "commit", {}, container=fact.name, repo="reconciler-test/copy", tag="1")
-    name = f"{bench.instance}-copy"
-    bench.api.create(name, image="reconciler-test/copy:1")
+def test_labels_inherited_through_an_image_make_no_replica(engine: Bench) -> None:
+    fact = engine.create()
+    engine.api.link.post("/commit", "commit", {}, container=fact.name, repo="reconciler-test/copy", tag="1")
+    name = f"{engine.instance}-copy"
+    engine.api.create(name, image="reconciler-test/copy:1")
     try:
-        stranger = bench.looked(name)
+        stranger = engine.looked(name)
         assert (stranger.mark, stranger.foreign_mark) == (None, True)
     finally:
-        bench.api.remove(name)
-        bench.api.link.delete("/images/reconciler-test/copy:1", "image", force="1")
+        engine.api.remove(name)
+        engine.api.link.delete("/images/reconciler-test/copy:1", "image", force="1")
 
 
+@pytest.mark.server("dockerd")
 def test_a_container_removed_by_somebody_else_is_gone(bench: Bench) -> None:
     fact = bench.run()
     bench.api.remove(fact.name)
@@ -129,6 +129,7 @@ def test_a_container_removed_by_somebody_else_is_gone(bench: Bench) -> None:
     assert fact.name not in {one.name for one in bench.runtime.observe()}
 
 
+@pytest.mark.server("dockerd")
 def test_an_address_given_to_a_stranger_is_not_ours_any_more(bench: Bench) -> None:
     """An engine gives a stopped container's address to whoever starts next."""
     network = bench.network()
@@ -152,38 +153,39 @@ def test_an_address_given_to_a_stranger_is_not_ours_any_more(bench: Bench) -> No
 # --- what the list does not show --------------------------------------------------------------------------------------
 
 
-def test_a_restart_between_two_looks_is_a_new_generation(bench: Bench) -> None:
-    fact = bench.run(template(container(stop_signal="SIGKILL")))
-    assert bench.looked(fact.name).generation == fact.generation
-    bench.api.link.post(f"/containers/{fact.name}/restart", fact.name, t="0")
-    again = bench.looked(fact.name)
+def test_a_restart_between_two_looks_is_a_new_generation(engine: Bench) -> None:
+    fact = engine.run(template(container(stop_signal="SIGKILL")))
+    assert engine.looked(fact.name).generation == fact.generation
+    engine.api.link.post(f"/containers/{fact.name}/restart", fact.name, t="0")
+    again = engine.looked(fact.name)
     assert again.state is ContainerState.RUNNING
     assert again.generation != fact.generation
-    assert again == bench.fact(fact.name)
+    assert again == engine.fact(fact.name)
 
 
-def test_many_events_between_two_looks_hide_no_restart(bench: Bench) -> None:
-    fact = bench.run(template(container(stop_signal="SIGKILL")))
-    bench.looked(fact.name)
-    bench.api.link.post(f"/containers/{fact.name}/restart", fact.name, t="0")
-    other = bench.api.create(f"{bench.instance}-noise")
+def test_many_events_between_two_looks_hide_no_restart(engine: Bench) -> None:
+    fact = engine.run(template(container(stop_signal="SIGKILL")))
+    engine.looked(fact.name)
+    engine.api.link.post(f"/containers/{fact.name}/restart", fact.name, t="0")
+    other = engine.api.create(f"{engine.instance}-noise")
     try:
         for number in range(260):
-            bench.api.link.post(f"/containers/{other}/rename", "noise", name=f"{bench.instance}-noise{number % 2}")
-        assert bench.looked(fact.name).generation == bench.fact(fact.name).generation != fact.generation
+            engine.api.link.post(f"/containers/{other}/rename", "noise", name=f"{engine.instance}-noise{number % 2}")
+        assert engine.looked(fact.name).generation == engine.fact(fact.name).generation != fact.generation
     finally:
-        bench.api.remove(other)
+        engine.api.remove(other)
 
 
-def test_a_paused_container_is_neither_running_nor_to_be_started(bench: Bench) -> None:
-    fact = bench.run()
-    bench.api.link.post(f"/containers/{fact.name}/pause", fact.name)
-    assert bench.looked(fact.name).state is ContainerState.PAUSED
-    assert bench.start(bench.fact(fact.name)).state is ContainerState.PAUSED
-    bench.api.link.post(f"/containers/{fact.name}/unpause", fact.name)
-    assert bench.looked(fact.name).state is ContainerState.RUNNING
+def test_a_paused_container_is_neither_running_nor_to_be_started(engine: Bench) -> None:
+    fact = engine.run()
+    engine.api.link.post(f"/containers/{fact.name}/pause", fact.name)
+    assert engine.looked(fact.name).state is ContainerState.PAUSED
+    assert engine.start(engine.fact(fact.name)).state is ContainerState.PAUSED
+    engine.api.link.post(f"/containers/{fact.name}/unpause", fact.name)
+    assert engine.looked(fact.name).state is ContainerState.RUNNING
 
 
+@pytest.mark.server("dockerd")
 def test_a_container_that_the_engine_restarts_is_not_started_by_us(bench: Bench) -> None:
     fact = bench.run(template(container("web", "/bin/sh", "-c", "exit 1"), restart="unless-stopped"))
     wait_until(lambda: bench.state(fact.name) is ContainerState.RESTARTING, "the engine waits before its next try")
@@ -202,15 +204,15 @@ def _stopped(bench: Bench, name: str) -> bool:
     return False
 
 
-def test_a_stop_of_a_person_is_not_ours(bench: Bench) -> None:
-    fact = bench.run()
-    bench.api.link.post(f"/containers/{fact.name}/stop", fact.name, t="2")
-    assert bench.fact(fact.name).exit_cause is ExitCause.EXITED
+def test_a_stop_of_a_person_is_not_ours(engine: Bench) -> None:
+    fact = engine.run()
+    engine.api.link.post(f"/containers/{fact.name}/stop", fact.name, t="2")
+    assert engine.fact(fact.name).exit_cause is ExitCause.EXITED
 
 
-def test_a_container_that_ignores_its_signal_is_killed_after_the_grace(bench: Bench) -> None:
-    fact = bench.run(template(container("web", "/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done")))
-    stopped = bench.stop(fact, grace=1_000_000_000)
+def test_a_container_that_ignores_its_signal_is_killed_after_the_grace(engine: Bench) -> None:
+    fact = engine.run(template(container("web", "/bin/sh", "-c", "trap '' TERM; while :; do sleep 1; done")))
+    stopped = engine.stop(fact, grace=1_000_000_000)
     assert (stopped.state, stopped.exit_cause, stopped.exit_code) == (
         ContainerState.EXITED, ExitCause.STOPPED_BY_US, 137,
     )  # fmt: skip
@@ -296,20 +298,20 @@ class Relay:
         self._listener.close()
 
 
-def test_a_lost_answer_is_an_unknown_outcome_and_looking_tells(bench: Bench, tmp_path: Path) -> None:
-    fact = bench.create()
-    relay = Relay(tmp_path / "relay.sock", bench.socket, b"/start")
+def test_a_lost_answer_is_an_unknown_outcome_and_looking_tells(engine: Bench, tmp_path: Path) -> None:
+    fact = engine.create()
+    relay = Relay(tmp_path / "relay.sock", engine.socket, b"/start")
     runtime = DockerRuntime(
-        "local", DockerSettings(socket=str(tmp_path / "relay.sock")), Context(bench.instance, str(tmp_path))
+        "local", DockerSettings(socket=str(tmp_path / "relay.sock")), Context(engine.instance, str(tmp_path))
     )
     with pytest.raises(OutcomeUnknown, match="look again"):
         runtime.perform(StartContainer("local", fact.name, fact.generation))
     runtime.close()
     relay.close()
-    running = bench.fact(fact.name)
+    running = engine.fact(fact.name)
     assert running.state is ContainerState.RUNNING
-    bench.runtime.perform(StartContainer("local", fact.name, fact.generation))
-    assert bench.fact(fact.name).generation == running.generation
+    engine.runtime.perform(StartContainer("local", fact.name, fact.generation))
+    assert engine.fact(fact.name).generation == running.generation
 
 
 @pytest.mark.parametrize("value", ["tcp://10.0.0.1:2375", "ssh://host", "docker.sock", "https://x"])
@@ -318,15 +320,15 @@ def test_an_engine_elsewhere_is_refused(value: str) -> None:
         DockerSettings(socket=value)
 
 
-def test_a_broken_record_of_stops_is_taken_for_an_empty_one(bench: Bench) -> None:
-    fact = bench.stop(bench.run())
-    (bench.state_dir / "docker" / "local.stops.json").write_text('{"x": [')
-    assert bench.make().observe([fact.name])[0].exit_cause in (ExitCause.SIGNALLED, ExitCause.EXITED)
+def test_a_broken_record_of_stops_is_taken_for_an_empty_one(engine: Bench) -> None:
+    fact = engine.stop(engine.run())
+    (engine.state_dir / "docker" / "local.stops.json").write_text('{"x": [')
+    assert engine.make().observe([fact.name])[0].exit_cause in (ExitCause.SIGNALLED, ExitCause.EXITED)
 
 
-def test_marks_are_written_as_labels(bench: Bench) -> None:
-    fact = bench.create()
+def test_marks_are_written_as_labels(engine: Bench) -> None:
+    fact = engine.create()
     assert fact.mark is not None
-    labels = bench.api.inspect(fact.name)["Config"]["Labels"]
+    labels = engine.api.inspect(fact.name)["Config"]["Labels"]
     assert mark_labels(fact.mark, 1).items() <= labels.items()
     assert container_name(fact.mark) == fact.name

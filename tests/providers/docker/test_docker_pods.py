@@ -13,8 +13,6 @@ from providers.errors import Conflict, Foreign
 from providers.facts import ContainerState, ExitCause
 from providers.testing.checks import wait_until
 
-pytestmark = pytest.mark.server("dockerd")
-
 
 def reached(address: str, port: int) -> bool:
     try:
@@ -36,40 +34,41 @@ def pod(**fields: object) -> Template:
     return template(served, proxy, container("log"), **fields)
 
 
-def test_a_replica_is_one_fact_with_one_address(bench: Bench) -> None:
-    fact = bench.run(pod())
+def test_a_replica_is_one_fact_with_one_address(engine: Bench) -> None:
+    fact = engine.run(pod())
     assert fact.state is ContainerState.RUNNING
-    assert [one.name for one in bench.runtime.observe() if one.name.startswith(bench.instance)] == [fact.name]
-    assert bench.looked(fact.name) == fact
-    modes = {name: bench.api.inspect(f"{fact.name}-{name}")["HostConfig"]["NetworkMode"] for name in ("proxy", "log")}
+    assert [one.name for one in engine.runtime.observe() if one.name.startswith(engine.instance)] == [fact.name]
+    assert engine.looked(fact.name) == fact
+    modes = {name: engine.api.inspect(f"{fact.name}-{name}")["HostConfig"]["NetworkMode"] for name in ("proxy", "log")}
     assert set(modes.values()) == {f"container:{fact.id}"}
     wait_until(lambda: reached(fact.address, 8080), "the proxy answers at the replica's address")
 
 
-def test_members_start_after_the_main_container_and_stop_before_it(bench: Bench) -> None:
-    fact = bench.run(pod())
+def test_members_start_after_the_main_container_and_stop_before_it(engine: Bench) -> None:
+    fact = engine.run(pod())
     names = [fact.name, f"{fact.name}-proxy", f"{fact.name}-log"]
-    assert sorted(names, key=bench.api.started) == names
-    stopped = bench.stop(fact)
-    assert sorted(names, key=bench.api.finished) == list(reversed(names))
+    assert sorted(names, key=engine.api.started) == names
+    stopped = engine.stop(fact)
+    assert sorted(names, key=engine.api.finished) == list(reversed(names))
     assert (stopped.state, stopped.exit_cause) == (ContainerState.EXITED, ExitCause.STOPPED_BY_US)
-    bench.remove(stopped)
-    assert bench.api.names(f"reconciler.instance={bench.instance}") == []
+    engine.remove(stopped)
+    assert engine.api.names(f"reconciler.instance={engine.instance}") == []
 
 
-def test_a_dead_member_is_seen_and_a_start_brings_it_back_alone(bench: Bench) -> None:
-    fact = bench.run(pod())
-    bench.api.kill(f"{fact.name}-log")
-    sick = bench.fact(fact.name)
+def test_a_dead_member_is_seen_and_a_start_brings_it_back_alone(engine: Bench) -> None:
+    fact = engine.run(pod())
+    engine.api.kill(f"{fact.name}-log")
+    sick = engine.fact(fact.name)
     assert (sick.state, sick.exit_code, sick.exit_cause) == (ContainerState.EXITED, 137, ExitCause.SIGNALLED)
-    assert bench.looked(fact.name) == sick
-    main = bench.api.started(fact.name)
-    well = bench.start(sick)
+    assert engine.looked(fact.name) == sick
+    main = engine.api.started(fact.name)
+    well = engine.start(sick)
     assert well.state is ContainerState.RUNNING
     assert well.generation != fact.generation
-    assert bench.api.started(fact.name) == main, "the main container was left alone"
+    assert engine.api.started(fact.name) == main, "the main container was left alone"
 
 
+@pytest.mark.server("dockerd")
 def test_members_follow_the_main_container_into_its_new_network(bench: Bench) -> None:
     fact = bench.run(pod(restart="unless-stopped"))
     bench.api.kill(fact.name)
@@ -81,21 +80,23 @@ def test_members_follow_the_main_container_into_its_new_network(bench: Bench) ->
     wait_until(lambda: reached(well.address, 8080), "the proxy answers in the new network")
 
 
-def test_a_pod_that_a_kill_left_incomplete_is_made_anew(bench: Bench) -> None:
-    fact = bench.create(pod())
-    bench.api.remove(f"{fact.name}-log")
+def test_a_pod_that_a_kill_left_incomplete_is_made_anew(engine: Bench) -> None:
+    fact = engine.create(pod())
+    engine.api.remove(f"{fact.name}-log")
     with pytest.raises(Conflict, match="lacked its containers log and was removed"):
-        bench.start(fact)
-    assert bench.runtime.observe([fact.name]) == ()
-    assert bench.run(pod()).state is ContainerState.RUNNING
+        engine.start(fact)
+    assert engine.runtime.observe([fact.name]) == ()
+    assert engine.run(pod()).state is ContainerState.RUNNING
 
 
+@pytest.mark.server("dockerd")
 def test_members_that_outlived_their_main_container_make_way(bench: Bench) -> None:
     fact = bench.run(pod())
     bench.api.remove(fact.name)
     assert bench.run(pod()).state is ContainerState.RUNNING
 
 
+@pytest.mark.server("dockerd")
 def test_members_that_outlived_their_main_container_are_seen_and_made_anew_with_it(bench: Bench) -> None:
     fact = bench.run(pod())
     bench.api.remove(fact.name)
@@ -112,6 +113,7 @@ def test_members_that_outlived_their_main_container_are_seen_and_made_anew_with_
     wait_until(lambda: reached(well.address, 8080), "the proxy answers at the new replica's address")
 
 
+@pytest.mark.server("dockerd")
 def test_members_that_outlived_their_main_container_can_be_stopped_and_removed(bench: Bench) -> None:
     fact = bench.run(pod())
     bench.api.remove(fact.name)
@@ -122,43 +124,44 @@ def test_members_that_outlived_their_main_container_can_be_stopped_and_removed(b
     assert bench.api.names(f"reconciler.instance={bench.instance}") == []
 
 
-def test_a_pod_with_a_dead_member_can_be_removed(bench: Bench) -> None:
-    fact = bench.run(pod())
-    bench.api.kill(f"{fact.name}-log")
-    bench.remove(bench.fact(fact.name))
-    assert bench.api.names(f"reconciler.instance={bench.instance}") == []
+def test_a_pod_with_a_dead_member_can_be_removed(engine: Bench) -> None:
+    fact = engine.run(pod())
+    engine.api.kill(f"{fact.name}-log")
+    engine.remove(engine.fact(fact.name))
+    assert engine.api.names(f"reconciler.instance={engine.instance}") == []
 
 
-def test_a_members_name_that_somebody_else_uses_is_left_alone(bench: Bench) -> None:
-    action = bench.creation(pod())
-    bench.api.create(f"{action.name}-log")
+def test_a_members_name_that_somebody_else_uses_is_left_alone(engine: Bench) -> None:
+    action = engine.creation(pod())
+    engine.api.create(f"{action.name}-log")
     try:
         with pytest.raises(Foreign, match="taken by somebody else"):
-            bench.runtime.perform(action)
-        assert bench.runtime.observe([action.name]) == ()
+            engine.runtime.perform(action)
+        assert engine.runtime.observe([action.name]) == ()
     finally:
-        bench.api.remove(f"{action.name}-log")
+        engine.api.remove(f"{action.name}-log")
 
 
+@pytest.mark.server("dockerd")
 def test_limits_of_members_change_in_place(bench: Bench) -> None:
     fact = bench.run(pod())
     wanted = (Live("", 0, 64 << 20, "no"), Live("log", 100, 0, "no"), Live("proxy", 0, 0, "no"))
     assert bench.update(fact, *wanted).live == wanted
 
 
-def test_an_image_made_from_a_member_does_not_make_members(bench: Bench) -> None:
+def test_an_image_made_from_a_member_does_not_make_members(engine: Bench) -> None:
     """Labels are inherited through committed images, so all of ours are always written."""
-    fact = bench.run(pod())
-    made = bench.api.link.post(
+    fact = engine.run(pod())
+    made = engine.api.link.post(
         "/commit", "commit", {}, container=f"{fact.name}-log", repo="reconciler-test/inherits", tag="1"
     )
     assert made
-    copy = bench.run(template(replace(container(image="reconciler-test/inherits:1"), name="web")), ordinal=1)
+    copy = engine.run(template(replace(container(image="reconciler-test/inherits:1"), name="web")), ordinal=1)
     assert copy.state is ContainerState.RUNNING
     assert copy.mark is not None
-    bench.api.create(f"{bench.instance}-stray", image="reconciler-test/inherits:1")
-    stray = bench.fact(f"{bench.instance}-stray")
+    engine.api.create(f"{engine.instance}-stray", image="reconciler-test/inherits:1")
+    stray = engine.fact(f"{engine.instance}-stray")
     assert (stray.mark, stray.foreign_mark) == (None, True)
-    bench.api.remove(stray.name)
-    bench.api.remove(copy.name)  # the engine keeps the nameless image of a container that runs
-    bench.api.link.delete("/images/reconciler-test/inherits:1", "image", force="1")
+    engine.api.remove(stray.name)
+    engine.api.remove(copy.name)  # the engine keeps the nameless image of a container that runs
+    engine.api.link.delete("/images/reconciler-test/inherits:1", "image", force="1")
