@@ -1,10 +1,9 @@
 """From the checked limits of a Workload and of the Guard to the values of `limits.py`. Called by `build.py` and `resolve.py`."""
 
 from manifests import desired
-from manifests.kinds.guard import GuardSpec, Rate
+from manifests.kinds.guard import GuardSpec, NodeRate, OverallRate, WorkloadRate
 from manifests.kinds.workload import Availability, WorkloadSpec
-from manifests.limits import Escalation, Held, MassFailure, Mode, RestartLimits, Window
-from manifests.limits import Rate as Bucket
+from manifests.limits import Escalation, Held, MassFailure, Mode, Rate, RestartLimits, Window
 from manifests.scalars import Percent
 
 
@@ -16,8 +15,6 @@ def max_unavailable(given: Availability, replicas: int) -> int:
             least = -(-replicas * least // 100)
         return max(0, replicas - least)
     most = given.max_unavailable
-    if most is None:
-        return 1
     if not isinstance(most, Percent):
         return most
     count = replicas * most // 100
@@ -49,8 +46,8 @@ def guard_restarts(spec: GuardSpec) -> RestartLimits:
     )
 
 
-def _bucket(given: Rate) -> Bucket:
-    return Bucket(given.per_minute, given.burst)
+def _bucket(given: WorkloadRate | NodeRate | OverallRate) -> Rate:
+    return Rate(given.per_minute, given.burst)
 
 
 def mass_failure(spec: GuardSpec) -> MassFailure:

@@ -22,11 +22,29 @@ class MassChange(Model):
     )
 
 
-class Rate(Model):
-    """A token bucket."""
+_Tokens = Annotated[int, Field(ge=1, le=1000)]
+_RATE, _BURST = "Restarts a minute in the long run.", "Restarts at once after a quiet time."
 
-    per_minute: Annotated[int, Field(ge=1, le=1000)] = Field(description="Restarts a minute in the long run.")
-    burst: Annotated[int, Field(ge=1, le=1000)] = Field(description="Restarts at once after a quiet time.")
+
+class WorkloadRate(Model):
+    """A token bucket for the replicas of one workload."""
+
+    per_minute: _Tokens = Field(1, description=_RATE)
+    burst: _Tokens = Field(2, description=_BURST)
+
+
+class NodeRate(Model):
+    """A token bucket for the containers of one node."""
+
+    per_minute: _Tokens = Field(6, description=_RATE)
+    burst: _Tokens = Field(6, description=_BURST)
+
+
+class OverallRate(Model):
+    """A token bucket for all containers."""
+
+    per_minute: _Tokens = Field(20, description=_RATE)
+    burst: _Tokens = Field(20, description=_BURST)
 
 
 class GuardRestarts(Model):
@@ -39,11 +57,11 @@ class GuardRestarts(Model):
         Percent(100),
         description="Which part of the workloads acts, chosen by a hash of their names that stays the same; the rest observes.",
     )
-    per_workload: Rate = Field(
-        Rate(perMinute=1, burst=2), description="How fast the replicas of one workload are restarted."
+    per_workload: WorkloadRate = Field(
+        default_factory=WorkloadRate, description="How fast the replicas of one workload are restarted."
     )
-    per_node: Rate = Field(Rate(perMinute=6, burst=6), description="How fast containers of one node are restarted.")
-    overall: Rate = Field(Rate(perMinute=20, burst=20), description="How fast containers are restarted anywhere.")
+    per_node: NodeRate = Field(default_factory=NodeRate, description="How fast containers of one node are restarted.")
+    overall: OverallRate = Field(default_factory=OverallRate, description="How fast containers are restarted anywhere.")
     in_flight: Annotated[int, Field(ge=1, le=1000)] = Field(
         2, description="Replicas of one node that are being restarted for their health at the same time."
     )

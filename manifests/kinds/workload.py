@@ -23,18 +23,19 @@ from manifests.scalars import MINUTE, Duration, bad_value
 class Availability(Model):
     """How many replicas our own actions may make unavailable, for whatever cause. At most one of the two."""
 
-    max_unavailable: IntOrPercent | None = Field(
-        None,
-        description="Most replicas that may be unavailable at once; 1 by default. A percentage of `replicas` rounds down, "
+    max_unavailable: IntOrPercent = Field(
+        1,
+        description="Most replicas that may be unavailable at once. A percentage of `replicas` rounds down, "
         "but to at least 1 when there are several replicas. With 0 failed replicas are still healed, one at a time.",
     )
     min_available: IntOrPercent | None = Field(
-        None, description="Fewest replicas that must stay available. A percentage of `replicas` rounds up."
+        None,
+        description="Fewest replicas that must stay available, instead of `maxUnavailable`. A percentage of `replicas` rounds up.",
     )
 
     @model_validator(mode="after")
     def _one(self) -> Self:
-        if self.max_unavailable is None or self.min_available is None:
+        if self.min_available is None or "max_unavailable" not in self.model_fields_set:
             return self
         raise bad_value("minAvailable and maxUnavailable say the same thing twice; keep one", at=("min_available",))
 

@@ -100,8 +100,11 @@ class _Watch:
         row = self.ledger.outbreaks.get(key)
         running = [one for one in members.values() if one.fact.state is _RUNNING]
         failing = [one for one in running if one.live is _FAIL]
-        bad = len(failing) + sum(1 for one in running if one.live is _UNKNOWN)
-        limit = max(self.limits.minimum, -(-len(running) * self.limits.share // 100))
+        # Those that are down in the middle of their restart are not well yet.
+        between = sum(1 for name, one in members.items() if name in self.urgent and one.fact.state is not _RUNNING)
+        size, bad = len(running) + between, len(failing) + between
+        bad += sum(1 for one in running if one.live is _UNKNOWN)
+        limit = max(self.limits.minimum, -(-size * self.limits.share // 100))
         instants = [_since(self.probes, one) for one in failing]
         together = _together(instants, window) + bad - len(failing) if failing else 0
         if failing:
@@ -113,8 +116,8 @@ class _Watch:
             started = self.urgent.keys() & members.keys()
             if started:
                 row = row._replace(canary=min(started))
-        goes_on = bool(failing) and bad >= limit
         row = self._outcome(row, healthy)
+        goes_on = bool(failing) and (bad >= limit or bool(row.canary))
         if not goes_on:
             calm = row.calm or instant(self.now)
             if not row.canary and elapsed(calm, self.now) >= MEMORY:
@@ -122,7 +125,7 @@ class _Watch:
             self.rows[key] = row._replace(calm=calm)
             return
         self.rows[key] = row._replace(calm=None)
-        self.active[key] = Extent(bad, len(running), window)
+        self.active[key] = Extent(bad, size, window)
         for one in failing:
             self.of[one.fact.id] = (*self.of.get(one.fact.id, ()), key)
             verdicts = self.probes.get(one.fact.generation)

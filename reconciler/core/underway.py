@@ -6,7 +6,7 @@ Called by `decide` only, after the gates.
 from dataclasses import replace
 
 from manifests.desired import Desired, Workload
-from providers.facts import ContainerFact, ContainerState
+from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core import disruption, steps
 from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
@@ -91,7 +91,9 @@ def _find(group: Group | None, name: str) -> tuple[Belief | None, bool]:
 
 
 def _available(workload: Workload, belief: Belief | None, now: Now) -> bool:
-    return belief is not None and ripe_at(belief, workload.min_ready) <= now.steady
+    """Whether a restart has helped: available, and its liveness probe, if there is one, has said so."""
+    passes = belief is not None and belief.live is ProbeValue.PASS
+    return belief is not None and passes and ripe_at(belief, workload.min_ready) <= now.steady
 
 
 def _member(grant: Grant, workload: Workload, belief: Belief, current: bool, exit_: Exit, now: Now) -> Progress:

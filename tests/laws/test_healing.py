@@ -1,0 +1,295 @@
+"""Laws of healing over the life of a world: one canary, escalation, budgets, flapping and wrong probes, clocks, a frozen agent."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from laws.lives import WEB, ready
+from laws.watchdog import Watchdog
+from manifests.desired import SECOND, Backoff, Guard, MassChange
+from manifests.limits import Mode, Rate, RestartLimits
+from providers.actions import CreateContainer, RemoveContainer, StopContainer
+from providers.facts import ContainerState, ProbeValue
+from reconciler.core.verdict import Reason, Rule
+from sim.manifest import Shop, Spec, shop
+from sim.world import World
+
+MINUTE = 60 * SECOND
+LOOSE = Guard(
+    mass_change=MassChange(100, 50),
+    restarts=RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50),
+)
+QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
+
+
+def sicken(world: World, *ordinals: int) -> None:
+    for ordinal in ordinals:
+        world.apps.sick.add(world.generation(WEB.format(ordinal)))
+
+
+def stops(world: World) -> list[str]:
+    """The containers that were stopped, in order."""
+    return [one.action.name for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective]
+
+
+def rules(world: World) -> set[Rule]:
+    return {hold.rule for hold in world.tape.last.holds}
+
+
+# --- mass failure -----------------------------------------------------------------------------------------------
+
+
+def test_when_everything_fails_at_once_for_a_wrong_probe_one_canary_is_restarted_and_traffic_stays(worlds):
+    world = ready(worlds(shop(replicas=6, max_unavailable=6, backoff=QUICK)))
+    world.apps.lies["*", "liveness"] = ProbeValue.FAIL
+    world.run(4 * MINUTE)
+    assert len(stops(world)) == 1
+    assert Rule.MASS_FAILURE in rules(world)
+    # The canary is out and comes back: its readiness passes. Everybody else has kept its weight all the time.
+    assert sum(1 for weight in world.weights().values() if weight) >= 5
+    assert len(world.published()) >= 5
+
+
+def test_a_canary_that_does_not_help_makes_everything_wait_longer_each_time(worlds):
+    world = ready(worlds(shop(replicas=4, max_unavailable=4, backoff=QUICK)))
+    world.apps.lies["*", "liveness"] = ProbeValue.FAIL
+    world.run(60 * MINUTE)
+    at = [one.at for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective]
+    assert 3 <= len(at) <= 5
+    pauses = [later - earlier for earlier, later in zip(at, at[1:], strict=False)]
+    assert all(later > 1.5 * earlier for earlier, later in zip(pauses, pauses[1:], strict=False)), pauses
+    hold = next(one for one in world.tape.last.holds if one.rule is Rule.MASS_FAILURE and one.until is not None)
+    assert "suspect" in hold.message
+
+
+def test_when_everything_fails_and_a_restart_helps_all_are_healed_one_at_a_time(worlds):
+    guard = replace(LOOSE, restarts=replace(LOOSE.restarts, in_flight=2))
+    world = ready(worlds(Shop((Spec(replicas=4, max_unavailable=4, backoff=QUICK),), guard=guard)))
+    sicken(world, 0, 1, 2, 3)
+    most = [0]
+
+    def count(action):
+        down = [item for item in world.containers().values() if item.state is not ContainerState.RUNNING]
+        most.append(len(down))
+
+    world.checks.append(count)
+    world.run(10 * MINUTE)
+    assert sorted(stops(world)) == [WEB.format(n) for n in range(4)]
+    assert max(most) == 1
+    assert not world.tape.last.holds
+
+
+def test_half_of_the_replicas_failing_is_a_mass_failure_and_one_of_many_is_not(worlds):
+    world = ready(worlds(shop(replicas=6)))
+    sicken(world, 0)
+    world.run(15 * SECOND)
+    assert Rule.MASS_FAILURE not in rules(world)
+    world.run(5 * MINUTE)
+    sicken(world, 1, 2, 3)
+    world.run(12 * SECOND)
+    assert Rule.MASS_FAILURE in rules(world)
+    world.run(20 * MINUTE)
+    assert len(world.running()) == 6
+    assert not world.tape.last.holds
+
+
+def test_containers_of_several_workloads_on_one_node_failing_together_see_one_canary(worlds):
+    names = ("a", "b", "c", "d")
+    world = ready(worlds(Shop(tuple(Spec(name=name, replicas=1, pools=(name,)) for name in names), guard=LOOSE)))
+    world.apps.lies["*", "liveness"] = ProbeValue.FAIL
+    world.run(4 * MINUTE)
+    assert len(stops(world)) == 1
+    held = [
+        one.object
+        for one in world.tape.last.holds
+        if one.rule is Rule.MASS_FAILURE and one.action.startswith("restart")
+    ]
+    assert len(held) >= 3
+
+
+@given(replicas=st.integers(2, 6), budget=st.integers(0, 6), spread=st.integers(0, 6), first=st.integers(0, 5))
+def test_a_group_in_which_everything_fails_at_once_sees_exactly_one_canary(replicas, budget, spread, first):
+    world = World(Shop((Spec(replicas=replicas, max_unavailable=budget, backoff=QUICK),), guard=LOOSE))
+    dog = Watchdog(world)
+    try:
+        world.run(90 * SECOND)
+        order = [(first + n) % replicas for n in range(replicas)]
+        for ordinal in order:
+            world.apps.cursed.add(WEB.format(ordinal))
+            world.run(spread * SECOND // replicas)
+        world.run(3 * MINUTE)
+        assert len(dog.restarts) == 1
+    finally:
+        world.close()
+
+
+# --- escalation -------------------------------------------------------------------------------------------------
+
+
+def failing_for_good(worlds) -> World:
+    world = ready(worlds(shop(replicas=3, backoff=QUICK, limit=100)))
+    world.apps.cursed.add(WEB.format(1))
+    return world
+
+
+def test_what_always_fails_is_restarted_then_recreated_then_given_up(worlds):
+    world = failing_for_good(worlds)
+    world.run(40 * MINUTE)
+    causes = [step.cause for step in world.tape.steps if isinstance(step.action, StopContainer)]
+    assert causes == [Reason.LIVENESS_FAILED] * 3 + [Reason.RECREATE] + [Reason.LIVENESS_FAILED] * 3
+    assert world.traffic.count(RemoveContainer) == 1
+    assert world.traffic.count(CreateContainer) == 4
+    assert Rule.FAILED in rules(world)
+    assert [one.tries for one in world.memory.ledger().escalations.values()] == [7]
+    assert WEB.format(1) in world.running()
+    assert not world.weights().get(WEB.format(1))
+    count = len(stops(world))
+    world.restart()
+    world.run(120 * MINUTE)
+    assert len(stops(world)) == count
+
+
+def test_another_template_clears_what_was_given_up(worlds):
+    world = failing_for_good(worlds)
+    world.run(40 * MINUTE)
+    world.push(shop(replicas=3, backoff=QUICK, limit=100, image="v2"))
+    world.run(10 * MINUTE)
+    assert world.running() == [f"shop-web-{Spec(image='v2').revision[:8]}-{n}" for n in range(3)]
+    assert not world.memory.ledger().escalations
+    assert not world.tape.last.holds
+
+
+@pytest.mark.parametrize("word", ["workload/web/1", "workload/web", "*"])
+def test_a_person_who_resumes_it_lets_it_be_tried_again(worlds, word):
+    world = failing_for_good(worlds)
+    world.run(40 * MINUTE)
+    world.apps.cursed.clear()
+    sicken(world, 1)
+    world.run(5 * MINUTE)
+    count = len(stops(world))
+    assert Rule.FAILED in rules(world)
+    world.memory.say("resume", word)
+    world.run(5 * MINUTE)
+    assert len(stops(world)) == count + 1
+    assert not world.tape.last.holds
+    assert not world.memory.ledger().escalations
+
+
+def test_a_kill_at_any_point_of_a_recreation_leads_to_the_same_end(worlds):
+    for point in range(0, 60, 7):
+        world = World(shop(replicas=2, backoff=QUICK, limit=100))
+        dog = Watchdog(world)
+        try:
+            world.run(90 * SECOND)
+            world.apps.cursed.add(WEB.format(1))
+            while world.traffic.count(StopContainer) < 3:
+                world.run(10 * SECOND)
+            world.kill_in = point
+            world.run(2 * MINUTE)
+            world.kill_in = -1
+            world.apps.cursed.clear()
+            world.run(10 * MINUTE)
+            assert len(world.running()) == 2
+            assert not world.memory.ledger().grants
+            assert dog.restarts
+        finally:
+            world.close()
+
+
+# --- budget and modes -------------------------------------------------------------------------------------------
+
+
+@given(
+    replicas=st.integers(1, 5),
+    budget=st.integers(0, 3),
+    events=st.lists(
+        st.tuples(st.sampled_from(["sick", "mute", "crash", "roll", "kill", "back", "resume"]), st.integers(0, 4)),
+        min_size=3,
+        max_size=8,
+    ),
+)
+def test_no_more_than_the_budget_is_down_by_our_doing_whatever_fails_in_whatever_order(replicas, budget, events):
+    spec = Spec(replicas=replicas, max_unavailable=budget, backoff=QUICK, drain=2 * SECOND, ttl=2)
+    world = World(Shop((spec,), guard=LOOSE))
+    Watchdog(world)
+    ours: list[str] = []
+
+    def check(action):
+        if isinstance(action, StopContainer):
+            ours.append(action.name)
+        down = {
+            name
+            for name in set(ours)
+            if (item := world.containers().get(name)) is not None and item.state is not ContainerState.RUNNING
+        }
+        assert len(down) <= max(1, budget), down
+
+    world.checks.append(check)
+    try:
+        world.run(60 * SECOND)
+        image = 1
+        for what, number in events:
+            names = world.running()
+            name = names[number % len(names)] if names else ""
+            if what == "sick" and name:
+                world.apps.sick.add(world.generation(name))
+            elif what == "mute" and name:
+                world.apps.unready.add(world.generation(name))
+            elif what == "crash" and name:
+                world.runtime.exit(name)
+            elif what == "roll":
+                image += 1
+                world.push(replace(world.shop, specs=(replace(spec, image=f"v{image}"),)))
+            elif what == "kill":
+                world.kill()
+            elif what == "back":
+                world.clock.step_wall(-3600 * SECOND)
+            world.run(20 * SECOND)
+    finally:
+        world.close()
+
+
+def test_a_workload_that_only_observes_says_what_it_would_do_and_does_nothing(worlds):
+    guard = replace(LOOSE, restarts=replace(LOOSE.restarts, mode=Mode.OBSERVE))
+    world = ready(worlds(Shop((Spec(),), guard=guard)))
+    sicken(world, 1)
+    world.run(5 * MINUTE)
+    assert not stops(world)
+    assert rules(world) == {Rule.OBSERVE_ONLY}
+    assert world.weights()[WEB.format(1)] == 0
+    world.push(Shop((Spec(),), guard=LOOSE))
+    world.run(2 * MINUTE)
+    assert stops(world) == [WEB.format(1)]
+
+
+# --- probes that are wrong, clocks, a frozen agent --------------------------------------------------------------
+
+
+def test_a_flapping_probe_leads_to_no_more_restarts_than_its_limits_allow(worlds):
+    world = ready(worlds(shop(replicas=3)))
+    world.apps.flaps[WEB.format(1), "liveness"] = 30 * SECOND
+    world.run(60 * MINUTE)
+    assert len(stops(world)) <= 16  # back-off of 10 s doubling to 5 min, of which the jitter takes up to a quarter
+    assert set(stops(world)) <= {WEB.format(1)}
+
+
+@pytest.mark.parametrize("step", [-7200, 7200])
+def test_a_step_of_the_clock_refills_no_limit(worlds, step):
+    world = ready(worlds(shop(replicas=2, backoff=QUICK, limit=2, window=300 * SECOND)))
+    world.apps.cursed.add(WEB.format(1))
+    world.run(90 * SECOND)
+    count = len(stops(world))
+    for _ in range(4):
+        world.clock.step_wall(step * SECOND)
+        world.run(20 * SECOND)
+    assert len(stops(world)) <= max(2, count)
+
+
+def test_a_program_that_was_frozen_restarts_nobody_for_what_it_missed(worlds):
+    world = ready(worlds(shop(replicas=3)))
+    world.clock.advance(20 * MINUTE)
+    world.run(2 * MINUTE)
+    assert not stops(world)
+    assert {weight for weight in world.weights().values()} == {100}
