@@ -12,6 +12,7 @@ from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeV
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Adopted
 from reconciler.core.plan import Decision
+from reconciler.core.request import Fate, Request
 from reconciler.core.status import replicas_of
 from reconciler.core.verdict import Hold, Rule
 
@@ -47,7 +48,7 @@ class Seen:
 
     held: Mapping[HoldKey, str] = field(default_factory=dict)
     probes: Mapping[Generation, Probes] = field(default_factory=dict)
-    requests: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    requests: Mapping[str, Request] = field(default_factory=dict)
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
 
 
@@ -68,7 +69,10 @@ def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Even
     probes = decision.status.observed.probes
     if probes is not before.probes:
         events += _verdicts(before.probes, decision, now)
-    return Seen(held, probes, adopted=adopted), events
+    requests = decision.ledger.requests
+    if requests is not before.requests:
+        events += _requests(before.requests, requests, now)
+    return Seen(held, probes, requests, adopted), events
 
 
 def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now: Now) -> list[Event]:
@@ -95,6 +99,31 @@ def _adoption(kind: str, row: Adopted, cause: str, message: str, now: Now) -> Ev
 def _held(hold: Hold, now: Now) -> Event:
     tail = f"; to end it: {hold.person}" if hold.person else ""
     return Event(now.wall, "held", hold.object, hold.action, hold.rule.value, "", f"{hold.message}{tail}")
+
+
+def _requests(before: Mapping[str, Request], after: Mapping[str, Request], now: Now) -> list[Event]:
+    """Restart requests that came, and members that were decided."""
+    events: list[Event] = []
+    for name, one in sorted(after.items()):
+        old = before.get(name)
+        if old is one:
+            continue
+        who = one.who or "somebody"
+        if old is None and one.finished is None:
+            why = one.reason or "no reason given"
+            events.append(
+                Event(now.wall, "request", one.object, f"restart {name}", "Requested", f"asked by {who}", why)
+            )
+        known = {} if old is None or old.members is None else {member.object: member.fate for member in old.members}
+        events += [
+            Event(now.wall, "request", member.object, f"restart {name}", "Requested", member.fate.value, member.message)
+            for member in one.members or ()
+            if member.fate is not known.get(member.object) and member.fate is not Fate.WAITING
+        ]
+        if one.finished is not None and (old is None or old.finished is None):
+            result = "succeeded" if one.succeeded else "did not succeed"
+            events.append(Event(now.wall, "request", one.object, f"restart {name}", "Requested", result, one.message))
+    return events
 
 
 def _verdicts(before: Mapping[Generation, Probes], decision: Decision, now: Now) -> list[Event]:

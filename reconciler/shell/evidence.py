@@ -16,6 +16,7 @@ from providers.facts import ContainerFact, Generation, Known, ProbeFact, Probes
 from reconciler.core.plan import Step
 from reconciler.core.verdict import Reason
 from reconciler.shell.clock import Clock
+from reconciler.shell.events import Event
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.observe import Looks
 from reconciler.shell.statedir import StoreError
@@ -39,8 +40,8 @@ STOPS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREAT
 class Cabinet(Protocol):
     """What evidence needs of the store."""
 
-    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
-        """Keep what was left of a replica. Returns its number."""
+    def put_evidence(self, told: Event, value: str) -> int:
+        """Keep what was left of a replica, and tell that it was kept. Returns its number."""
 
     def amend_evidence(self, number: int, value: str) -> None:
         """Add how it ended."""
@@ -88,7 +89,8 @@ class Witness:
         if fact is not None and fact.health is not None:
             value["runtime_health"] = _short(fact.health.output)
         try:
-            number = self._cabinet.put_evidence(step.object, now.wall, json.dumps(value))
+            told = Event(now.wall, "evidence", step.object, step.id, step.cause.value, "kept", _summary(value))
+            number = self._cabinet.put_evidence(told, json.dumps(value))
         except StoreError:
             return  # the journal says that nothing can be written, and then the step is not done at all
         if isinstance(action, StopContainer):
@@ -141,6 +143,16 @@ def _wanted(step: Step) -> bool:
     if isinstance(step.action, StopContainer):
         return step.cause in STOPS
     return isinstance(step.action, StartContainer) and step.cause is Reason.CRASHED
+
+
+def _summary(value: dict[str, Any]) -> str:
+    """What was kept, in a line."""
+    parts = [f"{name} {one['verdict']} {one['streak']}" for name, one in value["probes"].items()]
+    if value["end"] is not None:
+        parts.append(f"{value['end']['cause']}, exit code {value['end']['exit_code']}")
+    count = len(value["log"])
+    parts.append(value["log_missing"] or f"{count} log line{'' if count == 1 else 's'}")
+    return ", ".join(parts)
 
 
 def _short(text: str) -> str:

@@ -89,10 +89,12 @@ class StoreMemory:
             result = outcome.kind.value + (f": {outcome.message}" if outcome.message else "")
             words = (step.id, step.cause.value, result, "step", step.object, step.message)
             rows.append(AuditRow(now.wall, self.actor, revision, "", *words))
-        for one in events:
-            words = (one.step, one.cause, one.outcome, one.kind, one.object, one.message)
-            rows.append(AuditRow(one.wall, self.actor, revision, "", *words))
+        rows += [self._row(one, revision) for one in events]
         self.store.audit(rows)
+
+    def _row(self, one: Event, revision: str) -> AuditRow:
+        words = (one.step, one.cause, one.outcome, one.kind, one.object, one.message)
+        return AuditRow(one.wall, self.actor, revision, "", *words)
 
     def held(self) -> Mapping[HoldKey, str]:
         """The holds of the decision that an earlier process stored last."""
@@ -102,9 +104,9 @@ class StoreMemory:
         except (ValueError, KeyError, TypeError):  # of another version: its holds are told anew
             return {}
 
-    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
-        """Keep what was left of a replica. Returns its number."""
-        return self.store.put_evidence(object, wall, value)
+    def put_evidence(self, told: Event, value: str) -> int:
+        """Keep what was left of a replica, and that it was kept. Returns its number."""
+        return self.store.put_evidence(self._row(told, ""), value)
 
     def amend_evidence(self, number: int, value: str) -> None:
         """Add how it ended."""
@@ -155,9 +157,9 @@ class Glimpse:
         """Nothing is told, so nothing is told twice."""
         return {}
 
-    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
+    def put_evidence(self, told: Event, value: str) -> int:
         """Never reached: a plan stops nothing."""
-        raise AssertionError(f"a plan was about to keep evidence of {object} at {wall}: {value}")
+        raise AssertionError(f"a plan was about to keep evidence: {told} {value}")
 
     def amend_evidence(self, number: int, value: str) -> None:
         """Never reached."""

@@ -51,6 +51,7 @@ class EvidenceRow(NamedTuple):
 
 
 _AUDIT = "wall, actor, revision, plan, step, cause, outcome, kind, object, message"
+_INSERT = f"INSERT INTO audit ({_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  (names of columns)
 
 
 class Trail(ABC):
@@ -70,7 +71,7 @@ class Trail(ABC):
         if not added:
             return
         with self._writing() as db:
-            db.executemany(f"INSERT INTO audit ({_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", added)  # noqa: S608
+            db.executemany(_INSERT, added)
             newest = int(db.execute("SELECT max(id) FROM audit").fetchone()[0])
             if newest % PRUNE_EVERY < len(added):
                 db.execute("DELETE FROM audit WHERE id <= ?", (newest - AUDIT_KEPT,))
@@ -91,23 +92,24 @@ class Trail(ABC):
         )
         return tuple((row[0], AuditRow(*row[1:])) for row in reversed(rows))
 
-    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
+    def put_evidence(self, told: AuditRow, value: str) -> int:
         """Keep what was left of a replica; the newest 20 of each replica are kept, and 2,000 in all.
 
         Args:
-            object: the replica's key.
-            wall: when it was taken (ns).
+            told: its row in the audit, with the replica's key and when it was taken.
             value: JSON.
 
         Returns:
             its number, for `amend_evidence`.
         """
         with self._writing() as db:
-            row = db.execute("INSERT INTO evidence (object, wall, value) VALUES (?, ?, ?)", (object, wall, value))
+            db.execute(_INSERT, told)
+            named = (told.object, told.wall, value)
+            row = db.execute("INSERT INTO evidence (object, wall, value) VALUES (?, ?, ?)", named)
             db.execute(
                 "DELETE FROM evidence WHERE object = ? AND id NOT IN"
                 " (SELECT id FROM evidence WHERE object = ? ORDER BY id DESC LIMIT ?)",
-                (object, object, EVIDENCE_KEPT),
+                (told.object, told.object, EVIDENCE_KEPT),
             )
             added = row.lastrowid or 0
             db.execute("DELETE FROM evidence WHERE id <= ?", (added - EVIDENCE_ALL,))

@@ -237,8 +237,8 @@ def test_rows_of_the_trail_can_be_followed_by_number_and_by_time(state, clock):
 def test_evidence_is_bounded_for_each_replica_and_in_all(state, clock):
     with Store.open(state, clock) as store:
         for n in range(trail.EVIDENCE_KEPT + 5):
-            store.put_evidence("workload/web/0", n, json.dumps(n))
-        number = store.put_evidence("workload/web/10", 99, '"other"')
+            store.put_evidence(AUDIT._replace(wall=n, object="workload/web/0", kind="evidence"), json.dumps(n))
+        number = store.put_evidence(AUDIT._replace(wall=99, object="workload/web/10"), '"other"')
         store.amend_evidence(number, '"amended"')
         kept = store.evidence("workload/web/0", limit=1000)
         assert [json.loads(one.value) for one in kept] == list(range(5, trail.EVIDENCE_KEPT + 5))

@@ -51,8 +51,8 @@ class Ear:
     def held(self) -> Mapping[HoldKey, str]:
         return {}
 
-    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
-        raise AssertionError(object, wall, value)
+    def put_evidence(self, told: Event, value: str) -> int:
+        raise AssertionError(told, value)
 
     def amend_evidence(self, number: int, value: str) -> None:
         raise AssertionError(number, value)

@@ -99,10 +99,11 @@ class SimMemoryHandle:
     def held(self) -> Mapping[HoldKey, str]:
         return known_holds(json.loads(self.store.decision)["holds"]) if self.store.decision else {}
 
-    def put_evidence(self, object: str, wall: int, value: str) -> int:  # noqa: A002
+    def put_evidence(self, told: Event, value: str) -> int:
         self.hook("before evidence")
         self.store.check_space()
-        self.store.evidence.append((object, json.loads(value)))
+        self.store.events.append(told)
+        self.store.evidence.append((told.object, json.loads(value)))
         return len(self.store.evidence)
 
     def amend_evidence(self, number: int, value: str) -> None:

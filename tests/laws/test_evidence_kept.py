@@ -1,0 +1,94 @@
+"""What a restart takes away is kept before, and what happened is told once."""
+
+from collections import Counter
+
+import pytest
+from lives import WEB, ready
+
+from manifests.desired import SECOND
+from reconciler.shell.evidence import LOG_LIMIT
+from reconciler.shell.logs import SECRETS
+from sim.manifest import shop
+from sim.world import World
+
+
+@pytest.fixture
+def world():
+    made = World(shop())
+    ready(made)
+    made.memory.events.clear()
+    yield made
+    made.close()
+
+
+def sicken(world: World, ordinal: int, *lines: str) -> None:
+    name = WEB.format(ordinal)
+    world.containers()[name].log.extend(lines)
+    world.apps.sick.add(world.generation(name))
+
+
+def test_a_health_restart_leaves_probe_answers_log_and_end(world):
+    sicken(world, 0, "out of file descriptors", "giving up")
+    world.run(120 * SECOND)
+    [(obj, kept)] = world.memory.evidence
+    assert obj == "workload/web/0"
+    assert kept["cause"] == "LivenessFailed"
+    assert kept["probes"]["liveness"]["verdict"] == "fail"
+    assert kept["log"][-2:] == ["out of file descriptors", "giving up"]
+    assert kept["end"]["cause"] == "stopped-by-us"
+
+
+def test_a_crash_leaves_its_exit_code_and_log(world):
+    world.containers()[WEB.format(1)].log.append("segmentation fault")
+    world.runtime.exit(WEB.format(1))
+    world.run(60 * SECOND)
+    [(obj, kept)] = world.memory.evidence
+    assert (obj, kept["cause"], kept["log"][-1]) == ("workload/web/1", "Crashed", "segmentation fault")
+    assert kept["end"]["exit_code"] is not None
+
+
+def test_secrets_do_not_reach_the_evidence_and_its_size_is_bounded(world):
+    SECRETS.add("sentinel-of-the-log")
+    sicken(world, 0, *("x" * 1_000 for _ in range(45)), "token=sentinel-of-the-log")
+    world.run(120 * SECOND)
+    [(_, kept)] = world.memory.evidence
+    assert "sentinel" not in str(kept)
+    assert kept["log"][-1] == "token=***"
+    assert len("\n".join(kept["log"])) <= LOG_LIMIT
+
+
+def test_a_planned_restart_and_a_rollout_leave_none(world):
+    world.push(shop(image="v2"))
+    world.run(300 * SECOND)
+    assert world.memory.evidence == []
+
+
+def test_events_tell_the_verdict_and_that_it_was_acted_on(world):
+    sicken(world, 0)
+    world.run(120 * SECOND)
+    verdicts = [one for one in world.memory.events if one.kind == "verdict" and one.object == "workload/web/0"]
+    assert [one.cause for one in verdicts][:1] == ["pass -> fail"]
+    assert any("restart granted" in one.outcome for one in verdicts)
+    assert [one.kind for one in world.memory.events].count("evidence") == 1
+
+
+def test_a_suspended_replica_is_said_not_to_be_acted_on(world):
+    world.memory.say("suspend", "workload/web")
+    sicken(world, 0)
+    world.run(120 * SECOND)
+    [verdict] = [one for one in world.memory.events if one.kind == "verdict" and one.step.startswith("liveness")]
+    assert verdict.outcome.startswith("not acted on: restart ")
+    assert "Suspended" in verdict.outcome
+
+
+def test_a_hold_is_told_when_it_begins_and_when_it_ends_also_over_restarts_of_the_program(world):
+    world.memory.say("suspend", "workload/web")
+    world.run(5 * SECOND)
+    world.runtime.exit(WEB.format(0))
+    world.run(60 * SECOND)
+    world.restart()
+    world.run(60 * SECOND)
+    world.memory.say("resume", "workload/web")
+    world.run(120 * SECOND)
+    counts = Counter((one.kind, one.cause) for one in world.memory.events if one.step.startswith("start "))
+    assert counts["held", "Suspended"] == counts["released", "Suspended"] == 1
