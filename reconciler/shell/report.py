@@ -25,6 +25,10 @@ PERSON = {
     Rule.DENIED,
     Rule.SOURCE_CHANGED,
     Rule.INCOMPLETE_SOURCE,
+    Rule.ADOPT_PENDING,
+    Rule.ADOPT_CONFLICT,
+    Rule.TEMPLATE_DIFFERS,
+    Rule.PROBE_CONTEXT,
 }
 """Holds that only a person ends."""
 
