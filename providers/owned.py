@@ -231,8 +231,8 @@ class OwnedDNS:
         found = split(self._around(action).records)
         changes: list[RecordChange] = []
         for change in action.changes:
-            self._check(change, found)
-            mark = self._mark_change(change, found)
+            self._check(change, found, action.zone)
+            mark = self._mark_change(change, found, action.zone)
             # Where a provider cannot write all at once: data never exists without its mark.
             changes += [change, mark] if change.after is None else [mark, change]
         self.inner.perform(ChangeRecords(action.provider, action.zone, tuple(changes)))
@@ -242,9 +242,11 @@ class OwnedDNS:
         if not isinstance(self.inner, ByName):
             return self.inner.observe([action.zone])[0]
         keys = [change.key for change in action.changes]
-        return self.inner.observe_names(action.zone, {key.name for key in [*keys, *map(mark_key, keys)]})
+        return self.inner.observe_names(
+            action.zone, {key.name for key in [*keys, *(mark_key(key, action.zone) for key in keys)]}
+        )
 
-    def _check(self, change: RecordChange, found: Marked) -> None:
+    def _check(self, change: RecordChange, found: Marked, zone: str) -> None:
         target = label(change.key)
         if not change.owner.startswith(self._instance + "/"):
             raise Foreign(target, f"the change is for {change.owner}, this is instance {self._instance}")
@@ -256,16 +258,16 @@ class OwnedDNS:
             cause = f"exists without our owner mark: {show(present)}"
             raise Foreign(target, cause, "remove it by hand if it should be managed here, or use another name")
         if not owner.startswith(self._instance + "/"):
-            where = mark_key(change.key).name
+            where = mark_key(change.key, zone).name
             raise Foreign(
                 target, f"belongs to {owner}", f"remove it there; if nobody has it any more, remove {where} TXT"
             )
 
-    def _mark_change(self, change: RecordChange, found: Marked) -> RecordChange:
+    def _mark_change(self, change: RecordChange, found: Marked, zone: str) -> RecordChange:
         """The mark's part of a change. When it is right already this only makes the provider compare it again."""
         before = found.marks.get(change.key)
-        after = None if change.after is None else mark_record(change.owner, change.key.set_id)
-        return RecordChange(mark_key(change.key), before, after, change.owner)
+        after = None if change.after is None else mark_record(change.owner, change.key, zone)
+        return RecordChange(mark_key(change.key, zone), before, after, change.owner)
 
     def close(self) -> None:
         """Close the inner provider."""

@@ -151,7 +151,7 @@ class Route53Zones:
         self._loaded: Zones | None = None
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
-        """The named zones without their SOA. Its serial says nothing here: Route 53 never counts it up.
+        """The named zones without their SOA. Their serial is 0 here: Route 53 never counts it up.
 
         Raises:
             Unreachable: no answer, or the account's rate of calls is used up.

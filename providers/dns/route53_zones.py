@@ -27,13 +27,8 @@ class _Hosted(NamedTuple):
     size: int
 
 
-class _Read(NamedTuple):
-    serial: int
-    sets: dict[RecordKey, codec.Found]
-
-    @property
-    def records(self) -> dict[RecordKey, RecordSet]:
-        return {key: found.record for key, found in self.sets.items()}
+Sets = dict[RecordKey, codec.Found]
+"""Record sets, each with the form that Route 53 gave it."""
 
 
 class Zones:
@@ -60,11 +55,11 @@ class Zones:
         changes = [canonical_change(change) for change in action.changes]
         inside = [change for change in changes if in_zone(change.key.name, zone)]
         found = self._at(zone, _around(zone, inside))
-        result = changed_sets(zone, found.records, changes, self._capabilities)
+        result = changed_sets(zone, _records(found), changes, self._capabilities)
         if not result:
             return
         hosted = self._find(zone)
-        batches = self._batches(zone, hosted.id, changes, result, found.sets)
+        batches = self._batches(zone, hosted.id, changes, result, found)
         sent: list[str] = []
         for batch in batches:
             try:
@@ -97,8 +92,8 @@ class Zones:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _fact(self, asked: str, found: _Read) -> ZoneFact:
-        return ZoneFact(asked, found.serial, found.records, {}, self._capabilities)
+    def _fact(self, asked: str, found: Sets) -> ZoneFact:
+        return ZoneFact(asked, 0, _records(found), {}, self._capabilities)
 
     def _find(self, zone: str) -> _Hosted:
         """The hosted zone of a name. Raises `Rejected` when there is none, or more than one."""
@@ -132,20 +127,20 @@ class Zones:
         self._hosted[zone] = found[0]
         return found[0]
 
-    def _whole(self, zone: str) -> _Read:
+    def _whole(self, zone: str) -> Sets:
         return self._decoded(zone, self._pages(zone, {}))
 
-    def _at(self, zone: str, names: Collection[str]) -> _Read:
+    def _at(self, zone: str, names: Collection[str]) -> Sets:
         """The record sets at some names: a call for each, or the whole zone where that takes no more calls."""
         wanted = sorted(name for name in set(names) if in_zone(name, zone))
         if len(wanted) * PAGE >= self._find(zone).size:
             return self._whole(zone)
-        sets: dict[RecordKey, codec.Found] = {}
+        sets: Sets = {}
         for name in wanted:
             rows = self._pages(zone, {"StartRecordName": codec.octal_name(name)}, until=name)
             found = self._decoded(zone, rows)
-            sets |= {key: one for key, one in found.sets.items() if key.name == name}
-        return _Read(0, sets)
+            sets |= {key: one for key, one in found.items() if key.name == name}
+        return sets
 
     def _pages(self, zone: str, start: Mapping[str, str], until: str = "") -> Iterator[Mapping[str, Any]]:
         """The rows of a zone from a place on; with `until`, only the rows at that name, which is where it starts."""
@@ -176,19 +171,11 @@ class Zones:
             self._hosted.pop(zone, None)  # it may be another one now
             raise
 
-    def _decoded(self, zone: str, rows: Iterable[Mapping[str, Any]]) -> _Read:
-        sets: dict[RecordKey, codec.Found] = {}
-        serial = 0
+    def _decoded(self, zone: str, rows: Iterable[Mapping[str, Any]]) -> Sets:
         try:
-            for row in rows:
-                key, found = codec.decode(row)
-                if key.type == "SOA":
-                    serial = int(found.record.values[0].split()[2]) if key.name == zone else serial
-                    continue
-                sets[key] = found
-        except (ValueError, IndexError) as error:
+            return dict(codec.decode(row) for row in rows if row.get("Type") != "SOA")
+        except ValueError as error:
             raise Unreachable(f"zone {zone}", f"the answer of Route 53 cannot be read: {error}") from error
-        return _Read(serial, sets)
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -198,7 +185,7 @@ class Zones:
         identity: str,
         changes: Sequence[RecordChange],
         result: Mapping[RecordKey, RecordSet | None],
-        sets: Mapping[RecordKey, codec.Found],
+        sets: Sets,
     ) -> list[list[dict[str, Any]]]:
         """The changes of each batch, in their order; in each, deletions come first.
 
@@ -235,7 +222,7 @@ class Zones:
 
     def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
         try:
-            found = self._at(zone, {key.name for key in result}).sets
+            found = self._at(zone, {key.name for key in result})
         except ProviderError as error:
             cause = f"the change was accepted, but reading it back failed: {error.cause}"
             raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
@@ -244,6 +231,10 @@ class Zones:
             if present != after:
                 cause = f"Route 53 accepted the change to {show(after)}, but now it is {show(present)}"
                 raise Conflict(label(key), cause, "look again; if it stays so, see who else writes to this zone")
+
+
+def _records(sets: Sets) -> dict[RecordKey, RecordSet]:
+    return {key: found.record for key, found in sets.items()}
 
 
 def _around(zone: str, changes: Iterable[RecordChange]) -> set[str]:
