@@ -16,7 +16,16 @@ from pathlib import Path
 
 from reconciler.shell.clock import SystemClock, utc
 
-BENCHMARKS = ("probes", "manifest_loading", "decide", "haproxy_weights", "dns_updates", "docker_look", "edge_latency")
+BENCHMARKS = (
+    "probes",
+    "manifest_loading",
+    "decide",
+    "haproxy_weights",
+    "dns_updates",
+    "docker_look",
+    "edge_latency",
+    "restart_storm",
+)
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks.md"
 

@@ -1,5 +1,6 @@
 """Laws of healing over the life of a world: one canary, escalation, budgets, flapping and wrong probes, clocks, a frozen agent."""
 
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -58,8 +59,8 @@ def test_a_canary_that_does_not_help_makes_everything_wait_longer_each_time(worl
     world.run(60 * MINUTE)
     at = [one.at for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective]
     assert 3 <= len(at) <= 5
-    pauses = [later - earlier for earlier, later in zip(at, at[1:], strict=False)]
-    assert all(later > 1.5 * earlier for earlier, later in zip(pauses, pauses[1:], strict=False)), pauses
+    pauses = [later - earlier for earlier, later in itertools.pairwise(at)]
+    assert all(later > 1.5 * earlier for earlier, later in itertools.pairwise(pauses)), pauses
     hold = next(one for one in world.tape.last.holds if one.rule is Rule.MASS_FAILURE and one.until is not None)
     assert "suspect" in hold.message
 
@@ -292,4 +293,4 @@ def test_a_program_that_was_frozen_restarts_nobody_for_what_it_missed(worlds):
     world.clock.advance(20 * MINUTE)
     world.run(2 * MINUTE)
     assert not stops(world)
-    assert {weight for weight in world.weights().values()} == {100}
+    assert set(world.weights().values()) == {100}
