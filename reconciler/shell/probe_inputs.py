@@ -8,10 +8,10 @@ never a failure; what was read before stays in use while it cannot be read just 
 import asyncio
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from manifests.desired import SECOND, Probe
+from manifests.desired import SECOND, Desired, Probe
 from manifests.pod import SecretSource
 from providers.errors import ProviderError, Rejected, Unreachable
 from providers.secrets import Secret, SecretRef
@@ -54,8 +54,10 @@ class ProbeInputs:
         self._reading: dict[Key, asyncio.Task[None]] = {}
         self.changed = False
 
-    async def prepare(self, probes: Iterable[Probe], root: str) -> None:
+    async def prepare(self, probes: Sequence[Probe], root: str) -> None:
         """Read what these probes need as far as it is due; wait, briefly, only for what was never read. Forgets the rest."""
+        if not probes and not self._known:
+            return
         wanted = {key for probe in probes for key in _needs(probe, root)}
         self._known = {key: one for key, one in self._known.items() if key in wanted}
         now = self._clock.now().steady
@@ -107,6 +109,13 @@ class ProbeInputs:
         if _shown(before[0]) != _shown(found) or (found is None and before[1] != problem):
             self.changed = True
             self._wake.set("what a probe needs has changed")
+
+
+def needy(desired: Desired) -> tuple[Probe, ...]:
+    """The probes of a set of manifests that need anything: few, so that the rest costs nothing at every tick."""
+    containers = (one.template.container for one in desired.workloads)
+    probes = (probe for one in containers for probe in (one.startup, one.liveness, one.readiness))
+    return tuple(probe for probe in probes if probe is not None and _needs(probe, desired.root))
 
 
 def _needs(probe: Probe, root: str) -> list[Key]:

@@ -18,7 +18,7 @@ from reconciler.core.ledger import Ledger
 from reconciler.probes.target import Target
 from reconciler.shell.foreign import Foreigners
 from reconciler.shell.observe import Looks
-from reconciler.shell.probe_inputs import ProbeInputs
+from reconciler.shell.probe_inputs import ProbeInputs, needy
 
 EVERYTHING = "*"
 """In `silent`: no object is probed."""
@@ -59,6 +59,8 @@ class Probing:
         self.verdicts: dict[Generation, Probes] = {}
         self.inputs = ProbeInputs(looks.runner, looks.clock, looks.wake)
         self.foreigners = Foreigners()
+        self._needy: tuple[Probe, ...] = ()
+        self._needy_of: Desired | None = None
         self._aimed: dict[Generation, Container] = {}
         self._exec: dict[tuple[Generation, tuple[str, ...]], ExecTarget | None] = {}
         self._dirty = True
@@ -103,8 +105,9 @@ class Probing:
             silent: keys of workloads that are not probed at all, or EVERYTHING: their verdicts grow old and are unknown then.
             ledger: what is remembered of adopted containers.
         """
-        probes = [probe for one in desired.workloads for _, probe in _probes(one.template.container)]
-        await self.inputs.prepare(probes, desired.root)
+        if desired is not self._needy_of:
+            self._needy_of, self._needy = desired, needy(desired)
+        await self.inputs.prepare(self._needy, desired.root)
         parts = (sorted(stopping), sorted(silent), sorted(ledger.adopted))
         version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(one) for one in parts)}")
         if not self._dirty and not self.inputs.changed and version == self._seen:
@@ -114,7 +117,7 @@ class Probing:
         foreign = self.foreigners.find(desired, self.looks.runtimes, ledger)
         leave_alone = set(stopping)
         targets: list[Target] = []
-        live: dict[Generation, Probes] = {}
+        live: dict[Generation, dict[str, ProbeFact]] = {}
         self._aimed = {}
         unseen = False
         for node, known in self.looks.runtimes.items():
@@ -129,34 +132,37 @@ class Probing:
                     continue
                 fact, key, container = found  # noqa: PLW2901  (an adopted one has more to it)
                 generation = fact.generation
-                live[generation] = self.verdicts.get(generation, Probes())
+                live[generation] = {}
                 if fact.name in leave_alone or EVERYTHING in silent or key in silent:
                     continue
                 self._aimed[generation] = container
                 seen = _Seen(node, known.observed_at, desired.instance.look_runtime, desired.root)
-                live[generation] = await self._aim_one(seen, fact, container, live[generation], targets)
-        if unseen:
-            # Generations on a node that cannot be seen may well live on.
-            live = {**self.verdicts, **live}
-        self.verdicts = live
-        self._exec = {key: one for key, one in self._exec.items() if key[0] in live}
+                live[generation] = await self._aim_one(seen, fact, container, targets)
+        # Only now, without giving way in between: results may have come while a runtime was asked.
+        kept = {one: self.verdicts.get(one, Probes())._replace(**read_off) for one, read_off in live.items()}
+        # Generations on a node that cannot be seen may well live on.
+        self.verdicts = {**self.verdicts, **kept} if unseen else kept
+        self._exec = {key: one for key, one in self._exec.items() if key[0] in self.verdicts}
         self.prober.set_targets(targets)
 
     async def _aim_one(
-        self, seen: "_Seen", fact: ContainerFact, container: Container, verdicts: Probes, targets: list[Target]
-    ) -> Probes:
-        """Add the targets of one container; its verdicts, with those that the look itself gave."""
+        self, seen: "_Seen", fact: ContainerFact, container: Container, targets: list[Target]
+    ) -> dict[str, ProbeFact]:
+        """Add the targets of one container; the verdicts, by name of the probe, that the look itself gave."""
+        verdicts = self.verdicts.get(fact.generation, Probes())
+        found: dict[str, ProbeFact] = {}
         for name, probe in _probes(container):
             if probe.kind is ProbeKind.RUNTIME:
                 before: ProbeFact | None = getattr(verdicts, name)
-                verdicts = verdicts._replace(**{name: _read_off(fact, before, seen, name)})
+                found[name] = _read_off(fact, before, seen, name)
+                verdicts = verdicts._replace(**{name: found[name]})
             elif name == "startup" and _passed(verdicts):
                 continue
             elif self.runs(probe):
                 targets.append(await self._target(seen, fact, name, probe))
             if name == "startup" and not _passed(verdicts):
                 break
-        return verdicts
+        return found
 
     def runs(self, probe: Probe) -> bool:
         """Whether this probe is asked, or read, at all."""

@@ -22,6 +22,9 @@ from providers.facts import (
     RuntimeHealth,
     Unknown,
 )
+from providers.spi import Context
+from providers.testing.memory import MemorySettings
+from providers.testing.memory_runtime import MemoryRuntime
 from reconciler.core.instant import FOREVER
 from reconciler.probes.target import Target
 from reconciler.shell.clock import VirtualClock
@@ -179,6 +182,25 @@ async def test_generations_of_a_node_that_cannot_be_seen_keep_their_verdicts(tmp
     world.looks.version += 1
     await world.aim()
     assert world.says(one, "liveness", FAIL) == (True, True)
+
+
+async def test_a_result_that_comes_while_the_runtime_is_asked_is_kept(tmp_path: Path) -> None:
+    """Asking how to run a command gives way to other tasks, one of which takes what the prober said."""
+    world = World(tmp_path, liveness=Probe(ProbeKind.EXEC, command=("check",)), readiness=HTTP)
+    one = world.container()
+    memory = MemoryRuntime(NODE, MemorySettings(), Context("demo", str(tmp_path)))
+    world.looks.providers = Providers({NODE: memory})
+    await world.see(one)
+    again = replace(one, labels=(("changed", "yes"),))
+    world.looks.runtimes[NODE] = Known((again,), NODE, START)
+    world.looks.version += 1
+    aiming = asyncio.create_task(world.aim())
+    await asyncio.sleep(0)
+    world.says(one, "readiness", PASS)
+    await aiming
+    verdict = world.probing.verdicts[one.generation].readiness
+    assert verdict is not None
+    assert verdict.value is PASS
 
 
 async def test_the_runtimes_own_health_check_is_read_and_never_asked(tmp_path: Path) -> None:
