@@ -1,0 +1,74 @@
+"""The shell snippets of docs/push.md, against the real listener."""
+
+import asyncio
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from push_world import PushWorld
+
+from reconciler.core.pushes import PushEvent
+from reconciler.shell.credentials import SOCKET, url
+
+PAGE = Path(__file__).parents[2] / "docs" / "push.md"
+SHELLS = [["busybox", "sh"], ["sh"]]
+
+
+def snippet(name: str) -> str:
+    found = re.search(rf"<!-- snippet: {name} -->\n```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+async def run(shell: list[str], program: str, world: PushWorld) -> tuple[int, str]:
+    sender = world.sender()
+    env = {
+        "PATH": os.environ["PATH"],
+        "RECONCILER_PUSH_GENERATION": sender.generation,
+        "RECONCILER_PUSH_TOKEN": sender.token,
+        "RECONCILER_PUSH_SOCKET": str(world.credentials.directory / SOCKET),
+        "RECONCILER_PUSH_URL": url(*world.listener.tcp),
+    }
+    done = await asyncio.create_subprocess_exec(
+        *shell, "-euc", program, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    out, _ = await asyncio.wait_for(done.communicate(), 20)
+    return done.returncode or 0, out.decode()
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> PushWorld:
+    world = PushWorld(tmp_path)
+    world.create()
+    await world.look()
+    return world
+
+
+@pytest.mark.server("busybox")
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+async def test_the_snippet_for_a_bare_shell_signs_a_push_over_tcp(world, shell, tmp_path):
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("cut", "printf", "sed", "sha256sum", "timeout", "tr", "wget"):
+        (tools / name).symlink_to(shutil.which("busybox"))
+    async with world.listening():
+        code, out = await run(shell, f"PATH={tools}\n{snippet('busybox')}push ready", world)
+        assert (code, out) == (0, '{"message":"taken","remembered":true}')
+        assert world.pushing.facts()[world.generation()].event is PushEvent.READY
+
+
+@pytest.mark.server("curl")
+async def test_the_snippet_for_curl_pushes_over_the_socket(world):
+    async with world.listening():
+        code, out = await run(["sh"], snippet("curl") + "push draining", world)
+        assert (code, out) == (0, '{"message":"taken","remembered":true}')
+        assert world.pushing.facts()[world.generation()].event is PushEvent.DRAINING
+
+
+@pytest.mark.server("curl")
+async def test_a_refusal_is_an_error_of_the_snippet(world):
+    async with world.listening():
+        code, _ = await run(["sh"], snippet("curl") + "push running", world)
+        assert code != 0
