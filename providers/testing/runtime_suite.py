@@ -1,146 +1,33 @@
 """The conformance suite for runtimes, told like the levels of a game: each level needs the ones before it.
 
-For authors of providers: subclass `RuntimeConformance` in a test module, name the class `Test...`, and write the hooks at
-its top. Start with level 1 and work down. The suite assumes nothing about speed: it waits where a real process needs time.
+For authors of providers: subclass `RuntimeConformance` in a test module, name the class `Test...`, and write the hooks of
+`RuntimeHooks`. Start with level 1 and work down. The suite assumes nothing about speed: it waits where a real process needs
+time. It touches only what it has made itself, so it may run where other containers live.
 """
 
-from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from manifests.desired import SECOND, Template
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError
-from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Mark, container_name
+from providers.facts import ContainerState, ExitCause, Generation
 from providers.owned import owned
 from providers.spi import Context, RuntimeProvider
-from providers.testing.checks import expect, raises, same, wait_until
+from providers.testing.checks import expect, raises, same
 from providers.testing.faults import Fault, faulty, sequence
-
-GRACE = 2 * SECOND
-INSTANCE = "suite"
+from providers.testing.runtime_hooks import GRACE, INSTANCE, OTHER, STRANGER, RuntimeHooks
 
 
-class RuntimeConformance:
+class RuntimeConformance(RuntimeHooks):
     """Levels 1 to 10 for a runtime provider."""
-
-    # --- hooks: what an author writes ---------------------------------------------------------------------------
-
-    def make(self, context: Context) -> RuntimeProvider:
-        """A new provider object on the same world for the same context, as a new process would make it. No I/O."""
-        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what is promised")
-
-    def template(self) -> Template:
-        """A template that runs until it is stopped, ends on its own accord within a second of a polite stop, and has a revision of 16 hex digits."""
-        raise NotImplementedError(
-            f"{type(self).__name__}: write the hook `template`; its docstring says what is promised"
-        )
-
-    def break_reads(self, context: Context) -> None:
-        """Make the world unreadable: a corrupt record, a dead socket, missing rights."""
-        raise NotImplementedError(
-            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what is promised"
-        )
-
-    def crash(self, runtime: RuntimeProvider, name: str) -> None:
-        """Kill the process of a running container behind the provider's back, as `kill -9` does."""
-        raise NotImplementedError(f"{type(self).__name__}: write the hook `crash`; its docstring says what is promised")
-
-    def wrap(self, runtime: RuntimeProvider, context: Context) -> RuntimeProvider:
-        """Put decorators around the provider under test; by default none."""
-        del context
-        return runtime
-
-    # --- fixtures -----------------------------------------------------------------------------------------------
-
-    @pytest.fixture
-    def context(self, tmp_path: Path) -> Context:
-        """This instance, with a private state directory."""
-        state = tmp_path / "state"
-        state.mkdir(mode=0o700)
-        return Context(INSTANCE, str(state))
-
-    @pytest.fixture
-    def root(self, tmp_path: Path) -> str:
-        """The directory that working directories of containers are relative to."""
-        tree = tmp_path / "tree"
-        tree.mkdir()
-        return str(tree)
-
-    @pytest.fixture
-    def runtime(self, context: Context) -> Iterator[RuntimeProvider]:
-        """The provider under test. Afterwards everything it runs is stopped and removed."""
-        runtime = self.wrap(self.make(context), context)
-        try:
-            yield runtime
-        finally:
-            runtime.close()
-            self._clean(context)
-
-    def _clean(self, context: Context) -> None:
-        runtime = self.make(context)
-        try:
-            for fact in runtime.observe():
-                runtime.perform(StopContainer(fact.node, fact.name, fact.generation, GRACE))
-            for fact in runtime.observe():
-                runtime.perform(RemoveContainer(fact.node, fact.name, fact.generation))
-        except ProviderError:
-            pass  # level 9 breaks the world on purpose, before anything runs
-        finally:
-            runtime.close()
-
-    # --- small words --------------------------------------------------------------------------------------------
-
-    def mark(self, ordinal: int = 0, instance: str = INSTANCE) -> Mark:
-        """The mark of a replica of the suite's workload."""
-        return Mark(instance, "web", ordinal, self.template().revision)
-
-    def creation(
-        self, runtime: RuntimeProvider, root: str, ordinal: int = 0, instance: str = INSTANCE
-    ) -> CreateContainer:
-        """The action that creates a replica."""
-        mark = self.mark(ordinal, instance)
-        return CreateContainer(runtime.name, container_name(mark), mark, self.template(), root)
-
-    def create(self, runtime: RuntimeProvider, root: str, ordinal: int = 0) -> ContainerFact:
-        """Create a replica and look at it."""
-        action = self.creation(runtime, root, ordinal)
-        runtime.perform(action)
-        return self.one(runtime, action.name)
-
-    def start(self, runtime: RuntimeProvider, fact: ContainerFact) -> ContainerFact:
-        """Start a replica and wait until it is seen running."""
-        runtime.perform(StartContainer(fact.node, fact.name, fact.generation))
-        self.wait_for(runtime, fact.name, ContainerState.RUNNING)
-        return self.one(runtime, fact.name)
-
-    def stop(self, runtime: RuntimeProvider, fact: ContainerFact) -> ContainerFact:
-        """Stop a replica and wait until it is seen down."""
-        runtime.perform(StopContainer(fact.node, fact.name, fact.generation, GRACE))
-        self.wait_for(runtime, fact.name, ContainerState.EXITED)
-        return self.one(runtime, fact.name)
-
-    def wait_for(self, runtime: RuntimeProvider, name: str, state: ContainerState) -> None:
-        """Wait until a container is seen in a state."""
-        wait_until(lambda: self.one(runtime, name).state is state, f"{name} is {state}")
-
-    def one(self, runtime: RuntimeProvider, name: str) -> ContainerFact:
-        """The fact about one container, which must exist."""
-        facts = runtime.observe([name])
-        same([fact.name for fact in facts], [name], 1, "a look at one name shows that container alone")
-        return facts[0]
-
-    def gone(self, runtime: RuntimeProvider, name: str) -> None:
-        """Check that a container does not exist."""
-        same(runtime.observe([name]), (), 1, f"{name} is not there")
 
     # --- level 1: see nothing -----------------------------------------------------------------------------------
 
     def test_level_01_an_empty_node_shows_nothing(self, runtime: RuntimeProvider) -> None:
         """Nothing there is an answer, not an error."""
-        same(runtime.observe(), (), 1, "an empty node shows no containers")
+        same(self.seen(runtime), (), 1, "an empty node shows no containers")
         same(runtime.observe(["no-such-container"]), (), 1, "a name that does not exist shows nothing")
         same(runtime.logs("no-such-container", 10), (), 1, "no container, no log lines")
 
@@ -167,7 +54,7 @@ class RuntimeConformance:
     def test_level_02_replicas_are_seen_together_each_in_its_place(self, runtime: RuntimeProvider, root: str) -> None:
         """Three replicas: three names, three ids, three places."""
         facts = [self.start(runtime, self.create(runtime, root, ordinal)) for ordinal in range(3)]
-        seen = {fact.name: fact for fact in runtime.observe()}
+        seen = {fact.name: fact for fact in self.seen(runtime)}
         same(sorted(seen), sorted(fact.name for fact in facts), 1, "a look shows every container")
         same(len({fact.id for fact in facts}), 3, 1, "ids are distinct")
         places = [(port.address, port.port) for fact in facts for port in fact.ports]
@@ -249,7 +136,7 @@ class RuntimeConformance:
         fact = self.stop(runtime, self.start(runtime, self.create(runtime, root)))
         runtime.perform(RemoveContainer(fact.node, fact.name, fact.generation))
         self.gone(runtime, fact.name)
-        same(runtime.observe(), (), 1, "nothing is left")
+        same(self.seen(runtime), (), 1, "nothing is left")
         expect(self.create(runtime, root).id != fact.id, 1, "a new container has a new id", fact.id)
 
     def test_level_05_starting_what_is_gone_is_an_error(self, runtime: RuntimeProvider, root: str) -> None:
@@ -265,7 +152,7 @@ class RuntimeConformance:
         self, runtime: RuntimeProvider, context: Context, root: str
     ) -> None:
         """With the ownership decorator around it, nothing without our mark is touched."""
-        other = self.creation(runtime, root, instance="other")
+        other = self.creation(runtime, root, instance=OTHER)
         self.make(context).perform(other)
         theirs = self.one(runtime, other.name)
         mine = owned(self.make(context), INSTANCE)
@@ -286,6 +173,37 @@ class RuntimeConformance:
         action = CreateContainer(fact.node, fact.name, mark, self.template(), root)
         raises(lambda: runtime.perform(action), Conflict, 2, "creating under a taken name")
         same(self.one(runtime, fact.name), fact, 2, "what was there stays as it was")
+
+    def test_level_06_a_strangers_container_is_seen_and_touched_only_when_that_is_meant(
+        self, runtime: RuntimeProvider, context: Context
+    ) -> None:
+        """A look shows it with its labels; an action must say that it means this very container."""
+        if not self.stranger(runtime, STRANGER, {"tier": "db"}):
+            pytest.skip("this runtime has no containers but its own")
+        try:
+            before = self.one(runtime, STRANGER)
+            expect(STRANGER in {fact.name for fact in runtime.observe()}, 1, "a look shows all containers", STRANGER)
+            same((before.mark, before.foreign_mark), (None, False), 1, "it carries no mark")
+            expect(("tier", "db") in before.labels, 1, "its labels are told", before.labels)
+            same(tuple(sorted(before.labels)), before.labels, 1, "in their order")
+            mine = owned(self.make(context), INSTANCE)
+            node, generation = before.node, before.generation
+            blind = StopContainer(node, STRANGER, generation, GRACE)
+            raises(lambda: mine.perform(blind), Foreign, 5, "stopping a stranger's")
+            another = replace(blind, expect=Generation("another-id", generation.started_at), adopted=True)
+            raises(lambda: mine.perform(another), Foreign, 5, "stopping another than the one that was adopted")
+            same(self.one(runtime, STRANGER), before, 5, "it is untouched")
+            mine.perform(replace(blind, adopted=True))
+            self.wait_for(runtime, STRANGER, ContainerState.EXITED)
+            stopped = self.one(runtime, STRANGER)
+            same(stopped.exit_cause, ExitCause.STOPPED_BY_US, 1, "we stopped it")
+            mine.perform(StartContainer(node, STRANGER, stopped.generation, adopted=True))
+            self.wait_for(runtime, STRANGER, ContainerState.RUNNING)
+            after = self.one(runtime, STRANGER)
+            same((after.id, after.mark, after.labels), (before.id, None, before.labels), 5, "it stays as it was made")
+            mine.close()
+        finally:
+            self.forget_stranger(runtime, STRANGER)
 
     # --- level 7: the reply is lost after success ---------------------------------------------------------------
 
@@ -365,10 +283,10 @@ class RuntimeConformance:
         """Identity lives on the object: a kill -9 of the program loses nothing."""
         running = self.start(runtime, self.create(runtime, root, 0))
         self.create(runtime, root, 1)
-        before = runtime.observe()
+        before = self.seen(runtime)
         second = self.make(context)
         try:
-            same(second.observe(), before, 1, "a new provider object sees the same facts")
+            same(self.seen(second), before, 1, "a new provider object sees the same facts")
             stopped = self.stop(second, running)
             same(self.one(runtime, running.name), stopped, 1, "and both see what either did")
         finally:

@@ -1,5 +1,7 @@
 """The runtime suite on the in-memory runtime, bare and through each decorator."""
 
+from collections.abc import Mapping
+
 from manifests.desired import Container, Port, Template
 from providers.limited import Limits, limited
 from providers.owned import owned
@@ -8,6 +10,13 @@ from providers.testing.faults import faulty, sequence
 from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 from providers.testing.runtime_suite import RuntimeConformance
+
+
+def bare(runtime: RuntimeProvider) -> MemoryRuntime:
+    """The runtime inside its decorators."""
+    while not isinstance(runtime, MemoryRuntime):
+        runtime = runtime.inner  # type: ignore[attr-defined]
+    return runtime
 
 
 class TestMemoryRuntime(RuntimeConformance):
@@ -21,10 +30,15 @@ class TestMemoryRuntime(RuntimeConformance):
     def break_reads(self, context: Context) -> None:
         MemoryWorld.of(context).break_reads("host-a")
 
+    def stranger(self, runtime: RuntimeProvider, name: str, labels: Mapping[str, str]) -> bool:
+        bare(runtime).plant(name, labels)
+        return True
+
+    def forget_stranger(self, runtime: RuntimeProvider, name: str) -> None:
+        bare(runtime).vanish(name)
+
     def crash(self, runtime: RuntimeProvider, name: str) -> None:
-        while not isinstance(runtime, MemoryRuntime):
-            runtime = runtime.inner  # type: ignore[attr-defined]
-        runtime.kill(name)
+        bare(runtime).kill(name)
 
 
 class TestOwnedRuntime(TestMemoryRuntime):

@@ -1,26 +1,17 @@
 """The public runtime suite on a real Docker Engine and on Podman."""
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from docker_engine import Api, container, held, template
 
 from manifests.desired import Port, Template
-from providers.facts import ContainerFact
 from providers.runtime.docker import DockerRuntime, DockerSettings
 from providers.spi import Context, RuntimeProvider
-from providers.testing import runtime_suite
+from providers.testing import runtime_hooks
 from providers.testing.runtime_suite import RuntimeConformance
-
-
-class OwnCorner(DockerRuntime):
-    """The runtime without the containers of other tests, which share the engine and may come and go at any time."""
-
-    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        facts = super().observe(names)
-        return tuple(one for one in facts if one.name.startswith((f"{runtime_suite.INSTANCE}-", "other-")))
 
 
 class OnEngine(RuntimeConformance):
@@ -44,18 +35,30 @@ class OnEngine(RuntimeConformance):
         self.socket = str(link)
         yield
         api = Api(path)
-        api.clean(runtime_suite.INSTANCE)
+        api.clean(runtime_hooks.INSTANCE)
         api.clean("other")
         api.close()
 
     def make(self, context: Context) -> RuntimeProvider:
-        return OwnCorner("local", DockerSettings(socket=self.socket), context)
+        return DockerRuntime("local", DockerSettings(socket=self.socket), context)
 
     def template(self) -> Template:
         return template(container(ports=(Port("http", 8080), Port("metrics", 9090))))
 
     def break_reads(self, context: Context) -> None:
         os.unlink(self.socket)
+
+    def stranger(self, runtime: RuntimeProvider, name: str, labels: Mapping[str, str]) -> bool:
+        api = Api(self.socket)
+        api.create(name, *container().argv, Labels=dict(labels))
+        api.start(name)
+        api.close()
+        return True
+
+    def forget_stranger(self, runtime: RuntimeProvider, name: str) -> None:
+        api = Api(self.socket)
+        api.remove(name)
+        api.close()
 
     def crash(self, runtime: RuntimeProvider, name: str) -> None:
         api = Api(self.socket)
