@@ -255,7 +255,7 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         missing = [
             replica_name(group.workload, desired.instance.id, n)
             for n in range(one.wanted)
-            if n not in group.current and not group.blind
+            if n not in group.current and not group.blind and not group.workload.restart_only
         ]
         workloads.append({**one._asdict(), "condition": one.condition.value, "replicas": replicas, "missing": missing})
     names = []
