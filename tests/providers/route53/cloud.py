@@ -60,7 +60,9 @@ class Doorkeeper:
             if verb == "change_resource_record_sets":
                 meanwhile, self.meanwhile = self.meanwhile, lambda: None
                 meanwhile()
-                self._check(arguments["HostedZoneId"], arguments["ChangeBatch"]["Changes"])
+                changes = arguments["ChangeBatch"]["Changes"]
+                self._check(arguments["HostedZoneId"], changes)
+                arguments = {**arguments, "ChangeBatch": {"Changes": _for_moto(changes)}}
             if verb == "list_resource_record_sets" and self.page:
                 arguments["MaxItems"] = str(self.page)
             answer = getattr(self.client, verb)(**copy.deepcopy(arguments))
@@ -113,6 +115,21 @@ class Doorkeeper:
             }
             if len(policies) > 1:
                 raise refuse(f"{name} {kind} has sets of several policies")
+
+
+def _for_moto(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same batch in a form that moto carries out: it judges creations as if the deletions before them were not there."""
+
+    def key(change: dict[str, Any]) -> tuple[object, ...]:
+        row = change["ResourceRecordSet"]
+        return (row["Name"], row["Type"], row.get("SetIdentifier", ""))
+
+    created = {key(change) for change in changes if change["Action"] == "CREATE"}
+    return [
+        {**change, "Action": "UPSERT"} if change["Action"] == "CREATE" else change
+        for change in changes
+        if change["Action"] == "CREATE" or key(change) not in created
+    ]
 
 
 class Cloud:
