@@ -1,4 +1,4 @@
-"""Hints from the engine: they come soon, only for our instance, and stop with the provider."""
+"""Hints from the engine: they come soon, for others not too often, and stop with the provider."""
 
 import threading
 from pathlib import Path
@@ -8,38 +8,75 @@ import pytest
 from docker_engine import Api
 
 from providers.runtime.docker import DockerRuntime, DockerSettings
+from providers.runtime.docker_events import Listener
 from providers.spi import Context
+from providers.testing.checks import wait_until
 
 pytestmark = pytest.mark.server("dockerd")
 
 
-def test_what_happens_to_a_container_of_ours_is_hinted_at_and_what_happens_to_others_is_not(
+class Told:
+    """Counts hints."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self) -> None:
+        self.count += 1
+
+
+def listening() -> bool:
+    return any(one.name == "engine events" for one in threading.enumerate())
+
+
+def test_what_happens_to_a_container_is_hinted_at_until_the_provider_is_closed(
     docker_socket: str, api: Api, tmp_path: Path
-):
+) -> None:
     instance = f"hint-{uuid4().hex[:8]}"
     runtime = DockerRuntime("local", DockerSettings(socket=docker_socket), Context(instance, str(tmp_path)))
-    told = threading.Semaphore(0)
-    runtime.watch(told.release)
-    ours, other = f"{instance}-web", f"other-{instance}"
+    told = Told()
+    runtime.watch(told)
+    name = f"{instance}-web"
     try:
-        assert told.acquire(timeout=5), "the stream began"
-        api.create(other)
-        api.start(other)
-        api.create(ours, Labels={"reconciler.instance": instance})
-        api.start(ours)
-        assert told.acquire(timeout=5), "ours was started"
-        api.kill(ours)
-        assert told.acquire(timeout=5), "ours has died"
-        assert not told.acquire(blocking=False)
+        wait_until(lambda: told.count > 0, "the stream began")
+        api.create(name, Labels={"reconciler.instance": instance})
+        before = told.count
+        api.start(name)
+        wait_until(lambda: told.count > before, "ours was started")
+        before = told.count
+        api.kill(name)
+        wait_until(lambda: told.count > before, "ours has died")
     finally:
         runtime.close()
-        api.remove(ours)
-        api.remove(other)
-    assert not [one for one in threading.enumerate() if one.name == "engine events"]
-    assert not told.acquire(blocking=False)
+        api.remove(name)
+    after = told.count
+    assert not listening()
+    assert told.count == after
 
 
-def test_without_an_engine_listening_is_tried_again_and_ends_at_once_when_closed(docker_socket: str, tmp_path: Path):
+def test_what_happens_to_others_is_hinted_at_now_and_then_and_never_lost(docker_socket: str, api: Api) -> None:
+    told = Told()
+    name = first = f"other-{uuid4().hex[:8]}"
+    api.create(name)
+    listener = Listener(docker_socket, "hint", told, others_pause=0.2)
+    try:
+        wait_until(lambda: told.count > 0, "the stream began")
+        for number in range(60):
+            api.link.post(f"/containers/{name}/rename", name, name=f"{first}-{number}")
+            name = f"{first}-{number}"
+        before = told.count
+        assert before < 50, "not for each event"
+        api.start(name)
+        wait_until(lambda: told.count > before, "the last one is told")
+    finally:
+        listener.close()
+        api.remove(name)
+    assert not listening()
+
+
+def test_without_an_engine_listening_is_tried_again_and_ends_at_once_when_closed(
+    docker_socket: str, tmp_path: Path
+) -> None:
     link = tmp_path / "engine.sock"
     runtime = DockerRuntime("local", DockerSettings(socket=str(link)), Context("hint", str(tmp_path)))
     told = threading.Event()
@@ -50,4 +87,4 @@ def test_without_an_engine_listening_is_tried_again_and_ends_at_once_when_closed
         assert told.wait(5)
     finally:
         runtime.close()
-    assert not [one for one in threading.enumerate() if one.name == "engine events"]
+    assert not listening()
