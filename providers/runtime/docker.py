@@ -132,8 +132,15 @@ class DockerRuntime:
         if not argv or not argv[0]:
             raise Rejected(container, "the command to run is empty", "give at least the program")
         # Isolated and without site packages: it starts in a few milliseconds and needs only the standard library.
-        helper = (sys.executable, "-I", "-S", docker_exec.__file__, self._socket, life.id, self._watch.name())
+        helper = (sys.executable, "-I", "-S", docker_exec.__file__, self._socket, life.id, self._watched())
         return ExecTarget((*helper, *argv), (("PATH", os.defpath),), "/")
+
+    def _watched(self) -> str:
+        """Where helpers tell of their commands; empty while nothing can listen (no descriptor is free)."""
+        try:
+            return self._watch.name()
+        except OSError:
+            return ""
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
         """The last output lines, of earlier generations too; empty when there are none. Raises Unreachable."""

@@ -47,6 +47,10 @@ class CannotAsk(Exception):
     """The engine cannot be asked, or its answer is not what it should be."""
 
 
+class Refused(CannotAsk):
+    """The engine has answered that it does not do it."""
+
+
 class _Engine(http.client.HTTPConnection):
     """HTTP over a unix socket."""
 
@@ -78,7 +82,7 @@ def _send(engine: _Engine, method: str, where: str, body: Any) -> http.client.HT
         answer = engine.getresponse()
         if answer.status >= 300:
             text = answer.read(2000).decode(errors="replace").strip()
-            raise CannotAsk(f"{where}: {answer.status} {text}")
+            raise Refused(f"{where}: {answer.status} {text}")
     except (OSError, http.client.HTTPException) as error:
         raise CannotAsk(f"{where}: {error}") from error
     return answer
@@ -118,9 +122,17 @@ def _told(watch: str, number: str, mark: str) -> Iterator[None]:
         except OSError:
             yield
             return
-        yield
-        with contextlib.suppress(OSError):
-            link.sendall(DONE)
+        try:
+            yield
+        except Refused:  # it never started
+            _say_done(link)
+            raise
+        _say_done(link)
+
+
+def _say_done(link: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        link.sendall(DONE)
 
 
 def _copy(answer: http.client.HTTPResponse) -> None:

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -67,6 +68,16 @@ def test_an_engine_that_cannot_be_asked_gives_no_verdict(bench: Bench, tmp_path:
 def test_a_container_that_does_not_run_gives_no_verdict(engine: Bench) -> None:
     fact = engine.create()
     assert run(engine.runtime.exec_target(fact.name, ("/bin/true",))).returncode == -signal.SIGUSR2
+
+
+@pytest.mark.server("dockerd")
+def test_a_command_that_never_started_is_not_waited_for(bench: Bench) -> None:
+    fact = bench.create()
+    runtime = bench.make()
+    run(runtime.exec_target(fact.name, ("/bin/true",)))
+    began = time.monotonic()
+    runtime.close()
+    assert time.monotonic() - began < docker_exec.ENDING_SECONDS - 1
 
 
 def commands(bench: Bench, name: str) -> set[int]:
