@@ -26,6 +26,7 @@ BUILT_IN: Mapping[str, str] = {
     "memory-dns": "providers.testing.memory:MemoryDNS",
     "memory-endpoints": "providers.testing.memory:MemoryEndpoints",
     "memory-runtime": "providers.testing.memory_runtime:MemoryRuntime",
+    "nginx": "providers.endpoints.nginx:NginxEndpoints",
     "powerdns": "providers.dns.powerdns:PowerDNSZones",
     "process": "providers.runtime.process:ProcessRuntime",
     "rfc2136": "providers.dns.rfc2136:RFC2136Zones",
