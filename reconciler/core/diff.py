@@ -174,7 +174,7 @@ def _missing(group: Group, crew: Roster, instance: str, out: Differences) -> Non
         out.wants.append(want)
 
 
-def _why_first(workload: Workload) -> str:
+def why_first(workload: Workload) -> str:
     """Why the old container goes before the new one is created."""
     template = workload.template
     taken = [port.host_port for one in (template.container, *template.sidecars) for port in one.ports if port.host_port]
@@ -198,7 +198,7 @@ def _outdated(group: Group, crew: Roster, grants: Mapping[str, Grant], out: Diff
             what = "adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
             message, kind = f"{what} is replaced by {revision[:8]}", Kind.RETIRE
             if group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas:
-                message, kind = f"{message}; {_why_first(group.workload)}", Kind.RECREATE
+                message, kind = f"{message}; {why_first(group.workload)}", Kind.RECREATE
             out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
     for belief in group.surplus:
         mark = belief.fact.mark

@@ -117,13 +117,13 @@ def restart_start(grant: Grant, fact: ContainerFact) -> Step:
     return Step(f"start {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
 
 
-def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str) -> Step:
-    """Stop a container that is out of rotation."""
+def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str, why: str = "") -> Step:
+    """Stop a container that is out of rotation. `why` says more than its cause does."""
     action = StopContainer(fact.node, fact.name, grant.generation, grace, adopted=fact.adopted)
     follows = links.weights_of(frozenset({fact.name}), frozenset())
     if workload_key:
         follows = (*follows, *links.records_of_workload(workload_key))
-    message = "out of rotation and drained"
+    message = f"out of rotation and drained; {why}" if why else "out of rotation and drained"
     return Step(f"stop {fact.name}", grant.object, action, grant.cause, message, follows, journal=True)
 
 

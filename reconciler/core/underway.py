@@ -10,6 +10,7 @@ from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core import disruption, steps
 from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
+from reconciler.core.diff import why_first
 from reconciler.core.disruption import Exit, Progress
 from reconciler.core.healing import grace_of
 from reconciler.core.instant import Now
@@ -174,6 +175,8 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
                 grace = grant.grace
             elif group is not None:
                 grace = grace_of(group.workload.template.container, grant.cause, grace)
-            out.put(steps.stop(progress.grant, fact, grace, links, key))
+            first = grant.recreate and grant.cause is Reason.TEMPLATE_CHANGED
+            why = why_first(group.workload) if first and group is not None else ""
+            out.put(steps.stop(progress.grant, fact, grace, links, key, why))
         else:
             out.put(steps.remove(progress.grant, fact))

@@ -4,7 +4,9 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from manifests.desired import SECOND, Desired
+from manifests.desired import SECOND, Desired, Guard, MassChange, OnSecretChange, Strategy
+from manifests.limits import Held, Mode, RestartLimits, Window
+from manifests.pod import Live
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -27,18 +29,37 @@ from providers.facts import (
 )
 from reconciler.core.decide import decide
 from reconciler.core.instant import Instant, Now
-from reconciler.core.ledger import Failures, Grant, Ledger, StepFailure
+from reconciler.core.ledger import Escalation, Failures, Grant, Ledger, Outbreak, StepFailure
 from reconciler.core.observed import Observed
 from reconciler.core.verdict import Reason
 from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
 VALUES = list(ProbeValue)
-GRANTS = [Reason.LIVENESS_FAILED, Reason.SURPLUS, Reason.TEMPLATE_CHANGED, Reason.PRUNED]
+GRANTS = [
+    (Reason.LIVENESS_FAILED, False),
+    (Reason.RECREATE, True),
+    (Reason.REQUESTED, False),
+    (Reason.SECRET_CHANGED, True),
+    (Reason.SURPLUS, False),
+    (Reason.TEMPLATE_CHANGED, False),
+    (Reason.TEMPLATE_CHANGED, True),
+    (Reason.PRUNED, False),
+]
+LIVE = (Live("main", 0, 0, "unless-stopped"),)
+NIGHTS = Window("nights", frozenset(Held), "0 */2 * * *", 3600 * SECOND, "Europe/Berlin")
 
 
 def ago(seconds: int) -> Instant:
     return Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.boot)
+
+
+OUTBREAKS = [
+    {"workload/web": Outbreak(ago(100))},
+    {"workload/web": Outbreak(ago(100), "workload/web/1")},
+    {"workload/web": Outbreak(ago(900), "", 2, ago(30))},
+    {f"node/{NODE}": Outbreak(ago(900), "", 1, ago(299), ago(599))},
+]
 
 
 @st.composite
@@ -62,8 +83,19 @@ def observed(draw) -> tuple[Desired, Observed]:
         nodes=draw(st.sampled_from([(NODE,), (NODE, "node-b")])),
     )
     api = Spec(name="api", replicas=1, pools=("api",))
-    shop = Shop((web, api) if draw(st.booleans()) else (web,), prune=draw(st.booleans()))
+    guard = Guard(
+        mass_change=MassChange(100, 50),
+        restarts=RestartLimits(draw(st.sampled_from(list(Mode))), in_flight=draw(st.integers(1, 2))),
+        windows=draw(st.sampled_from([(), (), (NIGHTS,)])),
+    )
+    shop = Shop((web, api) if draw(st.booleans()) else (web,), prune=draw(st.booleans()), guard=guard)
     desired = shop.desired()
+    manners = {
+        "strategy": draw(st.sampled_from(list(Strategy))),
+        "on_secret_change": draw(st.sampled_from(list(OnSecretChange))),
+        "max_unavailable": draw(st.integers(0, 3)),
+    }
+    desired = replace(desired, workloads=tuple(replace(one, **manners) for one in desired.workloads))
     facts: dict[str, list[ContainerFact]] = {NODE: [], "node-b": []}
     probes: dict[Generation, Probes] = {}
     members: dict[str, list[MemberFact]] = {"web": [], "api": []}
@@ -94,6 +126,10 @@ def observed(draw) -> tuple[Desired, Observed]:
             exit_code=None if up else 1,
             exit_cause=None if up else draw(st.sampled_from(list(ExitCause))),
             exited_at=0 if up else NOW.steady - 3 * SECOND,
+            stale_secrets=draw(st.sampled_from([(), (), (), ("main/PASSWORD",)])),
+            healer=draw(st.sampled_from(["", "", "", "autoheal"])),
+            live=draw(st.sampled_from([(), (), LIVE])),
+            restarts=draw(st.sampled_from([0, 0, 9])),
         )
         facts[node].append(fact)
         probes[fact.generation] = Probes(draw(verdict()), draw(verdict()), draw(verdict()))
@@ -104,10 +140,11 @@ def observed(draw) -> tuple[Desired, Observed]:
             published[name].append(address)
         if draw(st.integers(0, 3)) == 0:
             out = draw(st.sampled_from([None, 5, 40]))
-            cause = draw(st.sampled_from(GRANTS))
+            cause, recreate = draw(st.sampled_from(GRANTS))
             at = None if out is None else ago(out)
-            grants[fact.name] = Grant(
-                f"workload/{name}/{ordinal}", fact.generation, cause, ago(60), at, 30 * SECOND, at, True
+            container = draw(st.sampled_from([fact.id, fact.id, f"gone-{number}"]))
+            grants[container] = Grant(
+                f"workload/{name}/{ordinal}", fact.generation, cause, ago(60), at, 30 * SECOND, at, True, recreate
             )
         if draw(st.integers(0, 5)) == 0:
             step_failures[f"start {fact.name}"] = StepFailure(2, ago(1), draw(st.booleans()), "refused")
@@ -129,6 +166,13 @@ def observed(draw) -> tuple[Desired, Observed]:
             st.sampled_from([{}, {"workload/web/0": Failures(2, ago(3), Generation("id-1", NOW.wall - 100 * SECOND))}])
         ),
         attempts=draw(st.sampled_from([{}, {"workload/web/1": tuple(ago(n) for n in (200, 150, 100, 50, 20))}])),
+        escalations=draw(
+            st.sampled_from(
+                [{}] + [{"workload/web/0": Escalation(tries, web.revision, ago(300))} for tries in (1, 3, 7)]
+            )
+        ),
+        outbreaks=draw(st.sampled_from([{}, *OUTBREAKS])),
+        restarted=draw(st.sampled_from([{}, {f"{NODE}|workload/web": (ago(70), ago(10))}])),
         source=desired.source,
         zones=frozenset({f"{NAMES}/{ZONE}"}),
     )
