@@ -110,8 +110,6 @@ def _check_change(zone: str, change: RecordChange, seen: set[RecordKey], capabil
     if change.key.type == "SOA":
         raise Rejected(target, "the SOA belongs to the zone itself", "let the provider count its serial")
     if change.after is None:
-        if change.key.name == zone and change.key.type == "NS":
-            raise Rejected(target, "a zone cannot be without name servers", "change the set instead of removing it")
         return
     if not change.after.values:
         raise Rejected(target, "a record set without values cannot be written", "remove the set instead")
@@ -126,6 +124,9 @@ def _check_result(
     zone: str, records: Mapping[RecordKey, RecordSet], result: Mapping[RecordKey, RecordSet | None]
 ) -> None:
     """Judge the zone as it would be afterwards, at the names that get something new. One pass over the zone."""
+    top = RecordKey(zone, "NS")
+    if top in result and result[top] is None:
+        raise Rejected(label(top), "a zone cannot be without name servers", "change the set instead of removing it")
     written = {key.name for key, after in result.items() if after is not None}
     if not written:
         return

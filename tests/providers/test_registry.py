@@ -17,6 +17,9 @@ from providers.spi import Context
 CONTEXT = Context("demo", "/nowhere")
 Install = Callable[..., None]
 
+NEEDED: dict[str, dict[str, object]] = {"powerdns": {"apiKey": {"env": "KEY"}}}
+"""Settings without which a type cannot be made."""
+
 GOOD = """
 from providers.testing.memory import MemoryDNS
 class Names(MemoryDNS):
@@ -44,7 +47,7 @@ def test_every_built_in_type_can_be_loaded_and_made() -> None:
     for type_name in registry.BUILT_IN:
         found = registry.settings_model(type_name)
         assert found is not None
-        provider = registry.create(type_name, "one", {}, CONTEXT)
+        provider = registry.create(type_name, "one", NEEDED.get(type_name, {}), CONTEXT)
         assert (provider.role, provider.name) == (found[0], "one")
         provider.close()
 
@@ -128,5 +131,12 @@ def test_the_registry_alone_imports_no_provider() -> None:
         "import sys, providers.registry; print(*sorted(m for m in sys.modules if m.startswith(('dns', 'providers.'))))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=20)
-    contract = ["providers.actions", "providers.errors", "providers.facts", "providers.registry", "providers.spi"]
+    contract = [
+        "providers.actions",
+        "providers.capabilities",
+        "providers.errors",
+        "providers.facts",
+        "providers.registry",
+        "providers.spi",
+    ]
     assert done.stdout.split() == contract

@@ -1,5 +1,7 @@
 """What matters beyond the suite on Route 53: limits, pages, foreign policies, other writers, and every way to fail."""
 
+from pathlib import Path
+
 import botocore.exceptions as aws
 import pytest
 from cloud import KEYS, Cloud, refusal
@@ -288,4 +290,20 @@ def test_half_an_access_key_is_refused_and_missing_secrets_are_named(zone: str) 
     names = Route53Zones("names", settings, Context("suite", "/nowhere"))
     with pytest.raises(Rejected, match="NO_ID is not set"):
         names.observe([zone])
+    names.close()
+
+
+def test_with_an_access_key_from_files_it_reaches_the_account(cloud: Cloud, zone: str, tmp_path: Path) -> None:
+    for name, text in KEYS.items():
+        (tmp_path / name).write_text(text + "\n")
+        (tmp_path / name).chmod(0o600)
+    settings = {
+        "accessKeyId": {"file": str(tmp_path / "aws_access_key_id")},
+        "secretAccessKey": {"file": str(tmp_path / "aws_secret_access_key")},
+        "syncTimeout": "0s",
+    }
+    context = Context("suite", "/nowhere")
+    names = Route53Zones("names", Route53Settings.model_validate(settings), context, sleep=cloud.time.sleep)
+    names.perform(action(zone, ("app", "A", None, A1)))
+    assert records(cloud.provider(), zone) == {RecordKey(f"app.{zone}", "A"): A1}
     names.close()
