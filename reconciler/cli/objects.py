@@ -6,18 +6,24 @@ from typing import Any
 
 import click
 
-from manifests.desired import Desired
+from manifests.desired import Desired, Role
 from reconciler.cli.options import mistake
 from reconciler.cli.where import Place, joined
 from reconciler.core.ledger import Ledger, from_rows
+from reconciler.core.switches import node_key
+from reconciler.core.verdict import Rule
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Keys of all objects (workloads, replicas, services, policies, and others that decisions speak of); the suspended ones."""
+    """Keys of all objects (workloads, replicas, nodes, services, policies, and others that decisions speak of).
+
+    `suspended` are those that a person suspended, `failed` the replicas whose restarts were given up.
+    """
 
     all: frozenset[str]
     suspended: frozenset[str]
+    failed: frozenset[str] = frozenset()
 
 
 def of_desired(desired: Desired) -> set[str]:
@@ -25,6 +31,7 @@ def of_desired(desired: Desired) -> set[str]:
     keys = {one.key for one in desired.workloads}
     keys |= {one.key for one in desired.services} | {one.key for one in desired.policies}
     keys |= {f"{one.key}/{ordinal}" for one in desired.workloads for ordinal in range(one.replicas)}
+    keys |= {node_key(one.name) for one in desired.providers if one.role is Role.RUNTIME}
     return keys
 
 
@@ -35,6 +42,7 @@ def of_stored(stored: dict[str, Any]) -> set[str]:
     for workload in status["workloads"]:
         keys |= {f"{workload['key']}/{ordinal}" for ordinal in range(workload["wanted"])}
         keys |= {one["replica"] for one in workload["replicas"]}
+        keys |= {node_key(one["node"]) for one in workload["replicas"]}
     for section in ("holds", "waits", "steps"):
         keys |= {one["object"] for one in stored[section]}
     return keys
@@ -46,6 +54,7 @@ def known_objects(place: Place) -> Known:
     if place.desired is not None:
         keys |= of_desired(place.desired)
     suspended: set[str] = set()
+    failed: set[str] = set()
     if place.used:
         with joined(place) as store:
             last, rows, waiting = store.last_decision(), store.load_ledger(), store.pending()
@@ -58,8 +67,10 @@ def known_objects(place: Place) -> Known:
             elif command.command == "resume":
                 suspended.discard(about)
         if last is not None:
-            keys |= of_stored(json.loads(last.text))
-    return Known(frozenset(keys), frozenset(suspended))
+            stored = json.loads(last.text)
+            keys |= of_stored(stored)
+            failed |= {one["object"] for one in stored["holds"] if one["rule"] == Rule.FAILED.value}
+    return Known(frozenset(keys), frozenset(suspended), frozenset(failed))
 
 
 def no_such(key: str, known: Known) -> click.UsageError:

@@ -181,6 +181,11 @@ def _started(pid: int) -> int | None:
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
+def holder(state_dir: Path, clock: Waiting) -> Owner | None:
+    """The living process that holds the instance's lock, as it wrote itself down; None when none does."""
+    return _believable(state_dir / OWNER_FILE, clock.now())
+
+
 def _locked(state_dir: Path, now: Now) -> Locked:
     owner = _believable(state_dir / OWNER_FILE, now)
     if owner is None:

@@ -129,6 +129,11 @@ class Store(Trail):
             self._ledger = dict(rows) if self._holder else None
         return rows
 
+    def ledger_row(self, section: str, key: str) -> str | None:
+        """One row of the ledger as JSON; None when there is none."""
+        rows = self._read("SELECT value FROM ledger WHERE section = ? AND key = ?", section, key)
+        return str(rows[0][0]) if rows else None
+
     def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
         """Make the ledger exactly `rows`, writing only what differs; nothing is written when nothing does.
 

@@ -92,6 +92,10 @@ class Trail(ABC):
         )
         return tuple((row[0], AuditRow(*row[1:])) for row in reversed(rows))
 
+    def audit_last(self) -> int:
+        """The number of the latest row; 0 before the first."""
+        return int(self._read("SELECT coalesce(max(id), 0) FROM audit")[0][0])
+
     def put_evidence(self, told: AuditRow, value: str) -> int:
         """Keep what was left of a replica; the newest 20 of each replica are kept, and 2,000 in all.
 

@@ -227,6 +227,28 @@ def decided() -> Callable[[SystemClock], Decision]:
     return last_decision
 
 
+EVIDENCE = json.dumps(
+    {
+        "container": "small-web-01234567-1",
+        "cause": "LivenessFailed",
+        "generation": {"id": "id-1", "started_at": 5},
+        "probes": {
+            "liveness": {
+                "verdict": "fail",
+                "last": "fail",
+                "streak": "3/3",
+                "checked_wall": 0,
+                "detail": "no answer within 1s",
+            }
+        },
+        "log": ["too many open files", "giving up"],
+        "log_missing": None,
+        "end": {"exit_code": 137, "cause": "oom-killed"},
+    }
+)
+"""What was left of the replica when it was restarted."""
+
+
 @pytest.fixture
 def stored(home: Path) -> Path:
     """The state directory of instance `small` after a run that could not finish."""
@@ -241,6 +263,10 @@ def stored(home: Path) -> Path:
             f"start {container}", "workload/web/1", f"start {container}", "id-1@5", "Crashed", clock.now()
         )
         store.end(entry, "done")
+        told = AuditRow(
+            clock.now().wall, "reconcile --once", "f", "", f"stop {container}", "LivenessFailed", "kept", "evidence"
+        )
+        store.put_evidence(told._replace(object="workload/web/1", message="liveness fail 3/3, 2 log lines"), EVIDENCE)
         store.audit(
             [
                 AuditRow(

@@ -75,6 +75,17 @@ def test_explaining_a_replica_tells_probe_numbers_hold_and_history(stored, recon
     assert "suspended: workload/web by ada until it is resumed: looking into a leak" in out
     assert "workload/web/1: restarted for its health, lately once: " in out
     assert "(Crashed): done" in out
+    assert "evidence of workload/web/1 (LivenessFailed), kept" in out
+    assert "ended: oom-killed, exit code 137" in out
+    assert "| too many open files" in out
+
+
+def test_only_what_is_unhealthy_is_shown_when_that_is_asked_for(stored, reconcile):
+    out = reconcile("status", "--unhealthy").out
+    assert "web/1" in out
+    assert "web/0 " not in out
+    [workload] = reconcile("status", "--unhealthy", "-o", "json").document["status"]["workloads"]
+    assert [one["replica"] for one in workload["replicas"]] == ["workload/web/1"]
 
 
 def test_explaining_a_service_uses_the_manifests(stored, tree, reconcile):

@@ -36,7 +36,7 @@ def test_the_text_tells_what_was_done_what_is_held_the_state_and_the_exit_code_l
     later = replace(summary, run_again=(("workload/web/0: drain", clock.now().steady + 90 * SECOND + SECOND // 2),))
     text = summary_text(later, clock.now(), Paint(False))
     assert text.splitlines()[-1] == f"result: {summary.exit.sentence} (exit {int(summary.exit)})"
-    golden("cli/summary.txt", f"{text}\n")
+    golden("cli/summary.txt", re.sub(r"\d+s ago", "AGE", f"{text}\n"))
 
 
 def test_steps_that_were_printed_as_they_ended_are_not_printed_again(ended):

@@ -1,7 +1,7 @@
 import json
 import threading
 
-from reconciler.core.ledger import from_rows, obey
+from reconciler.core.ledger import from_rows, obey, to_rows
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.lock import Lock
 from reconciler.shell.memory import StoreMemory
@@ -16,11 +16,24 @@ def inbox(state) -> list[tuple[str, dict, str]]:
 def test_a_suspension_waits_in_the_inbox_for_the_next_run(stored, reconcile):
     done = reconcile("suspend", "workload/web/1", "--reason", "debugging", "--for", "30m")
     assert done.code == 0
-    assert "takes effect with the next run" in done.out
+    assert "the next 'reconcile --once PATH' does it" in done.out
     [(verb, word, who)] = inbox(stored)
     left = word["until_wall"] - SystemClock().now().wall
     assert (verb, word["object"], word["reason"], who) == ("suspend", "workload/web/1", "debugging", "ada")
     assert 29 * 60e9 < left <= 30 * 60e9
+
+
+def test_a_node_and_its_probes_can_be_suspended_and_resumed(stored, reconcile):
+    assert reconcile("suspend", "--node", "local", "--probes", "--reason", "kernel update").code == 0
+    [(_, word, _)] = inbox(stored)
+    assert (word["object"], word["probes"]) == ("node/local", True)
+    with Store.open(stored, SystemClock()) as store:
+        ledger = obey(from_rows(store.load_ledger()), tuple(one for _, one in StoreMemory(store, "test").commands()))
+    assert ledger.suspensions["node/local"].probes is True
+    assert from_rows(to_rows(ledger)) == ledger
+    assert reconcile("resume", "--node", "local").code == 0
+    assert reconcile("suspend", "--node", "lokal", "--reason", "x").code == 64
+    assert reconcile("suspend", "service/web", "--probes", "--reason", "x").code == 64
 
 
 def test_the_next_run_obeys_what_is_in_the_inbox(stored, reconcile):

@@ -8,9 +8,11 @@ from typing import Any
 
 from manifests.desired import Desired
 from reconciler.cli.render.paint import Paint
+from reconciler.cli.render.requests import request_json
 from reconciler.cli.render.status import Stored, held_line, wait_line
 from reconciler.cli.render.table import table
 from reconciler.cli.render.times import ago, short
+from reconciler.cli.render.why import evidence_lines
 from reconciler.core.instant import Instant
 from reconciler.core.ledger import Ledger
 
@@ -29,6 +31,9 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
         about[section] = [one for one in stored[section] if _touches(key, one["object"])]
     about["suspended"] = _suspensions(key, ledger)
     about["numbers"] = _numbers(key, ledger, [one["container"] for one in replicas])
+    about["requests"] = [
+        request_json(name, one) for name, one in sorted(ledger.requests.items()) if _touches(key, one.object)
+    ]
     about["step_ids"] = _step_ids(key, replicas, name, about)
     return about
 
@@ -137,7 +142,7 @@ def explain_text(about: Mapping[str, Any], paint: Paint, now: int) -> str:
     lines = [
         f"{paint.bold(about['object'])} of instance '{about['instance']}', like this since {ago(about['since_wall'], now)}"
     ]
-    lines += _state_lines(about, paint)
+    lines += _state_lines(about, paint, now)
     lines += [f"{paint.bad('cannot be read')}: {one}: {why}" for one, why in sorted(about["cannot_be_read"].items())]
     for one in about["suspended"]:
         end = "until it is resumed" if one["until_wall"] is None else f"for {short(one['until_wall'] - now)} more"
@@ -152,11 +157,13 @@ def explain_text(about: Mapping[str, Any], paint: Paint, now: int) -> str:
     if not (about["steps"] or about["holds"] or about["waits"] or about["cannot_be_read"]):
         lines.append("nothing is due, held or waited for")
     lines += _number_lines(about["numbers"], now)
+    lines += _request_lines(about["requests"], now)
     lines += _past_lines(about, now)
+    lines += evidence_lines(about["evidence"], paint, now)
     return "\n".join(lines)
 
 
-def _state_lines(about: Mapping[str, Any], paint: Paint) -> list[str]:
+def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
     lines = []
     workload, name, service = about["workload"], about["name"], about["service"]
     if workload is not None:
@@ -173,13 +180,16 @@ def _state_lines(about: Mapping[str, Any], paint: Paint) -> list[str]:
             f" on {one['node']}{where}{weight}"
         )
         rows = [
-            [probe, fact["verdict"], fact["streak"], fact["detail"] or "-"]
+            [probe, fact["verdict"], fact["streak"], fact["detail"] or "-", ago(fact["checked_wall"], now)]
             for probe, fact in one["probes"].items()
             if fact is not None
         ]
         if rows:
-            found = table(["PROBE", "VERDICT", "STREAK", "DETAIL"], rows, paint, frozenset({"VERDICT"}))
-            lines += [f"  {line}" for line in found]
+            head = ["PROBE", "VERDICT", "STREAK", "DETAIL", "CHECKED"]
+            lines += [f"  {line}" for line in table(head, rows, paint, frozenset({"VERDICT"}))]
+        if one["exit"] is not None:
+            lines.append(f"  ended: {one['exit']['cause']}, exit code {one['exit']['code']}")
+        lines.append(f"  {one['why']}")
     if name is not None:
         published = name["published"]
         shown = "cannot be read" if published is None else ", ".join(published) or "nothing"
@@ -221,8 +231,19 @@ def _past_lines(about: Mapping[str, Any], now: int) -> list[str]:
         detail = f": {one['detail']}" if one["detail"] else ""
         lines.append(f"{ago(one['begun_wall'], now)}: {one['action']} ({one['cause']}): {one['outcome']}{detail}")
     lines = ["", "last journal entries:", *(f"  {line}" for line in lines)] if lines else []
-    audit = [
-        f"  {ago(one['wall'], now)}: {one['step']} ({one['cause']}) by {one['actor']}: {one['outcome']}"
-        for one in about["audit"]
-    ]
-    return [*lines, "", "last audit entries:", *audit] if audit else lines
+    audit = [f"  {ago(one['wall'], now)}: {one['kind']}: {one['text']} (by {one['actor']})" for one in about["audit"]]
+    return [*lines, "", "last events:", *audit] if audit else lines
+
+
+def _request_lines(requests: Sequence[Mapping[str, Any]], now: int) -> list[str]:
+    lines = []
+    for one in requests:
+        reason = f": {one['reason']}" if one["reason"] else ""
+        lines.append(
+            f"restart request {one['id']}: {one['state']}, by {one['who']} {ago(one['asked_wall'], now)}{reason}"
+        )
+        lines += [
+            f"  {member['object']}: {member['fate']}{': ' + member['message'] if member['message'] else ''}"
+            for member in one["members"]
+        ]
+    return lines

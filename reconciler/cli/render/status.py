@@ -9,26 +9,32 @@ from typing import Any
 
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.table import table
-from reconciler.cli.render.times import ahead
+from reconciler.cli.render.times import ago, ahead
+from reconciler.core.status import HEALTHY, Condition
 
 Stored = Mapping[str, Any]
 """One stored decision."""
 
 
-def probes_text(probes: Mapping[str, Any] | None) -> str:
-    """The probes of a replica in a cell: `liveness pass 3/3, readiness fail 1/3`; `-` when there is nothing to say."""
-    parts = [
-        f"{name} {one['verdict']} {one['streak']}" for name, one in (probes or {}).items() if one is not None and one
-    ]
-    return ", ".join(parts) or "-"
+def probe_text(probe: Mapping[str, Any] | None, now: int) -> str:
+    """A probe of a replica in a cell: `pass 3/3, 4s ago`; `-` when there is no such probe, or no result yet."""
+    if not probe:
+        return "-"
+    return f"{probe['verdict']} {probe['streak']}, {ago(probe['checked_wall'], now)}"
+
+
+def _started(probes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What stands in the column of liveness: the startup probe until it passed."""
+    startup = probes.get("startup")
+    return startup if startup and startup["verdict"] != "pass" else probes.get("liveness")
 
 
 def _cell(value: object) -> str:
     return "-" if value is None or value == "" else str(value)
 
 
-def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint) -> list[str]:
-    """The tables of workloads and of their replicas."""
+def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: int) -> list[str]:
+    """The tables of workloads and of their replicas. `now` is the wall clock (ns)."""
     if not workloads:
         return ["no workloads"]
     rows = [
@@ -49,16 +55,20 @@ def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint) -> list
             replica["runtime"],
             _cell(replica["address"]),
             _cell(replica["weight"]),
-            probes_text(replica["probes"]),
+            probe_text(_started(replica["probes"]), now),
+            probe_text(replica["probes"].get("readiness"), now),
         ]
         for one in workloads
         for replica in one["replicas"]
     ]
     replicas += [
-        [name, "missing", "-", "-", "-", "-", "-"] for one in workloads for name in one["missing"] if not one["unknown"]
+        [name, "missing", "-", "-", "-", "-", "-", "-"]
+        for one in workloads
+        for name in one["missing"]
+        if not one["unknown"]
     ]
     if replicas:
-        head = ["REPLICA", "STATE", "REASON", "RUNTIME", "ADDRESS", "WEIGHT", "PROBES"]
+        head = ["REPLICA", "STATE", "REASON", "RUNTIME", "ADDRESS", "WEIGHT", "LIVENESS", "READINESS"]
         lines += ["", *table(head, replicas, paint, frozenset({"STATE", "RUNTIME"}))]
     return lines
 
@@ -104,10 +114,20 @@ def progress_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
     return lines
 
 
-def status_lines(stored: Stored, paint: Paint) -> list[str]:
-    """The tables: workloads, replicas, names; then what cannot be read and what nothing names."""
+def unhealthy(stored: Stored) -> dict[str, Any]:
+    """The same decision with only those workloads and replicas that are not as they should be."""
+    workloads = []
+    for one in stored["status"]["workloads"]:
+        replicas = [replica for replica in one["replicas"] if replica["state"] not in HEALTHY]
+        if replicas or one["missing"] or one["condition"] != Condition.READY.value:
+            workloads.append({**one, "replicas": replicas})
+    return {**stored, "status": {**stored["status"], "workloads": workloads}}
+
+
+def status_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
+    """The tables: workloads, replicas, names; then what cannot be read and what nothing names. `now` is the wall clock (ns)."""
     status = stored["status"]
-    lines = workload_lines(status["workloads"], paint)
+    lines = workload_lines(status["workloads"], paint, now)
     lines += name_lines(status["names"], paint)
     unknown = status["unknown"]
     if unknown:

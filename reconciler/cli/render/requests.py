@@ -1,0 +1,75 @@
+"""Restart requests as text and as JSON. Used by `get requests` and `explain`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from manifests.desired import SECOND
+from reconciler.cli.render.paint import Paint
+from reconciler.cli.render.table import table
+from reconciler.cli.render.times import ago
+from reconciler.core.request import FINAL, Fate, Request
+
+
+def state(request: Request) -> str:
+    """A request in one word."""
+    if request.finished is None:
+        return "running"
+    return "done" if request.succeeded else "failed"
+
+
+def request_lines(requests: Mapping[str, Request], paint: Paint, now: int) -> list[str]:
+    """The table of requests, newest first, then one of their replicas. `now` is the wall clock (ns)."""
+    if not requests:
+        return ["no restart requests"]
+    newest = sorted(requests.items(), key=lambda pair: (-pair[1].at.wall, pair[0]))
+    rows = []
+    for name, one in newest:
+        members = one.members or ()
+        decided = sum(1 for member in members if member.fate in FINAL)
+        rows.append(
+            [name, one.object, state(one), f"{decided}/{len(members)}", one.who, one.reason, ago(one.at.wall, now)]
+        )
+    head = ["REQUEST", "OBJECT", "STATE", "DECIDED", "BY", "REASON", "ASKED"]
+    lines = table(head, [[cell or "-" for cell in row] for row in rows], paint, frozenset({"STATE"}))
+    fates = [
+        [name, member.object.partition("/")[2], member.fate.value, member.message or "-"]
+        for name, one in newest
+        for member in one.members or ()
+    ]
+    if fates:
+        lines += ["", *table(["REQUEST", "REPLICA", "FATE", "MESSAGE"], fates, paint, frozenset({"FATE"}))]
+    return lines + [f"{name}: {one.message}" for name, one in newest if one.message]
+
+
+def _seconds(duration: int | None) -> float | None:
+    return None if duration is None else duration / SECOND
+
+
+def request_json(name: str, one: Request) -> dict[str, Any]:
+    """One request for a script."""
+    return {
+        "id": name,
+        "object": one.object,
+        "state": state(one),
+        "who": one.who,
+        "reason": one.reason,
+        "asked_wall": one.at.wall,
+        "finished_wall": None if one.finished is None else one.finished.wall,
+        "ordered": one.ordered,
+        "failure_policy": one.failure_policy.value,
+        "min_started_seconds": _seconds(one.min_started),
+        "grace_seconds": _seconds(one.grace),
+        "drain_seconds": _seconds(one.drain),
+        "deadline_seconds": _seconds(one.deadline),
+        "message": one.message or None,
+        "members": [
+            {
+                "object": member.object,
+                "container": member.container,
+                "fate": member.fate.value,
+                "message": member.message,
+            }
+            for member in one.members or ()
+        ],
+        "failed": [member.object for member in one.members or () if member.fate in {Fate.FAILED, Fate.EXPIRED}],
+    }
