@@ -244,10 +244,12 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
     """A restart: the next thing to do until a new generation of the same container is available."""
     fact = belief.fact
     until = deadline_at(grant, now)
-    # Nobody else starts again what is not ours to start: the grant stands for as long as it is down by our doing.
-    stranded = workload.restart_only and fact.generation == grant.generation and fact.state not in _UP
-    if until <= now.steady and not stranded:
-        return Progress(None, ended="deadline passed")
+    if until <= now.steady:
+        stranded = workload.restart_only and fact.generation == grant.generation and fact.state not in _UP
+        if not stranded:
+            return Progress(None, ended="deadline passed")
+        # Nobody else starts again what is not ours to start: it goes on for as long as it is down by our doing.
+        grant = grant._replace(at=instant(now), weight_out=instant(now))
     if fact.generation == grant.generation:
         if fact.state not in _UP:
             if exit_.carrying:

@@ -1,0 +1,217 @@
+"""Laws over the life of a world with somebody else's containers: kills, lost memory, crashes; what is not ours is never made or removed."""
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from manifests.desired import SECOND, Adopt, Desired, Port
+from manifests.pod import Live
+from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
+from providers.facts import ContainerState
+from sim.manifest import INSTANCE, Shop, Spec
+from sim.world import World
+
+STRIDE = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "search" else 8
+"""Every how many points a process is killed."""
+
+NAMES = ("web-1", "web-2", "web-3")
+COMPOSE = {"com.docker.compose.project": "shop", "com.docker.compose.service": "web"}
+CONTEXT = '[{"name": "web", "livenessProbe": {"tcpSocket": {"port": 8080}, "periodSeconds": 5, "failureThreshold": 2}}]'
+
+
+class Adopting(Shop):
+    """The usual shop, whose workload takes compose's containers over."""
+
+    adopt: Adopt = Adopt(labels=(("com.docker.compose.service", "web"),))
+
+    def desired(self) -> Desired:
+        found = Shop.desired(self)
+        return replace(found, workloads=tuple(replace(one, adopt=self.adopt) for one in found.workloads))
+
+
+class Labelled(Shop):
+    """A shop without workloads, whose Instance looks at labels."""
+
+    def desired(self) -> Desired:
+        found = Shop.desired(self)
+        return replace(found, instance=replace(found.instance, enhanced_liveness=True))
+
+
+def planted(world: World, **labels: str) -> World:
+    """Three containers of compose's that have been running for a while."""
+    policy = (Live("", 0, 0, "no"),)
+    for number, name in enumerate(NAMES, start=1):
+        own = {"com.docker.compose.container-number": str(number), **COMPOSE, **labels}
+        world.runtime.plant(name, own, ports=(Port("http", 8080),), live=policy)
+    return world
+
+
+def labelled(world: World) -> World:
+    return planted(world, **{"reconciler.enhanced-liveness": "true", "reconciler.container-probe-context": CONTEXT})
+
+
+@pytest.fixture
+def strange() -> Iterator[Callable[[Shop], World]]:
+    """Makes worlds without the usual watchdog, for which what carries no mark is untouchable, and closes them."""
+    made: list[World] = []
+
+    def make(shop: Shop) -> World:
+        made.append(World(shop))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def done(world: World, kind: type) -> list[str]:
+    return [one.action.name for one in world.traffic.writes if one.effective and isinstance(one.action, kind)]
+
+
+def ids(world: World) -> dict[str, str]:
+    return {name: item.id for name, item in world.containers().items()}
+
+
+def test_an_adopted_world_comes_to_rest_and_an_idle_hour_changes_nothing(strange):
+    world = planted(strange(Adopting()))
+    before = {name: item.generation for name, item in world.containers().items()}
+    world.run(120 * SECOND)
+    assert world.weights() == dict.fromkeys(NAMES, 100)
+    assert len(world.published()) == 3
+    writes, saves = len(world.traffic.writes), world.memory.saves
+    world.run(3600 * SECOND)
+    assert (len(world.traffic.writes), world.memory.saves) == (writes, saves)
+    assert {name: item.generation for name, item in world.containers().items()} == before
+    assert [text for _, text in world.tape.notes if "is a replica from here on" in text]
+
+
+@pytest.mark.parametrize("memory", ["kept", "lost"])
+def test_whenever_it_is_killed_an_adopted_replica_is_healed_in_place_and_nobody_is_made_or_removed(strange, memory):
+    point = 0
+    while True:
+        world = planted(strange(Adopting((Spec(drain=2 * SECOND),))))
+        world.run(120 * SECOND)
+        before = ids(world)
+        world.apps.sick.add(world.generation("web-2"))
+        start = world.points
+        world.kill_in = point
+        world.run(60 * SECOND)
+        killed = world.kill_in < 0 and world.points - start > point
+        if killed and memory == "lost":
+            world.kill()
+            world.memory.rows.clear()
+        world.kill_in = -1
+        world.run((200 if memory == "kept" else 800) * SECOND)
+        assert ids(world) == before
+        assert world.running() == list(NAMES)
+        assert world.weights() == dict.fromkeys(NAMES, 100)
+        assert not done(world, CreateContainer)
+        assert not done(world, RemoveContainer)
+        stops = done(world, StopContainer)
+        assert stops == ["web-2"] if memory == "kept" else set(stops) == {"web-2"}
+        world.close()
+        if not killed:
+            return
+        point += STRIDE
+
+
+def test_an_adopted_container_that_crashes_is_started_again_and_one_that_is_removed_is_made_anew(strange):
+    world = planted(strange(Adopting()))
+    world.run(120 * SECOND)
+    world.runtime.exit("web-1")
+    world.runtime.vanish("web-3")
+    world.run(120 * SECOND)
+    assert world.containers()["web-1"].state is ContainerState.RUNNING
+    (made,) = done(world, CreateContainer)
+    assert made.startswith(f"{INSTANCE}-web-")
+    assert sorted(world.running()) == sorted(["web-1", "web-2", made])
+    assert set(world.weights()) == {"web-1", "web-2", made}
+
+
+def test_replacing_them_ends_with_replicas_of_ours_and_the_pool_never_empty(strange):
+    world = planted(strange(Adopting()))
+    world.run(120 * SECOND)
+    replacing = Adopting()
+    type(replacing).adopt = replace(Adopting.adopt, replace=True)
+    try:
+        world.push(replacing)
+        world.run(1200 * SECOND)
+    finally:
+        Adopting.adopt = Adopt(labels=(("com.docker.compose.service", "web"),))
+    assert set(done(world, RemoveContainer)) == set(NAMES)
+    assert len(world.running()) == 3
+    assert all(name.startswith(INSTANCE) for name in world.running())
+    assert sum(world.weights().values()) == 300
+
+
+def test_what_was_adopted_outlives_destroy(strange):
+    world = planted(strange(Adopting()))
+    world.run(120 * SECOND)
+    world.shop = Shop(destroy=True)
+    world.once()
+    assert world.running() == list(NAMES)
+    assert not world.weights()
+    assert not world.published()
+    assert [text for _, text in world.tape.notes if "it was not made here and is left as it is" in text]
+
+
+# --- labels -----------------------------------------------------------------------------------------------------------
+
+
+def test_whenever_it_is_killed_a_labelled_container_is_restarted_once_and_never_left_down(strange):
+    point = 0
+    while True:
+        world = labelled(strange(Labelled(())))
+        world.run(120 * SECOND)
+        before = ids(world)
+        world.apps.sick.add(world.generation("web-2"))
+        start = world.points
+        world.kill_in = point
+        world.run(60 * SECOND)
+        killed = world.kill_in < 0 and world.points - start > point
+        world.kill_in = -1
+        world.run(200 * SECOND)
+        assert ids(world) == before
+        assert world.running() == list(NAMES)
+        assert done(world, StopContainer) == done(world, StartContainer) == ["web-2"]
+        world.close()
+        if not killed:
+            return
+        point += max(1, STRIDE // 2)
+
+
+def test_labelled_containers_that_all_fail_at_once_are_tried_one_by_one_and_never_left_down(strange):
+    world = labelled(strange(Labelled(())))
+    world.run(120 * SECOND)
+    world.apps.cursed.update(NAMES)
+    for _ in range(60):
+        world.run(60 * SECOND)
+        assert len(world.running()) >= 2
+    world.run(3600 * SECOND)
+    assert world.running() == list(NAMES)
+    stops = done(world, StopContainer)
+    assert stops
+    assert len(stops) == len(done(world, StartContainer))
+
+
+def test_a_start_that_fails_for_an_hour_is_tried_until_it_succeeds(strange):
+    world = labelled(strange(Labelled(())))
+    world.run(120 * SECOND)
+    world.runtime.refuse_starts("no space left on device")
+    world.apps.sick.add(world.generation("web-2"))
+    world.run(3600 * SECOND)
+    assert world.running() == ["web-1", "web-3"]
+    world.runtime.refuse_starts("")
+    world.run(600 * SECOND)
+    assert world.running() == list(NAMES)
+
+
+def test_one_that_its_owner_stopped_stays_down(strange):
+    world = labelled(strange(Labelled(())))
+    world.run(120 * SECOND)
+    world.runtime.exit("web-2", 0)
+    world.run(3600 * SECOND)
+    assert world.running() == ["web-1", "web-3"]
+    assert not world.traffic.writes
