@@ -25,6 +25,7 @@ BENCHMARKS = (
     "docker_look",
     "edge_latency",
     "restart_storm",
+    "push_rate",
 )
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks.md"

@@ -41,6 +41,10 @@ def desired_of(replicas: int, listener: PushListener | None, push: Push | None) 
     return Desired("src", "r1", "/", True, instance, Guard(), (), (workload,), (), ())
 
 
+def name_of(ordinal: int) -> str:
+    return container_name(Mark("shop", "web", ordinal, "0123456789abcdef"))
+
+
 class PushWorld:
     """Containers, the daemon's side of pushes, and its ledger."""
 
@@ -66,7 +70,7 @@ class PushWorld:
         self.pushing.restore(self.ledger, self.clock.now())
 
     def name(self, ordinal: int = 0) -> str:
-        return container_name(Mark("shop", "web", ordinal, "0123456789abcdef"))
+        return name_of(ordinal)
 
     def create(self, ordinal: int = 0) -> str:
         """A started container; its name."""
@@ -107,10 +111,10 @@ class PushWorld:
         return Client(self, generation, self.credentials.token(generation))
 
     @asynccontextmanager
-    async def listening(self, ticking: bool = True) -> AsyncIterator[None]:
-        """With the server up, and a loop that ticks whenever it is woken."""
+    async def listening(self, ticking: bool = True, slow: float = 0.0) -> AsyncIterator[None]:
+        """With the server up, and a loop that ticks whenever it is woken. `slow`: as for `push_app`."""
         sockets = open_sockets(self.listener, self.credentials.directory)
-        server = make_server(push_app(self.pushing, self.credentials, slow=0.0))
+        server = make_server(push_app(self.pushing, self.credentials, slow))
         running = asyncio.create_task(server.run_on(sockets))
 
         async def loop() -> None:

@@ -1,0 +1,247 @@
+"""How many pushes one core takes without losing any, beside the same server with an empty application, and what a flood does to others.
+
+Run by `make bench`; prints a Markdown report. The server is a process of its own on a unix socket, with 250 containers
+that push; the figure is pushes per second of its CPU time, so that the load generator on the other core does not count.
+Product and peer take turns; medians are shown.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "web"))
+from push_world import PushWorld, name_of
+
+from reconciler.push import tokens
+from reconciler.shell.credentials import SOCKET
+from reconciler.web.server import make_server
+from reconciler.web.sockets import open_sockets
+
+INSTANCES = 250
+ROUNDS = 3
+TURNS = 4
+CONNECTIONS = 32
+FLOOD = 256
+QUIET = 100
+
+
+# --- the server process ---------------------------------------------------------------------------------------------
+
+
+async def empty(scope, receive, send) -> None:
+    """The peer: the least that an application can do."""
+    while (await receive()).get("more_body"):
+        pass
+    body = b'{"message":"taken","remembered":true}'
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+async def serve(state: Path, kind: str) -> None:
+    world = PushWorld(state)
+    loop = asyncio.get_running_loop()
+    if kind == "floor":
+        server = make_server(empty)
+        running = asyncio.create_task(server.run_on(open_sockets(world.listener, world.credentials.directory)))
+        await answer(loop, lambda word: None)
+        server.should_exit = True
+        await running
+        return
+    for ordinal in range(INSTANCES):
+        world.create(ordinal)
+    await world.look()
+    world.credentials.token("")  # makes the key, which the load generator reads
+    # The clock of the world stands still: it moves on when the load generator says so, and so do the limits.
+    async with world.listening(slow=1.0):
+        await answer(loop, lambda word: world.clock.advance(4_000_000_000))
+
+
+async def answer(loop, act) -> None:
+    """To each line: what was asked for is done, and the CPU time so far is told."""
+    print("ready", flush=True)
+    while word := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
+        act(word)
+        print(time.process_time(), flush=True)
+
+
+class Server:
+    def __init__(self, kind: str) -> None:
+        self.home = tempfile.TemporaryDirectory()
+        self.state = Path(self.home.name)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "bench.push_rate", kind, self.home.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout.readline() == "ready\n"
+        self.path = str(self.state / "push" / SOCKET)
+        self.generations = [
+            tokens.generation(name_of(n), time.time_ns(), n.to_bytes(4, "big")) for n in range(INSTANCES)
+        ]
+        key = self.state / "push.key"
+        self.tokens = []
+        if key.exists():
+            secret = bytes.fromhex(key.read_text().strip())
+            self.tokens = [tokens.token(secret, one) for one in self.generations]
+
+    def cpu(self) -> float:
+        self.process.stdin.write("cpu\n")
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def request(self, instance: int, seq: int) -> bytes:
+        message = {"event": "ready", "generation": self.generations[instance], "boot": "b", "seq": seq}
+        body = json.dumps(message).encode()
+        token = self.tokens[instance] if self.tokens else "0" * 64
+        head = (
+            "POST /v1/push HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\nReconciler-Signature: {tokens.sign(token, body)}\r\n\r\n"
+        )
+        return head.encode() + body
+
+    def close(self) -> None:
+        self.process.stdin.close()
+        self.process.wait(20)
+        self.process.stdout.close()
+        self.home.cleanup()
+
+
+# --- load -----------------------------------------------------------------------------------------------------------
+
+
+async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes) -> int:
+    writer.write(request)
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n", 1)[0])
+    await reader.readexactly(length)
+    return int(head[9:12])
+
+
+async def kept(path: str, requests: list[bytes]) -> list[int]:
+    """All of these over a few connections that stay open."""
+    todo = iter(requests)
+
+    async def one() -> list[int]:
+        reader, writer = await asyncio.open_unix_connection(path)
+        found = [await ask(reader, writer, request) for request in todo]
+        writer.close()
+        return found
+
+    return [status for found in await asyncio.gather(*(one() for _ in range(CONNECTIONS))) for status in found]
+
+
+async def once_each(path: str, requests: list[bytes]) -> list[int]:
+    """A connection for each, as the shipped client does."""
+    todo = iter(requests)
+
+    async def one() -> list[int]:
+        found = []
+        for request in todo:
+            reader, writer = await asyncio.open_unix_connection(path)
+            found.append(await ask(reader, writer, request))
+            writer.close()
+        return found
+
+    return [status for found in await asyncio.gather(*(one() for _ in range(CONNECTIONS))) for status in found]
+
+
+def rate(server: Server, how, seq: int) -> tuple[float, float, int]:
+    """(pushes per second of CPU time, of real time, lost) of some pushes of every instance."""
+    requests = [server.request(n, seq + turn) for turn in range(TURNS) for n in range(INSTANCES)]
+    before, began = server.cpu(), time.perf_counter()
+    statuses = asyncio.run(how(server.path, requests))
+    took, cpu = time.perf_counter() - began, server.cpu() - before
+    return len(requests) / cpu, len(requests) / took, len(requests) - statuses.count(200)
+
+
+async def latencies(server: Server, seq: int, flooding: bool) -> list[float]:
+    """Milliseconds of pushes of quiet instances, one after another."""
+    stop = False
+
+    async def flood() -> None:
+        mine = server.request(0, 1_000_000)
+        reader, writer = await asyncio.open_unix_connection(server.path)
+        try:
+            while not stop:
+                await ask(reader, writer, mine)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return
+        finally:
+            writer.close()
+
+    noise = [asyncio.create_task(flood()) for _ in range(FLOOD - 16 if flooding else 0)]
+    if noise:
+        await asyncio.sleep(0.5)  # until its burst is spent
+    found = []
+    for number in range(QUIET):
+        begun = time.perf_counter()
+        reader, writer = await asyncio.open_unix_connection(server.path)
+        status = await ask(reader, writer, server.request(1 + number, seq))
+        writer.close()
+        assert status == 200, status
+        found.append((time.perf_counter() - begun) * 1000)
+    stop = True
+    for one in noise:
+        one.cancel()
+    await asyncio.gather(*noise, return_exceptions=True)
+    return found
+
+
+def shown(found: list[float]) -> str:
+    ordered = sorted(found)
+    return f"{statistics.median(ordered):.2f} | {ordered[int(len(ordered) * 0.99)]:.2f} | {ordered[-1]:.2f}"
+
+
+def main() -> None:
+    ours, floor = Server("ours"), Server("floor")
+    try:
+        rows = {}
+        seq = 1
+        asyncio.run(kept(ours.path, [ours.request(n, seq) for n in range(INSTANCES)]))  # everybody's first push
+        lost = 0
+        for _ in range(ROUNDS):
+            for label, how in (("connections kept", kept), ("a connection each", once_each)):
+                seq += 10
+                for name, server in (("reconciler", ours), ("uvicorn, empty", floor)):
+                    cpu, real, gone = rate(server, how, seq)
+                    rows.setdefault((label, name), []).append((cpu, real))
+                    lost += gone
+        calm = asyncio.run(latencies(ours, seq + 100, flooding=False))
+        ours.cpu()
+        loud = asyncio.run(latencies(ours, seq + 101, flooding=True))
+    finally:
+        ours.close()
+        floor.close()
+    print("## Pushes\n")
+    print(
+        f"{INSTANCES:,} instances push signed heartbeats over the unix socket; {ROUNDS} rounds of {TURNS * INSTANCES:,}, medians. "
+        f"Lost: {lost}. The peer is the same server (uvicorn) with an application that only answers.\n"
+    )
+    print("| | pushes per CPU-second, ours | uvicorn, empty | cost, ours / theirs | pushes/s of real time, ours |")
+    print("| --- | --- | --- | --- | --- |")
+    for label in ("connections kept", "a connection each"):
+        mine, theirs = rows[label, "reconciler"], rows[label, "uvicorn, empty"]
+        a, b = statistics.median(c for c, _ in mine), statistics.median(c for c, _ in theirs)
+        print(f"| {label} | {a:,.0f} | {b:,.0f} | {b / a:.2f} | {statistics.median(r for _, r in mine):,.0f} |")
+    print(
+        f"\nOne instance floods over {FLOOD - 16} connections that never stop, while others push now and then. From connecting to "
+        "the answer:\n"
+    )
+    print("| others' pushes | p50 ms | p99 ms | max ms |\n| --- | --- | --- | --- |")
+    print(f"| without the flood | {shown(calm)} |\n| during the flood | {shown(loud)} |")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        os.sched_setaffinity(0, {sorted(os.sched_getaffinity(0))[0]})
+        asyncio.run(serve(Path(sys.argv[2]), sys.argv[1]))
+    else:
+        main()
