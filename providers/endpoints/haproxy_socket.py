@@ -144,26 +144,43 @@ def converse(path: str, deadline: float, questions: Sequence[str] = ()) -> tuple
     Raises:
         Unreachable: nobody answers, or only a process that is stopping does.
     """
+    stopping = 0
     while True:
-        session = Session(path, deadline)
         try:
-            _, first, *answers = session.ask([INTERACTIVE, SHOW_INFO, *questions])
-            session.info = parse_info(first)
-        except ValueError as error:
-            session.close()
-            cause = f"does not answer like HAProxy: {error}"
-            raise Unreachable(session.target, cause, "name HAProxy's stats socket, not another one") from None
-        except BaseException:
-            session.close()
-            raise
+            session, answers = _opened(path, deadline, questions)
+        except Unreachable as error:
+            if not stopping or time.monotonic() < deadline:
+                raise
+            raise _abandoned(error.target, stopping) from error
         if not session.info.stopping:
             return session, answers
         session.close()
+        stopping = session.info.pid
         if time.monotonic() + STOPPING_PAUSE >= deadline:
-            cause = f"process {session.info.pid} is stopping and no other one has taken over"
-            raise Unreachable(session.target, cause, "see whether HAProxy's reload succeeded")
+            raise _abandoned(session.target, stopping)
         # The new process binds the socket a moment after the old one is told to stop; the deadline bounds this.
         time.sleep(STOPPING_PAUSE)
+
+
+def _opened(path: str, deadline: float, questions: Sequence[str]) -> tuple[Session, list[str]]:
+    """A conversation with whoever answers. Raises `Unreachable`."""
+    session = Session(path, deadline)
+    try:
+        _, first, *answers = session.ask([INTERACTIVE, SHOW_INFO, *questions])
+        session.info = parse_info(first)
+    except ValueError as error:
+        session.close()
+        cause = f"does not answer like HAProxy: {error}"
+        raise Unreachable(session.target, cause, "name HAProxy's stats socket, not another one") from None
+    except BaseException:
+        session.close()
+        raise
+    return session, answers
+
+
+def _abandoned(target: str, pid: int) -> Unreachable:
+    cause = f"process {pid} is stopping and no other one has taken over"
+    return Unreachable(target, cause, "see whether HAProxy's reload succeeded")
 
 
 def _why(error: Exception) -> str:
