@@ -40,18 +40,27 @@ def batches(steps: tuple[Step, ...], targets: Mapping[str, str], providers: Prov
     A step that follows another one of the decision, or comes second on its target (which `targets` has by step), is in none.
     """
     seen: set[str] = set()
-    found: dict[str, list[tuple[Step, EndpointAction]]] = {}
+    found: dict[str, tuple[list[Step], list[EndpointAction]]] = {}
     for step in steps:
+        action = step.action
         target = targets[step.id]
         first = target not in seen
         seen.add(target)
-        action = step.action
         # A tuple, because a union would be built anew for each of thousands.
-        if first and isinstance(action, _TOGETHER) and targets.keys().isdisjoint(step.follows):
-            found.setdefault(action.provider, []).append((step, action))
+        if (
+            not first
+            or not isinstance(action, _TOGETHER)
+            or (step.follows and not targets.keys().isdisjoint(step.follows))
+        ):
+            continue
+        if action.provider not in found:
+            found[action.provider] = ([], [])
+        chosen, actions = found[action.provider]
+        chosen.append(step)
+        actions.append(action)
     made = []
-    for name, pairs in found.items():
+    for name, (chosen, actions) in found.items():
         provider = providers.endpoints.get(name)
-        if len(pairs) >= FEWEST and isinstance(provider, Batching):
-            made.append(Batch(provider, tuple([step for step, _ in pairs]), tuple([action for _, action in pairs])))
+        if len(chosen) >= FEWEST and isinstance(provider, Batching):
+            made.append(Batch(provider, tuple(chosen), tuple(actions)))
     return tuple(made)
