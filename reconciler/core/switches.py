@@ -45,6 +45,15 @@ def _named(desired: Desired, ledger: Ledger, names: tuple[str, ...], obj: str, a
     return None
 
 
+def silenced(ledger: Ledger, now: Now) -> frozenset[str]:
+    """The keys whose probes a person stopped as well: `*`, nodes, workloads, replicas."""
+    return frozenset(
+        key
+        for key, one in ledger.suspensions.items()
+        if one.probes and (not one.until_wall or one.until_wall > now.wall)
+    )
+
+
 def frozen(desired: Desired, ledger: Ledger, key: str, action: str, now: Now) -> Hold | None:
     """The hold of a person's word on a Service or DNSPolicy itself. Suspending workloads does not stop weights and names."""
     return _named(desired, ledger, (key,), key, action, now)

@@ -18,6 +18,7 @@ from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, obey
 from reconciler.core.observed import Observed
 from reconciler.core.plan import Decision, Step
+from reconciler.core.switches import silenced
 from reconciler.core.verdict import Rule
 from reconciler.exits import Exit
 from reconciler.shell.apply import Applier
@@ -315,7 +316,7 @@ class Loop:
         self._applying.add(task)
 
     async def _aim(self) -> None:
-        await self.probing.aim(self.desired, self.applier.busy, ledger=self.ledger)
+        await self.probing.aim(self.desired, self.applier.busy, silenced(self.ledger, self.clock.now()), self.ledger)
 
     def _check_engine(self, now: Now) -> None:
         """A probe engine that died or fell silent is replaced; until it speaks, nothing is known of probes."""

@@ -15,6 +15,7 @@ from providers.spi import ExecTarget
 from reconciler.core import runtime_health
 from reconciler.core.instant import FOREVER
 from reconciler.core.ledger import Ledger
+from reconciler.core.switches import node_key
 from reconciler.probes.target import Target
 from reconciler.shell.foreign import Foreigners
 from reconciler.shell.observe import Looks
@@ -44,6 +45,12 @@ class Prober(Protocol):
 
     def close(self) -> None:
         """End it."""
+
+
+def _names(fact: ContainerFact, node: str, key: str) -> tuple[str, ...]:
+    """The words under which a person can silence the probes of a container."""
+    ordinal = fact.mark.ordinal if fact.mark is not None else -1
+    return (EVERYTHING, node_key(node), key, f"{key}/{ordinal}")
 
 
 class Probing:
@@ -102,7 +109,8 @@ class Probing:
         Args:
             desired: the manifests in force.
             stopping: names of containers that are being stopped.
-            silent: keys of workloads that are not probed at all, or EVERYTHING: their verdicts grow old and are unknown then.
+            silent: keys of nodes, workloads and replicas that are not probed at all, or EVERYTHING: their verdicts grow old
+                and are unknown then.
             ledger: what is remembered of adopted containers.
         """
         if desired is not self._needy_of:
@@ -133,7 +141,7 @@ class Probing:
                 fact, key, container = found  # noqa: PLW2901  (an adopted one has more to it)
                 generation = fact.generation
                 live[generation] = {}
-                if fact.name in leave_alone or EVERYTHING in silent or key in silent:
+                if fact.name in leave_alone or (silent and not silent.isdisjoint(_names(fact, node, key))):
                     continue
                 self._aimed[generation] = container
                 seen = _Seen(node, known.observed_at, desired.instance.look_runtime, desired.root)

@@ -1,0 +1,73 @@
+"""What a person stops stays stopped, with its probes where that was said, and goes on by itself when the time is over."""
+
+import pytest
+from lives import WEB, ready
+
+from manifests.desired import SECOND
+from providers.facts import Generation
+from reconciler.core.ledger import Command
+from sim.manifest import shop
+from sim.world import World
+
+
+@pytest.fixture
+def world():
+    made = World(shop())
+    ready(made)
+    yield made
+    made.close()
+
+
+def silence(world: World, key: str, duration: int = 0) -> None:
+    until = world.clock.now().wall + duration if duration else 0
+    store = world.memory
+    store.commands_made += 1
+    store.inbox.append((store.commands_made, Command("suspend", key, "ada", "a test", until, probes=True)))
+
+
+def probed(world: World) -> set[str]:
+    assert world.life is not None
+    by_id = {item.id: name for name, item in world.containers().items()}
+    return {by_id[generation.container_id] for generation, _ in world.life.prober.running}
+
+
+@pytest.mark.parametrize("key", ["*", "node/node-a", "workload/web"])
+def test_probes_stop_within_a_tick_and_nothing_is_done_about_what_is_not_seen(key, world):
+    silence(world, key)
+    world.run(20 * SECOND)
+    assert probed(world) == set()
+    world.apps.sick.update(Generation(one.id, one.started_at) for one in world.containers().values())
+    before = len(world.traffic.writes)
+    world.run(300 * SECOND)
+    assert len(world.traffic.writes) == before
+    world.memory.say("resume", key)
+    world.run(300 * SECOND)
+    assert probed(world) == {WEB.format(n) for n in range(3)}
+
+
+def test_one_replica_alone_can_be_silenced(world):
+    silence(world, "workload/web/1")
+    world.run(20 * SECOND)
+    assert probed(world) == {WEB.format(0), WEB.format(2)}
+
+
+def test_a_silence_with_an_end_ends_by_itself(world):
+    silence(world, "*", 60 * SECOND)
+    world.run(50 * SECOND)
+    assert probed(world) == set()
+    world.run(30 * SECOND)
+    assert probed(world) == {WEB.format(n) for n in range(3)}
+
+
+def test_a_suspended_node_keeps_weights_and_names(world):
+    world.memory.say("suspend", "node/node-a")
+    world.run(5 * SECOND)
+    world.runtime.exit(WEB.format(0))
+    world.run(60 * SECOND)
+    assert not world.containers()[WEB.format(0)].up
+    (pools,) = world.outside.pools.values()
+    weights = {member.weight for pool in pools.values() for member in pool.values()}
+    assert weights == {0, 100}
+    world.memory.say("resume", "node/node-a")
+    world.run(60 * SECOND)
+    assert world.containers()[WEB.format(0)].up
