@@ -65,8 +65,11 @@ class _Taken:
 class Witness:
     """Takes evidence for the steps that need it."""
 
-    def __init__(self, looks: Looks, cabinet: Cabinet, clock: Clock, probing: Verdicts) -> None:
+    def __init__(
+        self, looks: Looks, cabinet: Cabinet, clock: Clock, probing: Verdicts, patience: float = PATIENCE
+    ) -> None:
         self._looks, self._cabinet, self._clock, self._probing = looks, cabinet, clock, probing
+        self._patience = patience
         self._taken: dict[str, _Taken] = {}
 
     async def take(self, step: Step) -> None:
@@ -122,10 +125,10 @@ class Witness:
         if provider is None:
             return [], "the runtime is not configured any more"
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(self._patience):
                 lines = await self._looks.runner.run(lambda: provider.logs(name, LINES))
         except TimeoutError:
-            return [], f"the log did not come within {PATIENCE:g} s"
+            return [], f"the log did not come within {self._patience:g} s"
         except ProviderError as error:
             return [], SECRETS.mask(str(error))
         kept: list[str] = []

@@ -1,0 +1,40 @@
+import asyncio
+import stat
+
+from reconciler.shell.bell import FILE, listening, ring
+from reconciler.shell.triggers import Wake
+
+
+def test_a_ring_wakes_whoever_listens_and_nobody_else_is_disturbed(tmp_path):
+    async def body() -> None:
+        wake = Wake()
+        with listening(tmp_path, wake):
+            assert ring(tmp_path) is True
+            await asyncio.wait_for(wake.event.wait(), 10)
+            assert wake.take() == ("somebody left a word",)
+        assert ring(tmp_path) is False
+
+    asyncio.run(body())
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+
+
+def test_ringing_without_end_does_not_block_and_needs_one_wake(tmp_path):
+    async def body() -> None:
+        wake = Wake()
+        with listening(tmp_path, wake):
+            assert all(ring(tmp_path) for _ in range(70_000))
+            await asyncio.wait_for(wake.event.wait(), 10)
+
+    asyncio.run(body())
+
+
+def test_what_is_no_pipe_is_left_alone_and_only_costs_time(tmp_path, caplog):
+    (tmp_path / FILE).write_text("a file")
+
+    async def body() -> None:
+        with listening(tmp_path, Wake()):
+            assert ring(tmp_path) is False
+
+    asyncio.run(body())
+    assert (tmp_path / FILE).read_text() == "a file"
+    assert "not a pipe" in caplog.text

@@ -1,0 +1,130 @@
+"""Evidence must not delay healing, whatever the runtime does."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from manifests.desired import SECOND
+from providers.actions import StartContainer, StopContainer
+from providers.errors import Unreachable
+from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Known, ProbeFact, Probes, ProbeValue
+from reconciler.core.plan import Step
+from reconciler.core.verdict import Reason
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.events import Event
+from reconciler.shell.evidence import Witness
+from reconciler.shell.observe import Looks
+from reconciler.shell.providers import Providers
+from reconciler.shell.statedir import StoreError
+from reconciler.shell.triggers import Wake
+
+T = TypeVar("T")
+LIFE = Generation("id-0", 5)
+FACT = ContainerFact("node-a", "web-0", "id-0", ContainerState.RUNNING, 5)
+STOP = Step(
+    "stop web-0", "workload/web/0", StopContainer("node-a", "web-0", LIFE, SECOND), Reason.LIVENESS_FAILED, "drained"
+)
+
+
+class Cabinet:
+    def __init__(self, full: bool = False) -> None:
+        self.full = full
+        self.kept: dict[int, dict] = {}
+        self.told: list[Event] = []
+
+    def put_evidence(self, told: Event, value: str) -> int:
+        if self.full:
+            raise StoreError("state.db", "no space left", "make room")
+        self.told.append(told)
+        self.kept[len(self.kept) + 1] = json.loads(value)
+        return len(self.kept)
+
+    def amend_evidence(self, number: int, value: str) -> None:
+        self.kept[number] = json.loads(value)
+
+
+class Answers:
+    """Knows the verdicts, and is the runtime whose log is asked for."""
+
+    def __init__(self, log: Callable[[], tuple[str, ...]]) -> None:
+        failed = ProbeFact(ProbeValue.FAIL, ProbeValue.FAIL, 3, 3, 0, 0, SECOND, "HTTP 503")
+        self.verdicts = {LIFE: Probes(liveness=failed)}
+        self.log = log
+
+    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+        return self.log()
+
+
+class Runner:
+    """Calls in place, or never answers."""
+
+    def __init__(self, hangs: bool = False) -> None:
+        self.hangs = hangs
+
+    async def run(self, call: Callable[[], T]) -> T:
+        if self.hangs:
+            await asyncio.Event().wait()
+        return call()
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+
+def witness(cabinet: Cabinet, log: Callable[[], tuple[str, ...]], hangs: bool = False) -> tuple[Witness, Looks]:
+    clock, answers = VirtualClock(), Answers(log)
+    looks = Looks(Providers({"node-a": answers}), Runner(hangs), clock, Wake())  # type: ignore[dict-item]
+    looks.runtimes["node-a"] = Known((FACT,), "node-a", 0)
+    return Witness(looks, cabinet, clock, answers, patience=0.01), looks
+
+
+def unreadable() -> tuple[str, ...]:
+    raise Unreachable("web-0", "the engine does not answer")
+
+
+@pytest.mark.parametrize(
+    ("log", "hangs", "said"), [(tuple, True, "did not come"), (unreadable, False, "does not answer")]
+)
+def test_a_log_that_does_not_come_is_left_out_and_that_is_said(log, hangs, said):
+    cabinet = Cabinet()
+    taker, _ = witness(cabinet, log, hangs)
+    asyncio.run(asyncio.wait_for(taker.take(STOP), 5))
+    [kept] = cabinet.kept.values()
+    assert said in kept["log_missing"]
+    assert kept["probes"]["liveness"]["detail"] == "HTTP 503"
+    assert said in cabinet.told[0].message
+
+
+def test_a_full_disk_does_not_stop_the_step_here():
+    taker, _ = witness(Cabinet(full=True), lambda: ("a line",))
+    asyncio.run(taker.take(STOP))
+    taker.add_end(STOP)
+
+
+def test_only_steps_that_take_something_away_are_witnessed():
+    cabinet = Cabinet()
+    taker, _ = witness(cabinet, lambda: ("a line",))
+    start = StartContainer("node-a", "web-0", LIFE)
+    for step in (
+        Step(STOP.id, STOP.object, STOP.action, Reason.TEMPLATE_CHANGED, "drained"),
+        Step(STOP.id, STOP.object, STOP.action, Reason.REQUESTED, "drained"),
+        Step("start web-0", STOP.object, start, Reason.LIVENESS_FAILED, "stopped for its restart"),
+    ):
+        asyncio.run(taker.take(step))
+    assert cabinet.kept == {}
+
+
+def test_how_it_ended_is_added_only_for_the_life_that_was_stopped():
+    for started_at, ended in ((5, {"exit_code": 137, "cause": "oom-killed"}), (6, None)):
+        cabinet = Cabinet()
+        taker, looks = witness(cabinet, lambda: ("a line",))
+        asyncio.run(taker.take(STOP))
+        after = replace(
+            FACT, state=ContainerState.EXITED, started_at=started_at, exit_code=137, exit_cause=ExitCause.OOM_KILLED
+        )
+        looks.runtimes["node-a"] = Known((after,), "node-a", 1)
+        taker.add_end(STOP)
+        assert cabinet.kept[1]["end"] == ended
