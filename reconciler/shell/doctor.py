@@ -42,7 +42,8 @@ def _look(providers: Providers, role: Role, name: str, asked: Collection[str]) -
     """One look, in a few words. Raises `ProviderError`."""
     if role is Role.RUNTIME:
         facts = providers.runtimes[name].observe()
-        return f"{_count(len(facts), 'container')} with a mark"
+        marked = sum(1 for fact in facts if fact.mark is not None)
+        return f"{_count(len(facts), 'container')}, {marked} with a mark"
     if role is Role.ENDPOINTS:
         pools = providers.endpoints[name].observe(asked)
         members = sum(len(pool.members) for pool in pools)

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
-from edge_world import IMAGE, World, until
+from edge_world import IMAGE, World, free_port, until
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
@@ -99,6 +99,30 @@ def test_adoption_changes_nothing_then_heals_one_in_place_and_destroy_leaves_the
     assert strangers.lives() == after
     assert not any(world.pool().values())
     assert not world.names()
+
+
+def test_a_port_of_the_host_is_what_pool_and_name_get_and_what_a_new_revision_waits_for(edge: World):
+    world, host, port = edge, "127.0.0.2", free_port()
+    world.edit("replicas: 3", "replicas: 1")
+    world.edit("containerPort: 8080", f"containerPort: 8080\n              hostPort: {port}")
+    world.edit("  port: http\n  balancers:", "  port: http\n  address: {from: host}\n  balancers:")
+    world.edit(f"socket: {world.edge.docker}", f"socket: {world.edge.docker}, address: {host}")
+    world.once()
+    assert world.pool() == {host: 100}
+    assert world.names() == {host}
+    (old,) = world.containers()
+    assert world.address(old) != host
+    assert "hello" in world.ask("127.0.0.1", "/", world.edge.http)
+
+    world.edit("command: [/serve]", "command: [/serve]\n          env: [{name: VERSION, value: two}]")
+    world.once()
+    (new,) = world.containers()
+    assert new != old
+    assert world.pool() == {host: 100}
+    assert world.names() == {host}
+    assert "hello" in world.ask("127.0.0.1", "/", world.edge.http)
+    (removed,), (_, created) = world.journal("remove"), world.journal("create")
+    assert removed[1] <= created[1]
 
 
 def test_a_match_that_is_down_keeps_us_from_creating_in_its_place(edge: World, strangers: Strangers):
