@@ -52,6 +52,9 @@ class Guarded(H11Protocol):
     crowd: ClassVar[Counter[str]]
     """Open connections by peer: of a class, because uvicorn makes the objects, which is made for each server."""
 
+    patience: ClassVar[float]
+    """Seconds for one request."""
+
     _peer_key = ""
     _clock: asyncio.TimerHandle | None = None
 
@@ -96,7 +99,7 @@ class Guarded(H11Protocol):
         if self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body:
             self._stop_clock()
         elif self._clock is None:
-            self._clock = self.loop.call_later(REQUEST_SECONDS, self._cut)
+            self._clock = self.loop.call_later(self.patience, self._cut)
 
     def _stop_clock(self) -> None:
         if self._clock is not None:
@@ -131,13 +134,13 @@ class Server(uvicorn.Server):
         await self.serve(sockets=sockets)
 
 
-def make_server(app: App) -> Server:
-    """A server of an application; nothing listens yet."""
+def make_server(app: App, patience: float = REQUEST_SECONDS) -> Server:
+    """A server of an application; nothing listens yet. `patience` is how long a request may take to arrive (s)."""
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # who sends nonsense must not fill the log
     config = uvicorn.Config(
         app,
         loop="none",
-        http=type("GuardedHere", (Guarded,), {"crowd": Counter()}),
+        http=type("GuardedHere", (Guarded,), {"crowd": Counter(), "patience": patience}),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,0 +1,122 @@
+"""The listener as the daemon keeps it: where the Instance wants it, and cut for whoever takes too long."""
+
+import asyncio
+import socket
+import time
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from push_world import PushWorld, free_port
+
+from manifests.desired import PushListener
+from reconciler.shell.credentials import SOCKET
+from reconciler.web.push import push_app
+from reconciler.web.server import make_server
+from reconciler.web.serving import serve
+from reconciler.web.sockets import open_sockets
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> PushWorld:
+    return PushWorld(tmp_path)
+
+
+def move(world: PushWorld, listener: PushListener | None) -> None:
+    """A new revision of the manifests."""
+    world.desired = replace(world.desired, instance=replace(world.desired.instance, push=listener))
+    world.pushing.want(world.desired)
+
+
+def listens(place: tuple[str, int] | str) -> bool:
+    with socket.socket(socket.AF_UNIX if isinstance(place, str) else socket.AF_INET) as one:
+        return one.connect_ex(place) == 0
+
+
+async def until(what) -> None:
+    end = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.01)  # another process's socket can only be tried
+
+
+@asynccontextmanager
+async def serving(world: PushWorld, told: list[str]):
+    task = asyncio.create_task(serve(world.pushing, world.credentials, told.append))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_the_listener_goes_where_the_manifests_want_it(world):
+    first, second, told = free_port(), free_port(), []
+    path = str(world.credentials.directory / SOCKET)
+    move(world, PushListener(tcp=("127.0.0.1", first)))
+    async with serving(world, told):
+        await until(lambda: listens(("127.0.0.1", first)) and listens(path))
+        inode = world.credentials.directory.stat().st_ino
+        move(world, PushListener(socket=False, tcp=("127.0.0.1", second)))
+        await until(lambda: listens(("127.0.0.1", second)))
+        assert not listens(("127.0.0.1", first))
+        assert not listens(path)
+        move(world, None)
+        await until(lambda: not listens(("127.0.0.1", second)))
+        move(world, PushListener())
+        await until(lambda: listens(path))
+        assert world.credentials.listener == PushListener()
+        assert world.credentials.directory.stat().st_ino == inode, "containers have this very directory mounted"
+    assert told == []
+    assert not listens(path)
+
+
+async def test_a_port_that_is_taken_is_told_once_and_tried_again(world):
+    told: list[str] = []
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = taken.getsockname()
+        move(world, PushListener(tcp=address))
+        async with serving(world, told):
+            await until(lambda: bool(told))
+            assert f"push listener {address[0]}:{address[1]}: Address already in use" in told[0]
+            assert "choose another port" in told[0]
+            taken.close()
+            await until(lambda: listens(address))
+    assert len(told) == 1
+
+
+async def test_a_socket_that_a_killed_daemon_left_behind_is_replaced(world):
+    world.credentials.directory.mkdir()
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(world.credentials.directory / SOCKET))
+    async with serving(world, []):
+        await until(lambda: listens(str(world.credentials.directory / SOCKET)))
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"",
+        b"POST /v1/push HT",
+        b"POST /v1/push HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{",
+        b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\nPOST /v1",
+    ],
+)
+async def test_whoever_does_not_finish_a_request_in_time_is_cut(world, sent):
+    sockets = open_sockets(world.listener, world.credentials.directory)
+    server = make_server(push_app(world.pushing, world.credentials, slow=0.0), patience=0.1)
+    running = asyncio.create_task(server.run_on(sockets))
+    reader, writer = await asyncio.open_connection(*world.listener.tcp)
+    try:
+        writer.write(sent)
+        with suppress(ConnectionError):
+            await asyncio.wait_for(reader.read(), 4)  # to the end, well before uvicorn's own limit of 5 s
+    finally:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+        server.should_exit = True
+        await running
