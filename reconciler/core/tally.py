@@ -56,12 +56,16 @@ class Tally:
         )
 
     def restarts_of(self, key: str) -> list[Grant]:
-        """Open grants of restarts and of recreations for health of one workload, oldest first."""
+        """Open restarts of one workload, oldest first; one that a person asked for counts once it is out of service.
+
+        Before that it may wait for as long as a TTL or a provider likes, and what fails serves nobody meanwhile.
+        """
         prefix = f"{key}/"
         return sorted(
             grant
             for grant in self.ledger.grants.values()
-            if grant.object.startswith(prefix) and (grant.cause in RESTARTS or grant.cause in URGENT)
+            if grant.object.startswith(prefix)
+            and (grant.cause in URGENT or (grant.cause in RESTARTS and grant.weight_out is not None))
         )
 
     def urgent_on(self, node: str) -> list[Grant]:

@@ -5,7 +5,7 @@ Called by `decide` only, after the gates.
 
 from dataclasses import replace
 
-from manifests.desired import Desired, Workload
+from manifests.desired import SECOND, Desired, Workload
 from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core import disruption, steps
 from reconciler.core.activation import Group, Roster
@@ -13,7 +13,7 @@ from reconciler.core.availability import ripe_at
 from reconciler.core.diff import why_first
 from reconciler.core.disruption import Exit, Progress
 from reconciler.core.healing import grace_of
-from reconciler.core.instant import Now
+from reconciler.core.instant import Now, due
 from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.observed import Observed
 from reconciler.core.omission import Names
@@ -23,6 +23,9 @@ from reconciler.core.switches import busy_or_failed, suspended
 from reconciler.core.trust import Belief, Sight
 from reconciler.core.verdict import Hold, Reason, Wait, Waiting
 from reconciler.core.weights import Weights
+
+QUIET = 30 * SECOND
+"""How long a stop waits, after its drain, for the runtime's own restarting to be read back as switched off."""
 
 
 class Outbox:
@@ -117,12 +120,23 @@ def _anew(grant: Grant, group: Group, now: Now) -> Progress:
     return disruption.recreated(grant, belief, _available(group.workload, belief, now), now)
 
 
-def _quieten(progress: Progress, fact: ContainerFact, out: Outbox) -> bool:
-    """Whether the runtime's own restarting is to be switched off first. One that refuses does not keep a stop from being done."""
+def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, out: Outbox) -> int:
+    """Until when (steady) the runtime's own restarting is switched off first; 0 when it need not be.
+
+    A runtime that refuses, or says it did and did not, does not keep a stop from being done.
+    """
     draining = progress.wait is not None and progress.wait.waiting is Waiting.DRAIN
     refused = f"update {fact.name}" in out.ledger.step_failures
-    running = fact.state is ContainerState.RUNNING
-    return (progress.stop or draining) and running and restarts_itself(fact) and not refused
+    if (
+        refused
+        or not (progress.stop or draining)
+        or fact.state is not ContainerState.RUNNING
+        or not restarts_itself(fact)
+    ):
+        return 0
+    assert grant.weight_out is not None  # noqa: S101  (set before any drain or stop; for the type checker)
+    until = due(grant.weight_out, (drain if grant.drain is None else grant.drain) + QUIET, out.now)
+    return until if until > out.now.steady else 0
 
 
 def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Outbox) -> None:
@@ -159,7 +173,11 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
             out.holds.append(progress.hold)
         if progress.grant is None or fact is None:
             continue
-        if _quieten(progress, fact, out):
+        drain = disruption.DEFAULT_DRAIN if group is None else group.workload.drain_max
+        patience = _quieten(progress, progress.grant, fact, drain, out)
+        if patience:
+            message = f"the runtime must not start {fact.name} again by itself"
+            out.waits.append(Wait(grant.object, Waiting.DRAIN, message, patience))
             out.put(steps.quieten(progress.grant, fact))
             continue
         if progress.start:

@@ -6,6 +6,7 @@ import pytest
 
 from core.plans import NOW, SEEN, Scene, ago, container, down
 from manifests.desired import SECOND, Desired, Guard, MassChange, OnSecretChange, Port, Strategy
+from manifests.pod import Live
 from providers.actions import CreateContainer, RemoveContainer, StopContainer
 from providers.facts import ExitCause, ProbeValue
 from reconciler.core.decide import decide
@@ -166,3 +167,29 @@ def test_only_a_budget_that_allows_it_lets_a_planned_one_take_the_last_weight_an
     stale = belief(stale_secrets=STALE)
     assert recreate(grant(), stale, kept, single, NOW).stop
     assert recreate(grant(), stale, kept, web, NOW).hold.rule is Rule.LAST_RECORD
+
+
+def test_a_runtime_that_keeps_its_restart_policy_delays_a_stop_for_a_bounded_time():
+    desired, scene = escalated()
+    live = (Live("main", 0, 0, "unless-stopped"),)
+    fact = replace(scene.facts[1], live=live)
+    scene.change(1, fact)
+    scene.pools["web"] = [one for one in scene.pools["web"] if one.name != fact.name]
+    for since, stopped in ((15, False), (39, False), (40, True)):
+        open_ = Grant("workload/web/1", fact.generation, Reason.RECREATE, ago(60), weight_out=ago(since), recreate=True)
+        scene.ledger = replace(scene.ledger, grants={fact.id: open_})
+        decision = decide(desired, scene.observed(), NOW)
+        assert any(isinstance(step.action, StopContainer) for step in decision.steps) is stopped
+        assert stopped or decision.wake_at <= SEEN + (40 - since) * SECOND
+
+
+def test_a_requested_restart_that_waits_for_a_ttl_does_not_keep_a_failed_replica_from_being_healed():
+    scene = Scene(WEB)
+    scene.sick(1)
+    asked = Grant("workload/web/0", FACT.generation, Reason.REQUESTED, ago(5), names_out=ago(5), ttl=3600 * SECOND)
+    scene.ledger = replace(scene.ledger, grants={FACT.id: asked})
+    grants = decide(shop().desired(), scene.observed(), NOW).ledger.grants.values()
+    assert sorted((one.object, one.cause) for one in grants) == [
+        ("workload/web/0", Reason.REQUESTED),
+        ("workload/web/1", Reason.LIVENESS_FAILED),
+    ]
