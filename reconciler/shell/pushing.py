@@ -287,6 +287,9 @@ class Pushing:
             return
         self._indexed = (self.looks.version, desired.revision)
         rules = {one.name: one.push for one in desired.workloads if one.push is not None}
+        if not rules:
+            self._seen, self._names = {}, {}
+            return
         kept = {
             one: seen for one, seen in self._seen.items() if not isinstance(self.looks.runtimes.get(seen.node), Known)
         }
