@@ -40,7 +40,7 @@ DEFAULT_GRACE = 30 * SECOND
 RELEASED = "released"
 """How the way out of an adopted container ends that is nobody's replica any more."""
 
-_UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
+UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
 
 
 class Exit(NamedTuple):
@@ -194,7 +194,7 @@ def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) 
     many is stopped and stays.
     """
     grant = _follow(grant, fact)
-    up = fact.state in _UP
+    up = fact.state in UP
     progress = _leave_service(grant, fact, exit_, False, drain, now) if up else _away(grant, fact, exit_, drain, now)
     if not fact.adopted or grant.cause is Reason.TEMPLATE_CHANGED:
         return progress
@@ -211,7 +211,7 @@ def recreate(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, now:
     if fact.generation != grant.generation and grant.cause in URGENT:
         return Progress(None, ended="a new generation runs")
     grant = _follow(grant, fact)
-    if fact.state not in _UP:
+    if fact.state not in UP:
         return _away(grant, fact, exit_, workload.drain_max, now)
     if grant.cause in URGENT and belief.live is ProbeValue.PASS:
         return Progress(None, ended="recovered before the stop")
@@ -234,7 +234,7 @@ def recreated(grant: Grant, belief: Belief | None, available: bool, now: Now) ->
         return Progress(None, ended="available again")
     if belief is not None and belief.live is ProbeValue.FAIL:
         return Progress(None, ended="the new container failed too")
-    if belief is not None and belief.fact.started_at and belief.fact.state not in _UP:
+    if belief is not None and belief.fact.started_at and belief.fact.state not in UP:
         return Progress(None, ended="the new container ended")
     message = f"{grant.object} is made anew, waiting for it to become available"
     return Progress(grant, wait=Wait(grant.object, Waiting.READY, message, until))
@@ -245,13 +245,13 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
     fact = belief.fact
     until = deadline_at(grant, now)
     if until <= now.steady:
-        stranded = workload.restart_only and fact.generation == grant.generation and fact.state not in _UP
+        stranded = workload.restart_only and fact.generation == grant.generation and fact.state not in UP
         if not stranded:
             return Progress(None, ended="deadline passed")
         # Nobody else starts again what is not ours to start: it goes on for as long as it is down by our doing.
         grant = grant._replace(at=instant(now), weight_out=instant(now))
     if fact.generation == grant.generation:
-        if fact.state not in _UP:
+        if fact.state not in UP:
             if exit_.carrying:
                 message = f"{fact.name} is down and still carries weight"
                 return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, message))
@@ -263,7 +263,7 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
         return Progress(None, ended="the new generation failed too")
     if available:
         return Progress(None, ended="available again")
-    if fact.state not in _UP:
+    if fact.state not in UP:
         return Progress(None, ended="the new generation ended")
     message = f"restarted, waiting for {fact.name} to become available"
     return Progress(grant, wait=Wait(grant.object, Waiting.READY, message, None if until == FOREVER else until))

@@ -8,9 +8,10 @@ difference. Called by `decide`, and by the shell to know what to probe.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from manifests.desired import Container, Desired
-from providers.facts import ContainerFact
+from manifests.desired import Container, Desired, Template, Workload
+from providers.facts import ContainerFact, Mark
 from reconciler.core.adoption import NOTHING, Taken, take
+from reconciler.core.disruption import RESTARTS, UP
 from reconciler.core.enhanced import Context, Marked, groups
 from reconciler.core.ledger import Adopted, Ledger
 from reconciler.core.observed import Observed
@@ -45,6 +46,8 @@ def admit(desired: Desired, observed: Observed, seen: Sight) -> Admitted:
     ledger = observed.ledger
     taken = take(desired, seen.runtimes, seen.unknown_runtimes, ledger.adopted)
     marked = groups(desired, seen.runtimes, observed.contexts, taken.facts, ledger.grants)
+    if ledger.grants:
+        _finish(desired, seen, ledger, taken, marked)
     if taken is NOTHING and not marked.workloads:
         return Admitted(desired, seen)
     runtimes = dict(seen.runtimes)
@@ -64,6 +67,28 @@ def admit(desired: Desired, observed: Observed, seen: Sight) -> Admitted:
         holds=(*taken.holds, *marked.holds),
         rows=taken.rows,
     )
+
+
+def _finish(desired: Desired, seen: Sight, ledger: Ledger, taken: Taken, marked: Marked) -> None:
+    """Containers of somebody else that are down by our doing, in the middle of a restart whose reason has gone: nobody adopts them
+    any more, or labels count no more. They are started, and then let go.
+    """
+    declared = {one.key for one in (*desired.workloads, *marked.workloads)}
+    for facts in seen.runtimes.values():
+        for fact in facts:
+            grant = ledger.grants.get(fact.id)
+            if grant is None or fact.mark is not None or grant.cause not in RESTARTS or fact.state in UP:
+                continue
+            key, _, ordinal = grant.object.rpartition("/")
+            if (fact.node, fact.id) in taken.facts or (fact.node, fact.id) in marked.facts or key in declared:
+                continue
+            container = Container(fact.name, ())
+            mark = Mark(desired.instance.id, key, int(ordinal), "")
+            marked.facts[fact.node, fact.id] = replace(fact, mark=mark, adopted=True)
+            marked.containers[fact.id] = container
+            if all(one.key != key for one in marked.workloads):
+                template = Template((), container)
+                marked.workloads.append(Workload(key, key, (fact.node,), 1, template, restart_only=True))
 
 
 def probed(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.plans import FAIL, NOW, PASS, SEEN, Scene, container
+from core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container
 from manifests.desired import Adopt, Desired, Engine, Port, Strategy
 from manifests.pod import Live
 from providers.actions import (
@@ -17,11 +17,21 @@ from providers.actions import (
     StopContainer,
     UpdateContainer,
 )
-from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PortFact, Probes, RecordKey, RecordSet
+from providers.facts import (
+    ContainerFact,
+    ContainerState,
+    Endpoint,
+    ExitCause,
+    MemberFact,
+    PortFact,
+    Probes,
+    RecordKey,
+    RecordSet,
+)
 from reconciler.core.adoption import differing, take, wanted_live
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
-from reconciler.core.ledger import Adopted, Ledger, from_rows, to_rows
+from reconciler.core.ledger import Adopted, Grant, Ledger, from_rows, to_rows
 from reconciler.core.observed import Observed
 from reconciler.core.verdict import Reason, Rule
 from sim.manifest import INSTANCE, NODE, Spec, service, shop, workload
@@ -365,3 +375,16 @@ def test_what_replaces_adopted_containers_of_any_strategy_ends_with_all_of_them_
     done = [one.step.action for one in forecast(desired, world.observed(), NOW).steps]
     assert len([one for one in done if isinstance(one, CreateContainer)]) == 2
     assert len([one for one in done if isinstance(one, RemoveContainer)]) == 2
+
+
+@pytest.mark.parametrize("why", ["destroy", "its manifest went"])
+def test_one_that_is_down_in_the_middle_of_its_restart_is_started_before_it_is_let_go(why):
+    down = stranger(1, state=ContainerState.EXITED, running_since=0, exit_cause=ExitCause.STOPPED_BY_US)
+    world = World(down, stranger(2))
+    world.in_pool(*world.facts)
+    world.pools["web"] = []
+    grant = Grant("workload/web/0", down.generation, Reason.LIVENESS_FAILED, ago(5), weight_out=ago(4))
+    world.ledger = replace(world.ledger, grants={down.id: grant})
+    desired = replace(adopting(), workloads=(), services=(), policies=(), services_of={}, destroy=why == "destroy")
+    starts = [one for one in steps_of(desired, world.observed()) if isinstance(one, StartContainer)]
+    assert [(one.name, one.adopted) for one in starts] == [("web-1", True)]

@@ -243,3 +243,13 @@ def test_the_answer_stays_the_same_until_it_wakes():
     just_before = Now(NOW.wall + first.wake_at - NOW.steady - 1, first.wake_at - 1, NOW.boot)
     later = decide(wanted(), replace(observed, ledger=first.ledger), just_before)
     assert later.steps == first.steps
+
+
+def test_one_that_is_down_in_the_middle_of_its_restart_is_started_though_labels_count_no_more():
+    down = labelled(1, state=ContainerState.EXITED, running_since=0, exit_cause=ExitCause.STOPPED_BY_US)
+    then = Instant(NOW.wall - SECOND, NOW.steady - SECOND, NOW.boot)
+    grant = Grant(f"{KEY}/1", down.generation, Reason.LIVENESS_FAILED, then, weight_out=then)
+    ledger = replace(GATES, grants={down.id: grant})
+    (step,) = decide(wanted(enhanced=False), seen(down, labelled(2), ledger=ledger), NOW).steps
+    assert isinstance(step.action, StartContainer)
+    assert step.action.adopted
