@@ -10,6 +10,7 @@ from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import DNSCapabilities
 from providers.dns import powerdns_codec as codec
 from providers.dns.change import by_name, canonical_change, changed_sets, in_zone, parents, show, zone_name
+from providers.dns.ownership import PREFIX
 from providers.dns.powerdns import PowerDNSSettings
 from providers.dns.routing import label
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
@@ -22,6 +23,9 @@ FULL_READ = 15 * 60 * SECOND
 
 BY_NAME = 16
 """Names that are asked for one by one; for more, the whole zone is read once."""
+
+SEARCH = 1000
+"""Results of one search. One that gives as many may have more."""
 
 WRITABLE = frozenset({"NATIVE", "MASTER", "PRIMARY", "PRODUCER"})
 """Kinds of zones whose records are this server's own. Others are copies: what is written there is lost at the next transfer."""
@@ -49,7 +53,8 @@ class Zones:
         self._steady = steady
         self._capabilities = capabilities
         self._api = API(settings.url, settings.timeout, steady, wall, settings.ca_file)
-        self._zones_path = f"/api/v1/servers/{quote(settings.server_id, safe='')}/zones"
+        server = f"/api/v1/servers/{quote(settings.server_id, safe='')}"
+        self._zones_path, self._search_path = f"{server}/zones", f"{server}/search-data"
         self._known: dict[str, _Read] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
@@ -68,10 +73,7 @@ class Zones:
         inside = [change for change in changes if in_zone(change.key.name, zone)]
         found = self._at(zone, _around(zone, inside))
         new = {change.key for change in inside if change.after is not None} - found.records.keys()
-        if new:
-            # Looks at single names leave out disabled records, which a new set would replace.
-            whole = self._whole(zone).records
-            found.records.update({key: whole[key] for key in new & whole.keys()})
+        found.records.update(self._disabled(zone, new))
         result = changed_sets(zone, found.records, changes, self._capabilities)
         if not result:
             return
@@ -145,6 +147,29 @@ class Zones:
             return self._whole(zone)
         return _Read(serials.pop(), records, now)
 
+    def _disabled(self, zone: str, new: set[RecordKey]) -> dict[RecordKey, RecordSet]:
+        """Those of some new sets that are there already, disabled. Looks at single names leave them out, and writing replaces them."""
+        names = sorted({key.name for key in new})
+        found = self._searched(zone, names) if len(names) <= BY_NAME else None
+        if found is not None:
+            return dict.fromkeys(new & found, RecordSet(0, ()))
+        whole = self._whole(zone).records
+        return {key: whole[key] for key in new & whole.keys()}
+
+    def _searched(self, zone: str, names: Iterable[str]) -> set[RecordKey] | None:
+        """The keys of all records at some names, disabled ones too; None when the server's search does not tell."""
+        target = f"zone {zone}"
+        found: set[RecordKey] = set()
+        for name in names:
+            query = f"?object_type=record&max={SEARCH}&q={quote(name.rstrip('.'), safe='')}"
+            reply = self._api.read(target, self._search_path + query, self._headers(target))
+            if reply.status != 200 or not isinstance(reply.body, list) or len(reply.body) >= SEARCH:
+                return None
+            # A wildcard is a pattern to the search, which then also finds other names.
+            rows = [row for row in reply.body if isinstance(row, Mapping) and row.get("zone") == zone]
+            found |= {RecordKey(name, str(row.get("type"))) for row in rows if str(row.get("name", "")).lower() == name}
+        return found
+
     def _about(self, zone: str) -> Mapping[str, object]:
         return self._get(zone, "?rrsets=false")
 
@@ -198,6 +223,7 @@ class Zones:
         """Refuse what would lie in another zone of the same server: it would be written, and nobody would ever see it."""
         written = {key.name for key, after in result.items() if after is not None and key.type not in ("NS", "DS")}
         candidates = {above for name in written for above in [name, *parents(name, zone)] if above != zone}
+        candidates = {name for name in candidates if not name.startswith(PREFIX)}  # owner marks: no zone is called so
         if len(candidates) <= BY_NAME:
             children = {name for name in candidates if self._has(name)}
         else:

@@ -12,6 +12,7 @@ from providers.errors import Conflict, Rejected
 from providers.facts import RecordKey, RecordSet
 from providers.owned import owned
 from providers.spi import ByName, Context, DNSProvider
+from reconciler.core.adapt import adapt
 
 pytestmark = pytest.mark.server("pdns_server")
 Here = Callable[..., Context]
@@ -114,6 +115,22 @@ def test_disabled_records_are_not_served_but_somebody_elses(power: PowerServer, 
     mine.close()
 
 
+def test_disabled_records_are_found_among_many_new_names_too(power: PowerServer) -> None:
+    zone, names = power.new_zone(), power.provider()
+    power.patch(
+        zone,
+        {"name": f"n3.{zone}", "type": "A", "ttl": 5, "changetype": "REPLACE", "records": [{"content": "192.0.2.9", "disabled": True}]},
+        {"name": f"*.{zone}", "type": "A", "ttl": 5, "changetype": "REPLACE", "records": [{"content": "192.0.2.9", "disabled": True}]},
+    )  # fmt: skip
+    with pytest.raises(Conflict):
+        names.perform(action(zone, *((f"n{number}", "A", None, A1) for number in range(30))))
+    with pytest.raises(Conflict):
+        names.perform(action(zone, ("*", "A", None, A1)))
+    names.perform(action(zone, ("n4", "A", None, A1), ("n3", "AAAA", None, RecordSet(60, ("2001:db8::1",)))))
+    assert len(records(names, zone)) == 4
+    names.close()
+
+
 def test_types_of_powerdns_alone_are_seen_and_do_not_keep_others_from_being_written(power: PowerServer) -> None:
     zone, names = power.new_zone(), power.provider()
     power.patch(
@@ -198,6 +215,27 @@ def test_what_the_server_has_no_spelling_for_is_refused_in_its_words(power: Powe
         names.perform(action(zone, ("sp\\032ace", "A", None, A1), ("app", "A", None, A1)))
     assert records(names, zone) == {}
     names.close()
+
+
+def test_a_tree_fitted_to_the_server_is_published_once_and_leads_to_every_address(power: PowerServer) -> None:
+    zone = power.new_zone()
+    tree = {
+        RecordKey(f"app.{zone}", "CNAME"): RecordSet(300, (f"lb.{zone}",)),
+        RecordKey(f"lb.{zone}", "CNAME", "eu"): RecordSet(300, (f"eu.lb.{zone}",), geo="EU"),
+        RecordKey(f"lb.{zone}", "CNAME", "default"): RecordSet(300, (f"eu.lb.{zone}",), geo="*"),
+        RecordKey(f"eu.lb.{zone}", "CNAME", "g1"): RecordSet(60, (f"g1.lb.{zone}",), weight=120),
+        RecordKey(f"eu.lb.{zone}", "CNAME", "g2"): RecordSet(60, (f"g2.lb.{zone}",), weight=60),
+        RecordKey(f"g1.lb.{zone}", "A"): A1,
+        RecordKey(f"g2.lb.{zone}", "A"): RecordSet(60, ("192.0.2.2",)),
+    }
+    mine = owned(power.provider(), "suite")
+    wanted = adapt(tree, zone, mine.observe([zone])[0].capabilities).records
+    changes = tuple(RecordChange(key, None, record, "suite/DNSPolicy/app") for key, record in wanted.items())
+    mine.perform(ChangeRecords("names", zone, changes))
+    assert records(mine, zone) == wanted
+    assert mine.observe([zone])[0].owners == dict.fromkeys(wanted, "suite/DNSPolicy/app")
+    assert power.dig(f"app.{zone}", "A") == ["192.0.2.1", "192.0.2.2", f"eu.lb.{zone}", f"lb.{zone}"]
+    mine.close()
 
 
 def test_two_writers_of_one_set_find_out(power: PowerServer) -> None:

@@ -14,6 +14,7 @@ from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, 
 from providers.facts import RecordKey, RecordSet
 from providers.owned import owned
 from providers.spi import Context, DNSProvider
+from reconciler.core.adapt import Lack, adapt
 
 A1, A2 = RecordSet(60, ("192.0.2.1",)), RecordSet(60, ("192.0.2.2",))
 Change = tuple[str, str, RecordSet | None, RecordSet | None]
@@ -307,3 +308,26 @@ def test_with_an_access_key_from_files_it_reaches_the_account(cloud: Cloud, zone
     names.perform(action(zone, ("app", "A", None, A1)))
     assert records(cloud.provider(), zone) == {RecordKey(f"app.{zone}", "A"): A1}
     names.close()
+
+
+def test_a_tree_of_weights_and_places_is_published_once_as_it_is_wanted(cloud: Cloud, zone: str) -> None:
+    tree = {
+        RecordKey(zone, "A"): RecordSet(0, (f"g1.lb.{zone}",), alias=True),
+        RecordKey(f"app.{zone}", "CNAME"): RecordSet(300, (f"lb.{zone}",)),
+        RecordKey(f"lb.{zone}", "CNAME", "EU"): RecordSet(300, (f"eu.lb.{zone}",), geo="EU"),
+        RecordKey(f"lb.{zone}", "CNAME", "by"): RecordSet(300, (f"eu.lb.{zone}",), geo="DE-BY"),
+        RecordKey(f"lb.{zone}", "CNAME", "default"): RecordSet(300, (f"eu.lb.{zone}",), geo="*"),
+        RecordKey(f"eu.lb.{zone}", "CNAME", "g1"): RecordSet(60, (f"g1.lb.{zone}",), weight=1000),
+        RecordKey(f"eu.lb.{zone}", "CNAME", "g2"): RecordSet(60, ("lb.example.net.",), weight=1),
+        RecordKey(f"g1.lb.{zone}", "A"): A1,
+    }
+    mine = owned(cloud.provider(), "suite")
+    found = adapt(tree, zone, mine.observe([zone])[0].capabilities)
+    assert {note.lack for note in found.notes} == {Lack.GEO, Lack.WEIGHT_RANGE}
+    changes = tuple(RecordChange(key, None, record, "suite/DNSPolicy/app") for key, record in found.records.items())
+    mine.perform(ChangeRecords("names", zone, changes))
+    assert records(mine, zone) == found.records
+    assert adapt(tree, zone, mine.observe([zone])[0].capabilities).records == records(mine, zone)
+    assert mine.observe([zone])[0].owners == dict.fromkeys(found.records, "suite/DNSPolicy/app")
+    mine.perform(ChangeRecords("names", zone, changes))
+    assert len(cloud.door.batches) == 1
