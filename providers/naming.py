@@ -19,7 +19,8 @@ def object_of(action: Action) -> str:
     """The object an action changes: a container's name, `<pool>/<address>:<port>`, or a zone."""
     # Weights first, and no union: they come in thousands.
     if isinstance(action, (SetWeight, RemoveEndpoint, CutSessions)):
-        return f"{action.pool}/{endpoint_text(action.endpoint)}"
+        address, port = action.endpoint
+        return f"{action.pool}/{address}:{port}" if ":" not in address else f"{action.pool}/[{address}]:{port}"
     if isinstance(action, ChangeRecords):
         return action.zone
     return action.name

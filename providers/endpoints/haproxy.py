@@ -179,7 +179,19 @@ class HAProxyEndpoints:
     def perform_and_read(
         self, actions: Sequence[EndpointAction]
     ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """`perform_all`, and the pools that were read back once everything was written."""
+        """`perform_all`, and the pools that were read back once everything was written.
+
+        The garbage collector is off meanwhile: a full collection over all facts would cost more than a thousand weights.
+        """
+        gc.disable()
+        try:
+            return self._perform(actions)
+        finally:
+            gc.enable()
+
+    def _perform(
+        self, actions: Sequence[EndpointAction]
+    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
         slots: dict[str, Slots] = {}
         errors: dict[int, ProviderError | None] = {}
         for pool in {action.pool for action in actions}:
@@ -252,13 +264,8 @@ class HAProxyEndpoints:
         return found
 
     def _batch(self, jobs: list[Job], deadline: float) -> tuple[PoolFact, ...]:
-        """Actions on different endpoints. The jobs' errors are their outcomes; pools that were read back are returned.
-
-        The garbage collector is off meanwhile: a full collection over all facts would cost more than a thousand weights.
-        """
+        """Actions on different endpoints. The jobs' errors are their outcomes; pools that were read back are returned."""
         with ExitStack() as stack:
-            gc.disable()
-            stack.callback(gc.enable)
             try:
                 processes = self._begin(jobs, deadline, stack)
                 board = Board(jobs, processes, self._settings.persistence == "cut")

@@ -147,18 +147,13 @@ def plain_change(table: Table, action: EndpointAction) -> tuple[Move, ...] | Non
     if not isinstance(action, SetWeight) or table.on_off or not 0 < action.weight <= MAX_WEIGHT:
         return None
     held = table.taken.get(action.endpoint, ())
-    if len(held) != 1 or held[0].admin & OUT or held[0].weight != action.before or action.before == action.weight:
+    if len(held) != 1:
         return None
-    server = held[0]
-    return (
-        Move(
-            server.name,
-            action.endpoint,
-            action.weight,
-            (),
-            (commands.weight(server.backend, server.name, action.weight),),
-        ),
-    )
+    server, value = held[0], action.weight
+    if server.admin & OUT or server.weight != action.before or server.weight == value:
+        return None
+    finish = (commands.weight(server.backend, server.name, value),)
+    return (Move(server.name, action.endpoint, value, (), finish),)
 
 
 def mismatch(move: Move, server: Server | None, target: str) -> str:

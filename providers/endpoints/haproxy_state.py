@@ -233,6 +233,8 @@ def parse_servers(text: str) -> tuple[Server, ...]:
 def _numbers(column: Sequence[str]) -> list[int]:
     """Integers of a column in which most cells are alike."""
     known = {text: int(text) for text in set(column)}
+    if len(known) == 1:
+        return [*known.values()] * len(column)
     return [known[text] for text in column]
 
 

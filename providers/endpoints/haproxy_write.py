@@ -265,6 +265,9 @@ def _lacking(slots: Slots, process: Process) -> tuple[str, str]:
 def turns(jobs: Sequence[Job]) -> Iterator[list[Job]]:
     """The jobs in groups in which no endpoint comes twice, in their order."""
     rest = list(jobs)
+    if len({job.action.pool for job in rest}) == 1 and len({job.action.endpoint for job in rest}) == len(rest):
+        yield rest
+        return
     while rest:
         seen: set[tuple[str, Endpoint]] = set()
         turn: list[Job] = []

@@ -28,7 +28,7 @@ from providers.errors import OutcomeUnknown, ProviderError, Retry
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Step, describe
+from reconciler.core.plan import Step, describe, target_of
 from reconciler.shell.batch import Batch, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.observe import Looks
@@ -123,8 +123,8 @@ class Applier:
         Raises:
             StoreError: the journal cannot be written; nothing is done without it.
         """
-        target = {step.id: step.target for step in steps}
-        left = Counter(target[step.id] for step in steps)
+        target = {step.id: target_of(step.action) for step in steps}
+        left = Counter(target.values())
         self.busy.update(left)
         turns: dict[str, asyncio.Lock] = {}
         tasks: dict[str, asyncio.Task[Outcome]] = {}
