@@ -294,3 +294,40 @@ def test_a_program_that_was_frozen_restarts_nobody_for_what_it_missed(worlds):
     world.run(2 * MINUTE)
     assert not stops(world)
     assert set(world.weights().values()) == {100}
+
+
+@given(events=st.lists(st.sampled_from(["kill", "restart", "back", "forth", "points", "run"]), min_size=4, max_size=10))
+def test_the_rates_hold_in_every_span_over_kills_and_steps_of_the_clock(events):
+    specs = tuple(Spec(name=f"w{n}", replicas=3, pools=(), publish=None, limit=100, backoff=QUICK) for n in range(3))
+    limits = RestartLimits(workload=Rate(1, 2), node=Rate(3, 3), in_flight=9)
+    world = World(Shop(specs, guard=replace(LOOSE, restarts=limits)))
+    dog = Watchdog(world)
+    try:
+        world.run(60 * SECOND)
+        for spec in specs:
+            world.apps.cursed.add(f"shop-{spec.name}-{spec.revision[:8]}-0")
+            world.run(21 * SECOND)
+        for event in events:
+            if event == "restart":
+                world.restart()
+            elif event == "kill":
+                world.kill()
+            elif event == "points":
+                world.kill_in = 9
+            elif event in {"back", "forth"}:
+                world.clock.step_wall((-1 if event == "back" else 1) * 7200 * SECOND)
+            world.run(50 * SECOND)
+        for spec in specs:
+            within(2, 60, [at for at, replica, _ in dog.restarts if replica.startswith(f"{spec.key}/")])
+        within(3, 20, [at for at, _, _ in dog.restarts])
+        assert len(dog.restarts) >= 3
+    finally:
+        world.close()
+
+
+def within(burst: int, interval: int, instants: list[int]) -> None:
+    """In every span at most the burst and one for each interval in it."""
+    ordered = sorted(instants)
+    for place, first in enumerate(ordered):
+        for count, last in enumerate(ordered[place:], start=1):
+            assert count <= burst + (last - first) // (interval * SECOND), (count, (last - first) / SECOND)
