@@ -6,6 +6,7 @@ Redirects are not followed and proxies of the environment are not used: a manage
 """
 
 import json
+import re
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ MAX_PATIENCE = 3600
 
 WHOLE = 5
 """How many times the time-out of one wait a whole answer may take."""
+
+HEADER = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+"""What a header's value may be (RFC 9110 section 5.5), without the octets beyond ASCII."""
 
 SHOWN = 300
 """Characters of the server's own words in a message."""
@@ -102,7 +106,7 @@ class API:
 
     def _call(self, method: str, target: str, path: str, headers: Mapping[str, Secret], content: bytes | None) -> Reply:
         self._check_patience(target)
-        sent = {name: secret.reveal() for name, secret in headers.items()}
+        sent = {name: _header(target, name, secret) for name, secret in headers.items()}
         sent["Accept"] = "application/json"
         if content is not None:
             sent["Content-Type"] = "application/json"
@@ -184,6 +188,15 @@ class API:
         if not writing:
             return Unreachable(target, f"no usable answer from {self._url}: {cause}")
         return OutcomeUnknown(target, f"the change was sent to {self._url}, but: {cause}", "look again")
+
+
+def _header(target: str, name: str, secret: Secret) -> str:
+    """A secret as the value of a header. Checked here, because an error of the client would quote it."""
+    text = secret.reveal()
+    if not HEADER.fullmatch(text):
+        cause = f"the secret for {name} has characters that no HTTP header can hold"
+        raise Rejected(target, cause, "store it as one line of printable ASCII")
+    return text
 
 
 def _json(answer: bytes) -> object:

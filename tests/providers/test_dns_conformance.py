@@ -1,7 +1,10 @@
 """The DNS suite on the in-memory and the zone file provider, bare and through each decorator."""
 
+from dataclasses import replace
 from pathlib import Path
 
+from manifests.geo import GeoKind
+from providers.capabilities import PLAIN, Alias
 from providers.dns.zonefile import ZoneFiles, ZoneFileSettings
 from providers.limited import Limits, limited
 from providers.owned import owned
@@ -17,6 +20,47 @@ class TestMemoryDNS(DNSConformance):
 
     def break_reads(self, context: Context) -> None:
         MemoryWorld.of(context).break_reads("zone")
+
+
+class Narrow(TestMemoryDNS):
+    """A provider in memory that is capable of what one of the cloud services is, and of nothing else."""
+
+    __test__ = False
+    capabilities = PLAIN
+
+    def make(self, context: Context) -> DNSProvider:
+        return MemoryDNS("zone", MemorySettings(), context, capabilities=self.capabilities)
+
+
+class TestPlainSetsOnly(Narrow):
+    __test__ = True
+
+
+class TestWeightsAlone(Narrow):
+    __test__ = True
+    capabilities = replace(PLAIN, weight=(1, 100))
+
+
+class TestPlacesAlone(Narrow):
+    __test__ = True
+    capabilities = replace(
+        PLAIN, geo=frozenset({GeoKind.DEFAULT, GeoKind.CONTINENT, GeoKind.SUBDIVISION}), subdivisions=frozenset({"US"})
+    )
+
+
+class TestPlacesWithoutADefault(Narrow):
+    __test__ = True
+    capabilities = replace(PLAIN, geo=frozenset({GeoKind.CONTINENT}))
+
+
+class TestAliasesInTheZoneAlone(Narrow):
+    __test__ = True
+    capabilities = replace(PLAIN, alias=Alias.ZONE)
+
+
+class TestFewTypesAndTTLs(Narrow):
+    __test__ = True
+    capabilities = replace(PLAIN, types=frozenset({"A", "AAAA", "CNAME", "TXT"}), ttl_min=30, ttl_max=86_400)
 
 
 class TestMemoryDNSThroughEveryDecorator(TestMemoryDNS):

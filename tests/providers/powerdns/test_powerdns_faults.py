@@ -1,6 +1,7 @@
 """A server that fails in every way an HTTP server can: what is not known stays unknown, and nothing is changed by it."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from api_relay import Relay, Spoil, answer, cut, forward, hang, lose
@@ -198,3 +199,17 @@ def test_certificates_that_cannot_be_used_are_named(power: PowerServer) -> None:
 def test_a_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="base URL"):
         PowerDNSSettings.model_validate({"url": url, "apiKey": {"env": "KEY"}})
+
+
+@pytest.mark.parametrize("secret", ["two\nlines", "ümlaut-sentinel", "tab\tsentinel"])
+def test_a_key_that_no_header_can_hold_is_refused_without_being_told(
+    power: PowerServer, tmp_path: Path, secret: str
+) -> None:
+    file = tmp_path / "key"
+    file.write_text(secret)
+    file.chmod(0o600)
+    names = PowerDNSZones("names", power.settings(apiKey={"file": str(file)}), Context("suite", "/nowhere"))
+    with pytest.raises(Rejected, match="no HTTP header can hold") as raised:
+        names.observe(["example.test."])
+    assert secret not in str(raised.value)
+    names.close()
