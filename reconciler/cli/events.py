@@ -26,9 +26,9 @@ SINCE = 3600 * SECOND
 @click.command(
     epilog="""\b
 Kinds: step (a call and its outcome), held and released (what is held back, by which
-rule), verdict (a probe verdict that changed, and whether it was acted on), request
-(restart requests), evidence (kept of a replica before its restart: see explain),
-adoption (who became a replica).
+rule), suspended and resumed (words of people), verdict (a probe verdict that changed,
+and whether it was acted on), request (restart requests), evidence (kept of a replica
+before its restart: see explain), adoption (who became a replica).
 With --follow and -o json each line is one JSON object.
 
 \b

@@ -9,15 +9,16 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from manifests.desired import Desired
+from manifests.desired import Desired, Workload
 from providers.facts import ContainerFact, ContainerState, Generation, PoolFact, Probes, ProbeValue
 from reconciler.core.activation import Roster, replica_name
 from reconciler.core.availability import Availability
 from reconciler.core.disruption import returns
 from reconciler.core.history import path_of, replica_of
 from reconciler.core.instant import Now
-from reconciler.core.ledger import Grant
+from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.observed import Observed
+from reconciler.core.switches import node_key
 from reconciler.core.trust import Belief, Sight
 from reconciler.core.verdict import Hold, Rule
 from reconciler.core.weights import endpoints
@@ -58,6 +59,12 @@ class Status:
     unknown: Mapping[str, str] = field(default_factory=dict)
 
 
+def _stopped(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> bool:
+    """Whether a person's word or the deny list stops a workload as a whole, or on one of its nodes."""
+    names = {key, *(node_key(node) for node in workload.nodes)}
+    return not names.isdisjoint(ledger.suspensions) or not names.isdisjoint(desired.guard.deny)
+
+
 def assess(
     desired: Desired, observed: Observed, crew: Roster, seen: Sight, counts: Mapping[str, Availability]
 ) -> Status:
@@ -70,7 +77,7 @@ def assess(
         existing = len(group.current) + len(group.outgoing) + len(group.surplus)
         if group.blind:
             condition = Condition.UNKNOWN
-        elif everything or workload.suspend or key in ledger.suspensions or key in desired.guard.deny:
+        elif everything or workload.suspend or _stopped(key, workload, ledger, desired):
             condition = Condition.SUSPENDED
         elif count.current >= workload.replicas and existing == workload.replicas:
             condition = Condition.READY
@@ -290,5 +297,15 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         "services": services,
         "names": names,
         "orphans": orphans,
+        "suspensions": [
+            {
+                "object": name,
+                "who": one.who,
+                "reason": one.reason,
+                "until_wall": one.until_wall or None,
+                "probes": one.probes,
+            }
+            for name, one in sorted(status.observed.ledger.suspensions.items())
+        ],
         "unknown": dict(status.unknown),
     }

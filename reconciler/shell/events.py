@@ -10,7 +10,7 @@ from typing import NamedTuple
 from providers.actions import SetWeight
 from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeValue
 from reconciler.core.instant import Now
-from reconciler.core.ledger import Adopted
+from reconciler.core.ledger import Adopted, Suspension
 from reconciler.core.plan import Decision
 from reconciler.core.request import Fate, Request
 from reconciler.core.status import replicas_of
@@ -49,6 +49,7 @@ class Seen:
     held: Mapping[HoldKey, str] = field(default_factory=dict)
     probes: Mapping[Generation, Probes] = field(default_factory=dict)
     requests: Mapping[str, Request] = field(default_factory=dict)
+    suspensions: Mapping[str, Suspension] = field(default_factory=dict)
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
 
 
@@ -72,7 +73,10 @@ def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Even
     requests = decision.ledger.requests
     if requests is not before.requests:
         events += _requests(before.requests, requests, now)
-    return Seen(held, probes, requests, adopted), events
+    suspensions = decision.ledger.suspensions
+    if suspensions is not before.suspensions:
+        events += _suspensions(before.suspensions, suspensions, now)
+    return Seen(held, probes, requests, suspensions, adopted), events
 
 
 def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now: Now) -> list[Event]:
@@ -99,6 +103,29 @@ def _adoption(kind: str, row: Adopted, cause: str, message: str, now: Now) -> Ev
 def _held(hold: Hold, now: Now) -> Event:
     tail = f"; to end it: {hold.person}" if hold.person else ""
     return Event(now.wall, "held", hold.object, hold.action, hold.rule.value, "", f"{hold.message}{tail}")
+
+
+def _suspensions(before: Mapping[str, Suspension], after: Mapping[str, Suspension], now: Now) -> list[Event]:
+    """Words of people that came into force, and that were taken back or ran out."""
+    begun = [
+        Event(
+            now.wall,
+            "suspended",
+            "" if name == "*" else name,
+            "suspend everything" if name == "*" else "suspend",
+            "Suspended",
+            f"by {one.who or 'somebody'}",
+            f"{one.reason or 'no reason given'}{', without probes' if one.probes else ''}",
+        )
+        for name, one in sorted(after.items())
+        if before.get(name) != one
+    ]
+    ended = [
+        Event(now.wall, "resumed", "" if name == "*" else name, "resume", "Suspended", "", one.reason)
+        for name, one in sorted(before.items())
+        if name not in after
+    ]
+    return begun + ended
 
 
 def _requests(before: Mapping[str, Request], after: Mapping[str, Request], now: Now) -> list[Event]:

@@ -90,7 +90,7 @@ class StoreMemory:
             words = (step.id, step.cause.value, result, "step", step.object, step.message)
             rows.append(AuditRow(now.wall, self.actor, revision, "", *words))
         rows += [self._row(one, revision) for one in events]
-        self.store.audit(rows)
+        self.store.audit(sorted(rows, key=lambda row: row.wall))
 
     def _row(self, one: Event, revision: str) -> AuditRow:
         words = (one.step, one.cause, one.outcome, one.kind, one.object, one.message)

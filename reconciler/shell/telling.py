@@ -5,11 +5,11 @@ were just begun are through, or a little later: a weight must not wait for its o
 """
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from manifests.desired import Desired
 from reconciler.core.instant import Now
-from reconciler.core.ledger import Adopted, Ledger, Outcome
+from reconciler.core.ledger import Ledger, Outcome
 from reconciler.core.plan import Decision, Step
 from reconciler.shell.events import ADOPTION, Event, Seen, changes
 from reconciler.shell.parts import Memory, Reporter
@@ -34,9 +34,8 @@ class Telling:
         self._decisions: list[tuple[Decision, Desired, Now, int]] = []
         self._done: list[tuple[Step, Outcome, Now]] = []
         self._events: list[Event] = []
-        self._seen: Seen | None = None
+        self._seen = Seen()
         self._revision = ""
-        self._adopted: Mapping[str, Adopted] = {}
         self._since: float | None = None
 
     def decided(self, decision: Decision, desired: Desired, now: Now) -> None:
@@ -49,7 +48,9 @@ class Telling:
 
     def begin(self, ledger: Ledger) -> None:
         """What an earlier process remembered is no news."""
-        self._adopted = ledger.adopted
+        self._seen = Seen(
+            self._memory.held(), requests=ledger.requests, suspensions=ledger.suspensions, adopted=ledger.adopted
+        )
 
     def ask(self) -> None:
         """Somebody wants to see how things are now: store the next decision even when it is no news."""
@@ -83,8 +84,7 @@ class Telling:
     def flush(self) -> None:
         """Tell everything now. Raises `StoreError` when it cannot be stored."""
         for decision, desired, now, _ in self._decisions:
-            seen = self._seen if self._seen is not None else Seen(self._memory.held(), adopted=self._adopted)
-            self._seen, events = changes(seen, decision, now)
+            self._seen, events = changes(self._seen, decision, now)
             for event in events:
                 if event.kind in ADOPTION:
                     self._reporter.note(event.message)

@@ -6,6 +6,8 @@ import pytest
 from lives import WEB, ready
 
 from manifests.desired import SECOND
+from reconciler.core.instant import instant
+from reconciler.core.request import Request
 from reconciler.shell.evidence import LOG_LIMIT
 from reconciler.shell.logs import SECRETS
 from sim.manifest import shop
@@ -92,3 +94,15 @@ def test_a_hold_is_told_when_it_begins_and_when_it_ends_also_over_restarts_of_th
     world.run(120 * SECOND)
     counts = Counter((one.kind, one.cause) for one in world.memory.events if one.step.startswith("start "))
     assert counts["held", "Suspended"] == counts["released", "Suspended"] == 1
+
+
+def test_words_of_people_are_told_once_over_restarts_of_the_program(world):
+    world.memory.say("suspend", "workload/web")
+    world.memory.request("r1", Request("workload/web/0", instant(world.clock.now()), "ada", "a test", deadline=SECOND))
+    world.run(60 * SECOND)
+    world.restart()
+    world.run(60 * SECOND)
+    world.memory.say("resume", "workload/web")
+    world.run(60 * SECOND)
+    told = [one.kind for one in world.memory.events if one.kind in {"suspended", "resumed", "request"}]
+    assert Counter(told) == {"suspended": 1, "resumed": 1, "request": 3}

@@ -3,18 +3,19 @@
 `explanation` is the JSON form; `explain_text` prints it. Called by the `explain` command.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from manifests.desired import Desired
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.requests import request_json
-from reconciler.cli.render.status import Stored, held_line, wait_line
+from reconciler.cli.render.status import Stored, held_line, suspended_line, wait_line
 from reconciler.cli.render.table import table
-from reconciler.cli.render.times import ago, short
+from reconciler.cli.render.times import ago
 from reconciler.cli.render.why import evidence_lines
 from reconciler.core.instant import Instant
 from reconciler.core.ledger import Ledger
+from reconciler.core.switches import node_key
 
 
 def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | None) -> dict[str, Any]:
@@ -29,7 +30,7 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
     about["cannot_be_read"] = _unknown(key, stored, name)
     for section in ("steps", "holds", "waits"):
         about[section] = [one for one in stored[section] if _touches(key, one["object"])]
-    about["suspended"] = _suspensions(key, ledger)
+    about["suspended"] = _suspensions(key, ledger, {node_key(one["node"]) for one in replicas})
     about["numbers"] = _numbers(key, ledger, [one["container"] for one in replicas])
     about["requests"] = [
         request_json(name, one) for name, one in sorted(ledger.requests.items()) if _touches(key, one.object)
@@ -75,11 +76,17 @@ def _unknown(key: str, stored: Stored, name: Mapping[str, Any] | None) -> dict[s
     return unknown
 
 
-def _suspensions(key: str, ledger: Ledger) -> list[dict[str, Any]]:
+def _suspensions(key: str, ledger: Ledger, nodes: Collection[str]) -> list[dict[str, Any]]:
     return [
-        {"object": name, "who": one.who, "reason": one.reason, "until_wall": one.until_wall or None}
+        {
+            "object": name,
+            "who": one.who,
+            "reason": one.reason,
+            "until_wall": one.until_wall or None,
+            "probes": one.probes,
+        }
         for name, one in sorted(ledger.suspensions.items())
-        if name == "*" or _touches(key, name)
+        if name == "*" or name in nodes or _touches(key, name)
     ]
 
 
@@ -144,10 +151,7 @@ def explain_text(about: Mapping[str, Any], paint: Paint, now: int) -> str:
     ]
     lines += _state_lines(about, paint, now)
     lines += [f"{paint.bad('cannot be read')}: {one}: {why}" for one, why in sorted(about["cannot_be_read"].items())]
-    for one in about["suspended"]:
-        end = "until it is resumed" if one["until_wall"] is None else f"for {short(one['until_wall'] - now)} more"
-        what = "everything" if one["object"] == "*" else one["object"]
-        lines.append(f"{paint.warn('suspended')}: {what} by {one['who']} {end}: {one['reason']}")
+    lines += [suspended_line(one, paint, now) for one in about["suspended"]]
     for one in about["commands_waiting"]:
         lines.append(f"{one['command']} by {one['who']} waits for the next run or look")
     for one in about["steps"]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.table import table
-from reconciler.cli.render.times import ago, ahead
+from reconciler.cli.render.times import ago, ahead, short
 from reconciler.core.status import HEALTHY, Condition
 
 Stored = Mapping[str, Any]
@@ -124,6 +124,14 @@ def unhealthy(stored: Stored) -> dict[str, Any]:
     return {**stored, "status": {**stored["status"], "workloads": workloads}}
 
 
+def suspended_line(one: Mapping[str, Any], paint: Paint, now: int) -> str:
+    """One suspension: of what, by whom, until when, why."""
+    end = "until it is resumed" if one["until_wall"] is None else f"for {short(one['until_wall'] - now)} more"
+    what = "everything" if one["object"] == "*" else one["object"]
+    probes = ", without probes" if one["probes"] else ""
+    return f"{paint.warn('suspended')}: {what}{probes} by {one['who'] or 'somebody'} {end}: {one['reason'] or 'no reason given'}"
+
+
 def status_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
     """The tables: workloads, replicas, names; then what cannot be read and what nothing names. `now` is the wall clock (ns)."""
     status = stored["status"]
@@ -132,6 +140,9 @@ def status_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
     unknown = status["unknown"]
     if unknown:
         lines += ["", *(f"{paint.bad('cannot be read')}: {name}: {reason}" for name, reason in sorted(unknown.items()))]
+    lines += (
+        ["", *found] if (found := [suspended_line(one, paint, now) for one in status.get("suspensions", ())]) else []
+    )
     orphans = status.get("orphans", [])
     if orphans:
         lines += ["", *(f"{paint.warn('ours, but in no manifest')}: {name}" for name in orphans)]
