@@ -63,6 +63,8 @@ def adapt(
         geo_order: places in the order in which they stand in for the default place; others follow in the order of their codes.
         known: addresses of host names outside `wanted`, for names that must be replaced by their addresses.
     """
+    if all(_fits(key, record, can) for key, record in wanted.items()):
+        return Adapted(dict(sorted(wanted.items())), ())
     work = _Work(zone, can, tuple(geo_order), known or {}, dict(sorted(wanted.items())))
     work.types()
     work.aliases()
@@ -70,6 +72,13 @@ def adapt(
     work.weights()
     work.ttls()
     return Adapted(dict(sorted(work.sets.items())), tuple(sorted(set(work.notes))))
+
+
+def _fits(key: RecordKey, record: RecordSet, can: DNSCapabilities) -> bool:
+    """Whether it is a plain set that needs no change: almost all are, and they are looked at in each tick."""
+    if key.set_id or record.alias or (can.types and key.type not in can.types):
+        return False
+    return can.ttl_min <= record.ttl <= can.ttl_max
 
 
 class _Work:
