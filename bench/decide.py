@@ -16,18 +16,16 @@ from manifests.desired import (
     Balancer,
     Container,
     Desired,
-    DNSPolicy,
     Guard,
     Instance,
     Port,
     Probe,
     ProbeKind,
-    Publish,
     Service,
-    Target,
     Template,
     Workload,
 )
+from manifests.dns import DNSPolicy, Publish, Target
 from providers.facts import (
     ContainerFact,
     ContainerState,

@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from manifests import build_adopt, build_limits, desired, kinds
+from manifests import build_adopt, build_limits, desired, dns, kinds
 from manifests.build_pod import TemplateSupport, check_support, template
 from manifests.build_probe import all_ports, port_number, ports_hint
 from manifests.build_push import push
@@ -200,7 +200,7 @@ def _pool(balancer: Balancer) -> str:
 # --- names --------------------------------------------------------------------------------------------------------
 
 
-def policy(declared: Declared, scope: Scope) -> desired.DNSPolicy | None:
+def policy(declared: Declared, scope: Scope) -> dns.DNSPolicy | None:
     """A policy with its provider, and what each of its targets publishes."""
     manifest = declared.manifest
     if not isinstance(manifest, kinds.DNSPolicy):
@@ -217,7 +217,7 @@ def policy(declared: Declared, scope: Scope) -> desired.DNSPolicy | None:
             declared, ("spec", "host"), Code.OUTSIDE_ZONE, message, "a host is the zone itself or a name below it"
         )
     targets = [_target(declared, scope, target, index) for index, target in enumerate(spec.targets)]
-    return desired.DNSPolicy(
+    return dns.DNSPolicy(
         key=declared.key,
         name=declared.name,
         host=spec.host,
@@ -229,9 +229,9 @@ def policy(declared: Declared, scope: Scope) -> desired.DNSPolicy | None:
     )
 
 
-def _target(declared: Declared, scope: Scope, target: Any, index: int) -> desired.Target:
+def _target(declared: Declared, scope: Scope, target: Any, index: int) -> dns.Target:
     if target.service is None:
-        return desired.Target(target.name, desired.Publish.ADDRESSES, addresses=tuple(sorted(target.addresses)))
+        return dns.Target(target.name, dns.Publish.ADDRESSES, addresses=tuple(sorted(target.addresses)))
     path: Path = ("spec", "targets", index, "service", "name")
     found = scope.find("Service", target.service.name, declared, path)
     has_addresses = (
@@ -239,10 +239,10 @@ def _target(declared: Declared, scope: Scope, target: Any, index: int) -> desire
         and isinstance(found.manifest, kinds.Service)
         and any(balancer.addresses for balancer in found.manifest.spec.balancers)
     )
-    default = desired.Publish.BALANCER if has_addresses else desired.Publish.ENDPOINTS
-    publish = desired.Publish(target.service.publish) if target.service.publish else default
-    if publish is desired.Publish.BALANCER and found is not None and found.manifest is not None and not has_addresses:
+    default = dns.Publish.BALANCER if has_addresses else dns.Publish.ENDPOINTS
+    publish = dns.Publish(target.service.publish) if target.service.publish else default
+    if publish is dns.Publish.BALANCER and found is not None and found.manifest is not None and not has_addresses:
         hint = "add addresses to a balancer of the service, or write publish: endpoints"
         message = f"{declared.key}: the balancers of {found.key} have no addresses to publish"
         scope.report(declared, (*path[:-1], "publish"), Code.NOTHING_TO_PUBLISH, message, hint)
-    return desired.Target(target.name, publish, f"service/{target.service.name}")
+    return dns.Target(target.name, publish, f"service/{target.service.name}")

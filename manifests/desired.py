@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from manifests.dns import DNSPolicy, HealthCheck, Record
 from manifests.limits import (
     DEFAULT_ESCALATION,
     DEFAULT_MASS_FAILURE,
@@ -19,6 +20,7 @@ from manifests.limits import (
     Window,
 )
 from manifests.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
+from manifests.where import NOWHERE, Where
 
 SECOND = 1_000_000_000
 """Nanoseconds in a second: the unit of every duration and instant inside the program."""
@@ -41,18 +43,6 @@ class ProbeKind(StrEnum):
     GRPC = "grpc"
     RUNTIME = "runtimeHealth"
     """The runtime's own health check of the container: nothing is asked, its result is read."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """The place of a document or value: path relative to the tree's root, line and column counted from 1."""
-
-    file: str
-    line: int
-    column: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +226,7 @@ class Workload:
     push: Push | None = None
     adopt: Adopt | None = None
     restart_only: bool = False
-    where: Where = Where("", 0, 0)
+    where: Where = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,39 +267,7 @@ class Service:
     weight: int = 100
     address_from: AddressFrom = AddressFrom.CONTAINER
     network: str = ""
-    where: Where = Where("", 0, 0)
-
-
-class Publish(StrEnum):
-    """What a name points at for a service: the addresses of its balancers, or of its ready endpoints."""
-
-    BALANCER = "balancer"
-    ENDPOINTS = "endpoints"
-    ADDRESSES = "addresses"
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """One source of addresses of a name. `service` is a key, empty when `publish` is ADDRESSES."""
-
-    name: str
-    publish: Publish
-    service: str = ""
-    addresses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DNSPolicy:
-    """A name and what it points at. `host` and `zone` are lower case with a final dot; `ttl` is in seconds, as on the wire."""
-
-    key: str
-    name: str
-    host: str
-    provider: str
-    zone: str
-    targets: tuple[Target, ...]
-    ttl: int = 60
-    where: Where = Where("", 0, 0)
+    where: Where = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +279,7 @@ class Provider:
     type: str
     role: Role
     settings: Mapping[str, object]
-    where: Where = Where("", 0, 0)
+    where: Where = NOWHERE
 
 
 @dataclass(frozen=True, slots=True)
@@ -398,3 +356,5 @@ class Desired:
     destroy: bool = False
     take_over: bool = False
     former: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    checks: tuple[HealthCheck, ...] = ()
+    records: tuple[Record, ...] = ()

@@ -14,8 +14,8 @@ from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.reader import ReaderError
 
 from manifests.composer import Composer, Flaw, Mark, Marks, NeedMarks, Stop, fast_events, patient_events
-from manifests.desired import Where
 from manifests.problems import Code, Problem
+from manifests.where import Where
 
 FILE_SIZE = 4 * 1024 * 1024
 """Largest file in bytes."""

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from providers.facts import ContainerFact, Generation, Known, PoolFact, Probes, Unknown, ZoneFact
+from providers.facts import ContainerFact, Generation, Known, PoolFact, ProbeFact, Probes, Unknown, ZoneFact
 from reconciler.core.enhanced import Context
+from reconciler.core.leaf import LeafProbe
 from reconciler.core.ledger import Ledger
 from reconciler.core.pushes import PushFact
 
@@ -18,7 +19,7 @@ class Observed:
     """All facts of the latest looks, the probe verdicts and the ledger.
 
     runtimes: node -> containers. pools: (provider, pool). zones: (provider, zone). probes: generation -> verdicts.
-    pushes: generation -> the latest push in force.
+    pushes: generation -> the latest push in force. leaves: what is asked of an address of a name -> its verdict.
     source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
     or `provider/zone` with a call that came to no known outcome in time. under_way: the same for calls that still have time.
     contexts: probe contexts on labels of somebody else's containers, as read, by their text.
@@ -34,3 +35,4 @@ class Observed:
     busy: frozenset[str] = frozenset()
     under_way: frozenset[str] = frozenset()
     contexts: Mapping[str, Context] = field(default_factory=dict)
+    leaves: Mapping[LeafProbe, ProbeFact] = field(default_factory=dict)

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from manifests.desired import SECOND, Desired, DNSPolicy, Publish, Service, Target
+from manifests.desired import SECOND, Desired, Service
+from manifests.dns import DNSPolicy, Publish, Target
 from providers.facts import ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.activation import Roster
 from reconciler.core.instant import Now

@@ -5,7 +5,8 @@ Also says which steps come after which in a plan, for people to read and for `ap
 
 from collections.abc import Iterable
 
-from manifests.desired import Desired, Publish
+from manifests.desired import Desired
+from manifests.dns import Publish
 from providers.actions import (
     ChangeRecords,
     CreateContainer,

@@ -11,20 +11,18 @@ from manifests.desired import (
     Balancer,
     Container,
     Desired,
-    DNSPolicy,
     Guard,
     Instance,
     Port,
     Probe,
     ProbeKind,
     Provider,
-    Publish,
     Role,
     Service,
-    Target,
     Template,
     Workload,
 )
+from manifests.dns import DNSPolicy, Publish, Target
 from providers.facts import (
     ContainerFact,
     ContainerState,

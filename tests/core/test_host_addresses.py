@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, PASS, Scene, container, down
-from manifests.desired import AddressFrom, Desired, Publish, Strategy
+from manifests.desired import AddressFrom, Desired, Strategy
+from manifests.dns import Publish
 from providers.actions import ChangeRecords, CreateContainer, RemoveContainer, SetWeight, StartContainer, StopContainer
 from providers.facts import ContainerFact, Endpoint, MemberFact, PortFact, Probes, RecordKey, RecordSet
 from reconciler.core.decide import decide

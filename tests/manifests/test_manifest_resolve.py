@@ -27,9 +27,11 @@ from manifest_trees import (
 from pydantic import BaseModel, ConfigDict
 from ruamel.yaml import YAML
 
-from manifests.desired import SECOND, Desired, Probe, ProbeKind, Publish, Role, Where
+from manifests.desired import SECOND, Desired, Probe, ProbeKind, Role
+from manifests.dns import Publish
 from manifests.load import load
 from manifests.problems import Code
+from manifests.where import Where
 
 NOWHERE = Where("", 0, 0)
 

@@ -9,20 +9,18 @@ from manifests.desired import (
     Balancer,
     Container,
     Desired,
-    DNSPolicy,
     Guard,
     Instance,
     MassChange,
     Port,
     Probe,
     ProbeKind,
-    Publish,
     Restarts,
     Service,
-    Target,
     Template,
     Workload,
 )
+from manifests.dns import DNSPolicy, Publish, Target
 from providers.facts import fingerprint
 
 INSTANCE = "shop"
