@@ -94,11 +94,25 @@ class _Work:
     ) -> None:
         self.zone, self.can, self.geo_order, self.known, self.sets = zone, can, geo_order, known, sets
         self.notes: list[Note] = []
+        # Names lead to names: each step looks at one name, not at the whole zone.
+        self.at: dict[str, dict[RecordKey, RecordSet]] = {}
+        for key, record in sets.items():
+            self.at.setdefault(key.name, {})[key] = record
+
+    def put(self, key: RecordKey, record: RecordSet) -> None:
+        """Want this set."""
+        self.sets[key] = record
+        self.at.setdefault(key.name, {})[key] = record
+
+    def drop(self, key: RecordKey) -> None:
+        """Do not want it any more."""
+        del self.sets[key]
+        del self.at[key.name][key]
 
     def types(self) -> None:
         """Leave out sets of types that the provider does not have."""
         for key in [key for key in self.sets if self.can.types and key.type not in self.can.types]:
-            del self.sets[key]
+            self.drop(key)
             self._note(key, Lack.TYPE, f"the provider has no records of type {key.type}: left out")
 
     def aliases(self) -> None:
@@ -107,17 +121,17 @@ class _Work:
             if not record.alias or self._can_alias(record.values):
                 continue
             target = record.values[0] if record.values else ""
-            del self.sets[key]
+            self.drop(key)
             if self._cname_may_stand(key.name, target):
-                self.sets[RecordKey(key.name, "CNAME", key.set_id)] = record._replace(
-                    ttl=self._ttl_of(target), alias=False
+                self.put(
+                    RecordKey(key.name, "CNAME", key.set_id), record._replace(ttl=self._ttl_of(target), alias=False)
                 )
                 self._note(key, Lack.ALIAS, f"published as a CNAME to {target}")
                 continue
             found = self._addresses(target, key.type)
             if found and found[0]:
                 values, ttl = found
-                self.sets[key] = record._replace(ttl=ttl, values=values, alias=False)
+                self.put(key, record._replace(ttl=ttl, values=values, alias=False))
                 self._note(key, Lack.ALIAS, f"published as the addresses of {target}")
             elif found:
                 self._note(key, Lack.ALIAS, f"left out: {target} has no address of type {key.type}")
@@ -135,14 +149,14 @@ class _Work:
             if not kept:
                 chosen = min(members, key=lambda key: self._rank(members[key].geo))
                 self._remove(members)
-                self.sets[RecordKey(name, kind)] = members[chosen]._replace(geo="")
+                self.put(RecordKey(name, kind), members[chosen]._replace(geo=""))
                 for key, record in members.items():
                     action = "stands for all places" if key == chosen else "is not published"
                     self._note(key, Lack.GEO, f"the provider cannot route by place: {record.geo} {action}")
                 continue
             for key, record in members.items():
                 if key not in kept:
-                    del self.sets[key]
+                    self.drop(key)
                     self._note(key, Lack.GEO, f"the provider cannot route to {record.geo}: its clients get the others")
 
     def weights(self) -> None:
@@ -158,20 +172,20 @@ class _Work:
             if kind != "CNAME" and not any(record.alias for record in serving.values()):
                 values = sorted({value for record in serving.values() for value in record.values})
                 ttl = min(record.ttl for record in serving.values())
-                self.sets[RecordKey(name, kind)] = RecordSet(ttl, tuple(values))
+                self.put(RecordKey(name, kind), RecordSet(ttl, tuple(values)))
                 self._lost(members, serving, "every member gets an equal share")
             elif not self._flattened(name, members, serving):
                 best = min(serving, key=lambda key: (-(serving[key].weight or 0), key.set_id))
-                self.sets[RecordKey(name, kind)] = serving[best]._replace(weight=None)
+                self.put(RecordKey(name, kind), serving[best]._replace(weight=None))
                 self._lost(members, {best: serving[best]}, "only the member of the largest weight is published")
 
     def ttls(self) -> None:
         """Bring TTLs into the provider's range; an alias has none."""
-        for key, record in self.sets.items():
+        for key, record in list(self.sets.items()):
             ttl = 0 if record.alias else min(max(record.ttl, self.can.ttl_min), self.can.ttl_max)
             if ttl == record.ttl:
                 continue
-            self.sets[key] = record._replace(ttl=ttl)
+            self.put(key, record._replace(ttl=ttl))
             if not record.alias:
                 self._note(key, Lack.TTL, f"TTL {ttl} instead of {record.ttl}, which the provider does not take")
 
@@ -188,14 +202,13 @@ class _Work:
 
     def _remove(self, keys: Iterable[RecordKey]) -> None:
         for key in list(keys):
-            del self.sets[key]
+            self.drop(key)
 
     def _groups(self) -> list[tuple[str, str, dict[RecordKey, RecordSet]]]:
         """The members of each routed set: (name, type, members)."""
         found: dict[tuple[str, str], dict[RecordKey, RecordSet]] = {}
-        for key, record in sorted(self.sets.items()):
-            if key.set_id:
-                found.setdefault((key.name, key.type), {})[key] = record
+        for key in sorted(key for key in self.sets if key.set_id):
+            found.setdefault((key.name, key.type), {})[key] = self.sets[key]
         return [(name, kind, members) for (name, kind), members in found.items()]
 
     def _rank(self, geo: str) -> tuple[int, int, str]:
@@ -211,7 +224,7 @@ class _Work:
         """Below the zone's own name, where everything at the name is an alias of the same target, or was."""
         if name == self.zone:
             return False
-        here = [(key, record) for key, record in self.sets.items() if key.name == name]
+        here = self.at.get(name, {}).items()
         return all((record.alias or key.type == "CNAME") and record.values == (target,) for key, record in here)
 
     def _scale(self, members: Mapping[RecordKey, RecordSet], least: int, most: int) -> None:
@@ -223,20 +236,20 @@ class _Work:
         for key, weight in weights.items():
             record = members[key]
             if weight == 0 and least > 0 and largest > 0:
-                del self.sets[key]
+                self.drop(key)
                 self._note(key, Lack.WEIGHT_RANGE, "the provider has no weight 0: left out")
                 continue
             scaled = weight if largest <= most else round(weight * most / largest)
             scaled = max(scaled, least, 1 if weight else 0)
             if scaled != weight:
-                self.sets[key] = record._replace(weight=scaled)
+                self.put(key, record._replace(weight=scaled))
                 self._note(key, Lack.WEIGHT_RANGE, f"weight {scaled} instead of {weight}: the range is {least}-{most}")
 
     def _flattened(
         self, name: str, members: Mapping[RecordKey, RecordSet], serving: Mapping[RecordKey, RecordSet]
     ) -> bool:
         """Publish the addresses behind weighted names at their own name, if every one of them has some."""
-        if any(key.name == name for key in self.sets):
+        if self.at.get(name):
             return False
         found: dict[str, tuple[set[str], int]] = {}
         for record in serving.values():
@@ -248,23 +261,20 @@ class _Work:
                     values, ttl = found.get(kind, (set(), record.ttl))
                     found[kind] = (values | set(answer[0]), min(ttl, record.ttl, answer[1]))
         for kind, (values, ttl) in found.items():
-            self.sets[RecordKey(name, kind)] = RecordSet(ttl, tuple(sorted(values)))
+            self.put(RecordKey(name, kind), RecordSet(ttl, tuple(sorted(values))))
         self._lost(members, serving, "the addresses behind the names get an equal share")
         return True
 
     def _ttl_of(self, target: str) -> int:
         """The TTL that answers at a name have now; a minute where it is not known. 0 would keep nobody from asking again."""
         kinds = (*_ADDRESSES, "CNAME")
-        return (
-            min((one.ttl for key, one in self.sets.items() if key.name == target and key.type in kinds), default=0)
-            or 60
-        )
+        return min((one.ttl for key, one in self.at.get(target, {}).items() if key.type in kinds), default=0) or 60
 
     def _addresses(self, name: str, kind: str, depth: int = 0) -> tuple[tuple[str, ...], int] | None:
         """(addresses of one type, TTL) that a name leads to. No addresses: it has those of the other type; None: not known."""
         if depth > _MAX_CHAIN:
             return None
-        here = {key: record for key, record in self.sets.items() if key.name == name}
+        here = self.at.get(name)
         if not here:
             found = tuple(sorted(one for one in self.known.get(name, ()) if (":" in one) == (kind == "AAAA")))
             return (found, 60) if self.known.get(name) else None
