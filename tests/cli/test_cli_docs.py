@@ -1,0 +1,23 @@
+"""What the documentation shows is what the program prints, and it names every rule."""
+
+import re
+from pathlib import Path
+
+from reconciler.core.verdict import Rule
+
+ROOT = Path(__file__).parents[2]
+RUNNING = (ROOT / "docs/running.md").read_text()
+SHOWN = re.compile(r"<!-- golden: (\S+) -->\n```text\n(.*?)\n```\n", re.DOTALL)
+
+
+def test_outputs_in_the_documentation_are_real():
+    shown = SHOWN.findall(RUNNING)
+    assert len(shown) >= 5
+    for name, text in shown:
+        assert text == (ROOT / "tests/golden" / name).read_text().rstrip(), name
+
+
+def test_every_rule_that_holds_is_explained():
+    table = RUNNING[RUNNING.index("## When it holds back") :]
+    missing = [rule.value for rule in Rule if not re.search(rf"\b{rule.value}\b", table)]
+    assert missing == []
