@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from manifests.desired import Desired, OnSecretChange, Strategy, Workload
+from manifests.pod import Live
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
 from reconciler.core.activation import Group, Roster, node_of, replica_name
 from reconciler.core.availability import ripe_at
@@ -232,6 +233,11 @@ def _partly_blind(
         _missing(group, crew, instance, out)
 
 
+def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
+    """The settings it should have; the replica's name is only spelled out where something was taken over."""
+    return settings(workload, replica_of(key, ordinal) if ledger.taken else "", fact, ledger)
+
+
 def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Differences:
     """All candidates of all workloads, then the orphans."""
     out, grants = Differences(), ledger.grants
@@ -246,7 +252,7 @@ def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Dif
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
                 fact = belief.fact
                 if not fact.stale_secrets and (
-                    not fact.live or fact.live == settings(workload, replica_of(key, ordinal), fact, ledger)
+                    not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)
                 ):
                     continue
             if belief.fact.id not in grants:
