@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from manifests import build_adopt, build_limits, desired, dns, kinds
+from manifests import build_adopt, build_limits, desired, kinds
 from manifests.build_pod import TemplateSupport, check_support, template
 from manifests.build_probe import all_ports, port_number, ports_hint
 from manifests.build_push import push
@@ -17,7 +17,7 @@ from manifests.desired import SECOND, Role
 from manifests.kinds.service import Balancer
 from manifests.problems import Code, did_you_mean
 from manifests.references import Scope
-from manifests.validate import Declared, Path, explain
+from manifests.validate import Declared, explain
 
 SettingsModel = Callable[[str], tuple[Role, type[BaseModel]] | None]
 """Role and settings model of a provider type, or None for an unknown type."""
@@ -195,54 +195,3 @@ def service(declared: Declared, scope: Scope, selection: Selection) -> desired.S
 def _pool(balancer: Balancer) -> str:
     """The pool as its provider knows it: `POOL`, or `POOL:SLOTS` where the slots are named."""
     return balancer.pool if balancer.slots is None else f"{balancer.pool}:{balancer.slots}"
-
-
-# --- names --------------------------------------------------------------------------------------------------------
-
-
-def policy(declared: Declared, scope: Scope) -> dns.DNSPolicy | None:
-    """A policy with its provider, and what each of its targets publishes."""
-    manifest = declared.manifest
-    if not isinstance(manifest, kinds.DNSPolicy):
-        return None
-    spec = manifest.spec
-    if spec.provider is None:
-        provider_name = scope.only_provider(Role.DNS, declared, ("spec",), "spec.provider")
-    else:
-        provider_name = spec.provider
-        scope.provider(provider_name, Role.DNS, declared, ("spec", "provider"))
-    if spec.host != spec.zone and not spec.host.endswith("." + spec.zone):
-        message = f"{declared.key}: {spec.host} is not in the zone {spec.zone}"
-        scope.report(
-            declared, ("spec", "host"), Code.OUTSIDE_ZONE, message, "a host is the zone itself or a name below it"
-        )
-    targets = [_target(declared, scope, target, index) for index, target in enumerate(spec.targets)]
-    return dns.DNSPolicy(
-        key=declared.key,
-        name=declared.name,
-        host=spec.host,
-        provider=provider_name,
-        zone=spec.zone,
-        targets=tuple(sorted(targets, key=lambda target: target.name)),
-        ttl=int(spec.ttl) // SECOND,
-        where=declared.document.where,
-    )
-
-
-def _target(declared: Declared, scope: Scope, target: Any, index: int) -> dns.Target:
-    if target.service is None:
-        return dns.Target(target.name, dns.Publish.ADDRESSES, addresses=tuple(sorted(target.addresses)))
-    path: Path = ("spec", "targets", index, "service", "name")
-    found = scope.find("Service", target.service.name, declared, path)
-    has_addresses = (
-        found is not None
-        and isinstance(found.manifest, kinds.Service)
-        and any(balancer.addresses for balancer in found.manifest.spec.balancers)
-    )
-    default = dns.Publish.BALANCER if has_addresses else dns.Publish.ENDPOINTS
-    publish = dns.Publish(target.service.publish) if target.service.publish else default
-    if publish is dns.Publish.BALANCER and found is not None and found.manifest is not None and not has_addresses:
-        hint = "add addresses to a balancer of the service, or write publish: endpoints"
-        message = f"{declared.key}: the balancers of {found.key} have no addresses to publish"
-        scope.report(declared, (*path[:-1], "publish"), Code.NOTHING_TO_PUBLISH, message, hint)
-    return dns.Target(target.name, publish, f"service/{target.service.name}")

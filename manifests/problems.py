@@ -63,9 +63,11 @@ class Code(StrEnum):
     NOT_INSTALLED = "not-installed"
     COSTLY_PROBE = "costly-probe"
     NO_INIT = "no-init"
+    CNAME_LOOP = "cname-loop"
+    FAILS_CLOSED = "fails-closed"
 
 
-WARNINGS = frozenset({Code.YAML_AMBIGUOUS, Code.COSTLY_PROBE, Code.NO_INIT})
+WARNINGS = frozenset({Code.YAML_AMBIGUOUS, Code.COSTLY_PROBE, Code.NO_INIT, Code.FAILS_CLOSED})
 """Codes that do not make a tree invalid."""
 
 MEANINGS: dict[Code, str] = {
@@ -106,12 +108,14 @@ MEANINGS: dict[Code, str] = {
     Code.SELECTS_NOTHING: "A selector fits no workload.",
     Code.NOTHING_TO_PUBLISH: "A service without balancer addresses is to be published by them.",
     Code.OUTSIDE_ZONE: "A host is not in its zone.",
-    Code.CONFLICT: "Two objects claim the same pool or host name.",
+    Code.CONFLICT: "Two objects claim the same pool or name, or records that cannot stand together.",
     Code.NAME_TOO_LONG: "Container names would be longer than 63 characters.",
     Code.NOT_ALLOWED: "The Guard does not allow this command.",
     Code.NOT_INSTALLED: "An optional Python package is needed and not installed.",
     Code.COSTLY_PROBE: "Commands run so often that they are a load on the container engine.",
     Code.NO_INIT: "Commands run in a container without an init, which reaps what they leave behind.",
+    Code.CNAME_LOOP: "Names point at each other in a circle.",
+    Code.FAILS_CLOSED: "A name will have no answer while nothing behind it is healthy.",
 }
 """One sentence for each code, for the generated reference."""
 

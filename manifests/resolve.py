@@ -6,10 +6,11 @@ Pure: the documents and the types of providers in, a value out. The order of fil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from manifests import build, build_limits, build_push, desired, kinds
+from manifests import build, build_dns, build_limits, build_push, desired, kinds
 from manifests.build import KnownTypes, Selection, SettingsModel
 from manifests.build_pod import Support, TemplateSupport
 from manifests.build_probe import check_commands
+from manifests.check_names import check_names
 from manifests.problems import LOST, Code, ManifestErrors, Problem, did_you_mean
 from manifests.read import Document
 from manifests.references import Scope
@@ -106,9 +107,11 @@ def _desired(
     workloads = [build.workload(one, scope, instance_id, template_support) for one in scope.all("Workload")]
     selection = Selection(scope.all("Workload"))
     services = [service for one in scope.all("Service") if (service := build.service(one, scope, selection))]
-    policies = [policy for one in scope.all("DNSPolicy") if (policy := build.policy(one, scope))]
+    policies = [policy for one in scope.all("DNSPolicy") if (policy := build_dns.policy(one, scope))]
+    checks = [check for one in scope.all("HealthCheck") if (check := build_dns.health_check(one, scope))]
+    records = [record for one in scope.all("Record") if (record := build_dns.record(one, scope))]
     _report_shared_pools(scope)
-    _report_shared_hosts(scope)
+    check_names(scope, policies, records)
     guard = _guard(scope)
     if instance is None:
         return None
@@ -125,6 +128,8 @@ def _desired(
         policies=tuple(policies),
         services_of=_services_of(services),
         prune=instance.prune,
+        checks=tuple(checks),
+        records=tuple(records),
     )
 
 
@@ -191,21 +196,6 @@ def _report_shared_pools(scope: Scope) -> None:
                 message = f"{declared.key}: {other.key} at {other.document.where} already has pool '{balancer.pool}' of '{balancer.provider}'"
                 path = ("spec", "balancers", index, "pool")
                 scope.report(declared, path, Code.CONFLICT, message, "give each service its own pool")
-
-
-def _report_shared_hosts(scope: Scope) -> None:
-    """A name is published by one policy: two would overwrite each other's records."""
-    first: dict[str, Declared] = {}
-    for declared in scope.all("DNSPolicy"):
-        if not isinstance(declared.manifest, kinds.DNSPolicy):
-            continue
-        host = declared.manifest.spec.host
-        other = first.setdefault(host, declared)
-        if other is not declared:
-            message = f"{declared.key}: {other.key} at {other.document.where} already publishes {host}"
-            scope.report(
-                declared, ("spec", "host"), Code.CONFLICT, message, "put all targets of the name into one policy"
-            )
 
 
 def _services_of(services: Iterable[desired.Service]) -> dict[str, tuple[tuple[str, int], ...]]:

@@ -3,8 +3,10 @@
 from manifests.kinds.base import Manifest
 from manifests.kinds.dns_policy import DNSPolicy
 from manifests.kinds.guard import Guard
+from manifests.kinds.health_check import HealthCheck
 from manifests.kinds.instance import Instance
 from manifests.kinds.provider import Provider
+from manifests.kinds.record import Record
 from manifests.kinds.service import Service
 from manifests.kinds.workload import Workload
 
@@ -14,8 +16,21 @@ KINDS: dict[str, type[Manifest]] = {
     "Workload": Workload,
     "Service": Service,
     "DNSPolicy": DNSPolicy,
+    "HealthCheck": HealthCheck,
+    "Record": Record,
     "Guard": Guard,
 }
 """Model of each kind, in the order in which the reference explains them."""
 
-__all__ = ["KINDS", "DNSPolicy", "Guard", "Instance", "Manifest", "Provider", "Service", "Workload"]
+__all__ = [
+    "KINDS",
+    "DNSPolicy",
+    "Guard",
+    "HealthCheck",
+    "Instance",
+    "Manifest",
+    "Provider",
+    "Record",
+    "Service",
+    "Workload",
+]

@@ -112,6 +112,28 @@ metadata: {name: limits}
 spec: {deny: [workload/web]}
 """
 
+HEALTH_CHECK = """\
+apiVersion: reconciler/v1
+kind: HealthCheck
+metadata: {name: elsewhere}
+spec:
+  address: backup.example.net
+  path: /live
+  additionalHeaders:
+    - {name: Authorization, valueFrom: {secret: {env: CHECK_TOKEN}}}
+"""
+
+RECORD = """\
+apiVersion: reconciler/v1
+kind: Record
+metadata: {name: mail}
+spec:
+  host: example.com
+  zone: example.com
+  type: MX
+  values: [10 mail.example.com]
+"""
+
 GOOD: dict[str, str | bytes] = {
     "instance.yaml": INSTANCE,
     "providers.yaml": PROVIDERS,

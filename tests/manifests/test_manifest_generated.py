@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from manifest_trees import GOOD, GUARD
+from manifest_trees import GOOD, GUARD, HEALTH_CHECK, RECORD
 from ruamel.yaml import YAML
 
 from manifests.kinds import KINDS
@@ -97,7 +97,9 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
 
 
 def documents() -> list[Any]:
-    return [one for text in [*GOOD.values(), GUARD] for one in YAML(typ="safe").load_all(str(text))]
+    return [
+        one for text in [*GOOD.values(), GUARD, HEALTH_CHECK, RECORD] for one in YAML(typ="safe").load_all(str(text))
+    ]
 
 
 def test_editors_accept_what_the_program_accepts() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from manifest_trees import GOOD, GUARD, INSTANCE, POLICY, PROVIDERS, SERVICE, WORKLOAD, problems_at, write
+from manifest_trees import GOOD, GUARD, INSTANCE, POLICY, PROVIDERS, RECORD, SERVICE, WORKLOAD, problems_at, write
 
 from manifests.problems import MEANINGS, WARNINGS, Code, ManifestErrors, Problem
 
@@ -47,6 +47,14 @@ def allow_no_commands(root: Path) -> None:
 
 
 LONG_ID = INSTANCE.replace("id: demo", "id: demo-demo-demo-demo")
+
+LOOP = "---\n".join(
+    RECORD.replace("name: mail", f"name: {name}")
+    .replace("host: example.com", f"host: {name}.example.com")
+    .replace("MX", "CNAME")
+    .replace("10 mail", other)
+    for name, other in (("here", "there"), ("there", "here"))
+)
 
 CASES: dict[Code, tuple[Break, str]] = {
     Code.UNREADABLE_FILE: (lambda root: os.mkfifo(root / "pipe.yaml"), "pipe.yaml"),
@@ -120,6 +128,11 @@ CASES: dict[Code, tuple[Break, str]] = {
         "web.yaml:22:19",
     ),
     Code.NO_INIT: (run_commands_in_an_image, "web.yaml:23:19"),
+    Code.CNAME_LOOP: (put("loop.yaml", LOOP), "loop.yaml:5:9"),
+    Code.FAILS_CLOSED: (
+        swap("dns.yaml", POLICY, "  targets:", "  whenAllUnhealthy: closed\n  targets:"),
+        "dns.yaml:7:21",
+    ),
 }
 
 

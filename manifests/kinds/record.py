@@ -1,0 +1,67 @@
+"""Record: one plain record set, so that a whole zone can be kept in manifests."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from manifests import rdata
+from manifests.fields import TTL, Items, Name, Shown, ZoneName
+from manifests.kinds.base import Manifest, Model
+from manifests.scalars import MINUTE, Duration, bad_value
+
+SINGLE = frozenset({"CNAME", "DNAME"})
+"""Types of which a name has one value (RFC 1034 section 3.6.2, RFC 6672 section 2.4)."""
+
+
+def _record_name(value: str) -> str:
+    try:
+        return rdata.record_name(value)
+    except ValueError as error:
+        raise bad_value(str(error)) from None
+
+
+RecordName = Annotated[
+    str, AfterValidator(_record_name), Shown("DNS name; labels may begin with _, the first may be *")
+]
+
+
+class RecordSpec(Model):
+    """A name, a type and its values."""
+
+    host: RecordName = Field(description="The name; absolute, with or without a final dot.")
+    provider: Name | None = Field(None, description="Name of the DNS provider; by default the only one there is.")
+    zone: ZoneName = Field(description="Zone that holds the name.")
+    type: Literal["A", "AAAA", "CAA", "CNAME", "DNAME", "MX", "NS", "PTR", "SRV", "TXT"] = Field(
+        description="Type of the records."
+    )
+    ttl: TTL = Field(Duration(5 * MINUTE), description="Time to live of the records.")
+    values: Annotated[Items[str], Field(min_length=1)] = Field(
+        description="Values as in a zone file, without quotes: an address, a name, `10 mail.example.com` for MX, "
+        "`0 5 443 host.example.com` for SRV, `0 issue ca.example` for CAA, the text itself for TXT."
+    )
+
+    @model_validator(mode="after")
+    def _fit(self) -> Self:
+        seen: set[str] = set()
+        for index, value in enumerate(self.values):
+            try:
+                canonical = rdata.value(self.type, value)
+            except ValueError as error:
+                raise bad_value(str(error), at=("values", index)) from None
+            if canonical in seen:
+                raise bad_value("this value is in the list twice", at=("values", index))
+            seen.add(canonical)
+        if self.type in SINGLE and len(self.values) > 1:
+            raise bad_value(f"a name has at most one {self.type}", "keep one value", at=("values",))
+        return self
+
+    def canonical(self) -> tuple[str, ...]:
+        """The values in the spelling in which zones are compared, sorted."""
+        return tuple(sorted(rdata.value(self.type, value) for value in self.values))
+
+
+class Record(Manifest):
+    """One record set that stays as it is written."""
+
+    kind: Literal["Record"] = Field(description="What the document declares.")
+    spec: RecordSpec = Field(description="What is wanted.")
