@@ -5,6 +5,7 @@ load_tree(…)                                  the value, and warnings about th
 """
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -15,7 +16,7 @@ from manifests.desired import Desired
 from manifests.problems import Code, ManifestErrors, Problem
 from manifests.read import Document, collector_paused, read_file
 from manifests.resolve import Resolved, any_field, resolve
-from manifests.source.directory import SourceFile, SourceTree, read_one, read_tree
+from manifests.source.directory import SourceFile, SourceTree, read_one, read_tree, with_contents
 
 StrPath = str | os.PathLike[str]
 
@@ -56,10 +57,11 @@ def load_tree(
     settings_model: SettingsModel,
     known_types: KnownTypes,
     template_support: TemplateSupport = any_field,
+    edited: Mapping[str, bytes] | None = None,
 ) -> Resolved:
-    """As `load`, with the warnings."""
+    """As `load`, with the warnings. `edited` holds contents that count in place of those of the files of these names."""
     with collector_paused():
-        tree = read_tree(path)
+        tree = with_contents(read_tree(path), edited or {})
         problems = list(tree.problems)
         documents = _documents(tree.files, problems)
         local: list[Document] = []

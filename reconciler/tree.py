@@ -4,6 +4,7 @@ Beside `wire.py` the only module that knows the registry. Called by `wire.py` an
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from manifests.desired import Desired
@@ -17,14 +18,17 @@ def load(path: Path, instance_file: Path | None = None) -> Desired:
     return load_with_warnings(path, instance_file)[0]
 
 
-def load_with_warnings(path: Path, instance_file: Path | None = None) -> tuple[Desired, tuple[Problem, ...]]:
-    """As `load`, with what is legal and probably not meant."""
+def load_with_warnings(
+    path: Path, instance_file: Path | None = None, edited: Mapping[str, bytes] | None = None
+) -> tuple[Desired, tuple[Problem, ...]]:
+    """As `load`, with what is legal and probably not meant. `edited` gives some files, by name, another content."""
     resolved = load_tree(
         path,
         instance_file=instance_file,
         settings_model=registry.settings_model,
         known_types=registry.known_types,
         template_support=registry.template_support,
+        edited=edited,
     )
     return resolved.desired, tuple(resolved.warnings)
 

@@ -11,7 +11,8 @@ in it may be pruned. A single file is never a complete set.
 import errno
 import os
 import stat
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -76,6 +77,14 @@ def read_tree(path: str | os.PathLike[str]) -> SourceTree:
     walk.files.sort(key=lambda file: file.name)
     files = tuple(walk.files)
     return SourceTree(identity, str(real), digest(files), True, is_git, files, tuple(sorted(walk.problems)))
+
+
+def with_contents(tree: SourceTree, contents: Mapping[str, bytes]) -> SourceTree:
+    """The tree as it would be with these contents in the files of these names."""
+    if not contents:
+        return tree
+    files = tuple(replace(one, data=contents.get(one.name, one.data)) for one in tree.files)
+    return replace(tree, files=files, revision=digest(files))
 
 
 def digest(files: tuple[SourceFile, ...]) -> str:
