@@ -319,6 +319,7 @@ class Instance:
     """This installation. The intervals are how often each kind of provider is looked at.
 
     `enhanced_liveness` tells that somebody else's containers are restarted for their health where their labels ask for it.
+    `allow_addresses` are networks that checks of names may probe whatever they are.
     """
 
     id: str
@@ -328,6 +329,7 @@ class Instance:
     look_dns: int = 30 * SECOND
     push: PushListener | None = None
     enhanced_liveness: bool = False
+    allow_addresses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

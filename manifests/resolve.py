@@ -154,6 +154,7 @@ def _instance(scope: Scope) -> desired.Instance | None:
         look_dns=int(every.dns),
         push=build_push.listener(declared[0], scope, manifest),
         enhanced_liveness=spec.enhanced_liveness,
+        allow_addresses=tuple(sorted(spec.allow_addresses)),
     )
 
 

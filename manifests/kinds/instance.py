@@ -1,13 +1,13 @@
 """Instance: this installation of the program."""
 
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from manifests.desired import SECOND
-from manifests.fields import InstanceId, Interval, Shown
-from manifests.kinds.base import Manifest, Model
+from manifests.fields import InstanceId, Interval, Items, Shown
+from manifests.kinds.base import Manifest, Model, unique
 from manifests.scalars import Duration, bad_value
 
 
@@ -41,6 +41,17 @@ Listen = Annotated[
     WithJsonSchema({"type": "string", "pattern": "^(\\[[0-9a-fA-F:.]+\\]|[0-9.]+):[0-9]{1,5}$"}),
     Shown("IP address and port"),
 ]
+
+
+def _network(value: str) -> str:
+    hint = "write a network such as 127.0.0.0/8, or one address such as 127.0.0.1"
+    try:
+        return str(ip_network(value))
+    except ValueError as error:
+        raise bad_value(f"'{value[:60]}' is not a network: {str(error)[:80]}", hint) from None
+
+
+Network = Annotated[str, AfterValidator(_network), Shown("network in CIDR form, or an IP address")]
 
 
 class PushTCP(Model):
@@ -82,6 +93,11 @@ class InstanceSpec(Model):
         False,
         description="Restarts containers of somebody else that fail, where their owner has labelled them with "
         "`reconciler.enhanced-liveness: true` and a probe context.",
+    )
+    allow_addresses: Annotated[Items[Network], unique("network")] = Field(
+        (),
+        description="Loopback, link-local, metadata and other special addresses that health checks of names may probe all the "
+        "same; without it none of them.",
     )
     push: PushListener | None = Field(
         None, description="Takes pushes of instances about their own state; without it there is no listener."

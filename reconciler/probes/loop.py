@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from reconciler.probes.answer import Rules
 from reconciler.probes.broken import BrokenProber
@@ -27,6 +28,7 @@ from reconciler.probes.messages import (
     HEARTBEAT,
     HTTP,
     LATE_BOUNDS,
+    NAMED,
     PUBLISHED,
     TCP,
     TLS,
@@ -39,6 +41,9 @@ from reconciler.probes.schedule import Schedule
 from reconciler.probes.slot import IDLE, WAITING, Pool, Prober, Slot, spell
 from reconciler.probes.streak import CANNOT_RUN, UNKNOWN, step
 from reconciler.probes.tcp import PublishedProber, TcpProber
+
+if TYPE_CHECKING:
+    from reconciler.probes.named import NamedProber
 
 TICK = 2_000_000
 """Turns of the loop are at least this far apart, ns."""
@@ -97,6 +102,7 @@ class Loop:
             BROKEN: BrokenProber(self.finish),
         }
         self._commands: ExecProber | None = None
+        self._names: NamedProber | None = None
         self._now = clock()
         self._stolen = 0
         self._urgent = False
@@ -133,6 +139,8 @@ class Loop:
                     link.flush()
                 elif fd == self._wake_fd:
                     self._reap()
+                elif self._names is not None and fd == self._names.fd:
+                    self._names.resolved()
             self._look()
             self._settle(now)
             self._change()
@@ -148,6 +156,8 @@ class Loop:
             self._commands.close()
         for slot in list(self._table.values()):
             self._net.drop(slot)
+        if self._names is not None:
+            self._names.close()
         self._epoll.close()
 
     def _wait(self, now: int) -> int:
@@ -212,12 +222,12 @@ class Loop:
         same = self._same.setdefault
         period, timeout, valid_for = (same(ns, ns) for ns in (spec.period, spec.timeout, spec.valid_for))
         spec = spec._replace(period=period, timeout=timeout, valid_for=valid_for)
-        slot = Slot(spec, self._prober(kind), pool, self._now)
-        if kind not in (EXEC, BROKEN):
+        slot = Slot(spec, self._prober(NAMED if spec.name else kind), pool, self._now)
+        if kind not in (EXEC, BROKEN) and not spec.name:
             slot.sockaddr = sockaddr(spec.address, spec.port)
         if kind in (HTTP, TLS):
             slot.rules = self._rules_of(spec)
-        if kind not in (TCP, HTTP, PUBLISHED):
+        if spec.name or kind not in (TCP, HTTP, PUBLISHED):
             slot.more = spec
         self._slots[spec.id] = slot
         self._schedule.add(spec.id, slot, max(spec.first, self._now))
@@ -238,6 +248,11 @@ class Loop:
         if kind == EXEC:
             prober = self._commands = ExecProber(self.finish)
             self._probers[kind] = prober
+            return prober
+        if kind == NAMED:
+            from reconciler.probes.named import NamedProber  # noqa: PLC0415  (loads threads and more)
+
+            prober = self._probers[kind] = self._names = NamedProber(self._epoll, self._table, self._net)
             return prober
         from reconciler.probes.stream import StreamProber  # noqa: PLC0415  (loads OpenSSL)
 

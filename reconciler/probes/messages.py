@@ -22,6 +22,9 @@ GRPC: Final = 5
 PUBLISHED: Final = 6
 """TCP through a port that the runtime publishes: something in between accepts, whoever listens behind it."""
 
+NAMED: Final = 7
+"""HTTP or TLS at a host name: no kind of a `Spec`, but that of its prober."""
+
 HEARTBEAT = 1_000_000_000
 """A batch is sent at least this often (ns), empty if need be."""
 
@@ -41,7 +44,8 @@ class Spec(NamedTuple):
     and `follow` are the rules its answer is judged by. `secure` says that gRPC goes over TLS; `sni` is the name for TLS,
     empty for none; with `verify` the certificate must be good for that name under the authorities `ca` (PEM; empty = the
     system's). `service` and `authority` are gRPC's, `library` is the directory that holds its HTTP/2 library. `env` is the
-    complete environment of an exec probe.
+    complete environment of an exec probe. `name` is a host name to resolve for each probe (then `address` is empty), `allowed`
+    the networks it may lead to whatever they are.
     """
 
     id: int
@@ -71,6 +75,8 @@ class Spec(NamedTuple):
     service: str = ""
     authority: str = ""
     library: str = ""
+    name: str = ""
+    allowed: tuple[str, ...] = ()
 
 
 LATE_BOUNDS: Final[tuple[int, ...]] = (

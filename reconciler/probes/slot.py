@@ -15,7 +15,8 @@ HANDSHAKE = 3
 SENDING = 4
 READING = 5
 RUNNING = 6
-"""A command runs."""
+"""A command runs, or the addresses of a name are asked."""
+RESOLVING = 7
 
 STAGES = (
     "idle",
@@ -25,6 +26,7 @@ STAGES = (
     "sending the request",
     "reading the answer",
     "running",
+    "resolving the name",
 )
 """What was going on when time ran out, for messages; indexed by stage."""
 

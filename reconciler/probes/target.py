@@ -15,6 +15,7 @@ from providers.secrets import SHOWN, Secret
 from providers.spi import ExecTarget
 from reconciler.probes import messages
 from reconciler.probes.messages import Spec
+from reconciler.probes.off_limits import refusal
 from reconciler.probes.request import authority, http_request, server_name
 from reconciler.probes.schedule import NO_PHASE, first_due, phase_of
 from reconciler.probes.slot import printable
@@ -63,12 +64,15 @@ NOTHING_GIVEN = Given()
 
 
 class Target(NamedTuple):
-    """One probe of one generation.
+    """One probe of one generation, or of a leaf of a name.
 
     `name` is startup, liveness or readiness. `address` and `port` are where the container's port was observed (a
     `PortFact`); for exec they are not used. `started` is the steady instant (ns) at which the generation started: the
     initial delay counts from there. `exec` says how to run an exec probe, None when that is not known. `published` says
     that the address is the host's: something of the runtime's accepts there, whoever listens behind it.
+
+    For a leaf `generation` stands for what is asked there (see `reconciler/shell/leaves.py`), `address` may be a host name with
+    its final dot, and `allowed` holds the networks it may lead to whatever they are; None = a container, at an observed address.
     """
 
     generation: Generation
@@ -80,6 +84,7 @@ class Target(NamedTuple):
     exec: ExecTarget | None = None
     published: bool = False
     given: Given = NOTHING_GIVEN
+    allowed: tuple[str, ...] | None = None
 
     @property
     def key(self) -> tuple[Generation, str]:
@@ -105,6 +110,7 @@ def succeeds(one: Target, other: Target) -> bool:
         and one[3:5] == other[3:5]
         and one.exec == other.exec
         and one.published == other.published
+        and one.allowed == other.allowed
     )
 
 
@@ -141,9 +147,11 @@ def specify(target: Target, number: int, now: int, *, phase: bool, together: int
     )
     if probe.kind is ProbeKind.EXEC:
         return _exec(common, target)
-    problem = target.given.problem or _address_problem(target.address, target.port)
+    problem = target.given.problem or _address_problem(target)
     if problem:
         return common._replace(note=problem)
+    if target.address.endswith("."):
+        common = common._replace(address="", name=target.address[:-1], allowed=target.allowed or ())
     if probe.kind is ProbeKind.TCP:
         return common._replace(kind=messages.PUBLISHED if target.published else messages.TCP)
     if probe.kind is ProbeKind.HTTP:
@@ -201,7 +209,7 @@ def _over_tls(common: Spec, target: Target, tls: ProbeTLS, named: str) -> Spec:
     """With the name to ask for; a certificate that is verified must be good for that name, or for the address."""
     name = tls.server_name or named
     if tls.verify and not name:
-        name = target.address.partition("%")[0]
+        name = target.address.partition("%")[0].removesuffix(".")
     return common._replace(sni=name, verify=tls.verify, ca=target.given.ca)
 
 
@@ -228,12 +236,15 @@ def _identity(target: Target) -> str:
     return f"{target.generation.container_id} {target.name} {target.address} {target.port}"
 
 
-def _address_problem(address: str, port: int) -> str:
-    """Why nothing can be probed there; empty when it can. Names are never resolved: containers have addresses."""
+def _address_problem(target: Target) -> str:
+    """Why nothing can be probed there; empty when it can. The name of a leaf is judged when it is resolved."""
+    address, port = target.address, target.port
     if not 0 < port < 65536:
         return f"port {port} is not between 1 and 65535: the container's port was not observed"
+    if target.allowed is not None and address.endswith("."):
+        return ""
     try:
         socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except (OSError, UnicodeError):
         return f"{address!r} is not an IP address: the container's address was not observed"
-    return ""
+    return "" if target.allowed is None else refusal(address, target.allowed)

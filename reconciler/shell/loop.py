@@ -12,7 +12,6 @@ import signal
 import sys
 
 from manifests.desired import SECOND, Role
-from providers.facts import Unknown
 from reconciler.core.decide import decide
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, obey
@@ -24,6 +23,7 @@ from reconciler.exits import Exit
 from reconciler.shell.apply import Applier
 from reconciler.shell.book import Book
 from reconciler.shell.evidence import Witness
+from reconciler.shell.leaves import by_endpoint
 from reconciler.shell.observe import Looks
 from reconciler.shell.parts import Parts
 from reconciler.shell.probing import Probing
@@ -131,6 +131,8 @@ class Loop:
             end = self.clock.now().steady + deadline
             self.looks.start_due()
             await self.looks.settle()
+            if by_endpoint(self.desired):  # then a first decision says which addresses to ask
+                self._decide(self._observed(), self.clock.now())
             await self._aim()
             while self.probing.unanswered() and self.clock.now().steady < end and self.stopping is None:
                 self.wake.take()
@@ -279,9 +281,12 @@ class Loop:
         """Decide with the garbage collector off: a full collection over all facts would cost more than the decision."""
         gc.disable()
         try:
-            return decide(self.desired, observed, now)
+            decision = decide(self.desired, observed, now)
         finally:
             gc.enable()
+        if self.probing.leaves.follow(self.desired, decision.status.crew):
+            self.wake.set("names lead to other addresses")
+        return decision
 
     def _observed(self) -> Observed:
         looks = self.looks
@@ -296,6 +301,7 @@ class Loop:
             busy=looks.providers.busy() - self.applier.busy,
             contexts=self.probing.foreigners.contexts,
             under_way=frozenset(self.applier.busy),
+            leaves=dict(self.probing.leaves.verdicts),
         )
 
     def _act(self, steps: tuple[Step, ...]) -> None:
@@ -391,10 +397,4 @@ class Loop:
             return False
         if not wait:
             return not decision.steps and not decision.unsettled
-        return not pending(decision, end, blind_is_final=all(one >= BLIND_TRIES for one in self._blind_tries()))
-
-    def _blind_tries(self) -> list[int]:
-        """How often each provider that cannot be read was tried."""
-        facts = [*self.looks.runtimes.values(), *self.looks.pools.values(), *self.looks.zones.values()]
-        unknown = {one.source for one in facts if isinstance(one, Unknown)}
-        return [count for (_, name), count in self.looks.attempts.items() if name in unknown]
+        return not self.probing.leaves.undecided() and not pending(decision, end, self.looks.gave_up(BLIND_TRIES))

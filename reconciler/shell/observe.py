@@ -91,6 +91,12 @@ class Looks:
         self.hurry(Role.RUNTIME, name)
         self.wake.set(f"{name} hints at a change")
 
+    def gave_up(self, tries: int) -> bool:
+        """Whether every provider that cannot be read was tried at least this often."""
+        facts = [*self.runtimes.values(), *self.pools.values(), *self.zones.values()]
+        unknown = {one.source for one in facts if isinstance(one, Unknown)}
+        return all(count >= tries for (_, name), count in self.attempts.items() if name in unknown)
+
     def next_due(self) -> int:
         """The steady instant of the next look that is not under way."""
         return min((due for key, due in self._due.items() if key not in self._under_way), default=2**62)

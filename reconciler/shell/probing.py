@@ -18,6 +18,7 @@ from reconciler.core.ledger import Ledger
 from reconciler.core.switches import node_key
 from reconciler.probes.target import Target
 from reconciler.shell.foreign import Foreigners
+from reconciler.shell.leaves import LEAF, Leaves
 from reconciler.shell.observe import Looks
 from reconciler.shell.probe_inputs import ProbeInputs, needy
 
@@ -66,6 +67,7 @@ class Probing:
         self.verdicts: dict[Generation, Probes] = {}
         self.inputs = ProbeInputs(looks.runner, looks.clock, looks.wake)
         self.foreigners = Foreigners()
+        self.leaves = Leaves()
         self._needy: tuple[Probe, ...] = ()
         self._needy_of: Desired | None = None
         self._aimed: dict[Generation, Container] = {}
@@ -77,6 +79,9 @@ class Probing:
         """Take what arrived: whether a verdict changed, and whether one turned to fail."""
         changed = failed = False
         for (generation, name), fact in self.prober.read().items():
+            if name == LEAF:
+                changed |= self.leaves.take(generation, fact)
+                continue
             before = self.verdicts.get(generation)
             if before is None:
                 continue
@@ -95,6 +100,7 @@ class Probing:
     def forget(self) -> None:
         """Nothing is known any more: the engine died or fell silent."""
         self.verdicts = {generation: Probes(startup=one.startup) for generation, one in self.verdicts.items()}
+        self.leaves.forget()
         self._dirty = True
 
     async def aim(
@@ -113,18 +119,19 @@ class Probing:
                 and are unknown then.
             ledger: what is remembered of adopted containers.
         """
+        fresh = self.leaves.want(desired)
         if desired is not self._needy_of:
             self._needy_of, self._needy = desired, needy(desired)
-        await self.inputs.prepare(self._needy, desired.root)
+        await self.inputs.prepare((*self._needy, *self.leaves.needy), desired.root)
         parts = (sorted(stopping), sorted(silent), sorted(ledger.adopted))
         version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(one) for one in parts)}")
-        if not self._dirty and not self.inputs.changed and version == self._seen:
+        if not self._dirty and not fresh and not self.inputs.changed and version == self._seen:
             return
         self._seen, self._dirty, self.inputs.changed = version, False, False
         workloads = {one.name: one for one in desired.workloads}
         foreign = self.foreigners.find(desired, self.looks.runtimes, ledger)
         leave_alone = set(stopping)
-        targets: list[Target] = []
+        targets = [] if EVERYTHING in silent else self.leaves.targets(self.inputs)
         live: dict[Generation, dict[str, ProbeFact]] = {}
         self._aimed = {}
         unseen = False
@@ -178,6 +185,8 @@ class Probing:
 
     def unanswered(self) -> bool:
         """Whether a probe that was aimed has no result at all yet."""
+        if self.leaves.unanswered():
+            return True
         for generation, container in self._aimed.items():
             verdicts = self.verdicts.get(generation, Probes())
             if container.startup is not None and verdicts.startup is None:
