@@ -26,7 +26,8 @@ class CreateContainer:
 
     `root` is the directory that the template's working directory is relative to. `push` says that its processes are to
     push their own state; `extra_env` and `extra_mounts`, for all containers of the pod, are then filled in right before
-    the call. They are no part of the revision, and hold a secret.
+    the call. They are no part of the revision, and hold a secret. `pins` says what the containers of this revision were made
+    from so far, as `ContainerFact.digests`: from then on its images are those, whatever their names point to by now.
     """
 
     node: str
@@ -35,6 +36,7 @@ class CreateContainer:
     template: Template
     root: str
     push: bool = False
+    pins: tuple[tuple[str, str], ...] = ()
     extra_env: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     extra_mounts: tuple[Mount, ...] = field(default=(), repr=False)
 

@@ -120,8 +120,10 @@ class ContainerFact:
     `restarts` counts what the runtime itself restarted in this container's life; `healer` names somebody else who restarts
     it for its health, in words; `health` is the runtime's own health check, None where there is none.
     `labels` are those of a container without our mark, sorted. `stale_secrets` names variables (`container/VARIABLE`)
-    whose secret has another value now than when the container was created. `image` is the image as it was asked for, and
-    `addresses` are those by network, sorted; both empty where the runtime has no such thing. `adopted` is never set by a
+    whose secret has another value now than when the container was created. `image` is the image as it was asked for;
+    `digests` says what each container of the replica is made from, (name as in `live`, `registry/name@sha256:…` or the id of an
+    image that is not from that registry), sorted; `addresses` are those by network, sorted; all three empty where the
+    runtime has no such thing. `adopted` is never set by a
     provider: the core says by it that a container without our mark is treated as one that has `mark`.
     """
 
@@ -146,6 +148,7 @@ class ContainerFact:
     labels: tuple[tuple[str, str], ...] = ()
     stale_secrets: tuple[str, ...] = ()
     image: str = ""
+    digests: tuple[tuple[str, str], ...] = ()
     addresses: tuple[tuple[str, str], ...] = ()
     adopted: bool = False
 

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from manifests.desired import Container
-from manifests.pod import VolumeKind
+from manifests.pod import PullPolicy, VolumeKind
 from providers.actions import CreateContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Mark, container_name
+from providers.runtime.docker_digest import source_of
 from providers.runtime.docker_image import Images
 from providers.runtime.docker_life import Life
 from providers.runtime.docker_link import Link, hint
@@ -45,7 +46,8 @@ class Creator:
         containers = members_of(template)
         if podman:
             _check_sources(action.name, containers)
-        self._images.ensure(action.name, [(full_image(action.name, one), one.engine.pull) for one in containers])
+        images = self._sources(action, containers)
+        self._images.ensure(action.name, images)
         secrets = [_reveal(action.name, container) for container in containers]
         for container in template.sidecars:
             self._clear(f"{action.name}-{container.name}", action.mark)
@@ -54,20 +56,36 @@ class Creator:
             self.network(action.name, name, action.mark.instance)
         body = payload(template.container, template, action.mark, secrets[0], network, podman=podman)
         _seal(body, template.container, secrets[0])
-        give(body, action)
+        give(body, action, images[0][0])
         main_id = self._put(action.name, body, action)
         for name in template.networks[1:]:
             self._link.post(f"/networks/{name}/connect", action.name, {"Container": main_id})
-        for container, values in zip(template.sidecars, secrets[1:], strict=True):
-            self._member(action, container, values, main_id, podman)
+        for container, values, (image, _) in zip(template.sidecars, secrets[1:], images[1:], strict=True):
+            self._member(action, container, values, image, main_id, podman)
+
+    def _sources(self, action: CreateContainer, containers: Sequence[Container]) -> list[tuple[str, PullPolicy]]:
+        """By which name each container's image is asked for, and when. Raises Rejected, Unreachable."""
+        pins = dict(action.pins)
+        found = []
+        for one in containers:
+            image = full_image(action.name, one)
+            pin = pins.get("" if one is containers[0] else one.name, "")
+            found.append(source_of(image, one.engine.pull, pin, self._images.present))
+        return found
 
     def _member(
-        self, action: CreateContainer, container: Container, secrets: dict[str, str], main_id: str, podman: bool
+        self,
+        action: CreateContainer,
+        container: Container,
+        secrets: dict[str, str],
+        image: str,
+        main_id: str,
+        podman: bool,
     ) -> None:
         network = f"container:{main_id}"
         body = payload(container, action.template, action.mark, secrets, network, podman=podman)
         _seal(body, container, secrets)
-        give(body, action)
+        give(body, action, image)
         self._put(f"{action.name}-{container.name}", body, action)
 
     def _put(self, name: str, body: dict[str, object], action: CreateContainer) -> str:

@@ -22,6 +22,7 @@ from providers.facts import (
     read_mark,
 )
 from providers.runtime.docker_beyond import published, read_bindings, read_healer, read_health
+from providers.runtime.docker_digest import LABEL_IMAGE
 from providers.runtime.docker_stops import Stop
 from providers.runtime.docker_time import SECOND, EngineLife, boot_wall, parse_instant, running_since, steady, to_steady
 
@@ -88,6 +89,12 @@ class Life:
     healer: str = ""
     bindings: tuple[tuple[int, str, int], ...] = ()
     image: str = ""
+    image_id: str = ""
+
+    @property
+    def asked_for(self) -> str:
+        """The image as it was asked for: a container of ours may be made from the digest behind that name."""
+        return (self.labels.get(LABEL_IMAGE) if self.mark[0] is not None else "") or self.image
 
     @property
     def state(self) -> ContainerState:
@@ -173,6 +180,7 @@ def read_life(found: Mapping[str, Any], on_failure: str = "") -> Life:
         health=read_health(found, started) if up else None,
         healer=read_healer(config.get("Labels") or {}, on_failure),
         image=str(config.get("Image") or ""),
+        image_id=_image_id(str(found.get("Image") or "")),
         bindings=read_bindings(found) or (_of_the_host(exposed) if host.get("NetworkMode") == "host" and up else ()),
     )
 
@@ -201,6 +209,11 @@ def listed_life(entry: Mapping[str, Any]) -> Life:
         healer=read_healer(entry.get("Labels") or {}, ""),
         image=str(entry.get("Image") or ""),
     )
+
+
+def _image_id(text: str) -> str:
+    """An image's id with its algorithm, which Podman leaves out."""
+    return f"sha256:{text}" if len(text) == 64 else text
 
 
 def _policy(found: Mapping[str, Any]) -> str:
@@ -301,7 +314,12 @@ class Surroundings:
     address: str = ""
 
 
-def fact(pod: Pod, around: Surroundings, stale_secrets: tuple[str, ...] = ()) -> ContainerFact:
+def fact(
+    pod: Pod,
+    around: Surroundings,
+    stale_secrets: tuple[str, ...] = (),
+    digests: tuple[tuple[str, str], ...] = (),
+) -> ContainerFact:
     """What a look says about one replica, or about a container of somebody else's."""
     main = pod.main
     mark, foreign_mark = main.mark
@@ -332,7 +350,8 @@ def fact(pod: Pod, around: Surroundings, stale_secrets: tuple[str, ...] = ()) ->
         health=main.health,
         labels=tuple(sorted(main.labels.items())) if mark is None else (),
         stale_secrets=stale_secrets,
-        image=main.image,
+        image=main.asked_for,
+        digests=digests,
         addresses=tuple(sorted(main.addresses.items())) if main.state in UP else (),
     )
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.facts import LABEL_INSTANCE, ContainerFact
+from providers.runtime.docker_digest import Digests
 from providers.runtime.docker_life import (
     LABEL_CONTAINER,
     Life,
@@ -78,7 +79,7 @@ class Looks:
 
     def __init__(self, link: Link, stops: Stops, address: str = "") -> None:
         self._link, self._stops, self._address = link, stops, address
-        self._secrets = Secrets()
+        self._secrets, self._digests = Secrets(), Digests(link)
         self._on_failure: dict[str, str] = {}
         self._lock = threading.Lock()
         self._lives: dict[str, Life] = {}
@@ -153,7 +154,14 @@ class Looks:
     def _facts(self, pods: Iterable[Pod], engine: EngineLife) -> tuple[ContainerFact, ...]:
         around = Surroundings(self._link.node, self._stops.all(), engine, self.podman(), self._address)
         secrets = self._secrets.look()
-        return tuple(fact(pod, around, secrets.stale(pod)) for pod in pods)
+        return tuple(fact(pod, around, secrets.stale(pod), self._digests_of(pod)) for pod in pods)
+
+    def _digests_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
+        """What the containers of a replica of ours are made from."""
+        if pod.main.mark[0] is None or pod.headless:
+            return ()
+        found = ((one.member, self._digests.of(one.image_id, one.asked_for)) for one in (pod.main, *pod.members))
+        return tuple(sorted(one for one in found if one[1]))
 
     def _inspect(self, name: str) -> Life | None:
         try:
@@ -207,6 +215,7 @@ class Looks:
             if known is not None:  # it may have gone since the list was made
                 lives[container_id] = known
         self._lives = lives
+        self._digests.keep({one.image_id for one in lives.values()})
         self._on_failure = {key: action for key, action in self._on_failure.items() if key in lives}
         self._last = _Last(began, began_wall, engine, began if full else last.full)
         return list(lives.values())

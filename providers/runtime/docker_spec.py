@@ -9,6 +9,7 @@ from manifests.pod import HOST_CONFIG_MANAGED, Live, Mount, VolumeKind
 from providers.actions import CreateContainer
 from providers.errors import Rejected
 from providers.facts import Mark, mark_labels
+from providers.runtime.docker_digest import LABEL_IMAGE
 from providers.runtime.docker_life import LABEL_CONTAINER, LABEL_MEMBERS, LABEL_NETWORKS, NO_LIMIT
 
 SECOND = 1_000_000_000
@@ -83,6 +84,7 @@ def payload(
         LABEL_CONTAINER: "" if main else container.name,
         LABEL_MEMBERS: ",".join(one.name for one in template.sidecars) if main else "",
         LABEL_NETWORKS: ",".join(template.networks[1:]) if main else "",
+        LABEL_IMAGE: engine.image,
     }
     body: dict[str, Any] = {
         "Image": full_image(mark.workload, container),
@@ -110,8 +112,9 @@ def payload(
     return body
 
 
-def give(body: dict[str, Any], action: CreateContainer) -> None:
-    """Add to a request what is no part of the template: variables and mounts that the action brings along."""
+def give(body: dict[str, Any], action: CreateContainer, image: str) -> None:
+    """Add to a request what is no part of the template: by which name the image is here, and what the action brings along."""
+    body["Image"] = image
     body["Env"] += [f"{name}={value}" for name, value in action.extra_env]
     if action.extra_mounts:
         host = body["HostConfig"]
