@@ -103,7 +103,7 @@ class NamedProber:
         for address in found.addresses:
             reason = refusal(address, spec.allowed)
             if reason:
-                refused = refused or f"{spec.name} leads to {reason}"
+                refused = refused or f"{spec.name}: {reason}"
                 continue
             legs.append(_Leg(slot, prober, address))
         if not legs:

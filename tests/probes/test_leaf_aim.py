@@ -1,0 +1,236 @@
+"""From what manifests ask about the leaves of names to targets of the probe engine, and from results to facts."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from manifests.desired import SECOND, Desired
+from manifests.dns import Check, DNSPolicy, HealthCheck, Publish, Target
+from manifests.pod import SecretSource
+from providers.facts import Generation, ProbeFact, ProbeValue
+from reconciler.core.leaf import LeafProbe
+from reconciler.probes.target import Target as ProbeTarget
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.leaves import LEAF, TRIES, question, stand_in
+from reconciler.shell.observe import Looks
+from reconciler.shell.probing import EVERYTHING, Probing
+from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.triggers import Wake
+from sim.manifest import Shop
+
+START = 1000 * SECOND
+PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
+CHECK = Check(host="app.example.com", port=8443, path="/ok", interval=10 * SECOND, expected=(200, 204))
+
+
+def policy(*addresses: str, check: Check | None = CHECK, weight: int = 100, hostname: str = "") -> DNSPolicy:
+    targets = [Target("fixed", Publish.ADDRESSES, addresses=addresses, weight=weight)]
+    if hostname:
+        targets.append(Target("cloud", Publish.HOSTNAME, hostname=hostname))
+    return DNSPolicy("dnspolicy/app", "app", "app.example.com.", "dns", "example.com.", tuple(targets), check=check)
+
+
+class Listener:
+    """A `Prober` that keeps what it is told, and says what it is given to say."""
+
+    def __init__(self) -> None:
+        self.targets: dict[tuple[Generation, str], ProbeTarget] = {}
+        self.results: dict[tuple[Generation, str], ProbeFact] = {}
+        self.told = 0
+
+    def set_targets(self, targets: list[ProbeTarget]) -> None:
+        self.told += 1
+        self.targets = {target.key: target for target in targets}
+
+    def read(self) -> dict[tuple[Generation, str], ProbeFact]:
+        results, self.results = self.results, {}
+        return results
+
+    def fileno(self) -> int:
+        return -1
+
+    def silent(self) -> str:
+        return ""
+
+    def restart(self) -> None:
+        self.targets.clear()
+
+    def close(self) -> None:
+        self.targets.clear()
+
+
+class World:
+    """Policies, and the shell's probing over them."""
+
+    def __init__(self, root: Path, *policies: DNSPolicy) -> None:
+        self.clock = VirtualClock(steady=START)
+        self.prober = Listener()
+        self.probing = Probing(self.prober, Looks(Providers(), InlineRunner(), self.clock, Wake()))
+        empty = replace(Shop(()).desired(), root=str(root), workloads=(), services=())
+        self.desired: Desired = empty
+        self.want(*policies)
+
+    def want(self, *policies: DNSPolicy, checks: tuple[HealthCheck, ...] = (), allowed: tuple[str, ...] = ()) -> None:
+        instance = replace(self.desired.instance, allow_addresses=allowed)
+        revision = str(hash((policies, checks, allowed)))
+        self.desired = replace(self.desired, policies=policies, checks=checks, instance=instance, revision=revision)
+
+    async def aim(self, silent: frozenset[str] = frozenset()) -> list[ProbeTarget]:
+        await self.probing.aim(self.desired, (), silent)
+        return sorted(self.prober.targets.values(), key=lambda one: one.address)
+
+    def says(self, leaf: LeafProbe, value: ProbeValue, last: ProbeValue | None = None) -> tuple[bool, bool]:
+        now = self.clock.now().steady
+        fact = ProbeFact(value, last or value, 1, 5, now, now, 33 * SECOND, "said")
+        self.prober.results[stand_in(leaf), LEAF] = fact
+        return self.probing.read()
+
+    @property
+    def verdicts(self) -> dict[str, ProbeValue]:
+        return {leaf.address: fact.value for leaf, fact in self.probing.leaves.verdicts.items()}
+
+
+async def test_each_address_of_a_policy_is_asked_what_the_policy_asks(tmp_path: Path) -> None:
+    world = World(tmp_path, policy("203.0.113.1", "203.0.113.2", hostname="lb.cloud.example."))
+    one, other, named = await world.aim()
+    assert [one.address, other.address, named.address] == ["203.0.113.1", "203.0.113.2", "lb.cloud.example."]
+    assert {target.name for target in (one, other, named)} == {LEAF}
+    probe = one.probe
+    assert (probe.port, probe.path, probe.scheme, probe.host, probe.period) == (
+        8443,
+        "/ok",
+        "HTTPS",
+        "app.example.com",
+        10 * SECOND,
+    )
+    assert (probe.follow, probe.expected) == (False, ((200, 200), (204, 204)))
+    assert probe.tls is not None
+    assert (probe.tls.verify, probe.tls.server_name) == (True, "app.example.com")
+    assert one.allowed == ()
+
+
+async def test_a_policy_without_a_check_asks_nothing(tmp_path: Path) -> None:
+    world = World(tmp_path, policy("203.0.113.1", check=None))
+    assert await world.aim() == []
+    assert not world.probing.leaves.undecided()
+
+
+async def test_the_same_question_in_two_policies_is_asked_once(tmp_path: Path) -> None:
+    second = replace(policy("203.0.113.1"), key="dnspolicy/www", name="www")
+    world = World(tmp_path, policy("203.0.113.1"), second)
+    assert len(await world.aim()) == 1
+
+
+async def test_a_health_check_without_a_policy_is_asked_too(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.want(checks=(HealthCheck("healthcheck/up", "up", "203.0.113.9", CHECK),))
+    assert [one.address for one in await world.aim()] == ["203.0.113.9"]
+
+
+async def test_a_host_name_without_a_host_in_its_check_is_asked_under_its_own() -> None:
+    probe = question(LeafProbe("lb.cloud.example.", replace(CHECK, host="")))
+    assert probe.host == "lb.cloud.example"
+    assert probe.tls is not None
+    assert probe.tls.server_name == "lb.cloud.example"
+    plain = question(LeafProbe("203.0.113.1", replace(CHECK, host="", protocol="HTTP")))
+    assert (plain.host, plain.tls) == ("", None)
+
+
+async def test_a_changed_verdict_is_told_and_is_no_hint_to_look_at_containers(tmp_path: Path) -> None:
+    world = World(tmp_path, policy("203.0.113.1"))
+    await world.aim()
+    leaf = LeafProbe("203.0.113.1", CHECK)
+    assert world.says(leaf, PASS) == (True, False)
+    assert world.says(leaf, PASS) == (False, False)
+    assert world.says(leaf, FAIL) == (True, False)
+    assert world.verdicts == {"203.0.113.1": FAIL}
+
+
+async def test_a_verdict_outlives_changes_that_do_not_change_the_question(tmp_path: Path) -> None:
+    world = World(tmp_path, policy("203.0.113.1", "203.0.113.2"))
+    await world.aim()
+    world.says(LeafProbe("203.0.113.1", CHECK), FAIL)
+    world.says(LeafProbe("203.0.113.2", CHECK), PASS)
+    world.want(policy("203.0.113.1", weight=7))
+    await world.aim()
+    assert world.verdicts == {"203.0.113.1": FAIL}
+    world.want(policy("203.0.113.1", check=replace(CHECK, path="/other")))
+    await world.aim()
+    assert world.verdicts == {}
+
+
+async def test_a_late_result_of_a_question_that_is_gone_is_left_out(tmp_path: Path) -> None:
+    world = World(tmp_path, policy("203.0.113.1"))
+    await world.aim()
+    world.want()
+    await world.aim()
+    assert world.says(LeafProbe("203.0.113.1", CHECK), FAIL) == (False, False)
+    assert world.verdicts == {}
+
+
+async def test_the_engine_is_told_again_only_when_something_changed(tmp_path: Path) -> None:
+    world = World(tmp_path, policy("203.0.113.1"))
+    for _ in range(3):
+        await world.aim()
+    assert world.prober.told == 1
+    world.want(policy("203.0.113.1"), allowed=("127.0.0.0/8",))
+    (one,) = await world.aim()
+    assert one.allowed == ("127.0.0.0/8",)
+
+
+async def test_an_engine_that_died_takes_all_verdicts_along_and_is_told_what_to_ask(tmp_path: Path) -> None:
+    world = World(tmp_path, policy("203.0.113.1"))
+    await world.aim()
+    world.says(LeafProbe("203.0.113.1", CHECK), FAIL)
+    world.probing.forget()
+    world.prober.restart()
+    assert world.verdicts == {}
+    assert len(await world.aim()) == 1
+
+
+async def test_suspending_all_probes_silences_leaves_too(tmp_path: Path) -> None:
+    world = World(tmp_path, policy("203.0.113.1"))
+    assert await world.aim(frozenset({EVERYTHING})) == []
+    assert len(await world.aim()) == 1
+
+
+async def test_a_missing_secret_cannot_be_run_and_comes_into_force_when_it_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LEAF_TOKEN", raising=False)
+    check = replace(CHECK, headers=(("Authorization", SecretSource(env="LEAF_TOKEN")),))
+    world = World(tmp_path, policy("203.0.113.1", check=check))
+    (one,) = await world.aim()
+    assert "LEAF_TOKEN" in one.given.problem
+    monkeypatch.setenv("LEAF_TOKEN", "sesame")
+    world.clock.advance(60 * SECOND)
+    await world.aim()
+    (one,) = await world.aim()
+    assert [secret.reveal() for secret in one.given.secrets] == ["sesame"]
+    assert "sesame" not in repr(one)
+
+
+async def test_a_single_run_waits_for_verdicts_but_not_for_what_will_never_have_one(tmp_path: Path) -> None:
+    world = World(tmp_path, policy("203.0.113.1"))
+    await world.aim()
+    leaves, leaf = world.probing.leaves, LeafProbe("203.0.113.1", CHECK)
+    assert leaves.unanswered()
+    assert leaves.undecided()
+    world.says(leaf, UNKNOWN, FAIL)
+    assert not leaves.unanswered()
+    assert leaves.undecided()
+    world.says(leaf, FAIL)
+    assert not leaves.undecided()
+    for _ in range(TRIES):
+        assert world.says(leaf, UNKNOWN, UNKNOWN) is not None
+    assert not leaves.undecided()
+    world.says(leaf, CANNOT_RUN)
+    assert not leaves.undecided()
+
+
+async def test_a_leaf_is_known_to_the_engine_by_the_same_name_in_every_process() -> None:
+    one = stand_in(LeafProbe("203.0.113.1", CHECK))
+    assert one == stand_in(LeafProbe("203.0.113.1", replace(CHECK)))
+    assert one != stand_in(LeafProbe("203.0.113.1", replace(CHECK, path="/other")))
+    assert one != stand_in(LeafProbe("203.0.113.2", CHECK))
