@@ -11,8 +11,8 @@ from manifests.desired import Desired
 from reconciler.core import requests, steps, windows
 from reconciler.core.activation import Roster, roster
 from reconciler.core.availability import Availability, count
+from reconciler.core.deadlines import soonest_end
 from reconciler.core.diff import differences
-from reconciler.core.disruption import deadline_at
 from reconciler.core.foreign import admit
 from reconciler.core.gates import Gated, gate
 from reconciler.core.guard import Pruning, mass_change, prune_hold
@@ -87,7 +87,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts)
     due_steps = tuple(sorted(out.steps, key=_order))
     unsettled = ledger.grants != observed.ledger.grants and not due_steps
-    wake_at = now.steady + 1 if unsettled else _wake_at(desired, seen, counts, holds, waits, ledger, now)
+    wake_at = now.steady + 1 if unsettled else _wake_at(desired, seen, crew, counts, holds, waits, ledger, now)
     return Decision(
         steps=due_steps,
         holds=tuple(sorted(set(holds), key=lambda one: (one.object, one.rule, one.action, one.message))),
@@ -214,6 +214,7 @@ def _order(step: Step) -> tuple[int, str, str]:
 def _wake_at(
     desired: Desired,
     seen: Sight,
+    crew: Roster,
     counts: Mapping[str, Availability],
     holds: list[Hold],
     waits: list[Wait],
@@ -227,8 +228,7 @@ def _wake_at(
     for until in (*(one.until for one in holds), *(one.until for one in waits)):
         if until is not None:
             soonest = min(soonest, until)
-    for grant in ledger.grants.values():
-        soonest = min(soonest, deadline_at(grant, now))
+    soonest = min(soonest, soonest_end(ledger.grants.values(), crew, now))
     for one in ledger.suspensions.values():
         if one.until_wall:
             soonest = min(soonest, now.steady + one.until_wall - now.wall)

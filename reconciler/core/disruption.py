@@ -31,6 +31,9 @@ DEADLINE = 600 * SECOND
 """A restart or recreation that has not become available by then is over; the next one goes through the gates again. It runs
 from the grant, or from weight 0 where names and TTLs are waited for before."""
 
+SLACK = 300 * SECOND
+"""How much longer it may take than the manifest's own times for drain, stop, startup and readiness add up to, if that is later."""
+
 DEFAULT_DRAIN = 10 * SECOND
 """How long an orphan drains: its manifest, which could say, is gone."""
 
@@ -39,6 +42,9 @@ DEFAULT_GRACE = 30 * SECOND
 
 RELEASED = "released"
 """How the way out of an adopted container ends that is nobody's replica any more."""
+
+FROZEN = "somebody paused it"
+"""How a restart or recreation ends of what was paused before its stop: whoever did that wants it as it is."""
 
 UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
 
@@ -94,13 +100,24 @@ def may_empty(grant: Grant, workload: Workload | None) -> bool:
     return returns(grant) and workload is not None and workload.max_unavailable >= workload.replicas
 
 
-def deadline_at(grant: Grant, now: Now) -> int:
+def allowance(workload: Workload | None) -> int:
+    """How long a restart or recreation of this workload may take (ns): what its manifest allows for is never cut short."""
+    if workload is None:
+        return DEADLINE
+    template, container = workload.template, workload.template.container
+    probes = [one for one in (container.startup, container.liveness, container.readiness) if one is not None]
+    grace = max([template.grace, *(one.grace for one in probes)])
+    # The longest that the verdict of a healthy but slow application can take, probe after probe.
+    verdicts = sum(one.initial_delay + one.period * max(one.failure_threshold, one.success_threshold) for one in probes)
+    return max(DEADLINE, workload.drain_max + grace + verdicts + workload.min_ready + SLACK)
+
+
+def deadline_at(grant: Grant, workload: Workload | None, now: Now) -> int:
     """The steady instant at which a restart or recreation is over whatever became of it; FOREVER for those that have no end."""
     if not returns(grant):
         return FOREVER
-    if grant.cause in URGENT:
-        return due(grant.at, DEADLINE, now)
-    return FOREVER if grant.weight_out is None else due(grant.weight_out, DEADLINE, now)
+    begun = grant.at if grant.cause in URGENT else grant.weight_out
+    return FOREVER if begun is None else due(begun, allowance(workload), now)
 
 
 def _leave_names(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, now: Now) -> Progress | Grant:
@@ -206,13 +223,15 @@ def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) 
 def recreate(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, now: Now) -> Progress:
     """The first half of a recreation, as long as the old container exists: the next thing to do until it is removed."""
     fact = belief.fact
-    if deadline_at(grant, now) <= now.steady:
+    if deadline_at(grant, workload, now) <= now.steady:
         return Progress(None, ended="deadline passed")
     if fact.generation != grant.generation and grant.cause in URGENT:
         return Progress(None, ended="a new generation runs")
     grant = _follow(grant, fact)
     if fact.state not in UP:
         return _away(grant, fact, exit_, workload.drain_max, now)
+    if fact.state is ContainerState.PAUSED:
+        return Progress(None, ended=FROZEN)
     if grant.cause in URGENT and belief.live is ProbeValue.PASS:
         return Progress(None, ended="recovered before the stop")
     if grant.cause is Reason.SECRET_CHANGED and not fact.stale_secrets:
@@ -220,14 +239,14 @@ def recreate(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, now:
     return _leave_service(grant, fact, exit_, may_empty(grant, workload), workload.drain_max, now)
 
 
-def recreated(grant: Grant, belief: Belief | None, available: bool, now: Now) -> Progress:
+def recreated(grant: Grant, belief: Belief | None, workload: Workload, available: bool, now: Now) -> Progress:
     """The second half of a recreation: the old container is gone, the replica is made and started by the ordinary path.
 
     Args:
         belief: the replica's new container, None while there is none.
     """
     grant = _out_since(grant, now)
-    until = deadline_at(grant, now)
+    until = deadline_at(grant, workload, now)
     if until <= now.steady:
         return Progress(None, ended="deadline passed")
     if available:
@@ -243,7 +262,7 @@ def recreated(grant: Grant, belief: Belief | None, available: bool, now: Now) ->
 def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, available: bool, now: Now) -> Progress:
     """A restart: the next thing to do until a new generation of the same container is available."""
     fact = belief.fact
-    until = deadline_at(grant, now)
+    until = deadline_at(grant, workload, now)
     if until <= now.steady:
         stranded = workload.restart_only and fact.generation == grant.generation and fact.state not in UP
         if not stranded:
@@ -256,6 +275,8 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
                 message = f"{fact.name} is down and still carries weight"
                 return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, message))
             return Progress(_out_since(grant, now), start=True)
+        if fact.state is ContainerState.PAUSED:
+            return Progress(None, ended=FROZEN)
         if grant.cause in URGENT and belief.live is ProbeValue.PASS:
             return Progress(None, ended="recovered before the stop")
         return _leave_service(grant, fact, exit_, may_empty(grant, workload), workload.drain_max, now)

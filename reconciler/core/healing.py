@@ -12,8 +12,9 @@ from manifests.desired import SECOND, Container, Desired, Workload
 from manifests.limits import Mode
 from providers.facts import ContainerState, ProbeFact, ProbeValue
 from reconciler.core import buckets, mass_failure, restarts
+from reconciler.core.deadlines import soonest_end
 from reconciler.core.diff import Want
-from reconciler.core.disruption import URGENT, deadline_at
+from reconciler.core.disruption import URGENT
 from reconciler.core.history import amnesia
 from reconciler.core.instant import Now, due
 from reconciler.core.tally import Tally
@@ -83,8 +84,12 @@ def _mass(ask: Ask) -> Hold | None:
     want, tally = ask.want, ask.tally
     if want.fact is None:
         return None
-    limits, rows, grants = tally.desired.guard.mass_failure, tally.ledger.outbreaks, tally.ledger.grants.values()
-    return mass_failure.hold(want.fact.id, want.object, want.id, tally.outbreaks, rows, grants, limits, tally.now)
+    limits, rows = tally.desired.guard.mass_failure, tally.ledger.outbreaks
+    ends: dict[str, int] = {}
+    for grant in tally.ledger.grants.values():
+        end = soonest_end([grant], tally.crew, tally.now)
+        ends[grant.object] = min(end, ends.get(grant.object, end))
+    return mass_failure.hold(want.fact.id, want.object, want.id, tally.outbreaks, rows, ends, limits, tally.now)
 
 
 def _turn(ask: Ask) -> Hold | None:
@@ -94,7 +99,7 @@ def _turn(ask: Ask) -> Hold | None:
     if not mine:
         return None
     now = tally.now
-    until = max(min(deadline_at(grant, now) for grant in mine), now.steady + 1)
+    until = max(soonest_end(mine, tally.crew, now), now.steady + 1)
     prefix = f"{workload.key}/"
     every = sum(1 for grant in tally.ledger.grants.values() if grant.object.startswith(prefix))
     if every >= workload.max_unavailable:
@@ -145,7 +150,7 @@ def _node(ask: Ask) -> Hold | None:
     limit, there = tally.desired.guard.restarts.in_flight, tally.urgent_on(want.node)
     if len(there) < limit:
         return None
-    until = max(min(deadline_at(grant, tally.now) for grant in there), tally.now.steady + 1)
+    until = max(soonest_end(there, tally.crew, tally.now), tally.now.steady + 1)
     message = f"{len(there)} replicas are being restarted on {want.node}, at most {limit} may be"
     return _hold(want, Rule.NODE_RESTARTS, message, until)
 

@@ -16,10 +16,10 @@ from manifests.limits import MassFailure
 from providers.facts import ContainerState, Generation, Probes, ProbeValue
 from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
-from reconciler.core.disruption import URGENT, deadline_at
+from reconciler.core.disruption import URGENT
 from reconciler.core.history import replica_of
-from reconciler.core.instant import Now, due, elapsed, instant, next_after
-from reconciler.core.ledger import Grant, Ledger, Outbreak
+from reconciler.core.instant import FOREVER, Now, due, elapsed, instant, next_after
+from reconciler.core.ledger import Ledger, Outbreak
 from reconciler.core.observed import Observed
 from reconciler.core.trust import Belief
 from reconciler.core.verdict import Hold, Rule
@@ -200,7 +200,7 @@ def hold(
     action: str,
     found: Outbreaks,
     rows: Mapping[str, Outbreak],
-    grants: Iterable[Grant],
+    ends: Mapping[str, int],
     limits: MassFailure,
     now: Now,
 ) -> Hold | None:
@@ -208,15 +208,15 @@ def hold(
 
     Args:
         rows: the ledger's rows as they are by now in this decision.
-        grants: all open grants.
+        ends: replica -> steady instant at which its open grant is over at the latest.
     """
     for key in found.of.get(container, ()):
         row, extent = rows[key], found.active[key]
         many = f"{extent.bad} of {extent.size} containers of {key} are bad since about the same time"
         if row.canary:
-            ends = [deadline_at(one, now) for one in grants if one.object == row.canary]
             message = f"{many}; {row.canary} is restarted first, to see whether that helps"
-            until = min(ends, default=next_after(0, SECOND, now))
+            until = ends.get(row.canary, FOREVER)
+            until = next_after(0, SECOND, now) if until == FOREVER else until
             return Hold(obj, action, Rule.MASS_FAILURE, message, until=max(until, now.steady + 1))
         if row.last is not None:
             until = due(row.last, pause(row.failures, limits), now)

@@ -117,7 +117,7 @@ def _anew(grant: Grant, group: Group, now: Now) -> Progress:
     if ordinal >= group.workload.replicas:
         return Progress(None, ended="not wanted any more")
     belief = group.current.get(ordinal)
-    return disruption.recreated(grant, belief, _available(group.workload, belief, now), now)
+    return disruption.recreated(grant, belief, group.workload, _available(group.workload, belief, now), now)
 
 
 def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, out: Outbox) -> int:

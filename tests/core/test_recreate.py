@@ -118,11 +118,12 @@ def test_the_grant_goes_on_under_the_removed_containers_id_and_counts_until_the_
 
 def test_the_second_half_ends_when_it_is_available_fails_again_or_takes_too_long():
     gone = grant(weight_out=ago(30))
-    assert recreated(gone, None, False, NOW).wait is not None
-    assert recreated(gone, belief(), True, NOW).ended == "available again"
-    assert recreated(gone, belief(F), False, NOW).ended == "the new container failed too"
-    assert recreated(gone, belief()._replace(fact=down(FACT)), False, NOW).ended == "the new container ended"
-    assert recreated(grant(weight_out=ago(601)), None, False, NOW).ended == "deadline passed"
+    web = workload(WEB)
+    assert recreated(gone, None, web, False, NOW).wait is not None
+    assert recreated(gone, belief(), web, True, NOW).ended == "available again"
+    assert recreated(gone, belief(F), web, False, NOW).ended == "the new container failed too"
+    assert recreated(gone, belief()._replace(fact=down(FACT)), web, False, NOW).ended == "the new container ended"
+    assert recreated(grant(weight_out=ago(601)), None, web, False, NOW).ended == "deadline passed"
 
 
 def test_a_planned_recreation_waits_for_names_and_ttl_and_one_for_failed_health_for_neither():

@@ -168,7 +168,7 @@ class World:
         """A person starts a container behind our back."""
         for node, runtime in self.runtimes.items():
             if name in self.outside.nodes.get(node, {}):
-                runtime.perform(StartContainer(node, name, self.generation(name)))
+                runtime.perform(StartContainer(node, name, self.outside.nodes[node][name].generation))
 
     def next_event(self) -> int:
         """The next probe or crash."""

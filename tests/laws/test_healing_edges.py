@@ -1,0 +1,117 @@
+"""Laws of healing where times are long, somebody interferes, or several causes meet."""
+
+from dataclasses import replace
+
+import pytest
+
+from laws.lives import WEB, ready
+from manifests.desired import SECOND, Backoff, Guard, MassChange
+from manifests.limits import Rate, RestartLimits
+from providers.actions import StopContainer
+from providers.facts import ContainerState, ProbeValue
+from reconciler.core.instant import instant
+from reconciler.core.request import Request
+from reconciler.core.verdict import Rule
+from sim.manifest import Shop, Spec, shop
+from sim.world import World
+
+MINUTE = 60 * SECOND
+QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
+LOOSE = Guard(
+    mass_change=MassChange(100, 50),
+    restarts=RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50),
+)
+
+
+def stops(world: World) -> list[str]:
+    """The containers that were stopped, in order."""
+    return [one.action.name for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective]
+
+
+def watch_down(world: World) -> list[int]:
+    """After each write: how many containers are not running."""
+    seen = [0]
+    world.checks.append(
+        lambda _: seen.append(sum(1 for one in world.containers().values() if one.state is not ContainerState.RUNNING))
+    )
+    return seen
+
+
+def test_a_drain_that_takes_longer_than_a_restart_usually_may_is_waited_for(worlds):
+    world = ready(worlds(shop(replicas=2, drain=15 * MINUTE)))
+    world.apps.sick.add(world.generation(WEB.format(1)))
+    world.run(20 * MINUTE)
+    assert stops(world) == [WEB.format(1)]
+    assert set(world.weights().values()) == {100}
+    assert len(world.memory.ledger().attempts["workload/web/1"] if world.memory.ledger().attempts else ()) <= 1
+    assert not world.memory.ledger().escalations
+
+
+def test_a_replica_that_must_be_ready_for_long_counts_against_the_budget_for_as_long(worlds):
+    world = worlds(shop(replicas=6, min_ready=15 * MINUTE))
+    world.run(30 * MINUTE)
+    world.apps.sick.add(world.generation(WEB.format(0)))
+    world.run(2 * MINUTE)
+    assert stops(world) == [WEB.format(0)]
+    world.apps.sick.add(world.generation(WEB.format(1)))
+    world.run(11 * MINUTE)
+    assert stops(world) == [WEB.format(0)]
+    assert Rule.IN_FLIGHT in {one.rule for one in world.tape.last.holds}
+    world.run(30 * MINUTE)
+    assert stops(world) == [WEB.format(0), WEB.format(1)]
+    assert not world.memory.ledger().grants
+
+
+def test_a_canary_that_must_be_ready_for_long_is_not_judged_before(worlds):
+    world = worlds(Shop((Spec(replicas=4, min_ready=15 * MINUTE, backoff=QUICK),), guard=LOOSE))
+    world.run(30 * MINUTE)
+    for ordinal in range(4):
+        world.apps.sick.add(world.generation(WEB.format(ordinal)))
+    world.run(14 * MINUTE)
+    assert len(stops(world)) == 1
+    world.run(60 * MINUTE)
+    assert sorted(stops(world)) == [WEB.format(ordinal) for ordinal in range(4)]
+    assert not world.tape.last.holds
+
+
+def test_what_somebody_pauses_in_the_middle_of_its_restart_is_left_alone(worlds):
+    world = ready(worlds(shop(replicas=2, drain=60 * SECOND)))
+    name = WEB.format(1)
+    world.apps.sick.add(world.generation(name))
+    while not world.memory.ledger().grants:
+        world.run(SECOND)
+    world.run(10 * SECOND)
+    world.runtime.pause(name)
+    world.run(10 * MINUTE)
+    assert not stops(world)
+    assert world.containers()[name].state is ContainerState.PAUSED
+    world.runtime.unpause(name)
+    world.run(5 * MINUTE)
+    assert stops(world) == [name]
+    assert set(world.weights().values()) == {100}
+
+
+@pytest.mark.parametrize("budget", [1, 2])
+def test_a_request_while_all_fail_their_readiness_takes_no_more_than_the_budget_at_once(worlds, budget):
+    world = ready(worlds(shop(replicas=5, max_unavailable=budget, ttl=1, drain=2 * SECOND)))
+    world.apps.lies["*", "readiness"] = ProbeValue.FAIL
+    world.run(2 * MINUTE)
+    down = watch_down(world)
+    world.memory.request("r1", Request("workload/web", instant(world.clock.now()), "ada", "try it"))
+    world.run(3 * MINUTE)
+    assert max(down) <= budget
+    world.apps.lies.clear()
+    world.run(30 * MINUTE)
+    assert len(world.running()) == 5
+    assert set(world.weights().values()) == {100}
+
+
+def test_a_request_while_all_fail_their_liveness_takes_no_more_than_the_budget_at_once(worlds):
+    spec = Spec(replicas=5, max_unavailable=2, ttl=1, drain=2 * SECOND)
+    world = ready(worlds(Shop((spec,), guard=replace(LOOSE))))
+    world.apps.lies["*", "liveness"] = ProbeValue.FAIL
+    world.run(2 * MINUTE)
+    down = watch_down(world)
+    world.memory.request("r1", Request("workload/web", instant(world.clock.now()), "ada", "try it"))
+    world.run(10 * MINUTE)
+    assert max(down) <= 2
