@@ -176,4 +176,5 @@ def news(decision: Decision) -> tuple[object, ...]:
         # Which calls are under way is no news; that none is any more is, or the stored decision would tell of them for ever.
         any(one.waiting is Waiting.CALL for one in decision.waits),
         tuple(decision.status.workloads),
+        tuple((leaf, fact.value) for leaf, fact in decision.status.observed.leaves.items()),
     )
