@@ -28,7 +28,7 @@ def check_names(scope: Scope, policies: Sequence[DNSPolicy], records: Sequence[R
     _loops(scope, declared, everything)
 
 
-def _sets(one: Named) -> Iterable[tuple[str, str]]:
+def published(one: Named) -> Iterable[tuple[str, str]]:
     """(name, type) of everything a document may publish; type `*` = addresses or a CNAME, as its health and provider go."""
     if isinstance(one, Record):
         return [(one.host, one.type)]
@@ -47,7 +47,7 @@ def _shared(scope: Scope, declared: Mapping[str, Declared], everything: Sequence
     at: dict[tuple[str, str], dict[str, Named]] = {}
     reported: set[tuple[str, str, str]] = set()
     for one in everything:
-        for name, kind in _sets(one):
+        for name, kind in published(one):
             here = at.setdefault((one.provider, name), {})
             clash = kind if kind in here else "*" if "*" in here else ""
             if not clash and here and (kind == "*" or kind in _ALONE):

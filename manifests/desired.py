@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from manifests.dns import DNSPolicy, HealthCheck, Record
+from manifests.dns import DNSPolicy, HealthCheck, Record, RecordList
 from manifests.limits import (
     DEFAULT_ESCALATION,
     DEFAULT_MASS_FAILURE,
@@ -360,3 +360,4 @@ class Desired:
     former: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     checks: tuple[HealthCheck, ...] = ()
     records: tuple[Record, ...] = ()
+    record_lists: tuple[RecordList, ...] = ()

@@ -4,6 +4,7 @@ Kept apart from `desired.py` because only the stages that publish names look at 
 read by `reconciler.core`. Durations are nanoseconds; TTLs are seconds, as on the wire. Names are lower case with a final dot.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -136,4 +137,23 @@ class Record:
     type: str
     ttl: int
     values: tuple[str, ...]
+    where: Where = NOWHERE
+
+
+SetKey = tuple[str, str, str]
+"""(name, type, ""): equal to the key under which a look at a zone has the same record set."""
+
+SetValue = tuple[int, tuple[str, ...], None, str, bool]
+"""(TTL, values, None, "", False): equal to a plain record set of a look. Values are canonical and sorted."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordList:
+    """Many plain record sets of one zone: tuples that compare equal to what looks tell, because there may be 100,000."""
+
+    key: str
+    name: str
+    provider: str
+    zone: str
+    sets: Mapping[SetKey, SetValue]
     where: Where = NOWHERE

@@ -67,9 +67,9 @@ class Scope:
         """Whether something about this kind is not known, because an object is invalid or documents may be missing."""
         return self.lost or any(declared.manifest is None for declared in self._objects.get(kind, {}).values())
 
-    def report(self, at: Declared, path: Path, code: Code, message: str, hint: str = "") -> None:
-        """Note a problem of an object."""
-        self.problems.append(problem_at(at.document, path, code, message, hint))
+    def report(self, at: Declared, path: Path, code: Code, message: str, hint: str = "", *, key: bool = False) -> None:
+        """Note a problem of an object: of the value at `path`, or of its key."""
+        self.problems.append(problem_at(at.document, path, code, message, hint, key=key))
 
     def find(self, kind: str, name: str, at: Declared, path: Path) -> Declared | None:
         """The object that a reference names; None after reporting that there is none."""

@@ -10,6 +10,8 @@ from manifests import build, build_dns, build_limits, build_push, desired, kinds
 from manifests.build import KnownTypes, Selection, SettingsModel
 from manifests.build_pod import Support, TemplateSupport
 from manifests.build_probe import check_commands
+from manifests.build_record_list import record_list
+from manifests.check_lists import check_lists
 from manifests.check_names import check_names
 from manifests.problems import LOST, Code, ManifestErrors, Problem, did_you_mean
 from manifests.read import Document
@@ -110,8 +112,10 @@ def _desired(
     policies = [policy for one in scope.all("DNSPolicy") if (policy := build_dns.policy(one, scope))]
     checks = [check for one in scope.all("HealthCheck") if (check := build_dns.health_check(one, scope))]
     records = [record for one in scope.all("Record") if (record := build_dns.record(one, scope))]
+    lists = [found for one in scope.all("RecordList") if (found := record_list(one, scope))]
     _report_shared_pools(scope)
     check_names(scope, policies, records)
+    check_lists(scope, lists, [*policies, *records])
     guard = _guard(scope)
     if instance is None:
         return None
@@ -130,6 +134,7 @@ def _desired(
         prune=instance.prune,
         checks=tuple(checks),
         records=tuple(records),
+        record_lists=tuple(lists),
     )
 
 

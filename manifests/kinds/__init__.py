@@ -7,6 +7,7 @@ from manifests.kinds.health_check import HealthCheck
 from manifests.kinds.instance import Instance
 from manifests.kinds.provider import Provider
 from manifests.kinds.record import Record
+from manifests.kinds.record_list import RecordList
 from manifests.kinds.service import Service
 from manifests.kinds.workload import Workload
 
@@ -18,6 +19,7 @@ KINDS: dict[str, type[Manifest]] = {
     "DNSPolicy": DNSPolicy,
     "HealthCheck": HealthCheck,
     "Record": Record,
+    "RecordList": RecordList,
     "Guard": Guard,
 }
 """Model of each kind, in the order in which the reference explains them."""
@@ -31,6 +33,7 @@ __all__ = [
     "Manifest",
     "Provider",
     "Record",
+    "RecordList",
     "Service",
     "Workload",
 ]

@@ -134,6 +134,17 @@ spec:
   values: [10 mail.example.com]
 """
 
+RECORD_LIST = """\
+apiVersion: reconciler/v1
+kind: RecordList
+metadata: {name: rest}
+spec:
+  zone: example.com
+  names:
+    a.example.com: {A: 192.0.2.1, TXT: [one, two]}
+    b.example.com: {AAAA: {ttl: 1m, values: "2001:db8::1"}}
+"""
+
 GOOD: dict[str, str | bytes] = {
     "instance.yaml": INSTANCE,
     "providers.yaml": PROVIDERS,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from manifest_trees import GOOD, GUARD, HEALTH_CHECK, RECORD
+from manifest_trees import GOOD, GUARD, HEALTH_CHECK, RECORD, RECORD_LIST
 from ruamel.yaml import YAML
 
 from manifests.kinds import KINDS
@@ -87,6 +87,8 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
                 ok = not isinstance(value, str | list) or len(value) >= rule
             case "maxLength":
                 ok = not isinstance(value, str) or len(value) <= rule
+            case "minProperties":
+                ok = not isinstance(value, dict) or len(value) >= rule
             case "propertyNames":
                 ok = not isinstance(value, dict) or all(fits(key, rule, root) for key in value)
             case _:
@@ -98,7 +100,9 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
 
 def documents() -> list[Any]:
     return [
-        one for text in [*GOOD.values(), GUARD, HEALTH_CHECK, RECORD] for one in YAML(typ="safe").load_all(str(text))
+        one
+        for text in [*GOOD.values(), GUARD, HEALTH_CHECK, RECORD, RECORD_LIST]
+        for one in YAML(typ="safe").load_all(str(text))
     ]
 
 

@@ -1,0 +1,65 @@
+"""RecordList: many plain record sets of one zone in one document, so that a zone of 100,000 names can be kept in manifests.
+
+The model takes the names as they come out of YAML: a model for each record would cost more time and memory than all else.
+`build_record_list.py` checks each of them, with its place.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, WithJsonSchema
+
+from manifests import rdata
+from manifests.fields import TTL, Name, Shown, ZoneName
+from manifests.kinds.base import Manifest, Model
+from manifests.scalars import MINUTE, Duration
+
+_TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
+_RECORDS = {
+    "oneOf": [
+        *_TEXTS["oneOf"],
+        {
+            "type": "object",
+            "properties": {"ttl": {"type": "string"}, "values": _TEXTS},
+            "required": ["values"],
+            "additionalProperties": False,
+        },
+    ]
+}
+_NAMES = WithJsonSchema(
+    {
+        "type": "object",
+        "minProperties": 1,
+        "additionalProperties": {
+            "type": "object",
+            "minProperties": 1,
+            "properties": dict.fromkeys(rdata.TYPES, _RECORDS),
+            "additionalProperties": False,
+        },
+    }
+)
+
+
+class RecordListSpec(Model):
+    """A zone, and names with their records."""
+
+    provider: Name | None = Field(None, description="Name of the DNS provider; by default the only one there is.")
+    zone: ZoneName = Field(description="Zone that holds the names.")
+    ttl: TTL = Field(Duration(5 * MINUTE), description="Time to live of records that have none of their own.")
+    names: Annotated[
+        dict[str, Any],
+        Field(min_length=1),
+        Shown(
+            "mapping of DNS name to a mapping of type to a value, a list of values, or a mapping with ttl and values"
+        ),
+        _NAMES,
+    ] = Field(
+        description="The records, such as `www.example.com: {A: 192.0.2.1}` or `mail.example.com: {A: {ttl: 1m, values: "
+        "[192.0.2.1, 192.0.2.2]}}`. Names are absolute, with or without a final dot; types and values are those of a Record.",
+    )
+
+
+class RecordList(Manifest):
+    """Many plain record sets of one zone. What is taken out of the list is removed from the zone, within the limits of the Guard."""
+
+    kind: Literal["RecordList"] = Field(description="What the document declares.")
+    spec: RecordListSpec = Field(description="What is wanted.")
