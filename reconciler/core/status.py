@@ -16,6 +16,7 @@ from reconciler.core.availability import Availability
 from reconciler.core.disruption import returns
 from reconciler.core.history import path_of, replica_of
 from reconciler.core.instant import Now
+from reconciler.core.leaf_status import check_rows
 from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.observed import Observed
 from reconciler.core.switches import node_key
@@ -296,6 +297,7 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         "workloads": workloads,
         "services": services,
         "names": names,
+        "checks": check_rows(desired, status.observed.leaves, now),
         "orphans": orphans,
         "suspensions": [
             {
