@@ -15,7 +15,7 @@ from reconciler.core import restarts, rollout, windows
 from reconciler.core.activation import Roster
 from reconciler.core.availability import Availability, ripe_at
 from reconciler.core.diff import Kind, Want
-from reconciler.core.disruption import URGENT, in_flight
+from reconciler.core.disruption import UP, URGENT, in_flight
 from reconciler.core.guard import Pruning, prune_hold
 from reconciler.core.healing import heal
 from reconciler.core.history import failures_of
@@ -120,11 +120,11 @@ class _Gate:
             person = f"bring replicas of {workload.key} back, or raise its availability.maxUnavailable"
             return Hold(want.object, want.id, Rule.BUDGET, message, until=until, person=person)
         limit = max(1, workload.max_unavailable)
-        if (
-            want.fact is not None
-            and (available or unknown)
-            and in_flight(self.tally.ledger.grants.values(), prefix) >= limit
-        ):
+        # One that is not available may serve all the same (a last member, a doubted probe): what runs and comes back goes
+        # within the budget too. A replaced one that is not available has an available one in its place already.
+        runs = want.fact is not None and want.fact.state in UP
+        counted = available or unknown or (runs and want.kind is not Kind.RETIRE)
+        if counted and in_flight(self.tally.ledger.grants.values(), prefix) >= limit:
             message = f"{limit} of {workload.key} at a time may be on its way out"
             return Wait(want.object, Waiting.REPLACEMENT, message)
         if available:
