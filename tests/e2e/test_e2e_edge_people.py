@@ -1,0 +1,245 @@
+"""What people do and change while it runs, on real engines: asked-for restarts, suspensions, pauses, secrets, hopeless containers."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docker_engine import ensure_podman
+from edge_world import IMAGE, World, image, until
+
+pytestmark = [pytest.mark.server("haproxy"), pytest.mark.server("named")]
+
+DOCKER = pytest.mark.server("dockerd")
+
+QUICK_GUARD = """\
+apiVersion: reconciler/v1
+kind: Guard
+metadata: {name: limits}
+spec:
+  restarts: {perWorkload: {perMinute: 600, burst: 100}, perNode: {perMinute: 600, burst: 100}}
+"""
+
+
+@pytest.fixture(
+    params=[pytest.param("docker", marks=DOCKER), pytest.param("podman", marks=pytest.mark.server("podman"))]
+)
+def either(request: pytest.FixtureRequest, shared: Path) -> Iterator[World]:
+    """Three containers that serve, on each engine."""
+    if request.param == "docker":
+        socket = request.getfixturevalue("engine")
+    else:
+        socket = ensure_podman(shared)
+        with_image(socket)
+    world = World(socket)
+    try:
+        world.start_servers()
+        world.once()
+        world.settle()
+        yield world
+    finally:
+        world.close()
+
+
+def with_image(socket: str) -> None:
+    """The example's image in this engine."""
+    world = World(socket)
+    try:
+        if not world.api.has_image(IMAGE):
+            world.api.import_image(IMAGE, image.tar())
+    finally:
+        world.close()
+
+
+def restarted(world: World, before: dict[str, str]) -> set[str]:
+    """Containers that are in another life than before."""
+    return {name for name, at in world.started_at().items() if before.get(name) not in {None, at}}
+
+
+def test_a_container_whose_health_fails_is_restarted_and_comes_back_on_each_engine(either: World):
+    world = either
+    everyone, before = world.addresses(), world.started_at()
+    victim = min(before)
+    with world.watching(), world.clients() as seen:
+        until(lambda: len(seen.pages) == 3, "all three serve pages")
+        world.ask(world.address(victim), "/cgi-bin/break")
+        until(lambda: bool(restarted(world, before)), "it was restarted")
+        until(lambda: world.serves(world.addresses()) and len(world.addresses()) == len(everyone), "all serve again")
+    seen.check_all_served()
+    seen.check_never_empty()
+    assert restarted(world, before) == {victim}
+    assert set(world.started_at()) == set(before)
+
+
+def test_what_somebody_paused_is_left_alone_and_serves_again_when_it_is_thawed(either: World):
+    world = either
+    everyone, before = world.addresses(), world.started_at()
+    victim = min(before)
+    address = world.address(victim)
+    with world.watching():
+        world.at_once("pause", [victim])
+        until(lambda: not world.pool().get(address), "its weight is 0")
+        until(lambda: world.names() == everyone - {address}, "it has left the name")
+        until(lambda: world.replicas()["web/0"]["state"] == "NotReady", "its state is told")
+        time.sleep(4)  # its probes would have failed twice by now, and it would have been drained and stopped
+        assert world.api.inspect(victim)["State"]["Status"] == "paused"
+        world.at_once("unpause", [victim])
+        until(lambda: world.serves(everyone), "all three serve again")
+    assert world.started_at() == before
+    assert not world.journal("stop")
+
+
+def test_a_restart_that_a_person_asks_for_is_followed_to_its_end_without_a_failed_request(either: World):
+    world = either
+    before = world.started_at()
+    with world.watching(), world.clients() as seen:
+        until(lambda: len(seen.pages) == 3, "all three serve pages")
+        code, out = world.run(
+            "restart", "workload/web", "--wait", "--reason", "new certificates", "--min-started", "1s"
+        )
+        assert code == 0, out
+        world.settle()
+    seen.check_all_served()
+    seen.check_never_empty()
+    assert restarted(world, before) == set(before)
+    assert len(world.journal("stop")) == 3
+    assert all(f"workload/web/{n}: done" in out.lower() for n in range(3)), out
+    code, listed = world.run("get", "requests")
+    assert code == 0
+    assert "new certificates" in listed
+
+
+@DOCKER
+def test_a_suspended_replica_loses_its_weight_and_is_restarted_only_when_it_is_resumed(converged: World):
+    world = converged
+    before = world.started_at()
+    victim = min(before)
+    address = world.address(victim)
+    with world.watching():
+        code, out = world.run("suspend", "workload/web", "--reason", "a debugger is attached", "--for", "10m")
+        assert code == 0, out
+        world.ask(address, "/cgi-bin/break")
+        until(lambda: not world.pool().get(address), "its weight is 0")
+        until(lambda: "Suspended" in world.log(), "the hold is told")
+        assert world.started_at() == before
+        code, out = world.run("resume", "workload/web")
+        assert code == 0, out
+        until(lambda: restarted(world, before) == {victim}, "it was restarted")
+        world.settle()
+
+
+@DOCKER
+def test_while_probing_is_suspended_too_nothing_is_seen_and_nothing_is_done(converged: World):
+    world = converged
+    everyone, before = world.addresses(), world.started_at()
+    victim = min(before)
+    with world.watching():
+        code, out = world.run("suspend", "workload/web/0", "--probes", "--reason", "it is being debugged")
+        assert code == 0, out
+        until(lambda: world.replicas()["web/0"]["probes"]["liveness"]["verdict"] == "unknown", "its verdict is unknown")
+        world.ask(world.address(victim), "/cgi-bin/break")
+        time.sleep(4)  # its probes would have failed, and it would have been stopped by now
+        assert world.pool() == dict.fromkeys(everyone, 100)
+        assert world.started_at() == before
+        code, out = world.run("resume", "workload/web/0")
+        assert code == 0, out
+        until(lambda: restarted(world, before) == {victim}, "it was restarted")
+        world.settle()
+
+
+@DOCKER
+def test_a_changed_secret_rolls_through_the_replicas_and_shows_itself_nowhere(edge: World):
+    world, (old, new) = edge, ("first-secret-7f3a", "second-secret-91bc")
+    place = world.directory / "password"
+    place.write_text(old)
+    place.chmod(0o600)
+    world.edit("  replicas: 3", "  replicas: 3\n  onSecretChange: restart")
+    world.edit(
+        "command: [/serve]",
+        f"command: [/serve]\n          env: [{{name: PASSWORD, valueFrom: {{secret: {{file: {place}}}}}}}]",
+    )
+    world.once()
+    world.settle()
+    before = world.containers()
+
+    def passwords() -> set[str]:
+        found = [world.api.inspect(name)["Config"]["Env"] for name in world.containers()]
+        return {one for env in found for one in env if one.startswith("PASSWORD=")}
+
+    ids = {name: world.api.inspect(name)["Id"] for name in before}
+    assert passwords() == {f"PASSWORD={old}"}
+    with world.watching(), world.clients() as seen:
+        until(lambda: len(seen.pages) == 3, "all three serve pages")
+        place.write_text(new)
+        until(lambda: passwords() == {f"PASSWORD={new}"} and len(world.containers()) == 3, "all have it", 90)
+        world.settle()
+    seen.check_all_served()
+    seen.check_never_empty()
+    assert all(world.api.inspect(name)["Id"] != ids.get(name) for name in world.containers())
+    told = world.log() + json.dumps(world.status()) + world.run("events")[1] + world.run("explain", "workload/web")[1]
+    kept = b"".join(file.read_bytes() for file in world.state.rglob("*") if file.is_file())
+    assert not re.search(f"{old}|{new}", told)
+    assert old.encode() not in kept
+    assert new.encode() not in kept
+
+
+@DOCKER
+def test_what_always_fails_is_restarted_made_anew_and_given_up_and_a_new_template_clears_that(edge: World):
+    world, shared = edge, edge.directory / "shared"
+    shared.mkdir()
+    (shared / "ok").touch()
+    (world.manifests / "guard.yaml").write_text(QUICK_GUARD)
+    world.edit("replicas: 3", "replicas: 1")
+    world.edit("initial: 1s", "initial: 100ms\n      max: 200ms")
+    world.edit("  restarts:\n", "  restarts:\n    limit: 50\n    escalation: {recreateAfter: 2, giveUpAfter: 1}\n")
+    world.edit("path: /healthz", "path: /shared/ok")
+    world.edit(
+        "      containers:\n", f"      volumes: [{{name: shared, hostPath: {{path: {shared}}}}}]\n      containers:\n"
+    )
+    world.edit(
+        "command: [/serve]", "command: [/serve]\n          volumeMounts: [{name: shared, mountPath: /www/shared}]"
+    )
+    world.once()
+    world.settle(1)
+    (name,) = world.containers()
+    made = world.api.inspect(name)["Id"]
+    with world.watching():
+        (shared / "ok").unlink()
+        until(lambda: world.replicas()["web/0"]["state"] == "Failed", "it was given up", 90)
+        # Restarted twice, made anew, restarted once more: four stops, one removal, and nothing after that.
+        stops = world.journal("stop")
+        assert len(stops) == 4
+        assert len(world.journal("remove")) == 1
+        after = world.api.inspect(name)
+        assert after["Id"] != made
+        code, out = world.run("explain", "workload/web/0")
+        assert code == 0
+        assert "reconcile resume workload/web/0" in out
+        time.sleep(4)
+        assert world.api.inspect(name)["State"]["Running"]
+        assert world.journal("stop") == stops
+        (shared / "ok").touch()
+        world.edit("command: [/serve]", "command: [/serve, second]")
+        until(lambda: name not in world.containers(), "the new revision has taken its place", 60)
+        world.settle(1)
+        until(lambda: world.replicas()["web/0"]["state"] == "Ready", "nothing is left of it")
+
+
+@DOCKER
+def test_a_container_that_exceeds_its_memory_is_started_again_and_that_cause_is_told(edge: World):
+    world = edge
+    eater = "[ -e /tmp/again ] && exec /serve; touch /tmp/again; sleep 1; x=0123456789abcdef; while :; do x=$x$x; done"
+    world.edit("replicas: 3", "replicas: 1\n  runtimeRestart: no")
+    world.edit(
+        "command: [/serve]",
+        f'command: [/bin/sh, -c, "{eater}"]\n          resources: {{limits: {{memory: 16Mi}}}}',
+    )
+    with world.watching():
+        until(lambda: len(world.addresses()) == 1 and world.serves(world.addresses()), "its second life serves", 60)
+    assert "killed at its memory limit" in world.log()
+    assert not world.journal("stop")
+    code, out = world.run("events", "--since", "1h")
+    assert code == 0
+    assert "OOMKilled" in out or "memory limit" in out, out
