@@ -150,6 +150,8 @@ def _probe(verdicts: Probes | None, name: str, ever_passed: bool, now: Now) -> d
     if value is ProbeValue.UNKNOWN and fact.last in {ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN} and not ever_passed:
         # What was never reached may be a wrong manifest as well as a dead container: it neither restarts nor promotes.
         value = ProbeValue.CANNOT_RUN
+    if fact.last_at + fact.valid_for <= now.steady:
+        value = ProbeValue.UNKNOWN  # lapsed: nobody has asked for too long, for whatever reason
     return {
         "verdict": value.value,
         "last": fact.last.value,
