@@ -1,0 +1,76 @@
+"""How revisions of a workload replace each other: values of `desired.Workload.rollout`.
+
+Kept apart from `desired.py` because only the rules of rollouts look at them. Pure values: made by `build_rollout.py`, read by
+`reconciler.core`. Durations are nanoseconds.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+_SECOND = 1_000_000_000
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+
+
+class Strategy(StrEnum):
+    """How a new revision takes the place of the old one.
+
+    ROLLING: replica by replica, the new one first. RECREATE: replica by replica, the old one out first. ACTIVATE: all new
+    replicas beside the old ones, then one switch at a time of one's choice. CANARY: the same, with the switch in steps of weight.
+    """
+
+    ROLLING = "rolling"
+    RECREATE = "recreate"
+    ACTIVATE = "activate"
+    CANARY = "canary"
+
+
+STAGED = frozenset({Strategy.ACTIVATE, Strategy.CANARY})
+"""Strategies where a whole new revision stands beside the old one and gets no traffic before its time."""
+
+
+class Supersede(StrEnum):
+    """When a newer revision ends the waiting of an older one: at once, or when it takes over itself."""
+
+    IMMEDIATELY = "immediately"
+    ON_ACTIVATION = "onActivation"
+
+
+class CanaryStep(NamedTuple):
+    """The share of the new revision (of 10,000) and how long it stays there (ns)."""
+
+    share: int
+    pause: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rollout:
+    """The times of a rollout.
+
+    `activate_at` is a wall-clock instant (ns since the epoch), 0 = `delay` after the revision was first seen. `precheck` is how
+    long before that the application probes begin, `pending_grace` how long the switch is tried for. Within `bake` after the switch
+    it is taken back on failure; for `window` after it the old revision is kept, stopped. `progress_deadline` is the longest that
+    a rolling rollout may go without progress before it is called stuck.
+    """
+
+    activate_at: int = 0
+    delay: int = 0
+    precheck: int = 60 * _SECOND
+    pending_grace: int = 3600 * _SECOND
+    supersede: Supersede = Supersede.IMMEDIATELY
+    bake: int = 300 * _SECOND
+    window: int = 600 * _SECOND
+    progress_deadline: int = 600 * _SECOND
+    steps: tuple[CanaryStep, ...] = ()
+
+
+DEFAULT_ROLLOUT = Rollout()
+
+
+def format_moment(wall: int) -> str:
+    """An instant (ns since the epoch) in RFC 3339, UTC, with as many decimals as it has."""
+    at = _EPOCH + timedelta(seconds=wall // _SECOND)
+    rest = wall % _SECOND
+    decimals = f".{rest:09}".rstrip("0") if rest else ""
+    return f"{at:%Y-%m-%dT%H:%M:%S}{decimals}Z"

@@ -1,0 +1,45 @@
+"""Differences of a workload whose revisions stand beside each other: what waits is kept up, what is over makes way.
+
+The ones that have the traffic are cared for like any replica, but what they were made from may not be declared any more: they are
+never made anew. Called by `diff` only.
+"""
+
+from collections.abc import Mapping
+
+from providers.facts import ContainerFact, ContainerState
+from reconciler.core.activation import Group, keeps
+from reconciler.core.instant import Now
+from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.revision import Revision
+from reconciler.core.trust import Belief
+
+DOWN = {ContainerState.CREATED, ContainerState.EXITED}
+
+
+def made(group: Group) -> bool:
+    """Whether replicas that have the traffic can be made anew: they are of the declared revision."""
+    return group.serving == group.workload.template.revision
+
+
+def there(group: Group) -> frozenset[int]:
+    """The ordinals of the declared revision's replicas that exist."""
+    wanted = group.workload.template.revision
+    marks = (one.fact.mark for one in group.of(wanted))
+    return frozenset(mark.ordinal for mark in marks if mark is not None)
+
+
+def lost(group: Group) -> list[int]:
+    """The ordinals of replicas that should have the traffic and cannot be made again."""
+    return [] if made(group) else [one for one in range(group.workload.replicas) if one not in group.current]
+
+
+def asleep(group: Group, grants: Mapping[str, Grant]) -> list[Belief]:
+    """Waiting replicas that are down."""
+    return [one for one in group.waiting if one.fact.state in DOWN and one.fact.id not in grants]
+
+
+def stays(group: Group, fact: ContainerFact, ledger: Ledger, now: Now) -> Revision | None:
+    """The revision of a replica that is only stopped, because it may get the traffic back; None for one that is removed."""
+    rollout = ledger.rollouts.get(group.workload.key)
+    row = rollout.of(fact.mark.revision) if rollout is not None and fact.mark is not None else None
+    return row if row is not None and keeps(row, group.workload.rollout.window, now) else None

@@ -1,0 +1,157 @@
+"""What the rules of a switch share: one workload while it is judged, how well a revision is, and what was read back of it.
+
+Used by `switch` and `bake`; `revisions` makes the `Look`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from manifests.desired import Desired, Workload
+from providers.facts import ContainerState, ProbeValue
+from reconciler.core.activation import Group, Roster
+from reconciler.core.availability import ripe_at
+from reconciler.core.instant import FOREVER, Now, due
+from reconciler.core.ledger import Ledger
+from reconciler.core.revision import Revision, Rollout
+from reconciler.core.trust import Belief, Sight
+from reconciler.core.verdict import Hold, Rule, Wait
+from reconciler.core.weights import endpoints
+
+
+class Look(NamedTuple):
+    """What one workload is judged by. `jumped` tells that the clocks jumped against each other since the last look."""
+
+    desired: Desired
+    crew: Roster
+    seen: Sight
+    ledger: Ledger
+    group: Group
+    jumped: bool
+    now: Now
+
+    @property
+    def workload(self) -> Workload:
+        """The workload."""
+        return self.group.workload
+
+
+@dataclass(slots=True)
+class Switching:
+    """One workload while its switch is carried further: its books, and what is to be said."""
+
+    rollout: Rollout
+    holds: list[Hold] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    until: int = FOREVER
+
+    def later(self, at: int, now: Now) -> None:
+        """The answer changes at this steady instant."""
+        if at > now.steady:
+            self.until = min(self.until, at)
+
+    def set(self, row: Revision, **fields: object) -> Revision:
+        """Change one row of the books."""
+        row = row._replace(**fields)  # type: ignore[arg-type]
+        self.rollout = self.rollout.put(row)
+        return row
+
+
+class Health(NamedTuple):
+    """The replicas of one revision: how many of `wanted` are available, fail for certain, or are not known to do either."""
+
+    wanted: int
+    available: int
+    failing: int
+    unknown: int
+    until: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of them are verified."""
+        return self.available >= self.wanted
+
+    @property
+    def missing(self) -> int:
+        """How many do not exist."""
+        return self.wanted - self.available - self.failing - self.unknown
+
+
+def due_at(row: Revision, now: Now) -> int:
+    """The steady instant at which a revision may take over; <= now.steady when it may."""
+    return now.steady + row.at - now.wall if row.at else due(row.created, row.delay, now)
+
+
+def health(those: Iterable[Belief], wanted: int, workload: Workload, now: Now) -> Health:
+    """Judge replicas by container and application: what is not known is neither well nor failing."""
+    available = failing = unknown = 0
+    until = FOREVER
+    for belief in those:
+        until = min(until, belief.until)
+        fact = belief.fact
+        sick = fact.health is not None and fact.health.value is ProbeValue.FAIL
+        if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (belief.ready, belief.live):
+            failing += 1
+        elif belief.ready is ProbeValue.PASS and belief.live is ProbeValue.PASS:
+            ripe = ripe_at(belief, workload.min_ready)
+            if ripe <= now.steady:
+                available += 1
+            else:
+                unknown += 1
+                until = min(until, ripe)
+        else:
+            unknown += 1
+    return Health(wanted, available, failing, unknown, until)
+
+
+# --- what is read back --------------------------------------------------------------------------------------------
+
+
+def _weights(look: Look, revisions: set[str]) -> Iterable[tuple[int | None, Belief]]:
+    """The weight of every endpoint of these revisions in every pool that should have it; None where it cannot be read."""
+    key = look.workload.key
+    for service in look.desired.services:
+        backends = tuple(one for one in service.backends if one.workload == key)
+        if not backends or not service.weight:
+            continue
+        mine = replace(service, backends=backends)
+        found = [one for one in endpoints(mine, look.crew) if revision_of(one[1]) in revisions]
+        for balancer in service.balancers:
+            pool = look.seen.pools.get((balancer.provider, balancer.pool))
+            weights = {} if pool is None else {one.endpoint: one.weight for one in pool.members if one.ours}
+            for endpoint, belief in found:
+                yield (None if pool is None else weights.get(endpoint, 0)), belief
+
+
+def revision_of(belief: Belief) -> str:
+    """The revision of a container, empty for one without a mark."""
+    return belief.fact.mark.revision if belief.fact.mark is not None else ""
+
+
+def raised(look: Look, revision: str) -> bool:
+    """Whether every replica of a revision was read back with weight in every pool. One without an address has none yet."""
+    key = look.workload.key
+    those = {one.fact.id for one in look.group.of(revision)}
+    seen: set[str] = set()
+    for weight, belief in _weights(look, {revision}):
+        if not weight:
+            return False
+        seen.add(belief.fact.id)
+    pooled = any(
+        one.balancers and one.weight and any(backend.workload == key for backend in one.backends)
+        for one in look.desired.services
+    )
+    return not pooled or those <= seen
+
+
+def carries(look: Look, revisions: set[str]) -> bool:
+    """Whether any replica of these revisions was read back with weight."""
+    return any(weight for weight, _ in _weights(look, revisions))
+
+
+def say_over(it: Switching, look: Look, row: Revision) -> None:
+    """A declared revision that does not get the traffic: loudly, at every look, until the manifest changes."""
+    key = look.workload.key
+    message = f"revision {row.revision[:8]} is {row.standing.value}: {row.why}"
+    person = f"change the template of {key}, or when it is activated, to have it tried again"
+    it.holds.append(Hold(key, f"activate {row.revision[:8]}", Rule.REVISION_OVER, message, person=person))
