@@ -34,7 +34,7 @@ COMMANDS: dict[str, Entry] = {
     "suspend": Entry("suspend", "suspend", "Stop all actions on an object for a while."),
     "resume": Entry("suspend", "resume", "Take a suspension back."),
     "restart": Entry("restart", "restart", "Restart a workload or a replica without an outage."),
-    "get": Entry("get", "get", "Show restart requests."),
+    "get": Entry("get", "get", "Show restart requests, names with their health, or health checks."),
     "events": Entry("events", "events", "Show what happened lately."),
     "push": Entry("push", "push", "Say, from inside an instance, what state it is in."),
     "destroy": Entry("destroy", "destroy", "Remove everything that this instance owns."),

@@ -1,40 +1,57 @@
-"""`reconcile get requests`: the restart requests that are open, and those that ended within the last hour."""
+"""`reconcile get`: one kind of thing in detail: restart requests, names with the health of what is behind them, health checks.
 
+Reads what the last run or the running process has stored; asks no provider.
+"""
+
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 
+from reconciler.cli.inbox import refreshed
 from reconciler.cli.objects import read_ledger
 from reconciler.cli.options import Options, common_options, target_options
 from reconciler.cli.render.requests import request_json, request_lines
 from reconciler.cli.status import nothing_yet
-from reconciler.cli.where import find, joined, path_optional
+from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
-from reconciler.shell.clock import SystemClock
+from reconciler.shell.clock import SystemClock, utc
+
+REQUESTS, RECORDS, CHECKS = "requests", "records", "healthchecks"
 
 
 @click.command(
     epilog="""\b
+requests: the restart requests that are open, and those that ended within the last hour.
+records: each address behind a name: healthy or not, why, and whether it is published; plain records.
+healthchecks: what each HealthCheck document says, and about which targets it decides.
+
+\b
 Exit codes: 0 shown, 6 nothing has run yet.
 
 \b
 Examples:
   reconcile get requests manifests/
-  reconcile get requests --instance-id my-host -o json | jq '.requests[].members'
+  reconcile get records manifests/
+  reconcile get records --instance-id my-host -o json | jq '.names[].leaves[] | select(.healthy == false)'
+  reconcile get healthchecks manifests/
 """,
 )
-@click.argument("what", type=click.Choice(["requests"]))
+@click.argument("what", type=click.Choice([REQUESTS, RECORDS, CHECKS]))
 @path_optional
 @target_options
 @common_options
 def get(what: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
-    """Show all restart requests (WHAT is: requests) with what became of each replica."""
-    del what
+    """Show all things of one kind (WHAT: requests, records or healthchecks) in detail."""
     options = Options.of(raw)
     place = find(path, options, instance_id)
     if not place.used:
         return nothing_yet(place.unused, options.view)
+    return _requests(place, options) if what == REQUESTS else _stored(what, place, options)
+
+
+def _requests(place: Place, options: Options) -> Exit:
     with joined(place) as store:
         requests = read_ledger(store.load_ledger()).requests
     if options.view.json:
@@ -42,4 +59,31 @@ def get(what: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
         options.view.document({"exit_code": 0, "requests": found})
     else:
         options.view.out("\n".join(request_lines(requests, options.view.paint, SystemClock().now().wall)))
+    return Exit.OK
+
+
+def _stored(what: str, place: Place, options: Options) -> Exit:
+    """Names or checks, as the present process has them, or else as the last one left them."""
+    view = options.view
+    live = refreshed(place)
+    with joined(place) as store:
+        last = store.last_decision()
+    if last is None:
+        return nothing_yet(f"{place.name}: no run has decided anything yet; run: reconcile --once PATH", view)
+    from reconciler.cli.render.records import age_line, check_json, check_lines, name_json, record_lines  # noqa: PLC0415
+
+    stored = json.loads(last.text)
+    at, now = stored.get("at_wall", last.wall), SystemClock().now().wall
+    status = stored["status"]
+    names, records, checks = status["names"], status.get("records", ()), status.get("checks", ())
+    if view.json:
+        found = {"names": [name_json(one) for one in names], "records": records}
+        if what == CHECKS:
+            found = {"healthchecks": [check_json(one) for one in checks]}
+        view.document({"exit_code": 0, "as_of": utc(at).isoformat(), "live": live, **found})
+        return Exit.OK
+    lines = record_lines(names, records, view.paint, now)
+    if what == CHECKS:
+        lines = check_lines(checks, view.paint, now)
+    view.out("\n".join([*lines, *([] if live else ["", age_line(at, now)])]))
     return Exit.OK

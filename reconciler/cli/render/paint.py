@@ -2,8 +2,10 @@
 
 from typing import NamedTuple
 
-_GOOD = frozenset({"Ready", "done", "pass", "running", "ok"})
-_BAD = frozenset({"Degraded", "NotReady", "failed", "rejected", "fail", "error", "exited", "missing"})
+_GOOD = frozenset({"Ready", "done", "pass", "running", "ok", "healthy", "Healthy"})
+_BAD = frozenset(
+    {"Degraded", "NotReady", "failed", "rejected", "fail", "error", "exited", "missing", "unhealthy", "Unhealthy"}
+)
 _DIM = frozenset({"skipped", "-"})
 
 

@@ -1,0 +1,150 @@
+"""Names with the health of their leaves, plain records, and health checks, as text and as JSON. Used by `reconcile get`.
+
+Rows come from the stored decision, which an older version may have written with fewer keys.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from reconciler.cli.render.paint import Paint
+from reconciler.cli.render.table import table
+from reconciler.cli.render.times import ago
+from reconciler.shell.clock import utc
+
+Row = Mapping[str, Any]
+
+_HEALTH = {True: "healthy", False: "unhealthy", None: "unknown"}
+_YES = {True: "yes", False: "no", None: "unknown"}
+
+
+# --- for scripts ----------------------------------------------------------------------------------------------------
+
+
+def _instants(row: Row) -> dict[str, Any]:
+    """A row whose instants are text."""
+    return {
+        key.removesuffix("_wall"): utc(value).isoformat() if key.endswith("_wall") and value is not None else value
+        for key, value in row.items()
+    }
+
+
+def name_json(one: Row) -> dict[str, Any]:
+    """One name with its leaves."""
+    leaves = [{**leaf, "check": leaf["check"] and _instants(leaf["check"])} for leaf in one.get("leaves", ())]
+    return {**one, "leaves": leaves}
+
+
+def check_json(one: Row) -> dict[str, Any]:
+    """One HealthCheck."""
+    return _instants(one)
+
+
+# --- for people -----------------------------------------------------------------------------------------------------
+
+
+def _checked(check: Row | None, now: int) -> str:
+    wall = None if check is None else check["last_check_wall"]
+    return "-" if wall is None else ago(wall, now)
+
+
+def _failures(check: Row | None) -> str:
+    return "-" if check is None else f"{check['consecutive_failures']}/{check['failure_threshold']}"
+
+
+def _plain(name: str) -> str:
+    return name.removesuffix(".")
+
+
+def _values(published: Sequence[str] | None) -> str:
+    return "cannot be read" if published is None else ", ".join(map(_plain, published)) or "nothing"
+
+
+def record_lines(names: Sequence[Row], records: Sequence[Row], paint: Paint, now: int) -> list[str]:
+    """Tables of names, of their leaves, and of plain records, then what providers cannot hold. `now` is the wall clock (ns)."""
+    if not names and not records:
+        return ["no names in the manifests"]
+    lines: list[str] = []
+    if names:
+        head = ["NAME", "HOST", "ROUTING", "CONDITION", "PUBLISHED"]
+        rows = [
+            [
+                one["key"].partition("/")[2],
+                _plain(one["host"]),
+                one.get("routing", "-"),
+                one.get("condition", "-"),
+                _values(one["published"]),
+            ]
+            for one in names
+        ]
+        lines = table(head, rows, paint, frozenset({"CONDITION"}))
+    leaves = [_leaf(one, leaf, now) for one in names for leaf in one.get("leaves", ())]
+    if leaves:
+        head = ["NAME", "TARGET", "ADDRESS", "HEALTH", "FAILURES", "CHECKED", "PUBLISHED", "WHY"]
+        lines += ["", *table(head, leaves, paint, frozenset({"HEALTH"}))]
+    if records:
+        head = ["RECORD", "HOST", "TYPE", "TTL", "PUBLISHED"]
+        rows = [
+            [
+                one["key"].partition("/")[2],
+                _plain(one["host"]),
+                one["type"],
+                f"{one['ttl']}s",
+                _values(one["published"]),
+            ]
+            for one in records
+        ]
+        lines += [*([""] if lines else []), *table(head, rows, paint, frozenset())]
+    notes = [
+        f"{paint.warn('not as asked')}: {one['key']}: {_plain(note['name'])}: {note['message']}"
+        for one in names
+        for note in one.get("notes", ())
+    ]
+    return [*lines, *(["", *notes] if notes else [])]
+
+
+def _leaf(one: Row, leaf: Row, now: int) -> list[str]:
+    """One leaf. Where its check says something that the rest does not, that is told too."""
+    check = leaf["check"]
+    why = leaf["why"]
+    if check is not None and leaf["healthy"] is not True and check["reason"]:
+        why = f"{why}: {check['reason']}"
+    return [
+        one["key"].partition("/")[2],
+        leaf["target"],
+        _plain(leaf["address"]),
+        _HEALTH[leaf["healthy"]],
+        _failures(check),
+        _checked(check, now),
+        _YES[leaf["published"]],
+        why,
+    ]
+
+
+def check_lines(checks: Sequence[Row], paint: Paint, now: int) -> list[str]:
+    """The table of health checks. `now` is the wall clock (ns)."""
+    if not checks:
+        return ["no HealthCheck in the manifests"]
+    head = ["HEALTHCHECK", "ASKS", "HEALTH", "FAILURES", "CHECKED", "DECIDES ABOUT", "REASON"]
+    rows = [
+        [
+            one["key"].partition("/")[2],
+            _url(one),
+            _HEALTH[one["healthy"]],
+            _failures(one),
+            _checked(one, now),
+            ", ".join(one["decides_about"]) or "nothing",
+            one["reason"] or "-",
+        ]
+        for one in checks
+    ]
+    return table(head, rows, paint, frozenset({"HEALTH"}))
+
+
+def _url(one: Row) -> str:
+    address = f"[{one['address']}]" if ":" in one["address"] else one["address"]
+    return f"{one['protocol'].lower()}://{address}:{one['port']}{one['path']}"
+
+
+def age_line(at: int, now: int) -> str:
+    """How old what is shown is, where nothing is there to ask."""
+    return f"seen {ago(at, now)}, nothing answers now"

@@ -1,0 +1,168 @@
+"""`reconcile get records` and `get healthchecks`: what people and scripts are told of names and what is behind them."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manifests.desired import SECOND, Desired, Guard, Instance, Provider, Role
+from manifests.dns import AllUnhealthy, Check, DNSPolicy, HealthCheck, Publish, Record, Routing, Target
+from providers.facts import Known, ProbeFact, ProbeValue, RecordKey, RecordSet, Unknown, ZoneFact
+from reconciler.core.decide import decide
+from reconciler.core.leaf import LeafProbe
+from reconciler.core.observed import Observed
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.report import decision_json
+from reconciler.shell.store import Store
+
+ZONE = "example.test."
+CHECK = Check(host="app.example.test", port=8443, path="/up")
+CLOUD = HealthCheck("healthcheck/cloud", "cloud", "lb.cloud.example.", replace(CHECK, host="lb.cloud.example"))
+PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
+AGES = re.compile(r"(just now|\d+[smhd]+(\d+[smhd])? ago) *")
+
+
+def desired(*policies: DNSPolicy) -> Desired:
+    return Desired(
+        source="/srv/manifests",
+        revision="f" * 64,
+        root="/srv/manifests",
+        complete=True,
+        instance=Instance("small"),
+        guard=Guard(),
+        providers=(Provider("provider/zone", "zone", "zonefile", Role.DNS, {}),),
+        workloads=(),
+        services=(),
+        policies=policies,
+        checks=(CLOUD,),
+        records=(
+            Record("record/mail", "mail", ZONE, "zone", ZONE, "MX", 300, ("10 mail.example.test.",)),
+            Record("record/txt", "txt", f"note.{ZONE}", "zone", ZONE, "TXT", 60, ('"hello"',)),
+        ),
+    )
+
+
+APP = DNSPolicy(
+    "dnspolicy/app",
+    "app",
+    f"app.{ZONE}",
+    "zone",
+    ZONE,
+    (Target("all", Publish.ADDRESSES, addresses=("203.0.113.1", "203.0.113.2", "203.0.113.3")),),
+    check=CHECK,
+    all_unhealthy=AllUnhealthy.PUBLISH_ALL,
+)
+PLAIN = replace(
+    APP,
+    key="dnspolicy/plain",
+    name="plain",
+    host=f"plain.{ZONE}",
+    check=None,
+    all_unhealthy=AllUnhealthy.FREEZE,
+    routing=Routing.SIMPLE,
+    targets=(Target("cloud", Publish.HOSTNAME, hostname="lb.cloud.example.", check="healthcheck/cloud"),),
+)
+
+
+def told(value: ProbeValue, last: ProbeValue, streak: int, detail: str, now: int, threshold: int = 5) -> ProbeFact:
+    return ProbeFact(value, last, streak, threshold, now - 9 * SECOND, now - 3 * SECOND, 93 * SECOND, detail)
+
+
+@pytest.fixture
+def keep(home: Path) -> Callable[..., None]:
+    """Stores the decision over this zone, as the last run would have left it."""
+
+    def store(wanted: Desired, zone: ZoneFact | None) -> None:
+        clock = SystemClock()
+        now = clock.now()
+        facts = {
+            LeafProbe("203.0.113.1", CHECK): told(PASS, PASS, 40, "HTTP 200", now.steady, 1),
+            LeafProbe("203.0.113.2", CHECK): told(FAIL, FAIL, 6, "HTTP 503", now.steady),
+            LeafProbe("203.0.113.3", CHECK): told(CANNOT_RUN, CANNOT_RUN, 0, "the secret is missing", now.steady),
+            LeafProbe(CLOUD.address, CLOUD.check): told(PASS, FAIL, 2, "203.0.113.80: HTTP 500", now.steady),
+        }
+        known = Unknown("no answer", "zone", now.steady) if zone is None else Known(zone, "zone", now.steady)
+        observed = Observed(zones={("zone", ZONE): known}, leaves=facts, source_read_at=now.steady)
+        with Store.open(home / "small", clock) as kept:
+            kept.put_decision(decision_json(decide(wanted, observed, now), wanted, now))
+
+    return store
+
+
+def zone(app: tuple[str, ...] = ()) -> ZoneFact:
+    """What is published: these addresses of `app`, and the rest of the zone."""
+    mail, name = RecordKey(ZONE, "MX"), RecordKey(f"app.{ZONE}", "A")
+    sets = {mail: RecordSet(300, ("10 mail.example.test.",))} | ({name: RecordSet(60, app)} if app else {})
+    return ZoneFact(ZONE, 1, sets, {mail: "small/record/mail", name: "small/dnspolicy/app"})
+
+
+def plain(text: str) -> str:
+    return AGES.sub("AGE  ", text)
+
+
+def leaf(document: dict[str, Any], address: str) -> dict[str, Any]:
+    return next(one for name in document["names"] for one in name["leaves"] if one["address"] == address)
+
+
+def test_each_leaf_is_told_with_its_health_and_why_it_is_published_or_not(keep, reconcile, golden) -> None:
+    keep(desired(APP, PLAIN), zone(app=("203.0.113.1", "203.0.113.2", "203.0.113.3")))
+    done = reconcile("get", "records", "--instance-id", "small")
+    assert (done.code, done.err) == (0, "")
+    golden("cli/get-records.txt", plain(done.out))
+
+
+def test_a_script_gets_the_same_with_instants(keep, reconcile) -> None:
+    keep(desired(APP), zone(app=("203.0.113.1", "203.0.113.3")))
+    document = reconcile("get", "records", "--instance-id", "small", "-o", "json").document
+    bad = leaf(document, "203.0.113.2")
+    assert (bad["healthy"], bad["published"]) == (False, False)
+    assert (bad["check"]["consecutive_failures"], bad["check"]["failure_threshold"]) == (6, 5)
+    assert bad["check"]["reason"] == "HTTP 503"
+    assert bad["check"]["last_check"].endswith("+00:00")
+    good, unsure = leaf(document, "203.0.113.1"), leaf(document, "203.0.113.3")
+    assert (good["healthy"], good["published"], good["check"]["consecutive_failures"]) == (True, True, 0)
+    assert (unsure["healthy"], unsure["published"]) == (None, True)
+    assert [one["type"] for one in document["records"]] == ["MX", "TXT"]
+    assert [one["published"] for one in document["records"]] == [["10 mail.example.test."], []]
+
+
+def test_a_zone_that_cannot_be_read_leaves_published_unknown(keep, reconcile) -> None:
+    keep(desired(APP), None)
+    document = reconcile("get", "records", "--instance-id", "small", "-o", "json").document
+    assert document["names"][0]["published"] is None
+    assert {one["published"] for one in document["names"][0]["leaves"]} == {None}
+    assert "cannot be read" in reconcile("get", "records").out
+
+
+def test_health_checks_say_what_they_ask_and_what_they_decide(keep, reconcile, golden) -> None:
+    keep(desired(APP, PLAIN), zone(app=("203.0.113.1",)))
+    done = reconcile("get", "healthchecks")
+    assert (done.code, done.err) == (0, "")
+    golden("cli/get-healthchecks.txt", plain(done.out))
+    (row,) = reconcile("get", "healthchecks", "-o", "json").document["healthchecks"]
+    assert (row["healthy"], row["consecutive_failures"]) == (True, 2)
+    assert row["decides_about"] == ["dnspolicy/plain/cloud"]
+    assert row["last_check"].endswith("+00:00")
+
+
+def test_nothing_to_show_is_said(keep, reconcile) -> None:
+    keep(replace(desired(), checks=(), records=()), zone())
+    assert reconcile("get", "records").out.startswith("no names in the manifests")
+    assert reconcile("get", "healthchecks").out.startswith("no HealthCheck in the manifests")
+
+
+@pytest.mark.parametrize("what", ["records", "healthchecks"])
+def test_an_instance_that_never_ran_is_said_so(what, tree, reconcile) -> None:
+    done = reconcile("get", what, tree)
+    assert done.code == 6
+    assert "nothing has run" in done.err
+
+
+def test_states_are_coloured_by_their_meaning(keep, reconcile) -> None:
+    keep(desired(APP), zone(app=("203.0.113.1",)))
+    out = reconcile("get", "records", "--color", "always").out
+    assert "\x1b[31munhealthy" in out
+    assert "\x1b[32mhealthy" in out
