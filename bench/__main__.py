@@ -22,6 +22,7 @@ BENCHMARKS = (
     "decide",
     "haproxy_weights",
     "dns_updates",
+    "dns_health",
     "docker_look",
     "edge_latency",
     "restart_storm",
