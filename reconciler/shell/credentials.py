@@ -20,6 +20,9 @@ from reconciler.shell.logs import SECRETS
 from reconciler.shell.statedir import StoreError, explain, open_private, write_private
 
 KEY = "push.key"
+READ = "read.token"
+"""What readers of the listener must show."""
+
 DIRECTORY = "push"
 SOCKET = "push.sock"
 
@@ -27,15 +30,15 @@ INSIDE = "/run/reconciler"
 """Where containers find the socket's directory."""
 
 
-def load_key(state: Path) -> bytes:
-    """The key of this instance, made when there is none yet.
+def load_key(state: Path, name: str = KEY) -> bytes:
+    """A key of this instance, made when there is none yet.
 
-    A lost key makes the tokens of running containers worthless: they are refused until they are created anew.
+    A lost push key makes the tokens of running containers worthless: they are refused until they are created anew.
 
     Raises:
         StoreError: it cannot be read or written, or does not hold a key.
     """
-    path = state / KEY
+    path = state / name
     fd = open_private(path, os.O_RDWR)
     with os.fdopen(fd, "r", encoding="ascii", errors="replace") as file:
         text = file.read(128).strip()
@@ -46,7 +49,7 @@ def load_key(state: Path) -> bytes:
         raise StoreError(
             path,
             "it does not hold a key",
-            "remove it: a new one is made, and containers that push by token need to be created anew",
+            "remove it: a new one is made; with a new push key, containers that push by token need to be created anew",
         )
     return bytes.fromhex(text)
 
@@ -76,6 +79,10 @@ class Credentials:
         """The token of a generation. Raises StoreError."""
         self._key = self._key or load_key(self.state)
         return tokens.token(self._key, generation)
+
+    def reader(self) -> str:
+        """The token of those who read the listener: 64 hex digits, from a file that is read each time. Raises StoreError."""
+        return load_key(self.state, READ).hex()
 
     def prepare(self, action: CreateContainer, shares_files: bool) -> CreateContainer:
         """The action with what the new container needs to push. Without a listener it gets nothing. Raises Unreachable."""

@@ -8,6 +8,7 @@ import asyncio
 import hmac
 import json
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeGuard
 
 from starlette.applications import Starlette
@@ -64,8 +65,8 @@ class _Message(NamedTuple):
     inflight: int | None
 
 
-def push_app(receiver: Receiver, keys: Keys, slow: float = SLOW_SECONDS) -> Starlette:
-    """The application that takes pushes. `slow` is in seconds."""
+def push_app(receiver: Receiver, keys: Keys, slow: float = SLOW_SECONDS, others: Sequence[Route] = ()) -> Starlette:
+    """The application that takes pushes. `slow` is in seconds; `others` are routes beside it."""
 
     async def handle(request: Request) -> JSONResponse:
         ruling, remembered = await _handle(request)
@@ -95,7 +96,7 @@ def push_app(receiver: Receiver, keys: Keys, slow: float = SLOW_SECONDS) -> Star
         remembered = not ruling.changed or await receiver.remembered(REMEMBER_SECONDS)
         return ruling, remembered
 
-    return Starlette(routes=[Route(PATH, handle, methods=["POST"])])
+    return Starlette(routes=[Route(PATH, handle, methods=["POST"]), *others])
 
 
 async def _body(request: Request) -> bytes | None:

@@ -8,8 +8,10 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from manifests.desired import PushListener
+from reconciler.shell.archive import last_decision
 from reconciler.shell.credentials import Credentials
 from reconciler.shell.pushing import Pushing
 from reconciler.shell.statedir import StoreError
@@ -48,7 +50,8 @@ async def _listen(listener: PushListener, pushing: Pushing, credentials: Credent
     """Listen until the Instance wants something else. Returns what went wrong, empty when nothing did."""
     try:
         # Only who listens pays for the server, and may lack it.
-        from reconciler.web.push import push_app  # noqa: PLC0415
+        from reconciler.web.push import SLOW_SECONDS, push_app  # noqa: PLC0415
+        from reconciler.web.reading import read_routes  # noqa: PLC0415
         from reconciler.web.server import make_server  # noqa: PLC0415
     except ImportError as error:
         return f"{error.name or error} is not installed; install it: pip install 'reconciler[serve]'"
@@ -56,7 +59,9 @@ async def _listen(listener: PushListener, pushing: Pushing, credentials: Credent
     try:
         credentials.token("")  # makes the key, so that a state directory that cannot hold it is told now
         sockets = open_sockets(listener, credentials.directory)
-        server = make_server(push_app(pushing, credentials))
+        credentials.reader()
+        reading = read_routes(partial(last_decision, credentials.state), credentials.reader, SLOW_SECONDS)
+        server = make_server(push_app(pushing, credentials, others=reading))
         running = asyncio.create_task(server.run_on(sockets))
         moved = asyncio.create_task(pushing.moved.wait())
         try:

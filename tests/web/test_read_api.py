@@ -1,0 +1,119 @@
+"""Reading revisions over the listener: only with the token, and only reading."""
+
+import asyncio
+import http.client
+import json
+import os
+import socket
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+from push_world import PushWorld
+
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.credentials import READ, SOCKET
+from reconciler.shell.store import Store
+from reconciler.web.serving import serve
+
+ROW = {"workload": "workload/web", "revision": "0123456789abcdef", "status": "active"}
+STORED = {"format_version": 1, "instance": "shop", "at_wall": 7, "status": {"revisions": [ROW]}, "holds": []}
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> PushWorld:
+    state = tmp_path / "state"
+    state.mkdir(mode=0o700)
+    return PushWorld(state)
+
+
+def decided(world: PushWorld) -> None:
+    with Store.open(world.state, SystemClock()) as store:
+        store.put_decision(json.dumps(STORED))
+
+
+@asynccontextmanager
+async def listening(world: PushWorld):
+    task = asyncio.create_task(serve(world.pushing, world.credentials, lambda text: None))
+    try:
+        for _ in range(1_000):
+            if _listens(world):
+                break
+            await asyncio.sleep(0.01)  # another task's socket can only be tried
+        assert _listens(world)
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def _listens(world: PushWorld) -> bool:
+    with socket.socket() as one:
+        return one.connect_ex(world.listener.tcp) == 0
+
+
+class Unix(http.client.HTTPConnection):
+    """A client of a unix socket."""
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self.host)
+
+
+async def ask(world: PushWorld, token: str | None, *, method: str = "GET", unix: bool = False) -> tuple[int, dict]:
+    def work() -> tuple[int, dict]:
+        host, port = world.listener.tcp
+        path = str(world.credentials.directory / SOCKET)
+        connection = Unix(path, timeout=10) if unix else http.client.HTTPConnection(host, port, timeout=10)
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        try:
+            connection.request(method, "/v1/revisions", headers=headers)
+            answer = connection.getresponse()
+            body = answer.read()
+            return answer.status, json.loads(body) if body.startswith(b"{") else {}
+        finally:
+            connection.close()
+
+    return await asyncio.to_thread(work)
+
+
+async def test_with_the_token_the_revisions_are_answered_over_both_ways(world):
+    decided(world)
+    async with listening(world):
+        token = (world.state / READ).read_text().strip()
+        for unix in (False, True):
+            status, found = await ask(world, token, unix=unix)
+            assert status == 200
+            assert found == {"format_version": 1, "instance": "shop", "at_wall": 7, "revisions": [ROW]}
+
+
+async def test_without_it_nothing_is_told(world):
+    decided(world)
+    async with listening(world):
+        generation = "shop-web-01234567-0.0123456789abcdef01234567"
+        for token in (None, "", "0" * 64, world.credentials.token(generation)):
+            assert await ask(world, token) == (401, {"message": "refused"})
+        assert (await ask(world, None, method="POST"))[0] == 405
+
+
+async def test_before_the_first_decision_it_says_so(world):
+    async with listening(world):
+        assert await ask(world, world.credentials.reader()) == (
+            503,
+            {"message": "the state directory cannot be read just now"},
+        )
+        with Store.open(world.state, SystemClock()):
+            pass
+        assert await ask(world, world.credentials.reader()) == (503, {"message": "nothing has been decided yet"})
+
+
+async def test_a_new_token_counts_at_once_and_its_file_is_closed_to_others(world):
+    decided(world)
+    async with listening(world):
+        old = world.credentials.reader()
+        assert os.stat(world.state / READ).st_mode & 0o777 == 0o600
+        (world.state / READ).unlink()
+        assert (await ask(world, old))[0] == 401
+        assert world.credentials.reader() != old
+        assert (await ask(world, world.credentials.reader()))[0] == 200
