@@ -34,6 +34,8 @@ COMMANDS: dict[str, Entry] = {
     "suspend": Entry("suspend", "suspend", "Stop all actions on an object for a while."),
     "resume": Entry("suspend", "resume", "Take a suspension back."),
     "restart": Entry("restart", "restart", "Restart a workload or a replica without an outage."),
+    "deploy": Entry("deploy", "deploy", "Write an image into the manifest of a workload."),
+    "rollback": Entry("rollback", "rollback", "Take the last switch of a workload back."),
     "get": Entry("get", "get", "Show restart requests, names with their health, or health checks."),
     "events": Entry("events", "events", "Show what happened lately."),
     "push": Entry("push", "push", "Say, from inside an instance, what state it is in."),
@@ -43,13 +45,17 @@ COMMANDS: dict[str, Entry] = {
 
 VALUED = frozenset(
     {
+        "--activate-at",
+        "--activate-in",
         "--approve",
         "--color",
+        "--container",
         "--deadline",
         "--drain",
         "--failure-policy",
         "--for",
         "--grace",
+        "--image",
         "--instance",
         "--instance-id",
         "--log-format",

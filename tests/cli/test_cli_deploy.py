@@ -1,0 +1,214 @@
+"""`reconcile deploy` and `rollback`: what is written, what is refused, and what a script is answered."""
+
+import subprocess
+from datetime import UTC, datetime
+
+import pytest
+
+from manifests.moments import parse_moment
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.store import Store
+
+FILE = """\
+# The shop. Ask Ada before you change the port.
+apiVersion: reconciler/v1
+kind: Workload
+metadata: {name: shop}
+spec:
+  replicas: 2   # one per zone
+  nodes: [engine]
+  template:
+    metadata: {labels: {app: shop}}
+    spec:
+      containers:
+        - name: shop
+          image: registry.test:5000/shop:1.4   # the release job writes this
+        - {name: log, image: "log:2"}
+  rollout:
+    # not during the day
+    activateAt: "2030-01-31T22:00:00+01:00"
+"""
+ENGINE = """\
+---
+apiVersion: reconciler/v1
+kind: Provider
+metadata: {name: engine}
+spec: {type: docker}
+"""
+
+
+@pytest.fixture
+def shop(tree):
+    """The shop beside the small tree; its file."""
+    (tree / "engine.yaml").write_text(ENGINE)
+    web = (tree / "all.yaml").read_text().replace("  replicas: 2\n", "  replicas: 2\n  nodes: [local]\n")
+    (tree / "all.yaml").write_text(web)
+    file = tree / "shop.yaml"
+    file.write_text(FILE)
+    return file
+
+
+def deploy(reconcile, shop, *words):
+    return reconcile("deploy", "workload/shop", shop.parent, "--container", "shop", *words)
+
+
+def test_only_the_image_changes_and_the_answer_names_revision_and_time(shop, reconcile):
+    shop.chmod(0o640)
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5", "-o", "json")
+    assert done.code == 0, done.err
+    assert shop.read_text() == FILE.replace("shop:1.4", "shop:1.5")
+    assert shop.stat().st_mode & 0o777 == 0o640
+    found = done.document
+    assert found["success"] is True
+    assert found["activation_time"] == "2030-01-31T21:00:00Z"
+    assert len(found["revision"]) == 16
+    assert found["message"] == "it may take over at 2030-01-31T21:00:00Z"
+    assert (found["changed"], found["next_step"]) == (True, None)
+    assert [one.name for one in shop.parent.iterdir() if one.name.startswith(".")] == []
+
+
+def test_the_same_again_changes_nothing_and_says_so(shop, reconcile):
+    before = shop.stat()
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.4")
+    assert done.code == 0
+    assert "already says so" in done.out
+    assert (shop.stat().st_ino, shop.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_only_another_time_keeps_the_revision(shop, reconcile):
+    words = ("--image", "registry.test:5000/shop:1.4", "-o", "json")
+    first = deploy(reconcile, shop, *words).document
+    later = deploy(reconcile, shop, *words, "--activate-at", "2031-01-01T00:00:00Z").document
+    assert later["revision"] == first["revision"]
+    assert later["activation_time"] == "2031-01-01T00:00:00Z"
+    assert shop.read_text() == FILE.replace("2030-01-31T22:00:00+01:00", "2031-01-01T00:00:00Z")
+
+
+def test_a_delay_takes_the_place_of_a_time(shop, reconcile):
+    began = SystemClock().now().wall
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5", "--activate-in", "90s", "-o", "json")
+    assert done.code == 0, done.err
+    expected = FILE.replace("shop:1.4", "shop:1.5").replace(
+        'activateAt: "2030-01-31T22:00:00+01:00"', 'activationDelay: "1m30s"'
+    )
+    assert shop.read_text() == expected
+    ahead = parse_moment(done.document["activation_time"]) - began
+    assert 85 * 10**9 <= ahead <= 120 * 10**9
+    back = deploy(
+        reconcile, shop, "--image", "registry.test:5000/shop:1.4", "--activate-at", "2030-01-31T22:00:00+01:00"
+    )
+    assert back.code == 0
+    assert shop.read_text() == FILE
+
+
+def test_a_time_is_added_where_there_was_none(shop, reconcile):
+    shop.write_text(FILE[: FILE.index("  rollout:")])
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.4", "--activate-in", "30s")
+    assert done.code == 0, done.err
+    assert shop.read_text() == FILE[: FILE.index("  rollout:")] + '  rollout:\n    activationDelay: "30s"\n'
+
+
+def test_a_time_that_has_passed_means_now(shop, reconcile):
+    past = datetime(2020, 1, 1, tzinfo=UTC).isoformat()
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5", "--activate-at", past)
+    assert "as soon as its replicas are well: 2020-01-01T00:00:00Z has passed" in done.out
+
+
+def test_without_a_switch_replicas_are_replaced_in_turn(shop, reconcile):
+    shop.write_text(FILE[: FILE.index("  rollout:")])
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5", "-o", "json")
+    assert done.document["activation_time"] is None
+    assert done.document["message"] == "replicas are replaced as strategy rolling says"
+
+
+def test_a_file_behind_a_link_is_written_and_the_link_stays(shop, reconcile):
+    real = shop.parent / "real"
+    real.mkdir()
+    shop.rename(real / "shop.yml.txt")
+    shop.symlink_to("real/shop.yml.txt")
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5")
+    assert done.code == 0, done.err
+    assert shop.is_symlink()
+    assert shop.read_text() == FILE.replace("shop:1.4", "shop:1.5")
+
+
+def test_in_a_git_work_tree_it_says_what_is_left_to_do(shop, reconcile):
+    subprocess.run(["git", "init", "-q", shop.parent], check=True, timeout=10)
+    done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5")
+    assert "commit it: git add shop.yaml && git commit" in done.out
+
+
+# --- refused ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("workload/shop", "--image", "x:1"), "add --container with one of: shop, log"),
+        (("workload/shop", "--image", "x:1", "--container", "db"), "has no container 'db'"),
+        (("workload/shpo", "--image", "x:1"), "workload/shop"),
+        (("workload/web", "--image", "x:1"), "has no image"),
+        (("service/web", "--image", "x:1"), "has no image"),
+        (("workload/shop", "--image", "X Y"), "--image 'X Y'"),
+        (("workload/shop", "--image", "x:1", "--activate-at", "tomorrow"), "RFC 3339"),
+        (("workload/shop", "--image", "x:1", "--activate-at", "2030-01-31T22:00:00"), "offset"),
+        (
+            ("workload/shop", "--image", "x:1", "--activate-at", "2030-01-31T22:00:00Z", "--activate-in", "1s"),
+            "keep one",
+        ),
+    ],
+)
+def test_a_wrong_word_writes_nothing_and_says_what_to_write(words, said, shop, reconcile):
+    key, *rest = words
+    done = reconcile("deploy", key, shop.parent, *rest)
+    assert done.code == 64
+    assert said in done.err
+    assert shop.read_text() == FILE
+
+
+def test_what_cannot_be_edited_cleanly_is_left_to_a_person(shop, reconcile):
+    text = FILE.replace("image: registry.test:5000/shop:1.4", "image: &shop registry.test:5000/shop:1.4")
+    shop.write_text(text)
+    done = deploy(reconcile, shop, "--image", "x:1", "-o", "json")
+    assert done.code == 7
+    assert done.document["success"] is False
+    assert "has an anchor" in done.document["message"]
+    assert "spec.template.spec.containers[0].image" in done.document["message"]
+    assert shop.read_text() == text
+
+
+def test_an_edit_that_would_make_the_manifests_invalid_is_not_written(shop, reconcile):
+    text = FILE.replace('activateAt: "2030-01-31T22:00:00+01:00"', "strategy: rolling")
+    shop.write_text(text)
+    done = deploy(reconcile, shop, "--image", "x:1", "--activate-in", "30s")
+    assert done.code == 3
+    assert "strategy" in done.err
+    assert "nothing was written" in done.err
+    assert shop.read_text() == text
+
+
+def test_a_place_that_cannot_be_written_to_is_told_and_the_file_stays(shop, reconcile):
+    (shop.parent / ".shop.yaml.new").mkdir()
+    done = deploy(reconcile, shop, "--image", "x:1")
+    assert done.code == 1
+    assert "cannot write" in done.err
+    assert shop.read_text() == FILE
+
+
+# --- rollback -----------------------------------------------------------------------------------------------------
+
+
+def test_a_rollback_is_left_for_the_process_that_holds_the_instance(stored, reconcile):
+    done = reconcile("rollback", "workload/web", "--reason", "checkout fails", "-o", "json")
+    assert done.code == 0
+    assert (done.document["object"], done.document["who"], done.document["taken"]) == ("workload/web", "ada", False)
+    with Store.join(stored, SystemClock()) as store:
+        [left] = store.pending()
+    assert (left.command, left.payload) == ("rollback", '{"object": "workload/web", "reason": "checkout fails"}')
+
+
+@pytest.mark.parametrize("key", ["workload/web/0", "service/web", "workload/wbe"])
+def test_what_cannot_be_rolled_back_is_refused(key, stored, reconcile):
+    assert reconcile("rollback", key).code == 64
+    with Store.join(stored, SystemClock()) as store:
+        assert store.pending() == ()
