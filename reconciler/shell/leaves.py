@@ -120,6 +120,16 @@ class Leaves:
                 return True
         return False
 
+    def open(self) -> tuple[str, ...]:
+        """Whatever has no verdict now, in a sentence each with the reason: in a single run that is the end of it."""
+        found = []
+        for one in self._asked.values():
+            fact = self.verdicts.get(one.leaf)
+            if fact is None or fact.value not in _MEANT:
+                detail = "no answer yet" if fact is None else fact.detail
+                found.append(f"{one.leaf.address.removesuffix('.')}: its check has no verdict ({detail})")
+        return tuple(found)
+
 
 _MEANT = {ProbeValue.PASS, ProbeValue.FAIL}
 

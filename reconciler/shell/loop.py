@@ -101,7 +101,7 @@ class Loop:
                 await self._sleep(decision, end)
             await self._drain()
             final = await self._tick(act=False)
-            return summarize(final, tuple(self.done), self.clock.now(), self.stopping)
+            return summarize(final, tuple(self.done), self.clock.now(), self.stopping, self.probing.leaves.open())
         finally:
             await self._end()
 

@@ -14,7 +14,14 @@ from reconciler.core.status import rows
 from reconciler.core.verdict import Hold, Rule, Wait, Waiting
 from reconciler.exits import Exit, worst
 
-ASKED_FOR = {Waiting.TTL, Waiting.DRAIN, Waiting.MIN_READY}
+ASKED_FOR = {
+    Waiting.TTL,
+    Waiting.DRAIN,
+    Waiting.MIN_READY,
+    Waiting.ACTIVATION,
+    Waiting.PAUSE,
+    Waiting.ROLLBACK_WINDOW,
+}
 """Waits that the manifests ask for: nothing is wrong while they last."""
 
 PERSON = {
@@ -29,6 +36,9 @@ PERSON = {
     Rule.ADOPT_CONFLICT,
     Rule.TEMPLATE_DIFFERS,
     Rule.PROBE_CONTEXT,
+    Rule.PROGRESS,
+    Rule.REVISION_OVER,
+    Rule.TEMPLATE_GONE,
 }
 """Holds that only a person ends."""
 
@@ -41,13 +51,17 @@ HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY}
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How a run ended: the exit code, why, the last decision, what was done, and what to come back for (steady instants)."""
+    """How a run ended: the exit code, why, the last decision, what was done, and what to come back for (steady instants).
+
+    `undecided` are sentences on checks that have no verdict.
+    """
 
     exit: Exit
     reasons: tuple[str, ...]
     decision: Decision
     done: tuple[tuple[Step, Outcome], ...]
     run_again: tuple[tuple[str, int], ...]
+    undecided: tuple[str, ...] = ()
 
 
 def pending(decision: Decision, end: int, blind_is_final: bool) -> bool:
@@ -87,9 +101,13 @@ def _judge_wait(wait: Wait, now: Now) -> Exit:
 
 
 def summarize(
-    decision: Decision, done: tuple[tuple[Step, Outcome], ...], now: Now, stopped: Exit | None = None
+    decision: Decision,
+    done: tuple[tuple[Step, Outcome], ...],
+    now: Now,
+    stopped: Exit | None = None,
+    undecided: tuple[str, ...] = (),
 ) -> Summary:
-    """Judge the end of a run. `stopped` is set when a signal ended it."""
+    """Judge the end of a run. `stopped` is set when a signal ended it; `undecided` says what has no verdict that it needs."""
     codes: list[Exit] = []
     reasons: list[str] = []
     run_again: list[tuple[str, int]] = []
@@ -110,8 +128,10 @@ def summarize(
     for step in decision.steps:
         codes.append(Exit.UNFINISHED)
         reasons.append(f"{step.object}: {describe(step.action)} was not done")
+    codes += [Exit.UNFINISHED for _ in undecided]
+    reasons += undecided
     exit_code = stopped if stopped is not None else worst(codes)
-    return Summary(exit_code, tuple(dict.fromkeys(reasons)), decision, done, tuple(sorted(run_again)))
+    return Summary(exit_code, tuple(dict.fromkeys(reasons)), decision, done, tuple(sorted(run_again)), undecided)
 
 
 def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: int = 0) -> str:
@@ -176,5 +196,8 @@ def news(decision: Decision) -> tuple[object, ...]:
         # Which calls are under way is no news; that none is any more is, or the stored decision would tell of them for ever.
         any(one.waiting is Waiting.CALL for one in decision.waits),
         tuple(decision.status.workloads),
+        tuple(
+            (key, one.active, [row[:3] for row in one.rows]) for key, one in sorted(decision.ledger.rollouts.items())
+        ),
         tuple((leaf, fact.value) for leaf, fact in decision.status.observed.leaves.items()),
     )

@@ -150,15 +150,22 @@ class World:
     def addresses(self) -> list[str]:
         return sorted(one.address for one in self.gateways)
 
-    def write(self, targets: list[dict[str, object]], allowed: bool = True, **spec: object) -> None:
-        """The manifests: one policy with these targets."""
+    def write(
+        self,
+        targets: list[dict[str, object]],
+        allowed: tuple[str, ...] | list[str] = (NETWORK,),
+        more: list[dict[str, object]] | None = None,
+        **spec: object,
+    ) -> None:
+        """The manifests: one policy with these targets, and more documents."""
         check = {"protocol": "HTTP", "port": self.port, "path": "/up", "interval": "200ms", "failureThreshold": 2}
         policy = {"host": self.host, "zone": self.server.zone, "ttl": "1s", "healthCheck": check, "targets": targets}
         instance: dict[str, object] = {"id": "health", "intervals": {"dns": "5s"}}
         documents = [
-            document("Instance", "here", **instance, **({"allowAddresses": [NETWORK]} if allowed else {})),
+            document("Instance", "here", **instance, allowAddresses=list(allowed)),
             self.server.document,
             document("DNSPolicy", "app", **{**policy, **spec}),
+            *(more or ()),
         ]
         text = "\n---\n".join(json.dumps(one, indent=1) for one in documents)
         (self.manifests / "all.yaml").write_text(text + "\n")

@@ -9,7 +9,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from dns_world import NameServer, World
+from dns_world import Gateway, NameServer, World, document
+from quickstart_world import World as Quickstart
 
 KINDS = [
     pytest.param("named", marks=pytest.mark.server("named")),
@@ -126,9 +127,94 @@ def test_addresses_that_are_not_allowed_are_not_asked_and_nothing_published_is_l
     for gateway in names.gateways:
         gateway.hosts.clear()
         gateway.fail()
-    names.write(simple(names), allowed=False)
-    names.run("--once", "--timeout", "10s")
+    names.write(simple(names), allowed=())
+    code, out = names.run("--once", "--timeout", "10s")
+    assert (code, "allowAddresses of the Instance" in out) == (6, True), out
     assert names.published() == before
     assert all(not gateway.hosts for gateway in names.gateways)
     _, out = names.run("get", "records")
     assert "loopback" in out
+
+
+SLOW = {"interval": "10s", "failureThreshold": 5}
+
+
+def test_a_plan_asks_each_gateway_once_and_changes_nothing(names: World) -> None:
+    names.write(simple(names))
+    one, other, third = names.gateways
+    third.fail()
+    code, out = names.run("plan")
+    assert code in {0, 2, 6}, out
+    assert one.address in out
+    assert other.address in out
+    assert third.address not in out
+    assert names.published() == []
+
+
+def test_a_single_run_waits_for_the_last_verdict_when_nothing_passes(names: World) -> None:
+    names.write(simple(names))
+    for gateway in names.gateways:
+        gateway.fail()
+    names.run("--once", "--timeout", "30s")
+    assert names.published() == names.addresses
+
+
+def test_a_verdict_that_is_not_reached_in_time_is_unknown_and_said(names: World) -> None:
+    check = {"protocol": "HTTP", "port": names.port, "path": "/up", **SLOW}
+    names.write(simple(names), healthCheck=check)
+    for gateway in names.gateways:
+        gateway.fail()
+    code, out = names.run("--once", "--timeout", "2s")
+    assert code == 6, out
+    _, out = names.run("get", "records", "-o", "json")
+    leaves = json.loads(out)["names"][0]["leaves"]
+    assert [row["healthy"] for row in leaves] == [None] * 3
+    assert [row["check"]["consecutive_failures"] for row in leaves] == [1] * 3
+
+
+def test_a_host_name_is_checked_where_it_leads_to_by_the_health_check_that_its_target_names(names: World) -> None:
+    cloud = Gateway("127.0.0.1", names.port)
+    try:
+        check = {"address": "localhost", "protocol": "HTTP", "port": names.port, "interval": "200ms"}
+        check |= {"failureThreshold": 2, "host": "cloud.example"}
+        names.write(
+            [
+                {"name": "cloud", "hostname": "localhost", "healthCheck": "cloud"},
+                {"name": "own", "addresses": [names.gateways[0].address]},
+            ],
+            allowed=["127.0.0.0/8"],
+            more=[document("HealthCheck", "cloud", **check)],
+        )
+        names.watch()
+        names.until(lambda: cloud.hosts == {"cloud.example"} and "HEALTHY" in _check(names))
+        cloud.fail()
+        names.until(lambda: "unhealthy" in _check(names))
+        names.until(lambda: names.published() == [names.gateways[0].address])
+    finally:
+        cloud.close()
+
+
+def _check(names: World) -> str:
+    _, out = names.run("get", "healthchecks", "-o", "json")
+    rows = json.loads(out).get("healthchecks", ())
+    return {True: "HEALTHY", False: "unhealthy", None: "unknown"}[rows[0]["healthy"]] if rows else ""
+
+
+def test_endpoints_of_a_service_are_asked_as_well(world: Quickstart) -> None:
+    instance, web = world.manifests / "instance.yaml", world.manifests / "web.yaml"
+    check = "  healthCheck: {protocol: HTTP, port: 8080, path: /, interval: 200ms}\n  targets:"
+    instance.write_text(
+        instance.read_text().replace("  id: quickstart", "  id: quickstart\n  allowAddresses: [127.0.0.0/8]")
+    )
+    text = web.read_text()
+    assert text.count("  targets:") == 1
+    web.write_text(text.replace("  targets:", check))
+    code, out = world.run("--once", "--timeout", "40s")
+    assert code == 0, out
+    addresses = {one["address"] for one in world.replicas().values()}
+    assert world.records() == addresses
+    code, out = world.run("get", "records", "-o", "json")
+    leaves = json.loads(out)["names"][0]["leaves"]
+    assert {(one["address"], one["service"], one["check"]["healthy"]) for one in leaves} == {
+        (address, "pass", True) for address in addresses
+    }

@@ -229,6 +229,9 @@ async def test_a_single_run_waits_for_verdicts_but_not_for_what_will_never_have_
     assert not leaves.undecided()
     world.says(leaf, CANNOT_RUN)
     assert not leaves.undecided()
+    assert leaves.open() == ("203.0.113.1: its check has no verdict (said)",)
+    world.says(leaf, PASS)
+    assert leaves.open() == ()
 
 
 async def test_a_leaf_is_known_to_the_engine_by_the_same_name_in_every_process() -> None:

@@ -47,6 +47,7 @@ def summary_text(summary: Summary, now: Now, paint: Paint, *, streamed: bool = F
     if not summary.done and not summary.decision.steps:
         lines.append("nothing to do" if summary.exit is Exit.OK else "nothing was done")
     lines += progress_lines(stored, paint, now.wall)
+    lines += [f"{paint.warn('unknown')}  {one}" for one in summary.undecided]
     lines += [*([""] if lines or streamed else []), *status_lines(stored, paint, now.wall), ""]
     lines += [f"run again in {short(at - now.steady)} for {what}" for what, at in summary.run_again]
     lines.append(result_line(summary.exit, paint))
