@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from reconciler.shell.clock import SystemClock
+from reconciler.shell.clock import SystemClock, utc
 from reconciler.shell.store import Store
 
 
@@ -22,14 +22,17 @@ def last_decision(state: Path) -> dict[str, Any] | None:
 
 
 def revisions_json(stored: dict[str, Any]) -> dict[str, Any]:
-    """The revisions of all workloads in a stored decision, and when that was made (wall clock, ns).
+    """The revisions of all workloads in a stored decision, and how old it is: instants as text, RFC 3339.
 
     Empty for a decision that an older version has stored.
     """
-    rows: list[Any] = stored["status"].get("revisions", [])
+    rows = stored["status"].get("revisions", [])
     return {
-        "format_version": stored["format_version"],
         "instance": stored["instance"],
-        "at_wall": stored["at_wall"],
-        "revisions": rows,
+        "as_of": utc(stored["at_wall"]).isoformat(),
+        "revisions": [{key.removesuffix("_wall"): _told(key, value) for key, value in row.items()} for row in rows],
     }
+
+
+def _told(key: str, value: Any) -> Any:
+    return utc(value).isoformat() if key.endswith("_wall") and value is not None else value

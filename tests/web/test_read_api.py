@@ -16,8 +16,9 @@ from reconciler.shell.credentials import READ, SOCKET
 from reconciler.shell.store import Store
 from reconciler.web.serving import serve
 
-ROW = {"workload": "workload/web", "revision": "0123456789abcdef", "status": "active"}
-STORED = {"format_version": 1, "instance": "shop", "at_wall": 7, "status": {"revisions": [ROW]}, "holds": []}
+ROW = {"workload": "workload/web", "status": "active", "created_wall": 10**18, "due_wall": None}
+TOLD = {"workload": "workload/web", "status": "active", "created": "2001-09-09T01:46:40+00:00", "due": None}
+STORED = {"format_version": 1, "instance": "shop", "at_wall": 10**18, "status": {"revisions": [ROW]}, "holds": []}
 
 
 @pytest.fixture
@@ -85,7 +86,7 @@ async def test_with_the_token_the_revisions_are_answered_over_both_ways(world):
         for unix in (False, True):
             status, found = await ask(world, token, unix=unix)
             assert status == 200
-            assert found == {"format_version": 1, "instance": "shop", "at_wall": 7, "revisions": [ROW]}
+            assert found == {"instance": "shop", "as_of": "2001-09-09T01:46:40+00:00", "revisions": [TOLD]}
 
 
 async def test_without_it_nothing_is_told(world):
