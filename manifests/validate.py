@@ -214,6 +214,8 @@ def _hint_for_type(expected: str, found: object) -> str:
         return "write it without quotes"
     if found is None:
         return "remove the key, or give it a value"
+    if expected == "a list" and isinstance(found, str) and " " in found.strip():
+        return 'there is no shell: write a list with one item a word, such as ["/bin/serve", "--port", "80"]'
     return "start the item with '- '" if expected == "a list" and isinstance(found, str | dict) else ""
 
 

@@ -178,3 +178,9 @@ def test_only_reading_the_runtimes_own_health_check_needs_a_new_container(tmp_pa
     before = revision("before", LIVENESS)
     assert revision("other", "tcpSocket: {port: 8080}") == before
     assert revision("runtime", "runtimeHealth: {}") != before
+
+
+def test_a_command_line_is_asked_for_as_a_list_because_there_is_no_shell(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, tree("exec: {command: curl -f localhost}", READINESS))
+    assert problem.path.endswith("livenessProbe.exec.command")
+    assert "no shell" in problem.hint
