@@ -40,11 +40,13 @@ class Leaves:
     Attributes:
         verdicts: the newest fact of each question that has one.
         needy: those of the probes that need a secret.
+        silent: a person has suspended all probes: nothing is asked, and no answer is waited for.
     """
 
     def __init__(self) -> None:
         self.verdicts: dict[LeafProbe, ProbeFact] = {}
         self.needy: tuple[Probe, ...] = ()
+        self.silent = False
         self._asked: dict[Generation, _Asked] = {}
         self._leaves: tuple[LeafProbe, ...] = ()
         self._desired: Desired | None = None
@@ -91,7 +93,7 @@ class Leaves:
                 inputs.given(one.probe, root),
                 self._allowed,
             )
-            for key, one in self._asked.items()
+            for key, one in (() if self.silent else self._asked.items())
         ]
 
     def take(self, key: Generation, fact: ProbeFact) -> bool:
@@ -110,14 +112,14 @@ class Leaves:
 
     def unanswered(self) -> bool:
         """Whether something that is asked has no result at all yet."""
-        return any(one.leaf not in self.verdicts for one in self._asked.values())
+        return not self.silent and any(one.leaf not in self.verdicts for one in self._asked.values())
 
     def undecided(self) -> bool:
         """Whether a verdict may still come by waiting for it: not where nothing can be asked, or nothing is understood."""
         for one in self._asked.values():
             fact = self.verdicts.get(one.leaf)
             if fact is None or (fact.value is ProbeValue.UNKNOWN and one.blind < TRIES):
-                return True
+                return not self.silent
         return False
 
     def open(self) -> tuple[str, ...]:

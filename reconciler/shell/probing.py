@@ -131,7 +131,8 @@ class Probing:
         workloads = {one.name: one for one in desired.workloads}
         foreign = self.foreigners.find(desired, self.looks.runtimes, ledger)
         leave_alone = set(stopping)
-        targets = [] if EVERYTHING in silent else self.leaves.targets(self.inputs)
+        self.leaves.silent = EVERYTHING in silent
+        targets = self.leaves.targets(self.inputs)
         live: dict[Generation, dict[str, ProbeFact]] = {}
         self._aimed = {}
         unseen = False

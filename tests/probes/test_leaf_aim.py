@@ -193,6 +193,8 @@ async def test_an_engine_that_died_takes_all_verdicts_along_and_is_told_what_to_
 async def test_suspending_all_probes_silences_leaves_too(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     assert await world.aim(frozenset({EVERYTHING})) == []
+    assert not world.probing.leaves.unanswered()
+    assert not world.probing.leaves.undecided()
     assert len(await world.aim()) == 1
 
 
