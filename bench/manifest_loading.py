@@ -16,8 +16,9 @@ from importlib.metadata import version
 
 from ruamel.yaml import YAML
 
+from manifests.collector import collector_paused
 from manifests.kinds import KINDS
-from manifests.read import collector_paused, read_file
+from manifests.read import read_file
 from manifests.validate import validate
 
 DOCUMENT = """\

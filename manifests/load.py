@@ -12,9 +12,10 @@ from pathlib import Path
 
 from manifests.build import KnownTypes, SettingsModel
 from manifests.build_pod import TemplateSupport
+from manifests.collector import collector_paused
 from manifests.desired import Desired
 from manifests.problems import Code, ManifestErrors, Problem
-from manifests.read import Document, collector_paused, read_file
+from manifests.read import Document, read_file
 from manifests.resolve import Resolved, any_field, resolve
 from manifests.source.directory import SourceFile, SourceTree, read_one, read_tree, with_contents
 

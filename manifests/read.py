@@ -4,10 +4,7 @@ Reading is strict: UTF-8 only, YAML 1.2, no duplicate keys, no tags, with limits
 at once as far as the text can be followed.
 """
 
-import gc
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ruamel.yaml.error import MarkedYAMLError
@@ -195,15 +192,3 @@ def _syntax_hint(problem: str, text: str, place: Mark) -> str:
     if "cannot start any token" in problem:
         return "put a text that starts with this character in quotes"
     return ""
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Keep the cyclic garbage collector off: loading makes many objects and no cycles, and it would walk them all."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -11,6 +11,7 @@ from typing import ClassVar, overload
 
 from pydantic import BaseModel
 
+from manifests.collector import collector_paused
 from manifests.desired import Role
 from providers.actions import (
     ChangeRecords,
@@ -213,10 +214,18 @@ class OwnedDNS:
         self.inner = inner
         self.capabilities = capabilities_of(inner)
         self._instance = instance
+        self._told: dict[str, tuple[ZoneFact, ZoneFact]] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """The zones without the marks in `records`; `owners` has the mark of each set that exists and has one."""
-        return tuple(_without_marks(fact) for fact in self.inner.observe(zones))
+        return tuple(self._without_marks(fact) for fact in self.inner.observe(zones))
+
+    def _without_marks(self, fact: ZoneFact) -> ZoneFact:
+        """As `_without_marks`; the answer of before when the provider tells the very same value again."""
+        known = self._told.get(fact.zone)
+        if known is None or known[0] is not fact:
+            known = self._told[fact.zone] = fact, _without_marks(fact)
+        return known[1]
 
     def perform(self, action: ChangeRecords) -> None:
         """Change data and marks in one call of the inner provider.
@@ -275,8 +284,9 @@ class OwnedDNS:
 
 
 def _without_marks(fact: ZoneFact) -> ZoneFact:
-    found = split(fact.records)
-    owners = {key: owner for key, owner in found.owners.items() if key in found.records}
+    with collector_paused():
+        found = split(fact.records)
+        owners = {key: owner for key, owner in found.owners.items() if key in found.records}
     return ZoneFact(fact.zone, fact.serial, found.records, owners, fact.capabilities)
 
 

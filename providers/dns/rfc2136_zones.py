@@ -1,8 +1,11 @@
 """The work behind `rfc2136.py`: when to read a zone again, how a change is checked, written and read back."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
 from typing import NamedTuple
 
+from manifests.collector import collector_paused
 from manifests.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import DNSCapabilities
@@ -26,6 +29,7 @@ class _Transferred(NamedTuple):
 
     zone: read.Zone
     at: int
+    fact: ZoneFact
 
 
 def clocks(steady: Callable[[], int], wall: Callable[[], int] | None) -> Clocks:
@@ -106,10 +110,16 @@ class Zones:
 
     def _fact(self, asked: str) -> ZoneFact:
         zone = zone_name(asked)
-        found = self._named(zone, self._names.of(zone)) if self._by_queries else self._whole(zone)
-        return ZoneFact(asked, found.serial, dict(found.records), {}, self._capabilities)
+        if self._by_queries:
+            found = self._named(zone, self._names.of(zone))
+            return ZoneFact(asked, found.serial, dict(found.records), {}, self._capabilities)
+        fact = self._current(zone).fact
+        return fact if fact.zone == asked else replace(fact, zone=asked)
 
     def _whole(self, zone: str) -> read.Zone:
+        return self._current(zone).zone
+
+    def _current(self, zone: str) -> _Transferred:
         """The zone by transfer, or as it was transferred before when that is still true."""
         signer = self._server.signer(self._server.reading_key, zone)
         now = self._server.clocks.steady()
@@ -117,10 +127,13 @@ class Zones:
             serial = read.serial(self._server, link, signer, zone)
             known = self._transferred.get(zone)
             if known is not None and known.zone.serial == serial and now - known.at < FULL_READ:
-                return known.zone
-            found = read.transfer(self._server, link, signer, zone)
-        self._transferred[zone] = _Transferred(found, now)
-        return found
+                return known
+            with collector_paused():
+                found = read.transfer(self._server, link, signer, zone)
+        # While nothing is transferred again a look gives the very same value, so that nobody has to go through it again.
+        fact = ZoneFact(zone, found.serial, MappingProxyType(found.records), {}, self._capabilities)
+        known = self._transferred[zone] = _Transferred(found, now, fact)
+        return known
 
     def _named(self, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()) -> read.Zone:
         with self._server.link() as link:

@@ -223,8 +223,22 @@ def test_a_zone_is_transferred_again_when_its_serial_or_fifteen_minutes_say_so(s
 def test_what_a_caller_does_with_a_fact_does_not_change_the_next_one(named: NameServer, here: Make) -> None:
     zone = named.new_zone()
     names = named.provider(here())
-    names.observe([zone])[0].records.clear()  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError):
+        names.observe([zone])[0].records.clear()  # type: ignore[attr-defined]
     assert RecordKey(zone, "NS") in names.observe([zone])[0].records
+
+
+def test_a_zone_that_did_not_change_is_the_very_same_value_without_owner_marks_too(
+    named: NameServer, here: Make
+) -> None:
+    zone = named.new_zone()
+    names = owned(named.provider(here()), "one")
+    (first,) = names.observe([zone])
+    (second,) = names.observe([zone])
+    assert second is first
+    named.nsupdate([f"zone {zone}", f"update add app.{zone} 60 A 192.0.2.1"])
+    (third,) = names.observe([zone])
+    assert RecordKey(f"app.{zone}", "A") in third.records
 
 
 def test_records_survive_a_crash_of_the_server(server: NameServer, here: Make) -> None:
