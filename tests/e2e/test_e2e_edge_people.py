@@ -1,7 +1,13 @@
 """What people do and change while it runs, on real engines: asked-for restarts, suspensions, pauses, secrets, hopeless containers."""
 
 import json
+import os
 import re
+import shutil
+import signal
+import socket
+import struct
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,11 +35,11 @@ spec:
 def either(request: pytest.FixtureRequest, shared: Path) -> Iterator[World]:
     """Three containers that serve, on each engine."""
     if request.param == "docker":
-        socket = request.getfixturevalue("engine")
+        path = request.getfixturevalue("engine")
     else:
-        socket = ensure_podman(shared)
-        with_image(socket)
-    world = World(socket)
+        path = ensure_podman(shared)
+        with_image(path)
+    world = World(path)
     try:
         world.start_servers()
         world.once()
@@ -43,9 +49,9 @@ def either(request: pytest.FixtureRequest, shared: Path) -> Iterator[World]:
         world.close()
 
 
-def with_image(socket: str) -> None:
+def with_image(path: str) -> None:
     """The example's image in this engine."""
-    world = World(socket)
+    world = World(path)
     try:
         if not world.api.has_image(IMAGE):
             world.api.import_image(IMAGE, image.tar())
@@ -243,3 +249,41 @@ def test_a_container_that_exceeds_its_memory_is_started_again_and_that_cause_is_
     code, out = world.run("events", "--since", "1h")
     assert code == 0
     assert "OOMKilled" in out or "memory limit" in out, out
+
+
+def peer(path: str) -> int:
+    """The process that listens at a socket."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.connect(path)
+        return int(struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0])
+
+
+@pytest.mark.server("podman")
+def test_the_end_of_podmans_service_stops_nothing_and_what_it_hid_is_known_again():
+    home = Path(tempfile.mkdtemp(prefix="pm-", dir="/tmp"))
+    path = ensure_podman(home)
+    with_image(path)
+    world = World(path)
+    try:
+        world.start_servers()
+        world.once()
+        world.settle()
+        before = world.started_at()
+        with world.watching(), world.clients() as seen:
+            until(lambda: len(seen.pages) == 3, "all three serve pages")
+            os.kill(peer(path), signal.SIGKILL)
+            until(lambda: "RuntimeUnknown" in world.log(), "the engine is not seen")
+            Path(path).unlink(missing_ok=True)
+            ensure_podman(home)
+            victim = min(before)
+            world.ask(world.address(victim), "/cgi-bin/break")
+            until(lambda: restarted(world, before) == {victim}, "it is seen again, and heals")
+            world.settle()
+        seen.check_all_served()
+        seen.check_never_empty()
+        assert set(world.started_at()) == set(before)
+        assert len(world.journal("stop")) == 1
+    finally:
+        world.close()
+        os.kill(peer(path), signal.SIGKILL)
+        shutil.rmtree(home, ignore_errors=True)

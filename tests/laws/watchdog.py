@@ -12,7 +12,7 @@ from providers.actions import (
 )
 from providers.dns.ownership import mark_key
 from providers.facts import ContainerState, Generation, RecordKey
-from reconciler.core.disruption import URGENT
+from reconciler.core.disruption import URGENT, returns
 from reconciler.core.plan import Step, target_of
 from sim.manifest import INSTANCE, NAMES, POOLS, ZONE
 from sim.world import World
@@ -110,7 +110,9 @@ class Watchdog:
         if action.pool not in {pool for spec in self.world.shop.specs for pool in spec.pools}:
             return
         grant = self.world.memory.ledger().grants.get(item.id)
-        restart = grant is not None and grant.cause in URGENT
+        spec = next((one for one in self.world.shop.specs if f"-{one.name}-" in action.name), None)
+        allowed = spec is not None and spec.max_unavailable >= spec.replicas
+        restart = grant is not None and (grant.cause in URGENT or (allowed and returns(grant)))
         assert restart, f"{action.pool} became empty: {action.name} {step.cause if step else ''}"
 
     def _named(self, action: ChangeRecords) -> None:
