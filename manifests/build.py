@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from manifests import build_adopt, build_limits, desired, kinds
+from manifests import build_adopt, build_limits, build_traffic, desired, kinds
 from manifests.build_pod import TemplateSupport, check_support, template
 from manifests.build_probe import all_ports, port_number, ports_hint
 from manifests.build_push import push
@@ -90,6 +90,7 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         max_unavailable=build_limits.max_unavailable(spec.availability, spec.replicas),
         restarts=build_limits.restarts(spec),
         drain_max=int(spec.drain.max),
+        drain_min=build_traffic.drain_min(spec.drain),
         suspend=spec.suspend,
         strategy=_strategy(declared, scope, manifest),
         on_secret_change=desired.OnSecretChange(spec.on_secret_change),
@@ -188,6 +189,8 @@ def service(declared: Declared, scope: Scope, selection: Selection) -> desired.S
         weight=spec.weight,
         address_from=desired.AddressFrom(spec.address.from_),
         network=spec.address.network or "",
+        ramp=build_traffic.ramp(spec),
+        panic=build_traffic.panic(declared, scope, manifest),
         where=declared.document.where,
     )
 

@@ -20,6 +20,7 @@ from manifests.limits import (
     Window,
 )
 from manifests.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
+from manifests.traffic import DEFAULT_PANIC, Panic, Ramp
 from manifests.where import NOWHERE, Where
 
 SECOND = 1_000_000_000
@@ -206,7 +207,8 @@ class Adopt:
 class Workload:
     """Replicas of one template. `max_unavailable` is a count: a percentage is resolved against `replicas`.
 
-    Replica `n` lives on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. `strategy` is RECREATE too where
+    Replica `n` lives on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. Before a stop nothing must be in flight
+    for `drain_min`, which is waited for until `drain_max` after weight 0 (ns). `strategy` is RECREATE too where
     the template takes a port of the host. `restart_only` is never declared: the core says by it that a group of somebody else's
     containers is restarted for its health, and nothing else.
     """
@@ -220,6 +222,7 @@ class Workload:
     max_unavailable: int = 1
     restarts: Restarts = Restarts()
     drain_max: int = 10 * SECOND
+    drain_min: int = 2 * SECOND
     suspend: bool = False
     strategy: Strategy = Strategy.ROLLING
     on_secret_change: OnSecretChange = OnSecretChange.REPORT
@@ -267,6 +270,8 @@ class Service:
     weight: int = 100
     address_from: AddressFrom = AddressFrom.CONTAINER
     network: str = ""
+    ramp: Ramp | None = None
+    panic: Panic = DEFAULT_PANIC
     where: Where = NOWHERE
 
 

@@ -115,7 +115,7 @@ MEANINGS: dict[Code, str] = {
     Code.COSTLY_PROBE: "Commands run so often that they are a load on the container engine.",
     Code.NO_INIT: "Commands run in a container without an init, which reaps what they leave behind.",
     Code.CNAME_LOOP: "Names point at each other in a circle.",
-    Code.FAILS_CLOSED: "A name will have no answer while nothing behind it is healthy.",
+    Code.FAILS_CLOSED: "A name or a pool gives clients nothing while nothing behind it is healthy.",
 }
 """One sentence for each code, for the generated reference."""
 

@@ -5,9 +5,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.engine_scalars import NetworkName
-from manifests.fields import IPAddress, Items, LabelKey, LabelValue, Name, PoolName, PortRef
+from manifests.fields import IPAddress, Items, LabelKey, LabelValue, Name, PercentField, PoolName, PortRef, Window
 from manifests.kinds.base import Manifest, Model, unique
-from manifests.scalars import bad_value
+from manifests.scalars import Percent, bad_value
 
 
 class Balancer(Model):
@@ -43,6 +43,31 @@ class Address(Model):
         raise bad_value("an address of the host is in no network", "leave network out", at=("network",))
 
 
+class Ramp(Model):
+    """How a new endpoint, also one that was restarted, comes to its full weight."""
+
+    duration: Window = Field(description="Time from being ready for the first time to the full weight.")
+    min_share: PercentField = Field(Percent(10), description="Part of its weight that it begins with.")
+
+
+class Panic(Model):
+    """What happens when so many endpoints of a pool fail their probes that their failing is doubted."""
+
+    threshold: PercentField = Field(
+        Percent(50),
+        description="Panic begins below this share of ready endpoints, and ends 10 points above it. Endpoints that were "
+        "never ready or are on their way out do not count. 0% switches panic off.",
+    )
+    mode: Literal["freeze", "spread", "closed"] = Field(
+        "freeze",
+        description="What endpoints get in panic that fail: `freeze` the weight that they have, `spread` the same as ready "
+        "ones, `closed` nothing, even if the pool becomes empty.",
+    )
+    override_pushes: bool = Field(
+        False, description="Whether endpoints that push `not-ready` or `startup` keep their weight in panic, too."
+    )
+
+
 def _selects(selector: dict[str, str]) -> dict[str, str]:
     if selector:
         return selector
@@ -58,6 +83,10 @@ class ServiceSpec(Model):
     port: PortRef = Field(description="Container port of the endpoints; every selected workload must declare it.")
     address: Address = Field(default_factory=Address, description="How balancers reach the endpoints.")
     weight: Annotated[int, Field(ge=1, le=256)] = Field(100, description="Weight of a ready endpoint.")
+    ramp: Ramp | None = Field(
+        None, description="Lets new endpoints come to their weight step by step; by default they get all of it at once."
+    )
+    panic: Panic = Field(default_factory=Panic, description="Protection against probes that fail everywhere at once.")
     balancers: Annotated[Items[Balancer], unique("pool", "provider", "pool")] = Field(
         (), description="Pools to keep equal to the ready endpoints."
     )

@@ -83,7 +83,22 @@ class Restarts(Model):
 class Drain(Model):
     """How a replica leaves traffic before it stops."""
 
-    max: Deadline = Field(Duration(10 * SECOND), description="Longest wait between weight 0 and the stop.")
+    min: Deadline = Field(
+        Duration(2 * SECOND),
+        description="How long nothing must be in flight, as balancers and pushes count, before it is stopped. "
+        "By default not more than `max`.",
+    )
+    max: Deadline = Field(
+        Duration(10 * SECOND),
+        description="Longest wait between weight 0 and the stop. It is waited for in full where nobody can say what is in "
+        "flight; what is still under way then is cut.",
+    )
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min <= self.max or "min" not in self.model_fields_set:
+            return self
+        raise bad_value(f"max ({self.max}) is shorter than min ({self.min})", at=("max",))
 
 
 class Rollout(Model):

@@ -9,12 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
-from manifests.desired import Strategy, Workload
+from manifests.desired import Push, Strategy, Workload
 from providers.facts import ContainerFact, ContainerState, Mark, container_name
+from reconciler.core.authority import NO_CHANNEL, hear, heed, order
 from reconciler.core.foreign import Admitted
 from reconciler.core.instant import Now
 from reconciler.core.observed import Observed
-from reconciler.core.trust import Belief, believe
+from reconciler.core.overrides import in_force
+from reconciler.core.pushes import Channel
+from reconciler.core.trust import Belief, Sight, believe
 
 
 @dataclass(slots=True)
@@ -68,6 +71,17 @@ def _order(belief: Belief) -> tuple[int, str, str]:
     return (mark.ordinal if mark else -1, belief.fact.name, belief.fact.node)
 
 
+def _way(seen: Sight, by_name: Mapping[str, Group], observed: Observed, now: Now) -> Channel:
+    """Whether the way of the pushes is suspected."""
+    senders: list[tuple[Push, ContainerFact]] = []
+    for facts in seen.runtimes.values():
+        for fact in facts:
+            group = by_name.get(fact.mark.workload) if fact.mark is not None else None
+            if group is not None and group.workload.push is not None:
+                senders.append((group.workload.push, fact))
+    return hear(senders, observed.pushes, now.steady)
+
+
 def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
     """Sort every container that is seen into its place."""
     desired, seen = admitted.desired, admitted.seen
@@ -79,6 +93,8 @@ def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
     down: list[tuple[Group, Belief]] = []
     running = ContainerState.RUNNING
     instance, probes, steady = desired.instance.id, observed.probes, now.steady
+    pushes, orders = observed.pushes, observed.ledger.overrides
+    way = _way(seen, by_name, observed, now) if pushes else NO_CHANNEL
     for facts in seen.runtimes.values():
         for fact in facts:
             mark = fact.mark
@@ -92,6 +108,11 @@ def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
             workload = group.workload
             container = containers.get(fact.id) if containers else None
             belief = believe(fact, container or workload.template.container, probes, steady)
+            if pushes and workload.push is not None:
+                belief = heed(belief, pushes.get(fact.generation), workload.push, way, now)
+            if orders:
+                override = in_force(orders, f"{workload.key}/{mark.ordinal}", now)
+                belief = belief if override is None else order(belief, override, now)
             if fact.state is not running:
                 down.append((group, belief))
             if workload.restart_only:

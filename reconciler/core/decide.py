@@ -23,13 +23,14 @@ from reconciler.core.mass_failure import watch
 from reconciler.core.observed import Observed
 from reconciler.core.omission import Names, name_all
 from reconciler.core.plan import Decision, Step
+from reconciler.core.pool import Weights
 from reconciler.core.restart_history import recall
 from reconciler.core.status import assess
 from reconciler.core.switches import frozen
 from reconciler.core.trust import Sight, sight
 from reconciler.core.underway import Outbox, carry_on
 from reconciler.core.verdict import Hold, Rule, Wait
-from reconciler.core.weights import Weights, weigh
+from reconciler.core.weights import remembered, weigh
 
 _PASSES = 4
 """A pass that grants a disruption is followed by another; one grant rarely allows a further one, so few are enough."""
@@ -63,7 +64,8 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     outbreaks = watch(desired, observed, crew, ledger, now)
     ledger = ledger if outbreaks.rows == ledger.outbreaks else replace(ledger, outbreaks=outbreaks.rows)
     counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
-    weights = weigh(desired, crew, seen, ledger.grants, outbreaks.suspect, now)
+    weights = weigh(desired, crew, seen, ledger, outbreaks.suspect, now)
+    ledger = remembered(ledger, weights, crew, seen)
     names = name_all(desired, crew, seen, weights, ledger.grants, now)  # DNS omission
     found = differences(desired, crew, ledger, now)
     found.wants += requests.wants(ledger, crew, found.wants)
@@ -81,7 +83,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     _records(desired, crew, names, observed, pruning, out)
     _containers(desired, crew, gated, out)
     holds = [*admitted.holds, *weights.holds, *names.holds, *found.holds, *gated.holds, *out.holds, *_unknown(seen)]
-    waits = [*found.waits, *gated.waits, *out.waits, *requests.waits(ledger, crew, now)]
+    waits = [*found.waits, *gated.waits, *out.waits, *weights.waits, *requests.waits(ledger, crew, now)]
 
     ledger = _forget(out.ledger, out.ids)
     status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts)
@@ -229,7 +231,10 @@ def _wake_at(
         if until is not None:
             soonest = min(soonest, until)
     soonest = min(soonest, soonest_end(ledger.grants.values(), crew, now))
-    for one in ledger.suspensions.values():
-        if one.until_wall:
-            soonest = min(soonest, now.steady + one.until_wall - now.wall)
+    ends = [one.until_wall for one in ledger.suspensions.values()] + [
+        one.until_wall for one in ledger.overrides.values()
+    ]
+    for until_wall in ends:
+        if until_wall:
+            soonest = min(soonest, now.steady + until_wall - now.wall)
     return max(soonest, now.steady + 1)

@@ -125,7 +125,12 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
         out.wants.append(_want(group, ordinal, Kind.START, cause, message, belief))
         return
     if belief.live is _FAIL:
-        _unhealthy(group, ordinal, belief, ledger, out)
+        drains_until = belief.word.said_at + workload.drain_max if belief.word and belief.word.draining else 0
+        if drains_until > now.steady:
+            message = f"{fact.name} says that it is draining; it is not restarted for its health meanwhile"
+            out.waits.append(Wait(name, Waiting.DRAIN, message, drains_until))
+        else:
+            _unhealthy(group, ordinal, belief, ledger, out)
         return
     if fact.live and fact.state in _UPDATED and fact.live != settings(workload, name, fact, ledger):
         cause, message = Reason.SETTINGS_CHANGED, "its limits or its restart policy are not as wanted"

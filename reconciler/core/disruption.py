@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from manifests.desired import SECOND, Workload
 from providers.facts import ContainerFact, ContainerState, ProbeValue
+from reconciler.core.flight import Place
 from reconciler.core.instant import FOREVER, Now, due, elapsed, instant, next_after
 from reconciler.core.ledger import Grant
 from reconciler.core.trust import Belief
@@ -37,6 +38,12 @@ SLACK = 300 * SECOND
 DEFAULT_DRAIN = 10 * SECOND
 """How long an orphan drains: its manifest, which could say, is gone."""
 
+DEFAULT_QUIET = 2 * SECOND
+"""How long nothing must be in flight on an orphan, or as long as it drains if that is shorter."""
+
+CUTTING = 10 * SECOND
+"""How long ending what is still under way after a drain may take; then the stop ends it."""
+
 DEFAULT_GRACE = 30 * SECOND
 """How long an orphan may take to stop before it is killed: Kubernetes' default."""
 
@@ -49,12 +56,25 @@ FROZEN = "somebody paused it"
 UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
 
 
+class Drain(NamedTuple):
+    """How requests in flight are waited for (ns): none must be there for `quiet`, which is waited for until `longest`."""
+
+    quiet: int
+    longest: int
+
+
+def drain_of(workload: Workload) -> Drain:
+    """What the manifest of a workload says of draining."""
+    return Drain(workload.drain_min, workload.drain_max)
+
+
 class Exit(NamedTuple):
     """What the outside looks like for one container on its way out.
 
     `named`: its address is still published for it. `ttl`: how long resolvers may keep that (ns). `kept`: the name keeps it
     because it is the last one. `zone_hidden`, `pool_hidden`: the provider that cannot be read, or empty.
-    The `..._since` are the steady instants since when.
+    The `..._since` are the steady instants since when. `in_flight`: requests under way, None = nobody knows. `epochs`: which
+    processes of balancers count them. `busy`: the pools where some are.
     """
 
     named: bool = False
@@ -66,16 +86,23 @@ class Exit(NamedTuple):
     pooled: bool = False
     pool_hidden: str = ""
     pool_hidden_since: int = 0
+    in_flight: int | None = None
+    epochs: str = ""
+    busy: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One grant after this look: its new value (None = over), the step that is due, or what it waits for."""
+    """One grant after this look: its new value (None = over), the step that is due, or what it waits for.
+
+    `cut` are pools where what is still under way is to be ended.
+    """
 
     grant: Grant | None
     stop: bool = False
     start: bool = False
     remove: bool = False
+    cut: tuple[Place, ...] = ()
     wait: Wait | None = None
     hold: Hold | None = None
     ended: str = ""
@@ -146,7 +173,35 @@ def _leave_names(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, no
     return grant
 
 
-def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) -> Progress | Grant:
+def _drain(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now) -> Progress | Grant:
+    """Wait until nothing has been in flight for a while, or for as long as it may take; then end what is left, then go on.
+
+    Whoever cannot count may have any number in flight, so that is waited for to the end.
+    """
+    assert grant.weight_out is not None  # noqa: S101  (set by the caller; for the type checker)
+    since, longest = grant.weight_out, due(grant.weight_out, drain.longest, now)
+    if exit_.in_flight != 0:
+        grant = grant._replace(quiet=None)
+    elif grant.quiet is None:
+        grant = grant._replace(quiet=instant(now))
+    if longest > now.steady:
+        until, message = longest, f"requests in flight on {fact.name} may finish"
+        if exit_.in_flight:
+            message = f"{exit_.in_flight} requests in flight on {fact.name} may finish"
+        if grant.quiet is not None:
+            quiet = max(due(grant.quiet, drain.quiet, now), due(since, drain.quiet, now))
+            if quiet <= now.steady:
+                return grant
+            until, message = min(longest, quiet), f"nothing is in flight on {fact.name}; it must stay so for a moment"
+        return Progress(grant, wait=Wait(grant.object, Waiting.DRAIN, message, until))
+    if exit_.busy and elapsed(since, now) < drain.longest + CUTTING:
+        until = due(since, drain.longest + CUTTING, now)
+        message = f"{exit_.in_flight} requests are still under way on {fact.name} and are ended"
+        return Progress(grant, cut=exit_.busy, wait=Wait(grant.object, Waiting.DRAIN, message, until))
+    return grant
+
+
+def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now) -> Progress | Grant:
     """Weight 0 in all pools, then the drain. A grant comes back when the container is out of rotation."""
     if exit_.carrying:
         message = f"{fact.name} still carries weight"
@@ -154,26 +209,22 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now
     if exit_.pool_hidden:
         blind_for = now.steady - exit_.pool_hidden_since
         urgent = grant.cause in URGENT
-        if not urgent or blind_for < drain:
-            retry = exit_.pool_hidden_since + drain
+        if not urgent or blind_for < drain.longest:
+            retry = exit_.pool_hidden_since + drain.longest
             if not urgent:
                 retry = next_after(exit_.pool_hidden_since, SECOND, now)
             message = f"pool {exit_.pool_hidden} cannot be read, so whether {fact.name} still gets traffic is unknown"
             return Progress(grant, hold=Hold(grant.object, "stop", Rule.UNKNOWN_POOL, message, until=retry))
     if grant.weight_out is None:
-        grant = grant._replace(weight_out=instant(now), pooled=grant.pooled or exit_.pooled)
-    assert grant.weight_out is not None  # noqa: S101  (set just above; for the type checker)
-    if grant.pooled and elapsed(grant.weight_out, now) < drain:
-        until = due(grant.weight_out, drain, now)
-        message = f"requests in flight on {fact.name} may finish"
-        return Progress(grant, wait=Wait(grant.object, Waiting.DRAIN, message, until))
-    return grant
+        pooled = grant.pooled or exit_.pooled
+        grant = grant._replace(weight_out=instant(now), pooled=pooled, quiet=None, epochs=exit_.epochs)
+    return _drain(grant, fact, exit_, drain, now) if grant.pooled else grant
 
 
-def _leave_service(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, drain: int, now: Now) -> Progress:
+def _leave_service(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, drain: Drain, now: Now) -> Progress:
     """Out of names where that is waited for, out of pools, then the stop."""
     if grant.drain is not None:
-        drain = grant.drain
+        drain = Drain(min(drain.quiet, grant.drain), grant.drain)
     if grant.cause not in URGENT:
         out = _leave_names(grant, fact, exit_, empty, now)
         if isinstance(out, Progress):
@@ -183,11 +234,11 @@ def _leave_service(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, 
     return out if isinstance(out, Progress) else Progress(out, stop=True)
 
 
-def _away(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) -> Progress:
+def _away(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now) -> Progress:
     """What is down and not wanted is removed once no pool points at it: its address is free for the next container then."""
     if exit_.carrying:
         return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, f"{fact.name} is down and still carries weight"))
-    if exit_.pool_hidden and (grant.cause not in URGENT or now.steady - exit_.pool_hidden_since < drain):
+    if exit_.pool_hidden and (grant.cause not in URGENT or now.steady - exit_.pool_hidden_since < drain.longest):
         message = f"pool {exit_.pool_hidden} cannot be read, so whether it still points at {fact.name} is unknown"
         retry = next_after(exit_.pool_hidden_since, SECOND, now)
         return Progress(grant, hold=Hold(grant.object, "remove", Rule.UNKNOWN_POOL, message, until=retry))
@@ -201,10 +252,12 @@ def _out_since(grant: Grant, now: Now) -> Grant:
 
 def _follow(grant: Grant, fact: ContainerFact) -> Grant:
     """Somebody started it again meanwhile: what was waited for counts for the life before only."""
-    return grant._replace(generation=fact.generation, weight_out=None) if fact.generation != grant.generation else grant
+    if fact.generation == grant.generation:
+        return grant
+    return grant._replace(generation=fact.generation, weight_out=None, quiet=None)
 
 
-def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: int, now: Now) -> Progress:
+def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now) -> Progress:
     """A planned exit: the next thing to do on the way from serving to removed.
 
     An adopted container is removed only where one of ours replaces it: one that is not named any more keeps running, and one too
@@ -229,14 +282,14 @@ def recreate(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, now:
         return Progress(None, ended="a new generation runs")
     grant = _follow(grant, fact)
     if fact.state not in UP:
-        return _away(grant, fact, exit_, workload.drain_max, now)
+        return _away(grant, fact, exit_, drain_of(workload), now)
     if fact.state is ContainerState.PAUSED:
         return Progress(None, ended=FROZEN)
     if grant.cause in URGENT and belief.live is ProbeValue.PASS:
         return Progress(None, ended="recovered before the stop")
     if grant.cause is Reason.SECRET_CHANGED and not fact.stale_secrets:
         return Progress(None, ended="its secrets are as they were")
-    return _leave_service(grant, fact, exit_, may_empty(grant, workload), workload.drain_max, now)
+    return _leave_service(grant, fact, exit_, may_empty(grant, workload), drain_of(workload), now)
 
 
 def recreated(grant: Grant, belief: Belief | None, workload: Workload, available: bool, now: Now) -> Progress:
@@ -279,7 +332,7 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
             return Progress(None, ended=FROZEN)
         if grant.cause in URGENT and belief.live is ProbeValue.PASS:
             return Progress(None, ended="recovered before the stop")
-        return _leave_service(grant, fact, exit_, may_empty(grant, workload), workload.drain_max, now)
+        return _leave_service(grant, fact, exit_, may_empty(grant, workload), drain_of(workload), now)
     if belief.live is ProbeValue.FAIL:
         return Progress(None, ended="the new generation failed too")
     if available:

@@ -117,6 +117,9 @@ def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Le
         "suspensions": {
             key: one for key, one in ledger.suspensions.items() if not one.until_wall or one.until_wall > now.wall
         },
+        "overrides": {
+            key: one for key, one in ledger.overrides.items() if not one.until_wall or one.until_wall > now.wall
+        },
         "source": source,
         "amnesic": amnesic,
         "passed": passed,

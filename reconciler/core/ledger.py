@@ -12,8 +12,10 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from providers.facts import Generation
+from reconciler.core import overrides, traffic
 from reconciler.core.instant import Instant, Now, instant
 from reconciler.core.request import Request, read_request
+from reconciler.core.traffic import NEVER, Cut, Override, Ready, Weighed
 from reconciler.core.verdict import Reason
 
 
@@ -24,6 +26,7 @@ class Grant(NamedTuple):
     was first read back as 0 in every pool (then the drain is waited); `pooled` tells that it ever carried weight.
     `recreate` tells that the container is removed and made anew: the grant then goes on, under the id of the removed one,
     until the replica is available again. `grace` and `drain` (ns) are a person's, None = as the manifest says.
+    `quiet` is since when nothing is in flight, `epochs` which processes of the balancers counted that when the drain began.
     """
 
     object: str
@@ -37,6 +40,8 @@ class Grant(NamedTuple):
     recreate: bool = False
     grace: int | None = None
     drain: int | None = None
+    quiet: Instant | None = None
+    epochs: str = ""
 
 
 class Failures(NamedTuple):
@@ -147,11 +152,11 @@ class Ledger:
     restarted: `node|workload key` -> instants of restarts for health. escalations: replica. outbreaks: workload key or `node/NAME`.
     runtime_restarts: container id -> the runtime's own count when last seen. taken: replicas whose restarting we took over from it.
     revisions: workload key. absences: object -> absence. passed: probe paths that ever passed.
-    zones: `provider/zone` where we publish or have published. source: identity of the
-    source whose inventory this is. amnesic: since when history is missing. approvals: plan hashes a person approved.
-    requests: id -> restart request.
-    pushes: container id -> its last push.
-    adopted: container id -> what a workload took over.
+    zones: `provider/zone` where we publish or have published. source: identity of the source whose inventory this is.
+    amnesic: since when history is missing. approvals: plan hashes a person approved.
+    requests: id -> restart request. pushes: container id -> its last push. adopted: container id -> what a workload took over.
+    ready: container id -> since when it has been ready. weighed, cuts: `provider/pool` -> its members' weights, and which lost theirs
+    for health lately. panics: `provider/pool` -> since when too few of it are ready. overrides: object -> a person's order.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -175,6 +180,11 @@ class Ledger:
     approvals: frozenset[str] = frozenset()
     requests: Mapping[str, Request] = field(default_factory=dict)
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
+    ready: Mapping[str, Ready] = field(default_factory=dict)
+    weighed: Mapping[str, tuple[Weighed, ...]] = field(default_factory=dict)
+    cuts: Mapping[str, tuple[Cut, ...]] = field(default_factory=dict)
+    panics: Mapping[str, Instant] = field(default_factory=dict)
+    overrides: Mapping[str, Override] = field(default_factory=dict)
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -221,9 +231,10 @@ def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of a person, from the inbox: `suspend`, `resume`, `approve` or `restart`.
+    """One command of a person, from the inbox: `suspend`, `resume`, `approve`, `restart`, `drain`, `force` or `release`.
 
-    `object` is a key, `*`, or a hash; of a restart it is the id of the request, and `request` what is asked for.
+    `object` is a key, `*`, or a hash; of a restart it is the id of the request, and `request` what is asked for. `value` is what
+    `force` makes of an endpoint: `up` or `down`. `at` is when it was given.
     """
 
     verb: str
@@ -233,6 +244,8 @@ class Command:
     until_wall: int = 0
     probes: bool = False
     request: Request | None = None
+    value: str = ""
+    at: Instant = NEVER
 
 
 def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
@@ -241,7 +254,7 @@ def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
     Resuming an object also lets its replicas that have failed for good be tried again.
     """
     suspensions, escalations = dict(ledger.suspensions), dict(ledger.escalations)
-    approvals, requests = set(ledger.approvals), dict(ledger.requests)
+    approvals, requests, orders = set(ledger.approvals), dict(ledger.requests), ledger.overrides
     for command in commands:
         if command.verb == "suspend":
             suspensions[command.object] = Suspension(command.who, command.reason, command.until_wall, command.probes)
@@ -252,11 +265,15 @@ def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
             approvals.add(command.object)
         elif command.verb == "restart" and command.request is not None:
             requests.setdefault(command.object, command.request)
+        elif command.verb in overrides.VERBS:
+            words = (command.value, command.who, command.reason, command.until_wall, command.at)
+            orders = overrides.ordered(orders, command.verb, command.object, *words)
     return replace(
         ledger,
         suspensions=suspensions,
         approvals=frozenset(approvals),
         requests=requests,
+        overrides=orders,
         escalations=escalations if escalations != ledger.escalations else ledger.escalations,
     )
 
@@ -275,6 +292,8 @@ def _instant(raw: Any) -> Instant | None:
 
 def _grant(raw: list[Any]) -> Grant:
     obj, generation, cause, at, names_out, ttl, weight_out, pooled, *rest = raw  # older rows are shorter
+    if len(rest) > 3:
+        rest[3] = _instant(rest[3])
     return Grant(
         obj,
         Generation(*generation),
@@ -310,6 +329,11 @@ _READ: Mapping[str, Any] = {
     "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
     "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
     "pushes": _push,
+    "ready": traffic.ready_row,
+    "weighed": traffic.weighed_rows,
+    "cuts": traffic.cut_rows,
+    "panics": lambda raw: Instant(*raw),
+    "overrides": traffic.override_row,
 }
 _FLAGS = ("passed", "taken", "zones", "approvals")
 _SINGLE = "ledger"

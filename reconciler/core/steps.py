@@ -10,6 +10,7 @@ from manifests.dns import Publish
 from providers.actions import (
     ChangeRecords,
     CreateContainer,
+    CutSessions,
     RecordChange,
     RemoveContainer,
     RemoveEndpoint,
@@ -21,13 +22,15 @@ from providers.actions import (
 from providers.facts import ContainerFact, Endpoint, Generation, Mark, RecordKey
 from reconciler.core.activation import Roster
 from reconciler.core.diff import Want
+from reconciler.core.flight import Place
 from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.omission import RecordDiff
 from reconciler.core.plan import Step
+from reconciler.core.pool import MemberChange
 from reconciler.core.records import owner_mark
 from reconciler.core.restart_history import settings, without_restarts
 from reconciler.core.verdict import Reason
-from reconciler.core.weights import MemberChange, endpoints
+from reconciler.core.weights import endpoints
 
 
 def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:
@@ -128,6 +131,15 @@ def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_k
     return Step(f"stop {fact.name}", grant.object, action, grant.cause, message, follows, journal=True)
 
 
+def cut(grant: Grant, fact: ContainerFact, place: Place) -> Step:
+    """End what is still under way on a container that has drained for as long as it may."""
+    provider, _, pool = place.pool.partition("/")
+    action = CutSessions(provider, pool, place.endpoint, fact.name)
+    message = f"{place.requests} requests are still under way after the longest drain"
+    identity = f"cut {weight_id(provider, pool, place.endpoint)[7:]}"
+    return Step(identity, grant.object, action, grant.cause, message)
+
+
 def remove(grant: Grant, fact: ContainerFact) -> Step:
     """Remove a container that is down and not wanted."""
     action = RemoveContainer(fact.node, fact.name, Generation(fact.id, fact.started_at), adopted=fact.adopted)
@@ -146,6 +158,17 @@ _WHY_WEIGHT = {
     Reason.DRAINING: "it is on its way out",
     Reason.GONE: "nothing lives there any more",
     Reason.PRUNED: "no manifest names it",
+    Reason.PUSHED_READY: "it says that it is ready",
+    Reason.PUSHED_NOT_READY: "it says that it is not ready",
+    Reason.PUSHED_STARTUP: "it says that it is starting",
+    Reason.PUSHED_DRAINING: "it says that it is draining",
+    Reason.DRAINED_BY_HAND: "a person drains it",
+    Reason.FORCED_UP: "a person forces it up",
+    Reason.FORCED_DOWN: "a person forces it down",
+    Reason.PENDING: "started again, and not ready yet",
+    Reason.RAMP: "ready, and growing to its weight",
+    Reason.REASSERTED: "the balancer's process has changed and lost it",
+    Reason.SPREAD: "too few are ready, so all get the same",
 }
 
 

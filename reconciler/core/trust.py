@@ -1,11 +1,13 @@
 """Trust, the first stage: from facts and probe verdicts to one belief per container of ours.
 
 Facts outrank everything: a container that does not run is not ready, whatever a probe said. Then the probe verdicts, while
-they are fresh. Whatever cannot be known stays unknown and is never read as failure. Called by `decide` only.
+they are fresh; what people and the container itself say is weighed in by `authority`. Whatever cannot be known stays unknown
+and is never read as failure. Called by `decide` only.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
 from manifests.desired import Container, Desired
@@ -35,11 +37,38 @@ _RUNNING = ContainerState.RUNNING
 _NO_PROBES = Probes()
 
 
+class By(StrEnum):
+    """Who decides whether a container is ready."""
+
+    OVERRIDE = "override"
+    PUSH = "push"
+    OBSERVER = "observer"
+    BOTH = "push and observer"
+    NOBODY = "nobody"
+    """Nothing changes until somebody can say."""
+
+
+class Word(NamedTuple):
+    """What others than the probes say of a container's readiness; see `authority`.
+
+    `out`: an order or an own fresh word that it is not ready, which is obeyed even if a pool becomes empty. `draining`: it is on
+    its way out for good, in this generation, and said so first at the steady instant `said_at` (0 = a person says so). `observer`: what the probes say. `overruled`: they say the opposite of what counts.
+    """
+
+    by: By
+    out: bool
+    draining: bool
+    observer: ProbeValue
+    overruled: bool
+    said_at: int = 0
+
+
 class Belief(NamedTuple):
     """What we hold true of one container.
 
     `live` and `ready` are pass, fail or unknown; `since` is the steady instant from which it has been ready; `until` is the
-    steady instant at which the answer changes on the same facts because a verdict gets too old.
+    steady instant at which the answer changes on the same facts because a verdict or a push gets too old. `word` is None where
+    only the probes speak.
     """
 
     fact: ContainerFact
@@ -48,6 +77,7 @@ class Belief(NamedTuple):
     since: int
     until: int
     reason: Reason
+    word: Word | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,18 @@ from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
 from reconciler.core.diff import why_first
 from reconciler.core.disruption import Exit, Progress
+from reconciler.core.flight import NOWHERE, in_flight
 from reconciler.core.healing import grace_of
 from reconciler.core.instant import Now, due
 from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.observed import Observed
 from reconciler.core.omission import Names
 from reconciler.core.plan import Step
+from reconciler.core.pool import Weights
 from reconciler.core.restart_history import restarts_itself
 from reconciler.core.switches import busy_or_failed, suspended
 from reconciler.core.trust import Belief, Sight
 from reconciler.core.verdict import Hold, Reason, Wait, Waiting
-from reconciler.core.weights import Weights
 
 QUIET = 30 * SECOND
 """How long a stop waits, after its drain, for the runtime's own restarting to be read back as switched off."""
@@ -33,7 +34,7 @@ class Outbox:
 
     def __init__(self, desired: Desired, observed: Observed, ledger: Ledger, now: Now) -> None:
         self.desired, self.ledger, self.now = desired, ledger, now
-        self.busy, self.under_way = observed.busy, observed.under_way
+        self.busy, self.under_way, self.pushes = observed.busy, observed.under_way, observed.pushes
         self.steps: list[Step] = []
         self.holds: list[Hold] = []
         self.waits: list[Wait] = []
@@ -67,8 +68,14 @@ class Outbox:
         self.ledger = replace(self.ledger, adopted=adopted)
 
 
-def _exit(name: str, weights: Weights, names: Names, seen: Sight) -> Exit:
+def _exit(
+    name: str, grant: Grant, group: Group | None, weights: Weights, names: Names, seen: Sight, out: Outbox
+) -> Exit:
     """What the outside still says of one container."""
+    flight = weights.flights.get(name, NOWHERE)
+    same = grant.weight_out is None or grant.epochs == flight.epochs
+    rules = None if group is None else group.workload.push
+    count = in_flight(flight, same, out.pushes.get(grant.generation), rules, out.now.steady)
     pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
     zone_since = min((one.since for key, one in seen.unknown_zones.items() if key[1] == zone), default=0)
     return Exit(
@@ -81,6 +88,9 @@ def _exit(name: str, weights: Weights, names: Names, seen: Sight) -> Exit:
         pooled=name in weights.pooled,
         pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
         pool_hidden_since=0 if pool is None else seen.unknown_pools[pool].since,
+        in_flight=count,
+        epochs=flight.epochs,
+        busy=tuple(place for place in flight.places if place.requests),
     )
 
 
@@ -108,7 +118,7 @@ def _member(grant: Grant, workload: Workload, belief: Belief, current: bool, exi
         return disruption.restart(grant, belief, exit_, workload, _available(workload, belief, now), now)
     if current:
         return Progress(None, ended="wanted again")
-    return disruption.leave(grant, belief.fact, exit_, workload.drain_max, now)
+    return disruption.leave(grant, belief.fact, exit_, disruption.drain_of(workload), now)
 
 
 def _anew(grant: Grant, group: Group, now: Now) -> Progress:
@@ -150,7 +160,7 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
         belief, current = _find(group, name)
         if crew.blind and belief is None and name not in orphans:
             continue
-        exit_ = _exit(name, weights, names, seen)
+        exit_ = _exit(name, grant, group, weights, names, seen, out)
         fact = belief.fact if belief is not None else orphans.get(name)
         grace = disruption.DEFAULT_GRACE
         if group is not None and belief is not None:
@@ -158,7 +168,8 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
             grace = group.workload.template.grace
         elif fact is not None and grant.cause in disruption.DELETIONS:
             drain, grace = desired.former.get(key, (disruption.DEFAULT_DRAIN, disruption.DEFAULT_GRACE))
-            progress = disruption.leave(grant, fact, exit_, drain, now)
+            quiet = min(disruption.DEFAULT_QUIET, drain)
+            progress = disruption.leave(grant, fact, exit_, disruption.Drain(quiet, drain), now)
         elif fact is None and group is not None and grant.recreate:
             progress = _anew(grant, group, now)
         else:
@@ -167,6 +178,9 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
         out.granted(name, progress.grant)
         if progress.ended == disruption.RELEASED:
             out.released(name)
+        if progress.cut and fact is not None:
+            for place in progress.cut:
+                out.put(steps.cut(grant, fact, place))
         if progress.wait is not None:
             out.waits.append(progress.wait)
         if progress.hold is not None:

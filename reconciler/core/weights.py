@@ -1,60 +1,29 @@
 """Weights, the fourth stage: what each endpoint of each pool should weigh, against what was read back.
 
 A ready endpoint gets its service's weight; one that is not ready, not running or on its way out gets 0; of one that is not
-known nothing is changed. The last positive weight of a pool is never taken away for what we observed of health, nor for a
-planned step. Members of somebody else are never touched. Called by `decide` only.
+known nothing is changed. `pool` decides that for the endpoints of a service; here their pools are gone through, and the members
+that are no endpoint any more. Members of somebody else are never touched. Called by `decide` only.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from manifests.desired import AddressFrom, Balancer, Desired, Service, Workload
-from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
+from manifests.desired import AddressFrom, Desired, Service, Workload
+from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact
 from reconciler.core.activation import Roster
-from reconciler.core.disruption import may_cut, may_empty, returns
+from reconciler.core.disruption import may_cut, may_empty
+from reconciler.core.flight import note
+from reconciler.core.floors import all_failing
 from reconciler.core.instant import Now
-from reconciler.core.ledger import Grant
+from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.pool import MemberChange, Pool, Weights
 from reconciler.core.trust import Belief, Sight
 from reconciler.core.verdict import Hold, Reason, Rule
 
-_PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
+__all__ = ["MemberChange", "Weights", "endpoints", "remembered", "weigh"]
+
 _RUNNING = ContainerState.RUNNING
-
-
-class MemberChange(NamedTuple):
-    """One member that should weigh `after` (None = be gone) instead of `before` (None = not in the pool)."""
-
-    object: str
-    provider: str
-    pool: str
-    endpoint: Endpoint
-    container: str
-    before: int | None
-    after: int | None
-    reason: Reason
-
-
-@dataclass(slots=True)
-class Weights:
-    """The answer for all pools. Filled while this stage runs, read-only after it.
-
-    `strays` are members of pools or services that no manifest names any more: removing them is pruning. `carrying` are the
-    containers that were read back with a weight above 0, `pooled` those that are in any pool, `hidden` those behind a pool
-    that cannot be read, `lacking` the (service, container) pairs without weight in all of the service's pools; all by container
-    id, because a name may exist on two nodes while a replica moves. `dead` are
-    addresses with weight where nothing of ours lives any more. `suspect` are containers whose failed liveness is doubted.
-    """
-
-    changes: list[MemberChange] = field(default_factory=list)
-    strays: list[MemberChange] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
-    carrying: set[str] = field(default_factory=set)
-    pooled: set[str] = field(default_factory=set)
-    hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
-    lacking: set[tuple[str, str]] = field(default_factory=set)
-    dead: set[str] = field(default_factory=set)
-    suspect: frozenset[str] = frozenset()
 
 
 def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Belief]]:
@@ -103,66 +72,6 @@ def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
     }
 
 
-class _Pool:
-    """One pool of one service while it is looked at."""
-
-    __slots__ = ("balancer", "fact", "kept", "lowered", "members", "out", "service", "survivor")
-
-    def __init__(self, service: Service, balancer: Balancer, fact: PoolFact, out: Weights) -> None:
-        self.service, self.balancer, self.fact, self.out = service, balancer, fact, out
-        self.members: dict[Endpoint, MemberFact] = {member.endpoint: member for member in fact.members if member.ours}
-        self.survivor = False
-        self.lowered: list[tuple[MemberChange, bool]] = []
-
-    def change(self, endpoint: Endpoint, name: str, before: int | None, after: int | None, why: Reason) -> MemberChange:
-        balancer = self.balancer
-        return MemberChange(self.service.key, balancer.provider, balancer.pool, endpoint, name, before, after, why)
-
-    def judge(self, endpoint: Endpoint, belief: Belief, grant: Grant | None, empty: bool, now: Now) -> None:
-        """Compare one endpoint with the pool. `empty` tells that its grant may take the last weight."""
-        fact, out = belief.fact, self.out
-        member = self.members.pop(endpoint, None)
-        before = None if member is None else member.weight
-        if before is not None:
-            out.pooled.add(fact.id)
-            if before > 0:
-                out.carrying.add(fact.id)
-        if not before:
-            out.lacking.add((self.service.key, fact.id))
-        if fact.state is not _RUNNING:
-            if before:
-                out.changes.append(self.change(endpoint, fact.name, before, 0, belief.reason))
-                out.dead.add(endpoint.address)
-            return
-        if grant is not None:
-            if before and may_cut(grant, now):
-                why = Reason.RESTARTING if returns(grant) else Reason.DRAINING
-                self.lowered.append((self.change(endpoint, fact.name, before, 0, why), not empty))
-            return
-        if belief.ready is _UNKNOWN:
-            return
-        if belief.ready is _PASS:
-            if before:
-                self.survivor = True
-            if before != self.service.weight:
-                out.changes.append(self.change(endpoint, fact.name, before, self.service.weight, Reason.READY))
-            return
-        if before:
-            change = self.change(endpoint, fact.name, before, 0, belief.reason)
-            if fact.id in out.suspect:
-                out.holds.append(_suspect(change))
-            else:
-                self.lowered.append((change, True))
-
-    def finish(self, intended: bool) -> None:
-        """Take weights away, but never the last one for health or for a planned step."""
-        for change, protected in self.lowered:
-            if self.survivor or intended or not protected:
-                self.out.changes.append(change)
-                continue
-            self.out.holds.append(_last_member(change))
-
-
 def _leftovers(
     members: Iterable[MemberFact],
     owner: str,
@@ -171,6 +80,7 @@ def _leftovers(
     grants: Mapping[str, Grant],
     last: bool,
     blind: bool,
+    epoch: str,
     now: Now,
     out: Weights,
 ) -> None:
@@ -179,6 +89,7 @@ def _leftovers(
     Args:
         last: a service names the pool, and none of its endpoints is ready and carries weight.
         blind: a node cannot be seen, so a member without a container proves nothing.
+        epoch: of the pool.
     """
     for member in sorted(members, key=lambda one: one.endpoint):
         fact = living.get(member.endpoint)
@@ -198,7 +109,9 @@ def _leftovers(
         grant = grants.get(fact.id)
         if grant is None:
             out.strays.append(make._replace(reason=Reason.PRUNED))
-        elif member.weight > 0 and may_cut(grant, now):
+            continue
+        note(out.flights, fact.id, "/".join(pool), member.endpoint, member.in_flight, epoch)
+        if member.weight > 0 and may_cut(grant, now):
             change = make._replace(reason=Reason.DRAINING)
             if last:
                 out.holds.append(_last_member(change))
@@ -211,23 +124,11 @@ def _workload(grant: Grant, roster: Roster) -> Workload | None:
     return None if group is None else group.workload
 
 
-def _suspect(change: MemberChange) -> Hold:
-    message = f"{change.container} fails together with many others, so it is its probe that is doubted and it keeps its weight"
-    person = "check the probe and what they depend on; a failing readiness probe of its own takes it out of the pool"
-    return Hold(
-        change.object, f"weight {change.container} {change.before} -> 0", Rule.MASS_FAILURE, message, person=person
-    )
-
-
 def _last_member(change: MemberChange) -> Hold:
-    return Hold(
-        change.object,
-        f"weight {change.container} {change.before} -> 0",
-        Rule.LAST_MEMBER,
-        f"no other endpoint of pool {change.pool} is ready and carries weight, so {change.container} "
-        f"({change.reason.value}) keeps {change.before}",
-        person=f"bring another endpoint of {change.object} back, or scale it to 0 in its manifest",
-    )
+    message = f"no other endpoint of pool {change.pool} is ready and carries weight, so {change.container} keeps {change.before}"
+    person = f"bring another endpoint of {change.object} back, or scale it to 0 in its manifest"
+    action = f"weight {change.container} {change.before} -> 0"
+    return Hold(change.object, action, Rule.LAST_MEMBER, message, person=person)
 
 
 def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights) -> None:
@@ -241,24 +142,23 @@ def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights
                     out.hidden.setdefault(belief.fact.id, key)
 
 
-def weigh(
-    desired: Desired, roster: Roster, seen: Sight, grants: Mapping[str, Grant], suspect: frozenset[str], now: Now
-) -> Weights:
+def weigh(desired: Desired, roster: Roster, seen: Sight, ledger: Ledger, suspect: frozenset[str], now: Now) -> Weights:
     """Compare all pools of all services, then the pools that no service names.
 
     Args:
+        ledger: with the grants, and what is remembered of members.
         suspect: ids of containers that keep their weight though a probe of theirs failed (mass failure).
     """
     out = Weights(suspect=suspect)
-    leftovers: list[tuple[list[MemberFact], str, tuple[str, str], bool]] = []
+    grants = ledger.grants
+    leftovers: list[tuple[list[MemberFact], str, tuple[str, str], bool, str]] = []
     named: set[tuple[str, str]] = set()
+    doubt: bool | None = None
     for service in sorted(desired.services, key=lambda one: one.key):
         members = list(endpoints(service, roster)) if service.balancers else []
-        intended = desired.destroy or all(
-            roster.groups[backend.workload].workload.replicas == 0
-            for backend in service.backends
-            if backend.workload in roster.groups
-        )
+        groups = [roster.groups[one.workload] for one in service.backends if one.workload in roster.groups]
+        intended = desired.destroy or all(group.workload.replicas == 0 for group in groups)
+        blind = bool(roster.blind) and any(group.blind for group in groups)
         for balancer in service.balancers:
             key = (balancer.provider, balancer.pool)
             named.add(key)
@@ -268,25 +168,45 @@ def weigh(
                     out.hidden.setdefault(belief.fact.id, key)
                     out.lacking.add((service.key, belief.fact.id))
                 continue
-            pool = _Pool(service, balancer, fact, out)
+            pool = Pool(service, balancer, fact, ledger, out, now)
             for endpoint, belief in members:
                 grant = grants.get(belief.fact.id) if grants else None
                 empty = grant is not None and may_empty(grant, _workload(grant, roster))
-                pool.judge(endpoint, belief, grant, empty, now)
+                pool.judge(endpoint, belief, grant, empty)
             if pool.members:
                 last = not (pool.survivor or intended)
-                leftovers.append((list(pool.members.values()), service.key, key, last))
-            if pool.lowered:
-                pool.finish(intended)
+                leftovers.append((list(pool.members.values()), service.key, key, last, fact.epoch))
+            if pool.failing and doubt is None:
+                doubt = all_failing(roster.groups.values())
+            pool.finish(intended, blind, bool(doubt))
     for key, fact in seen.pools.items():
         if key not in named:
             ours = [member for member in fact.members if member.ours]
             if ours:
-                leftovers.append((ours, f"pool/{key[1]}", key, False))
+                leftovers.append((ours, f"pool/{key[1]}", key, False, fact.epoch))
     if seen.unknown_pools:
         _hide(roster, seen, named, out)
     if leftovers:
         living = _living(roster)
-        for members_left, owner, key, last in leftovers:
-            _leftovers(members_left, owner, key, living, grants, last, bool(roster.blind), now, out)
+        for members_left, owner, key, last, epoch in leftovers:
+            _leftovers(members_left, owner, key, living, grants, last, bool(roster.blind), epoch, now, out)
     return out
+
+
+def remembered(ledger: Ledger, weights: Weights, roster: Roster, seen: Sight) -> Ledger:
+    """The ledger with what this stage found out. What cannot be seen now keeps what was remembered of it."""
+    hidden = {"/".join(key) for key in seen.unknown_pools}
+    ready = dict(weights.ready)
+    if ledger.ready.keys() - ready.keys():
+        there = {belief.fact.id for group in roster.groups.values() for belief in group.members()}
+        kept = (one for one in ledger.ready.items() if one[0] in there or roster.blind)
+        ready = {**dict(kept), **ready}
+    changes: dict[str, Any] = {}
+    for name, found in (("weighed", weights.weighed), ("cuts", weights.cuts), ("panics", weights.panics)):
+        before: Mapping[str, Any] = getattr(ledger, name)
+        after = {**{key: row for key, row in before.items() if key in hidden}, **found}
+        if after != before:
+            changes[name] = after
+    if ready != ledger.ready:
+        changes["ready"] = ready
+    return replace(ledger, **changes) if changes else ledger

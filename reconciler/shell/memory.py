@@ -26,7 +26,8 @@ def command_of(left: Left) -> Command:
         request = _request(raw, left) if left.command == "restart" else None
         obj = str(raw["id"] if request is not None else raw["object"])
         until, probes = int(raw.get("until_wall", 0) or 0), raw.get("probes") is True
-        return Command(left.command, obj, left.who, str(raw.get("reason", "")), until, probes, request)
+        reason, value = str(raw.get("reason", "")), str(raw.get("value", ""))
+        return Command(left.command, obj, left.who, reason, until, probes, request, value, instant(left.at))
     except (ValueError, KeyError, TypeError, AttributeError):
         return Command("unreadable", "", left.who)
 

@@ -11,7 +11,7 @@ from reconciler.core import restarts
 from reconciler.core.activation import Group
 from reconciler.core.availability import Availability, count
 from reconciler.core.decide import decide
-from reconciler.core.disruption import Exit, leave, may_cut, restart
+from reconciler.core.disruption import Drain, Exit, leave, may_cut, restart
 from reconciler.core.forecast import forecast
 from reconciler.core.instant import FOREVER, Instant, Now, due, elapsed, next_after
 from reconciler.core.ledger import Command, Failures, Grant, Ledger, Outcome, OutcomeKind, fold, obey
@@ -27,6 +27,7 @@ MAIN = workload(WEB).template.container
 UNKNOWN = probe(U)
 CANNOT = probe(ProbeValue.CANNOT_RUN)
 STALE = probe(P, age=17)
+TEN = Drain(2 * SECOND, 10 * SECOND)
 
 
 # --- trust ------------------------------------------------------------------------------------------------------
@@ -220,7 +221,7 @@ def grant(cause: Reason = Reason.SURPLUS, **fields) -> Grant:
     ],
 )
 def test_a_planned_exit_waits_for_names_then_ttl_then_weight_then_drain(given, exit_, waiting):
-    progress = leave(given, FACT, exit_, 10 * SECOND, NOW)
+    progress = leave(given, FACT, exit_, TEN, NOW)
     assert progress.wait is not None
     assert progress.wait.waiting is waiting
     assert not progress.stop
@@ -236,7 +237,7 @@ def test_a_planned_exit_waits_for_names_then_ttl_then_weight_then_drain(given, e
     ],
 )
 def test_a_planned_exit_is_held_by_a_last_name_and_by_what_cannot_be_read(exit_, rule):
-    progress = leave(grant(names_out=ago(60), weight_out=ago(60)), FACT, exit_, 10 * SECOND, NOW)
+    progress = leave(grant(names_out=ago(60), weight_out=ago(60)), FACT, exit_, TEN, NOW)
     assert progress.hold is not None
     assert progress.hold.rule is rule
     assert not progress.stop
@@ -245,14 +246,14 @@ def test_a_planned_exit_is_held_by_a_last_name_and_by_what_cannot_be_read(exit_,
 
 def test_a_planned_exit_stops_after_its_drain_and_then_removes():
     given = grant(names_out=ago(60), weight_out=ago(10), pooled=True)
-    assert leave(given, FACT, Exit(), 10 * SECOND, NOW).stop
-    assert leave(given, down(FACT, ExitCause.STOPPED_BY_US), Exit(), 10 * SECOND, NOW).remove
-    assert leave(given, down(FACT), Exit(carrying=True), 10 * SECOND, NOW).wait.waiting is Waiting.WEIGHT
+    assert leave(given, FACT, Exit(), TEN, NOW).stop
+    assert leave(given, down(FACT, ExitCause.STOPPED_BY_US), Exit(), TEN, NOW).remove
+    assert leave(given, down(FACT), Exit(carrying=True), TEN, NOW).wait.waiting is Waiting.WEIGHT
 
 
 def test_a_planned_exit_follows_its_container_into_a_new_generation_and_drains_again():
     newer = replace(FACT, started_at=FACT.started_at + 5)
-    progress = leave(grant(names_out=ago(60), weight_out=ago(60), pooled=True), newer, Exit(), 10 * SECOND, NOW)
+    progress = leave(grant(names_out=ago(60), weight_out=ago(60), pooled=True), newer, Exit(), TEN, NOW)
     assert progress.grant.generation == newer.generation
     assert progress.wait.waiting is Waiting.DRAIN
 

@@ -88,6 +88,7 @@ def workload(spec: Spec) -> Workload:
         max_unavailable=spec.max_unavailable,
         restarts=Restarts(spec.limit, spec.window, spec.backoff),
         drain_max=spec.drain,
+        drain_min=spec.drain,
         suspend=spec.suspend,
     )
 

@@ -1,0 +1,50 @@
+"""Overrides: what people order about endpoints. An order ranks above pushes and probes; only facts rank above it.
+
+Orders are about a replica with all its endpoints (`workload/web/0`) or one member of one pool (`endpoint/PROVIDER/POOL/ADDRESS:PORT`);
+the latter ranks higher, because it says more. Called by `trust` for replicas, by `weights` for members, by `ledger.obey` for commands.
+"""
+
+from collections.abc import Mapping
+
+from providers.facts import Endpoint
+from reconciler.core.instant import FOREVER, Instant, Now
+from reconciler.core.traffic import Force, Override
+
+VERBS = frozenset({"drain", "force", "release"})
+"""The commands that give orders: `drain`, `force` with `up` or `down`, and `release`, which takes an order back."""
+
+
+def endpoint_key(provider: str, pool: str, endpoint: Endpoint) -> str:
+    """The object that stands for one member of one pool."""
+    return f"endpoint/{provider}/{pool}/{endpoint.address}:{endpoint.port}"
+
+
+def ordered(
+    overrides: Mapping[str, Override], verb: str, key: str, value: str, who: str, reason: str, until: int, at: Instant
+) -> Mapping[str, Override]:
+    """The orders after one command. What makes no sense changes nothing: the inbox may hold words of a newer version.
+
+    Args:
+        verb: one of `VERBS`.
+        key: the object.
+        value: `up` or `down` of `force`.
+        until: wall clock at which it expires (ns), 0 = never.
+        at: when the command was given.
+    """
+    if verb == "release":
+        return {name: one for name, one in overrides.items() if key not in {name, "*"}}
+    force = "drain" if verb == "drain" else value
+    if force not in set(Force) or key.partition("/")[0] not in {"endpoint", "workload"}:
+        return overrides
+    return {**overrides, key: Override(Force(force), at, who, reason, until)}
+
+
+def in_force(overrides: Mapping[str, Override], key: str, now: Now) -> Override | None:
+    """The order about this object that has not expired."""
+    one = overrides.get(key)
+    return one if one is not None and (not one.until_wall or one.until_wall > now.wall) else None
+
+
+def expires_at(one: Override, now: Now) -> int:
+    """The steady instant at which an order expires by itself."""
+    return now.steady + one.until_wall - now.wall if one.until_wall else FOREVER

@@ -1,0 +1,291 @@
+"""One pool of one service: what each member should weigh, and what protects the members that observed health would take out.
+
+Facts, a person's orders, an endpoint's own fresh word and steps that are wanted take weight away at once. What is only observed
+passes the floors: it never takes the last positive weight, nothing while too few are ready (panic), while verdicts fail
+everywhere or a node cannot be seen, and of a tenth of the pool in ten seconds. Called by `weights` only.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from manifests.desired import Balancer, Service
+from manifests.traffic import PanicMode
+from providers.facts import ON_WEIGHT, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
+from providers.facts import Weights as Takes
+from reconciler.core import floors
+from reconciler.core.authority import order
+from reconciler.core.disruption import may_cut, returns
+from reconciler.core.flight import Flight, note
+from reconciler.core.instant import Instant, Now, instant
+from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.overrides import endpoint_key
+from reconciler.core.overrides import in_force as order_on
+from reconciler.core.ramp import grown
+from reconciler.core.traffic import Cut, Ready, Weighed
+from reconciler.core.trust import Belief, By
+from reconciler.core.verdict import Hold, Reason, Wait, Waiting
+from reconciler.core.writers import in_force, stopped_until, watch
+
+_PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
+_RUNNING = ContainerState.RUNNING
+
+
+class MemberChange(NamedTuple):
+    """One member that should weigh `after` (None = be gone) instead of `before` (None = not in the pool)."""
+
+    object: str
+    provider: str
+    pool: str
+    endpoint: Endpoint
+    container: str
+    before: int | None
+    after: int | None
+    reason: Reason
+
+
+@dataclass(slots=True)
+class Weights:
+    """The answer for all pools. Filled while this stage runs, read-only after it.
+
+    `strays` are members of pools or services that no manifest names any more: removing them is pruning. `carrying` are the
+    containers that were read back with a weight above 0, `pooled` those that are in any pool and were ready in their generation,
+    `hidden` those behind a pool that cannot be read, `lacking` the (service, container) pairs without weight in all of the service's
+    pools, `flights` what is under way on those that are on their way out; all by container id, because a name may exist on two nodes
+    while a replica moves. `dead` are addresses with weight where nothing of ours lives any more. `suspect` are containers whose failed
+    liveness is doubted. The rest is for the ledger.
+    """
+
+    changes: list[MemberChange] = field(default_factory=list)
+    strays: list[MemberChange] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    carrying: set[str] = field(default_factory=set)
+    pooled: set[str] = field(default_factory=set)
+    hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
+    lacking: set[tuple[str, str]] = field(default_factory=set)
+    flights: dict[str, Flight] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    suspect: frozenset[str] = frozenset()
+    waits: list[Wait] = field(default_factory=list)
+    ready: dict[str, Ready] = field(default_factory=dict)
+    weighed: dict[str, tuple[Weighed, ...]] = field(default_factory=dict)
+    cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
+    panics: dict[str, Instant] = field(default_factory=dict)
+
+
+class _Failing(NamedTuple):
+    """A member that the probes say is not ready. `kept` is its weight in force."""
+
+    endpoint: Endpoint
+    belief: Belief
+    member: MemberFact | None
+    kept: int | None
+
+
+class Pool:
+    """One pool of one service while it is looked at."""
+
+    __slots__ = (
+        "balancer", "considered", "fact", "failing", "key", "ledger", "lowered", "members", "now", "out", "ready", "rows",
+        "seen", "service", "size", "survivor",
+    )  # fmt: skip
+
+    def __init__(
+        self, service: Service, balancer: Balancer, fact: PoolFact, ledger: Ledger, out: Weights, now: Now
+    ) -> None:
+        self.service, self.balancer, self.fact, self.ledger, self.out, self.now = (
+            service,
+            balancer,
+            fact,
+            ledger,
+            out,
+            now,
+        )
+        self.key = f"{balancer.provider}/{balancer.pool}"
+        self.members: dict[Endpoint, MemberFact] = {member.endpoint: member for member in fact.members if member.ours}
+        self.rows = {row.endpoint: row for row in ledger.weighed.get(self.key, ())}
+        self.seen: list[Weighed] = []
+        self.size = self.considered = self.ready = 0
+        self.survivor = False
+        self.lowered: list[tuple[Endpoint, Belief, MemberFact, Reason, bool]] = []
+        self.failing: list[_Failing] = []
+
+    # --- one member -----------------------------------------------------------------------------------------------
+
+    def want(
+        self,
+        endpoint: Endpoint,
+        belief: Belief,
+        member: MemberFact | None,
+        after: int | None,
+        why: Reason,
+        *,
+        fact: bool = False,
+    ) -> None:
+        """Let a member weigh `after`, unless somebody else keeps changing it; for a fact it is changed all the same."""
+        before = None if member is None else member.weight
+        known = self.rows.get(endpoint)
+        if before is None and not after and known is None:
+            return
+        row = watch(known, endpoint, before, after, self.fact.epoch, self.now)
+        if before is not None or after:
+            self.seen.append(row)
+        if (before or 0) == (after or 0):
+            return
+        if known is not None and known.weight == after and known.epoch != self.fact.epoch:
+            why = Reason.REASSERTED
+        balancer = self.balancer
+        change = MemberChange(
+            self.service.key, balancer.provider, balancer.pool, endpoint, belief.fact.name, before, after, why
+        )
+        writer = "" if member is None else member.writer
+        until = 0 if fact or not row.reversals else stopped_until(row, writer, self.now)
+        if until:
+            action = f"weight {change.container} {before or 0} -> {after or 0}"
+            self.out.holds.append(floors.conflict(change.object, change.pool, action, row, writer, until))
+        else:
+            self.out.changes.append(change)
+
+    def full(self, belief: Belief, before: int | None) -> tuple[int, Reason]:
+        """What a ready endpoint weighs now, and why. Remembers since when it has been ready."""
+        fact, now = belief.fact, self.now
+        row = self.ledger.ready.get(fact.id) or self.out.ready.get(fact.id)
+        if row is None or row.started_at != fact.started_at:
+            since = Instant(now.wall - now.steady + belief.since, belief.since, now.boot)
+            row = Ready(fact.started_at, since, not before)
+        self.out.ready.setdefault(fact.id, row)
+        if self.fact.weights is Takes.ON_OFF:
+            return ON_WEIGHT, Reason.READY
+        weight = self.service.weight
+        if self.service.ramp is None or not row.grows:
+            return weight, Reason.READY
+        share, step = grown(weight, self.service.ramp, row.since, now)
+        if share == weight:
+            return weight, Reason.READY
+        message = f"{fact.name} has {share} of {weight} in pool {self.balancer.pool} and grows"
+        self.out.waits.append(Wait(self.service.key, Waiting.RAMP, message, step))
+        return share, Reason.RAMP
+
+    def judge(self, endpoint: Endpoint, belief: Belief, grant: Grant | None, empty: bool) -> None:
+        """Compare one endpoint with the pool. `empty` tells that its grant may take the last weight."""
+        fact, out = belief.fact, self.out
+        member = self.members.pop(endpoint, None)
+        before = None if member is None else member.weight
+        row = self.ledger.ready.get(fact.id)
+        reborn = row is not None and row.started_at != fact.started_at
+        if member is not None:
+            if not reborn:
+                out.pooled.add(fact.id)
+            if member.weight > 0:
+                out.carrying.add(fact.id)
+        if not before:
+            out.lacking.add((self.service.key, fact.id))
+        if grant is not None and member is not None:
+            note(out.flights, fact.id, self.key, endpoint, member.in_flight, self.fact.epoch)
+        if fact.state is not _RUNNING:
+            self.want(endpoint, belief, member, 0, belief.reason, fact=True)
+            if before:
+                out.dead.add(endpoint.address)
+            return
+        self.size += 1
+        if self.ledger.overrides:
+            key = endpoint_key(self.balancer.provider, self.balancer.pool, endpoint)
+            override = order_on(self.ledger.overrides, key, self.now)
+            belief = belief if override is None else order(belief, override, self.now)
+        word, kept = belief.word, in_force(self.rows.get(endpoint), before, self.fact.epoch)
+        if word is not None and word.out and not self._doubted(belief):
+            self.want(endpoint, belief, member, 0, belief.reason)
+            return
+        if grant is not None:
+            if member is not None and before and may_cut(grant, self.now):
+                why = Reason.RESTARTING if returns(grant) else Reason.DRAINING
+                self.lowered.append((endpoint, belief, member, why, not empty))
+            else:
+                self.want(endpoint, belief, member, kept, belief.reason)
+            return
+        if reborn and belief.ready is not _PASS:
+            # It has been started again since it was ready, so what it carries was given to the life before.
+            self.want(endpoint, belief, member, 0, Reason.PENDING, fact=True)
+            return
+        self.considered += belief.ready is _PASS or row is not None or bool(before)
+        if belief.ready is _UNKNOWN:
+            self.want(endpoint, belief, member, kept, belief.reason)
+        elif belief.ready is _PASS:
+            self.ready += 1
+            self.survivor = self.survivor or bool(before)
+            share, why = self.full(belief, before)
+            self.want(endpoint, belief, member, share, why)
+        elif row is not None or before or kept:
+            self.ready += fact.id in out.suspect  # it is doubted that this one fails at all
+            self.failing.append(_Failing(endpoint, belief, member, kept))
+        else:
+            self.want(endpoint, belief, member, kept, belief.reason)
+
+    def _doubted(self, belief: Belief) -> bool:
+        """Whether its own word passes the floors like a probe: only where the manifest says so, and never draining or a person's."""
+        word = belief.word
+        return self.service.panic.override_pushes and word is not None and word.by is By.PUSH and not word.draining
+
+    # --- the pool as a whole --------------------------------------------------------------------------------------
+
+    def finish(self, intended: bool, blind: bool, doubt: bool) -> None:
+        """Take weights away where the floors let it.
+
+        Args:
+            intended: nothing is wanted in this pool, so it may become empty.
+            blind: a node with endpoints of the service cannot be seen.
+            doubt: all verdicts of the instance are failures.
+        """
+        for endpoint, belief, member, why, protected in self.lowered:
+            if self.survivor or intended or not protected:
+                self.want(endpoint, belief, member, 0, why)
+            else:
+                self.out.holds.append(floors.last_member(self.service, self.balancer, belief, member.weight, why))
+                self.want(endpoint, belief, member, member.weight, why)
+        rules, since = self.service.panic, self.ledger.panics.get(self.key)
+        failing = sum(1 for one in self.failing if one.belief.fact.id not in self.out.suspect)
+        panic = floors.panicking(self.considered, self.ready, failing, since, rules)
+        if panic:
+            self.out.panics[self.key] = since or instant(self.now)
+        if self.failing:
+            self._fail(intended, blind, doubt, panic and rules.mode is not PanicMode.CLOSED)
+        if self.seen:
+            self.out.weighed[self.key] = tuple(sorted(self.seen))
+
+    def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool) -> None:
+        """What becomes of those that the probes say are not ready."""
+        out, rules = self.out, self.service.panic
+        cuts = list(floors.recent(self.ledger.cuts.get(self.key, ()), self.now))
+        spread = panic and rules.mode is PanicMode.SPREAD and not blind and not doubt
+        closed = rules.mode is PanicMode.CLOSED
+        held = floors.Held(self.service, self.balancer, self.considered, self.ready)
+        for one in sorted(self.failing, key=lambda one: (one.endpoint, one.belief.fact.id)):
+            endpoint, belief, member, kept = one
+            why, name = belief.reason, belief.fact.name
+            if spread:
+                share = ON_WEIGHT if self.fact.weights is Takes.ON_OFF else self.service.weight
+                self.want(endpoint, belief, member, share, Reason.SPREAD)
+                continue
+            if not kept:
+                self.want(endpoint, belief, member, kept, why)
+                continue
+            until = 0
+            if belief.fact.id in out.suspect:
+                out.holds.append(floors.suspect(self.service, belief, kept))
+            elif not (self.survivor or intended or closed):
+                out.holds.append(floors.last_member(self.service, self.balancer, belief, kept, why))
+            elif blind or (doubt and not intended):
+                held.add(floors.Floor.BLIND if blind else floors.Floor.DOUBT, name)
+            elif panic and not intended:
+                held.add(floors.Floor.PANIC, name)
+            else:
+                until = floors.may_lose(cuts, belief.fact.id, self.size, self.now)
+                if not until:
+                    if all(cut.container != belief.fact.id for cut in cuts):
+                        cuts.append(Cut(belief.fact.id, instant(self.now)))
+                    self.want(endpoint, belief, member, 0, why)
+                    continue
+                held.add(floors.Floor.RATE, name, until)
+            self.want(endpoint, belief, member, kept, why)
+        out.holds.extend(held.holds())
+        if cuts:
+            out.cuts[self.key] = tuple(sorted(cuts))
