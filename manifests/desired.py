@@ -289,10 +289,14 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class MassChange:
-    """How much may be deleted without approval: at most `share` percent of what is owned, once more than `minimum` go."""
+    """How much may be deleted without approval: at most `share` percent of what is owned, once more than `minimum` go.
+
+    Of one zone never more than `records` record sets.
+    """
 
     share: int = 30
     minimum: int = 3
+    records: int = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,3 +370,10 @@ class Desired:
     checks: tuple[HealthCheck, ...] = ()
     records: tuple[Record, ...] = ()
     record_lists: tuple[RecordList, ...] = ()
+
+    @property
+    def zones(self) -> frozenset[tuple[str, str]]:
+        """(provider, zone) of all names."""
+        named = {(one.provider, one.zone) for one in self.records}
+        named |= {(one.provider, one.zone) for one in self.record_lists}
+        return frozenset(named.union((one.provider, one.zone) for one in self.policies))

@@ -60,13 +60,23 @@ def _meant(desired: Desired, intent: Intent) -> Desired:
     """The manifests with what this run may do. `destroy` wants nothing at all to be there."""
     if intent.destroy:
         former = {one.key: (one.drain_max, one.template.grace) for one in desired.workloads}
-        desired = replace(desired, workloads=(), services=(), policies=(), services_of={}, former=former)
+        desired = replace(
+            desired,
+            workloads=(),
+            services=(),
+            policies=(),
+            checks=(),
+            records=(),
+            record_lists=(),
+            services_of={},
+            former=former,
+        )
     prune = desired.instance.prune if intent.prune is None else intent.prune
     return replace(desired, prune=prune, take_over=intent.take_over, destroy=intent.destroy)
 
 
 def _zones(desired: Desired) -> frozenset[str]:
-    return frozenset(f"{policy.provider}/{policy.zone}" for policy in desired.policies)
+    return frozenset(f"{provider}/{zone}" for provider, zone in desired.zones)
 
 
 def build(desired: Desired, state: Path, *, may_write: bool, credentials: Credentials | None = None) -> Providers:

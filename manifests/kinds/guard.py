@@ -20,6 +20,9 @@ class MassChange(Model):
     minimum: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         3, description="Deletions up to this number are never held for the share."
     )
+    records: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
+        100, description="Largest number of record sets of one zone that may be deleted."
+    )
 
 
 _Tokens = Annotated[int, Field(ge=1, le=1000)]

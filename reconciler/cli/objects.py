@@ -30,6 +30,7 @@ def of_desired(desired: Desired) -> set[str]:
     """The keys in manifests: documents, and the replicas of workloads."""
     keys = {one.key for one in desired.workloads}
     keys |= {one.key for one in desired.services} | {one.key for one in desired.policies}
+    keys |= {one.key for one in desired.checks} | {one.key for one in desired.records}
     keys |= {f"{one.key}/{ordinal}" for one in desired.workloads for ordinal in range(one.replicas)}
     keys |= {node_key(one.name) for one in desired.providers if one.role is Role.RUNTIME}
     return keys

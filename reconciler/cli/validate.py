@@ -35,7 +35,14 @@ def validate(path: Path, **raw: Any) -> Exit:
         desired, warnings = tree.load_with_warnings(path, options.instance)
     except ManifestErrors as error:
         return _invalid(error, options.view)
-    objects = [*desired.providers, *desired.workloads, *desired.services, *desired.policies]
+    objects = [
+        *desired.providers,
+        *desired.workloads,
+        *desired.services,
+        *desired.policies,
+        *desired.checks,
+        *desired.records,
+    ]
     count = len(objects) + 1
     if options.view.json:
         found = [warning.to_dict() for warning in warnings]
@@ -46,6 +53,8 @@ def validate(path: Path, **raw: Any) -> Exit:
         ("workload", len(desired.workloads)),
         ("service", len(desired.services)),
         ("DNS policy", len(desired.policies)),
+        ("health check", len(desired.checks)),
+        ("record", len(desired.records)),
     )
     parts = ", ".join(_count(number, name) for name, number in kinds if number)
     for warning in warnings:

@@ -13,6 +13,7 @@ from reconciler.core.activation import Roster, roster
 from reconciler.core.availability import Availability, count
 from reconciler.core.deadlines import soonest_end
 from reconciler.core.diff import differences
+from reconciler.core.dns_plan import publish
 from reconciler.core.foreign import admit
 from reconciler.core.gates import Gated, gate
 from reconciler.core.guard import Pruning, mass_change, prune_hold
@@ -20,8 +21,8 @@ from reconciler.core.history import absences, remember
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Ledger
 from reconciler.core.mass_failure import watch
+from reconciler.core.names import Names, name_all
 from reconciler.core.observed import Observed
-from reconciler.core.omission import Names, name_all
 from reconciler.core.plan import Decision, Step
 from reconciler.core.pool import Weights
 from reconciler.core.restart_history import recall
@@ -29,7 +30,7 @@ from reconciler.core.status import assess
 from reconciler.core.switches import frozen
 from reconciler.core.trust import Sight, sight
 from reconciler.core.underway import Outbox, carry_on
-from reconciler.core.verdict import Hold, Rule, Wait
+from reconciler.core.verdict import Hold, Reason, Rule, Wait
 from reconciler.core.weights import remembered, weigh
 
 _PASSES = 4
@@ -66,7 +67,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
     weights = weigh(desired, crew, seen, ledger, outbreaks.suspect, now)
     ledger = remembered(ledger, weights, crew, seen)
-    names = name_all(desired, crew, seen, weights, ledger.grants, now)  # DNS omission
+    names = name_all(desired, crew, seen, weights, ledger, observed.leaves, now)  # DNS omission
     found = differences(desired, crew, ledger, now)
     found.wants += requests.wants(ledger, crew, found.wants)
 
@@ -80,16 +81,18 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     out = Outbox(desired, observed, gated.ledger, now)
     carry_on(crew, weights, names, seen, out)
     _members(desired, crew, weights, observed, pruning, out)
-    _records(desired, crew, names, observed, pruning, out)
+    zone_hash = publish(desired, crew, seen, names, observed, pruning, out)
     _containers(desired, crew, gated, out)
     holds = [*admitted.holds, *weights.holds, *names.holds, *found.holds, *gated.holds, *out.holds, *_unknown(seen)]
     waits = [*found.waits, *gated.waits, *out.waits, *weights.waits, *requests.waits(ledger, crew, now)]
 
+    held = any(one.rule is Rule.MASS_CHANGE for one in holds)
     ledger = _forget(out.ledger, out.ids)
-    status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts)
+    status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts, names)
     due_steps = tuple(sorted(out.steps, key=_order))
     unsettled = ledger.grants != observed.ledger.grants and not due_steps
     wake_at = now.steady + 1 if unsettled else _wake_at(desired, seen, crew, counts, holds, waits, ledger, now)
+    wake_at = max(min(wake_at, names.until), now.steady + 1)
     return Decision(
         steps=due_steps,
         holds=tuple(sorted(set(holds), key=lambda one: (one.object, one.rule, one.action, one.message))),
@@ -97,7 +100,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
         status=status,
         ledger=ledger,
         wake_at=wake_at,
-        guard_hash=pruning.hash if any(one.rule is Rule.MASS_CHANGE for one in holds) else "",
+        guard_hash=(pruning.hash if pruning.mass else zone_hash) if held else "",
         unsettled=unsettled,
     )
 
@@ -145,24 +148,6 @@ def _members(
             out.put(steps.weight(stray, links))
 
 
-def _records(desired: Desired, crew: Roster, names: Names, observed: Observed, pruning: Pruning, out: Outbox) -> None:
-    """Zones: what should be published otherwise, and record sets that no policy names."""
-    links = steps.Links(desired, crew)
-    for diff in names.changes:
-        word = frozen(desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now)
-        if word is not None:
-            out.holds.append(word)
-        else:
-            out.put(steps.records(desired, diff, links))
-    for stray in names.strays:
-        action = f"delete {stray.key.name} {stray.key.type}"
-        hold = prune_hold(desired, out.ledger, observed.source_read_at, stray.object, action, pruning, out.now)
-        if hold is not None:
-            out.holds.append(hold)
-        else:
-            out.put(steps.records(desired, stray, links))
-
-
 def _containers(desired: Desired, crew: Roster, gated: Gated, out: Outbox) -> None:
     """Creates, starts and changes in place that came through the gates."""
     links = steps.Links(desired, crew)
@@ -206,11 +191,13 @@ _PHASES = ("records", "create", "start", "update", "stop", "remove", "withdraw",
 
 
 def _order(step: Step) -> tuple[int, str, str]:
-    """Weights first, and of these raises before cuts; then names, then containers."""
+    """Weights first, and of these raises before cuts; then names, withdrawals before all else; then containers."""
     verb = step.id.partition(" ")[0]
     if verb == "weight":
         return (-2 if getattr(step.action, "weight", 0) > 0 else -1, step.object, step.id)
-    return (_PHASES.index(verb) if verb in _PHASES else len(_PHASES), step.object, step.id)
+    if verb == "records" and step.cause is Reason.WITHDRAWN:
+        return (0, step.object, step.id)
+    return (1 + _PHASES.index(verb) if verb in _PHASES else 1 + len(_PHASES), step.object, step.id)
 
 
 def _wake_at(

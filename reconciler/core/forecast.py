@@ -51,6 +51,7 @@ def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Ob
         pools={**{key: Known(value, key[0], now.steady) for key, value in seen.pools.items()}, **seen.unknown_pools},
         zones={**{key: Known(value, key[0], now.steady) for key, value in seen.zones.items()}, **seen.unknown_zones},
         probes=probes,
+        leaves={key: fact for key, one in observed.leaves.items() if (fact := _still(one, now)) is not None},
     )
     patient = replace(desired.instance, look_runtime=FOREVER // 8, look_endpoints=FOREVER // 8, look_dns=FOREVER // 8)
     return replace(desired, instance=patient), frozen

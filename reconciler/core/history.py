@@ -144,8 +144,7 @@ def _owns(desired: Desired, observed: Observed, crew: Roster) -> bool:
 def _zones(ledger: Ledger, desired: Desired, observed: Observed) -> frozenset[str]:
     """Where we publish, or still have record sets: a zone is forgotten once it was read and holds none of ours."""
     prefix = f"{desired.instance.id}/"
-    named = {(policy.provider, policy.zone) for policy in desired.policies}
-    zones = {f"{provider}/{zone}" for provider, zone in named}
+    zones = {f"{provider}/{zone}" for provider, zone in desired.zones}
     for name in ledger.zones - zones:
         provider, _, zone = name.partition("/")
         known = observed.zones.get((provider, zone))

@@ -4,7 +4,7 @@ Elapsed-time rules use the steady clock, which only means something within one b
 used directly only for what people write as dates.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FOREVER = 2**62
 """A steady instant that never comes: "no clock changes this"."""
@@ -29,6 +29,11 @@ class Instant(NamedTuple):
 def instant(now: Now) -> Instant:
     """This moment, to be kept."""
     return Instant(now.wall, now.steady, now.boot)
+
+
+def read_instant(raw: Any) -> Instant | None:
+    """A stored moment: three numbers and texts, or none. Raises `TypeError`."""
+    return None if raw is None else Instant(*raw)
 
 
 def elapsed(since: Instant, now: Now) -> int:

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 from providers.facts import Generation
 from reconciler.core import overrides, traffic
-from reconciler.core.instant import Instant, Now, instant
+from reconciler.core.dns_memory import NameRow, read_name
+from reconciler.core.instant import Instant, Now, instant, read_instant
 from reconciler.core.request import Request, read_request
 from reconciler.core.traffic import NEVER, Cut, Override, Ready, Weighed
 from reconciler.core.verdict import Reason
@@ -157,6 +158,7 @@ class Ledger:
     requests: id -> restart request. pushes: container id -> its last push. adopted: container id -> what a workload took over.
     ready: container id -> since when it has been ready. weighed, cuts: `provider/pool` -> its members' weights, and which lost theirs
     for health lately. panics: `provider/pool` -> since when too few of it are ready. overrides: object -> a person's order.
+    names: key of a policy or record -> what its names wait for.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -185,6 +187,7 @@ class Ledger:
     cuts: Mapping[str, tuple[Cut, ...]] = field(default_factory=dict)
     panics: Mapping[str, Instant] = field(default_factory=dict)
     overrides: Mapping[str, Override] = field(default_factory=dict)
+    names: Mapping[str, NameRow] = field(default_factory=dict)
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -286,22 +289,18 @@ def _covers(object: str, name: str) -> bool:  # noqa: A002
 # --- rows -------------------------------------------------------------------------------------------------------
 
 
-def _instant(raw: Any) -> Instant | None:
-    return None if raw is None else Instant(*raw)
-
-
 def _grant(raw: list[Any]) -> Grant:
     obj, generation, cause, at, names_out, ttl, weight_out, pooled, *rest = raw  # older rows are shorter
     if len(rest) > 3:
-        rest[3] = _instant(rest[3])
+        rest[3] = read_instant(rest[3])
     return Grant(
         obj,
         Generation(*generation),
         Reason(cause),
         Instant(*at),
-        _instant(names_out),
+        read_instant(names_out),
         ttl,
-        _instant(weight_out),
+        read_instant(weight_out),
         pooled,
         *rest,
     )
@@ -321,7 +320,7 @@ _READ: Mapping[str, Any] = {
     "wanted": lambda raw: Instant(*raw),
     "restarted": lambda raw: tuple(Instant(*one) for one in raw),
     "escalations": lambda raw: Escalation(raw[0], raw[1], Instant(*raw[2])),
-    "outbreaks": lambda raw: Outbreak(Instant(*raw[0]), raw[1], raw[2], _instant(raw[3]), _instant(raw[4])),
+    "outbreaks": lambda raw: Outbreak(Instant(*raw[0]), raw[1], raw[2], read_instant(raw[3]), read_instant(raw[4])),
     "runtime_restarts": int,
     "suspensions": lambda raw: Suspension(*raw),
     "requests": read_request,
@@ -329,6 +328,7 @@ _READ: Mapping[str, Any] = {
     "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
     "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
     "pushes": _push,
+    "names": read_name,
     "ready": traffic.ready_row,
     "weighed": traffic.weighed_rows,
     "cuts": traffic.cut_rows,
@@ -391,7 +391,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
         zones=frozenset(flags["zones"]),
         approvals=frozenset(flags["approvals"]),
         source=single["source"],
-        amnesic=_instant(single["amnesic"]),
+        amnesic=read_instant(single["amnesic"]),
     )
 
 

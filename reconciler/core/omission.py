@@ -1,234 +1,160 @@
-"""Omission, the fifth stage: which addresses each name should have, against what the zone has.
+"""Omission: which leaves of a name are published. A pure function of the policy, its leaves, what is published, and the time.
 
-An address joins after its endpoint is ready and carries weight, and leaves on fresh evidence only. A name that has addresses
-never becomes empty for health or for a planned step: without a ready one left, what is published stays. Record sets without
-our owner mark are never touched. Called by `decide` only.
+Unhealthy leaves go; with all of them unhealthy the policy says what is published. What is not known stays as it is: in while
+it is published, out while it is not. While every leaf passes or fails, outside a hold-down and with `publishAll`, the answer
+depends on nothing else: it is the same whatever happened before. Called by `names`.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
 from typing import NamedTuple
 
-from manifests.desired import SECOND, Desired, Service
-from manifests.dns import DNSPolicy, Publish, Target
-from providers.facts import ProbeValue, RecordKey, RecordSet, ZoneFact
-from reconciler.core.activation import Roster
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Grant
-from reconciler.core.records import address_sets, owner_mark, owner_of
-from reconciler.core.trust import Sight
-from reconciler.core.verdict import Hold, Reason, Rule
-from reconciler.core.weights import Weights, endpoints
+from manifests.desired import SECOND
+from manifests.dns import AllUnhealthy, DNSPolicy, Publish
+from providers.facts import ProbeValue
+from reconciler.core.dns_memory import NOTHING, NameRow
+from reconciler.core.instant import FOREVER, Now, due, instant
+from reconciler.core.leaf_health import round_of
+from reconciler.core.leaves import Leaf
 
-_TYPES = ("A", "AAAA")
+HOLD_DOWN = 60 * SECOND
+"""How long something must be healthy again, at least, before what was published for want of it goes: clients of resolvers
+that remember for a minute would otherwise see the name swing between one address and all."""
 
-
-class RecordDiff(NamedTuple):
-    """One record set that should be `after` (None = absent) instead of `before` (None = absent)."""
-
-    object: str
-    provider: str
-    zone: str
-    key: RecordKey
-    before: RecordSet | None
-    after: RecordSet | None
-    reason: Reason
+_PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 
 
-@dataclass(slots=True)
-class Names:
-    """The answer for all names. Filled while this stage runs, read-only after it.
+class Mode(StrEnum):
+    """What an answer follows from."""
 
-    `named`: container -> TTL (ns) of the names that publish its address for it and should not any more, or would not if it
-    left. `kept`: containers that a name keeps because they are its last. `hidden`: container -> zone that cannot be read. All by container id.
-    `wanted`: all addresses that names should have. `strays`: record sets of ours that no policy wants: removing them is pruning.
+    HEALTHY = "Healthy"
+    ALL_UNHEALTHY = "AllUnhealthy"
+    HOLD_DOWN = "HoldDown"
+    KEPT = "Kept"
+    """Nothing is sure to be healthy, so what is published stays."""
+    WAITING = "Waiting"
+    """Nothing is published yet, and first verdicts are awaited."""
+    NOTHING = "Nothing"
+    """There is nothing to publish."""
+
+
+class Answer(NamedTuple):
+    """Which leaves are in, by target. `mode` KEPT: the records stay as they are, whatever `leaves` says.
+
+    `row` is what is to be remembered, `until` the steady instant until which this holds on the same facts.
     """
 
-    changes: list[RecordDiff] = field(default_factory=list)
-    strays: list[RecordDiff] = field(default_factory=list)
-    holds: list[Hold] = field(default_factory=list)
-    named: dict[str, int] = field(default_factory=dict)
-    kept: set[str] = field(default_factory=set)
-    hidden: dict[str, str] = field(default_factory=dict)
-    wanted: set[str] = field(default_factory=set)
+    mode: Mode
+    leaves: Mapping[str, frozenset[str]]
+    row: NameRow
+    until: int = FOREVER
 
 
-class _Opinion(NamedTuple):
-    """Addresses of one target: sure to be in, in only while they are published already, and who is behind each."""
+def omit(
+    policy: DNSPolicy, leaves: Collection[Leaf], published: frozenset[str], row: NameRow, blind: bool, now: Now
+) -> Answer:
+    """Which leaves are published.
 
-    sure: frozenset[str]
-    unsure: frozenset[str]
-    behind: Mapping[str, tuple[str, ...]]
-
-
-def _endpoints_of(service: Service, roster: Roster, weights: Weights, grants: Mapping[str, Grant]) -> _Opinion:
-    """Distinct addresses with a ready endpoint that carries weight."""
-    sure: set[str] = set()
-    unsure: set[str] = set()
-    behind: dict[str, tuple[str, ...]] = {}
-    for endpoint, belief in endpoints(service, roster):
-        name, address = belief.fact.id, endpoint.address
-        behind[address] = (*behind.get(address, ()), name)
-        if grants and name in grants:
-            continue
-        if belief.ready is ProbeValue.PASS:
-            if (service.key, name) not in weights.lacking or not service.balancers:
-                sure.add(address)
-            else:
-                unsure.add(address)
-        elif belief.ready is ProbeValue.UNKNOWN or name in weights.suspect:
-            unsure.add(address)
-    return _Opinion(frozenset(sure), frozenset(unsure - sure), behind)
+    Args:
+        policy: says what happens when nothing is healthy.
+        leaves: all of them, with their health.
+        published: addresses and host names that the zone has for this policy.
+        row: what is remembered of this policy.
+        blind: a node cannot be seen, so there may be endpoints that are not among the leaves.
+        now: this instant.
+    """
+    until = min((leaf.until for leaf in leaves), default=FOREVER)
+    regular = [leaf for leaf in leaves if leaf.target != policy.fallback]
+    blind = blind and any(target.publish is Publish.ENDPOINTS for target in policy.targets)
+    if any(leaf.value is _PASS for leaf in regular):
+        return _healthy(policy, leaves, regular, published, row, until, now)
+    if blind or any(leaf.value is _UNKNOWN for leaf in regular):
+        return _undecided(policy, leaves, regular, published, row, until, now)
+    return _all_unhealthy(policy, leaves, regular, published, row, until, now)
 
 
-def _balancers_of(service: Service, roster: Roster, weights: Weights, grants: Mapping[str, Grant]) -> _Opinion:
-    """The balancers' addresses, healthy while at least one endpoint is ready and carries weight."""
-    addresses = frozenset(address for balancer in service.balancers for address in balancer.addresses)
-    opinion = _endpoints_of(service, roster, weights, grants)
-    if opinion.sure:
-        return _Opinion(addresses, frozenset(), {})
-    return _Opinion(frozenset(), addresses if opinion.unsure else frozenset(), {})
+def _healthy(
+    policy: DNSPolicy,
+    leaves: Iterable[Leaf],
+    regular: Iterable[Leaf],
+    published: frozenset[str],
+    row: NameRow,
+    until: int,
+    now: Now,
+) -> Answer:
+    chosen = [one for one in regular if one.value is _PASS or (one.value is _UNKNOWN and one.address in published)]
+    if row.down is None:
+        return Answer(Mode.HEALTHY, _by_target(chosen), NOTHING, until)
+    over = row.over or instant(now)
+    end = due(over, _hold_down(policy), now)
+    if end <= now.steady or not _swings(policy):
+        return Answer(Mode.HEALTHY, _by_target(chosen), NOTHING, until)
+    if policy.all_unhealthy is AllUnhealthy.FALLBACK:
+        chosen += [one for one in leaves if one.target == policy.fallback]
+    else:
+        chosen = [one for one in regular if not one.leaving]
+    return Answer(Mode.HOLD_DOWN, _by_target(chosen), NameRow(down=row.down, over=over), min(until, end))
 
 
-def _ask(
-    target: Target, services: Mapping[str, Service], roster: Roster, weights: Weights, grants: Mapping[str, Grant]
-) -> _Opinion:
-    if target.publish is Publish.ADDRESSES:
-        return _Opinion(frozenset(target.addresses), frozenset(), {})
-    service = services.get(target.service)
-    if service is None:
-        return _Opinion(frozenset(), frozenset(), {})
-    if target.publish is Publish.BALANCER:
-        return _balancers_of(service, roster, weights, grants)
-    return _endpoints_of(service, roster, weights, grants)
+def _undecided(
+    policy: DNSPolicy,
+    leaves: Iterable[Leaf],
+    regular: Collection[Leaf],
+    published: frozenset[str],
+    row: NameRow,
+    until: int,
+    now: Now,
+) -> Answer:
+    """Nothing is sure to be healthy, and of something it is not known: that counts on the side that holds."""
+    if published:
+        return Answer(Mode.KEPT, {}, row._replace(waiting=None), until)
+    asked = [policy.check] if policy.check is not None else []
+    asked += [one.probe.check for one in regular if one.probe is not None]
+    if not asked:
+        return Answer(Mode.WAITING, {}, NOTHING, until)
+    waiting = row.waiting or instant(now)
+    end = due(waiting, max(round_of(check) for check in asked), now)
+    if end > now.steady:
+        return Answer(Mode.WAITING, {}, NameRow(waiting=waiting), min(until, end))
+    # Waited for one round: from here on as if all had failed, because a name without an answer helps nobody.
+    return _all_unhealthy(policy, leaves, regular, published, NameRow(waiting, row.down, row.over), until, now)
 
 
-def _published(policy: DNSPolicy, zone: ZoneFact, mark: str) -> dict[RecordKey, RecordSet]:
-    """What the zone has at the policy's name under our mark."""
-    keys = (RecordKey(policy.host, kind) for kind in _TYPES)
-    return {key: zone.records[key] for key in keys if key in zone.records and zone.owners.get(key) == mark}
+def _all_unhealthy(
+    policy: DNSPolicy,
+    leaves: Iterable[Leaf],
+    regular: Iterable[Leaf],
+    published: frozenset[str],
+    row: NameRow,
+    until: int,
+    now: Now,
+) -> Answer:
+    candidates = [one for one in regular if not one.leaving]
+    down = row.down or instant(now)
+    row = NameRow(waiting=row.waiting, down=down) if _swings(policy) else NameRow(waiting=row.waiting)
+    if policy.all_unhealthy is AllUnhealthy.CLOSED and (candidates or not published):
+        return Answer(Mode.ALL_UNHEALTHY, {}, row, until)
+    if policy.all_unhealthy is AllUnhealthy.FALLBACK:
+        spare = [one for one in leaves if one.target == policy.fallback and not one.leaving]
+        if spare:
+            return Answer(Mode.ALL_UNHEALTHY, _by_target(spare), row, until)
+    if policy.all_unhealthy is AllUnhealthy.PUBLISH_ALL and candidates:
+        return Answer(Mode.ALL_UNHEALTHY, _by_target(candidates), row, until)
+    return Answer(Mode.KEPT if published else Mode.NOTHING, {}, NameRow(waiting=row.waiting), until)
 
 
-def _foreign(policy: DNSPolicy, zone: ZoneFact, mark: str) -> list[RecordKey]:
-    """Record sets of others that stand where the policy wants to publish."""
-    keys = (RecordKey(policy.host, kind) for kind in (*_TYPES, "CNAME"))
-    return [key for key in keys if key in zone.records and zone.owners.get(key) != mark]
+def _swings(policy: DNSPolicy) -> bool:
+    """Whether something else is published while nothing is healthy, which must not swing back and forth."""
+    return policy.all_unhealthy in (AllUnhealthy.PUBLISH_ALL, AllUnhealthy.FALLBACK)
 
 
-def _blind(policy: DNSPolicy, opinions: list[_Opinion], out: Names) -> None:
-    for opinion in opinions:
-        for names in opinion.behind.values():
-            for name in names:
-                out.hidden.setdefault(name, policy.zone)
+def _hold_down(policy: DNSPolicy) -> int:
+    """Two rounds of the check, and a minute at least (ns)."""
+    return HOLD_DOWN if policy.check is None else max(HOLD_DOWN, 2 * policy.check.interval)
 
 
-def _judge(policy: DNSPolicy, zone: ZoneFact, opinions: list[_Opinion], mark: str, blind: bool, out: Names) -> None:
-    """Compare one name with its zone."""
-    foreign = _foreign(policy, zone, mark)
-    if foreign:
-        listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
-        message = f"{listed} in zone {policy.zone} carries no owner mark of {mark}"
-        person = "remove that record by hand, or give the policy another host"
-        out.holds.append(Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, person=person))
-        return
-    published = _published(policy, zone, mark)
-    there = frozenset(value for record in published.values() for value in record.values)
-    sure = frozenset().union(*(opinion.sure for opinion in opinions))
-    unsure = frozenset().union(*(opinion.unsure for opinion in opinions))
-    # On a node that cannot be seen an address without a container may well be alive.
-    wanted = sure | (unsure & there) | (there if blind else frozenset())
-    kept: frozenset[str] = frozenset()
-    if there and not sure and wanted != there:
-        # Unknown addresses do not count as survivors: the side that holds.
-        kept = there - wanted
-        wanted = there
-        message = (
-            f"no address of {policy.host} is sure to be ready, so what is published stays: {', '.join(sorted(there))}"
-        )
-        person = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
-        action = f"withdraw {', '.join(sorted(kept))}"
-        out.holds.append(Hold(policy.key, action, Rule.LAST_RECORD, message, person=person))
-    for opinion in opinions:
-        for address, names in opinion.behind.items():
-            if address not in there or (address in sure and address not in opinion.sure):
-                continue
-            for name in names:
-                # Where another endpoint shares the address, it does not disappear and nobody waits for a TTL.
-                if address in kept or address not in wanted:
-                    out.named[name] = max(out.named.get(name, 0), policy.ttl * SECOND)
-                if address in kept:
-                    out.kept.add(name)
-    out.wanted |= wanted
-    after = address_sets(policy.host, policy.ttl, wanted)
-    for key in sorted(set(after) | set(published)):
-        if after.get(key) != published.get(key):
-            before, now_wanted = published.get(key), after.get(key)
-            out.changes.append(
-                RecordDiff(policy.key, policy.provider, policy.zone, key, before, now_wanted, _why(before, now_wanted))
-            )
-
-
-def _why(before: RecordSet | None, after: RecordSet | None) -> Reason:
-    """What a change of a record set amounts to."""
-    old = frozenset(before.values) if before is not None else frozenset()
-    new = frozenset(after.values) if after is not None else frozenset()
-    if new - old:
-        return Reason.PUBLISHED
-    return Reason.WITHDRAWN if old - new else Reason.CHANGED
-
-
-def name_all(
-    desired: Desired, roster: Roster, seen: Sight, weights: Weights, grants: Mapping[str, Grant], now: Now
-) -> Names:
-    """Compare all policies with their zones, then look for record sets of ours that no policy wants."""
-    del now  # evidence ages in the stages before; kept so that every stage reads alike
-    out = Names()
-    services = {service.key: service for service in desired.services}
-    wanted_keys: set[tuple[str, str, RecordKey, str]] = set()
-    for policy in sorted(desired.policies, key=lambda one: one.key):
-        mark = owner_mark(desired.instance.id, policy.key)
-        opinions = [_ask(target, services, roster, weights, grants) for target in policy.targets]
-        for kind in _TYPES:
-            wanted_keys.add((policy.provider, policy.zone, RecordKey(policy.host, kind), mark))
-        zone = seen.zones.get((policy.provider, policy.zone))
-        if zone is None:
-            _blind(policy, opinions, out)
-            continue
-        _judge(policy, zone, opinions, mark, bool(roster.blind), out)
-    _strays(desired, seen, wanted_keys, out)
-    if roster.orphans:
-        _orphans(desired, roster, seen, out)
-    return out
-
-
-def _strays(desired: Desired, seen: Sight, wanted_keys: set[tuple[str, str, RecordKey, str]], out: Names) -> None:
-    """Record sets under our mark that no policy wants."""
-    for (provider, zone_name), zone in seen.zones.items():
-        for key, mark in zone.owners.items():
-            instance, owner_key = owner_of(mark)
-            if instance != desired.instance.id or (provider, zone_name, key, mark) in wanted_keys:
-                continue
-            if key in zone.records:
-                out.strays.append(
-                    RecordDiff(owner_key, provider, zone_name, key, zone.records[key], None, Reason.PRUNED)
-                )
-    out.strays.sort(key=lambda one: (one.provider, one.zone, one.key))
-
-
-def _orphans(desired: Desired, roster: Roster, seen: Sight, out: Names) -> None:
-    """Orphans whose address is still published under our mark, by whatever policy published it."""
-    published: dict[str, int] = {}
-    for zone in seen.zones.values():
-        for key, mark in zone.owners.items():
-            record = zone.records.get(key)
-            if record is None or key.type not in _TYPES or owner_of(mark)[0] != desired.instance.id:
-                continue
-            for value in record.values:
-                published[value] = max(published.get(value, 0), record.ttl * SECOND)
-    hidden = next(iter(sorted(zone for _, zone in seen.unknown_zones)), "")
-    for fact in roster.orphans:
-        if hidden:
-            out.hidden[fact.id] = hidden
-        for port in fact.ports:
-            if port.address in published and port.address not in out.wanted:
-                out.named[fact.id] = max(out.named.get(fact.id, 0), published[port.address])
+def _by_target(leaves: Iterable[Leaf]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for leaf in leaves:
+        found.setdefault(leaf.target, set()).add(leaf.address)
+    return {target: frozenset(found[target]) for target in sorted(found)}

@@ -1,11 +1,29 @@
-"""Record values as plain data: which family an address has, and the record sets that a set of addresses makes.
+"""Record sets as plain data: which family an address has, what a set of addresses makes, what points where, what differs.
 
-Used by `omission`; kept apart because the forms of records will grow with the types.
+Used by all modules that publish names.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from providers.facts import RecordKey, RecordSet
+from reconciler.core.verdict import Reason
+
+
+class RecordDiff(NamedTuple):
+    """One record set that should be `after` (None = absent) instead of `before` (None = absent).
+
+    `edited` tells that it goes because its manifest does not name it any more, not for health.
+    """
+
+    object: str
+    provider: str
+    zone: str
+    key: RecordKey
+    before: RecordSet | None
+    after: RecordSet | None
+    reason: Reason
+    edited: bool = False
 
 
 def record_type(address: str) -> str:
@@ -30,3 +48,17 @@ def owner_of(mark: str) -> tuple[str, str]:
     """(instance, object key) of an owner mark; the key is empty when there is none."""
     instance, _, key = mark.partition("/")
     return instance, key
+
+
+def points_at(key: RecordKey, record: RecordSet) -> tuple[str, ...]:
+    """The names that a record set answers with instead of addresses: those of a CNAME or an alias."""
+    return record.values if key.type == "CNAME" or record.alias else ()
+
+
+def why(before: RecordSet | None, after: RecordSet | None) -> Reason:
+    """What a change of a record set amounts to."""
+    old = frozenset(before.values) if before is not None else frozenset()
+    new = frozenset(after.values) if after is not None else frozenset()
+    if new - old:
+        return Reason.PUBLISHED
+    return Reason.WITHDRAWN if old - new else Reason.CHANGED

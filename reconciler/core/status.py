@@ -14,10 +14,12 @@ from providers.facts import ContainerFact, ContainerState, Generation, PoolFact,
 from reconciler.core.activation import Roster, replica_name
 from reconciler.core.availability import Availability
 from reconciler.core.disruption import returns
+from reconciler.core.dns_status import name_rows, record_rows
 from reconciler.core.history import path_of, replica_of
 from reconciler.core.instant import Now
 from reconciler.core.leaf_status import check_rows
 from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.names import Names
 from reconciler.core.observed import Observed
 from reconciler.core.switches import node_key
 from reconciler.core.trust import Belief, Sight
@@ -58,6 +60,7 @@ class Status:
     crew: Roster = field(default_factory=lambda: Roster({}, (), {}, (), ()))
     seen: Sight | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
+    names: Names | None = None
 
 
 def _stopped(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> bool:
@@ -67,7 +70,12 @@ def _stopped(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> 
 
 
 def assess(
-    desired: Desired, observed: Observed, crew: Roster, seen: Sight, counts: Mapping[str, Availability]
+    desired: Desired,
+    observed: Observed,
+    crew: Roster,
+    seen: Sight,
+    counts: Mapping[str, Availability],
+    names: Names | None = None,
 ) -> Status:
     """Sum up one look."""
     ledger = observed.ledger
@@ -102,7 +110,7 @@ def assess(
     unknown: dict[str, str] = {name: one.reason for name, one in seen.unknown_runtimes.items()}
     unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in seen.unknown_pools.items()})
     unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in seen.unknown_zones.items()})
-    return Status(rows, desired, observed, crew, seen, unknown)
+    return Status(rows, desired, observed, crew, seen, unknown, names)
 
 
 class State(StrEnum):
@@ -268,18 +276,6 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
             if n not in group.current and not group.blind and not group.workload.restart_only
         ]
         workloads.append({**one._asdict(), "condition": one.condition.value, "replicas": replicas, "missing": missing})
-    names = []
-    for policy in desired.policies:
-        zone = seen.zones.get((policy.provider, policy.zone))
-        values = None
-        if zone is not None:
-            values = sorted(
-                value
-                for key, record in zone.records.items()
-                if key.name == policy.host and key.type in {"A", "AAAA"}
-                for value in record.values
-            )
-        names.append({"key": policy.key, "host": policy.host, "zone": policy.zone, "published": values})
     services = [
         {
             "key": service.key,
@@ -298,7 +294,8 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
     return {
         "workloads": workloads,
         "services": services,
-        "names": names,
+        "names": name_rows(desired, status.observed, seen, status.names, now),
+        "records": record_rows(desired, seen),
         "checks": check_rows(desired, status.observed.leaves, now),
         "orphans": orphans,
         "suspensions": [

@@ -6,12 +6,11 @@ Also says which steps come after which in a plan, for people to read and for `ap
 from collections.abc import Iterable
 
 from manifests.desired import Desired
-from manifests.dns import Publish
+from manifests.dns import DNSPolicy, Publish, Routing, Target
+from manifests.dns_names import target_name
 from providers.actions import (
-    ChangeRecords,
     CreateContainer,
     CutSessions,
-    RecordChange,
     RemoveContainer,
     RemoveEndpoint,
     SetWeight,
@@ -24,10 +23,8 @@ from reconciler.core.activation import Roster
 from reconciler.core.diff import Want
 from reconciler.core.flight import Place
 from reconciler.core.ledger import Grant, Ledger
-from reconciler.core.omission import RecordDiff
 from reconciler.core.plan import Step
 from reconciler.core.pool import MemberChange
-from reconciler.core.records import owner_mark
 from reconciler.core.restart_history import settings, without_restarts
 from reconciler.core.verdict import Reason
 from reconciler.core.weights import endpoints
@@ -42,6 +39,11 @@ def records_id(provider: str, zone: str, key: RecordKey) -> str:
     """The id of steps on one record set."""
     member = f"/{key.set_id}" if key.set_id else ""
     return f"records {provider}/{zone}/{key.name}/{key.type}{member}"
+
+
+def _holder(policy: DNSPolicy, target: Target) -> str:
+    """The name that has the addresses of a target."""
+    return policy.host if policy.routing is Routing.SIMPLE else target_name(policy.host, target.name)
 
 
 class Links:
@@ -67,9 +69,10 @@ class Links:
     def records_of(self, service: str) -> tuple[str, ...]:
         """Steps on the names that publish endpoints of this service."""
         return tuple(
-            records_id(policy.provider, policy.zone, RecordKey(policy.host, kind))
+            records_id(policy.provider, policy.zone, RecordKey(_holder(policy, target), kind))
             for policy in self.desired.policies
-            if any(t.service == service and t.publish is Publish.ENDPOINTS for t in policy.targets)
+            for target in policy.targets
+            if target.service == service and target.publish is Publish.ENDPOINTS
             for kind in ("A", "AAAA")
         )
 
@@ -188,20 +191,3 @@ def weight(change: MemberChange, links: Links) -> Step:
     elif change.reason is Reason.DRAINING:
         follows = links.records_of(change.object)
     return Step(identity, change.object, action, change.reason, message, follows)
-
-
-def records(desired: Desired, diff: RecordDiff, links: Links) -> Step:
-    """Change one record set."""
-    before = frozenset(diff.before.values) if diff.before else frozenset()
-    after = frozenset(diff.after.values) if diff.after else frozenset()
-    parts = []
-    if after - before:
-        parts.append(f"in: {', '.join(sorted(after - before))}")
-    if before - after:
-        parts.append(f"out: {', '.join(sorted(before - after))}")
-    change = RecordChange(diff.key, diff.before, diff.after, owner_mark(desired.instance.id, diff.object))
-    action = ChangeRecords(diff.provider, diff.zone, (change,))
-    follows = links.weights_of(frozenset(), after - before) if after - before else ()
-    message = "; ".join(parts) or "TTL"
-    identity = records_id(diff.provider, diff.zone, diff.key)
-    return Step(identity, diff.object, action, diff.reason, message, follows, journal=diff.after is None)

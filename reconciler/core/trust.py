@@ -115,7 +115,7 @@ def sight(desired: Desired, observed: Observed, now: Now) -> Sight:
 
     nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}
     pool_keys = set(observed.pools) | {(b.provider, b.pool) for service in desired.services for b in service.balancers}
-    zone_keys = set(observed.zones) | {(policy.provider, policy.zone) for policy in desired.policies}
+    zone_keys = set(observed.zones) | desired.zones
     runtimes = {node: usable(observed.runtimes.get(node), node, every.look_runtime) for node in sorted(nodes)}
     pools = {key: usable(observed.pools.get(key), key[0], every.look_endpoints) for key in sorted(pool_keys)}
     zones = {key: usable(observed.zones.get(key), key[0], every.look_dns) for key in sorted(zone_keys)}

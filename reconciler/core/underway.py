@@ -16,8 +16,8 @@ from reconciler.core.flight import NOWHERE, in_flight
 from reconciler.core.healing import grace_of
 from reconciler.core.instant import Now, due
 from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.names import Names
 from reconciler.core.observed import Observed
-from reconciler.core.omission import Names
 from reconciler.core.plan import Step
 from reconciler.core.pool import Weights
 from reconciler.core.restart_history import restarts_itself

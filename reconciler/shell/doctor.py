@@ -30,7 +30,7 @@ def _asked(desired: Desired, role: Role, name: str) -> list[str]:
     if role is Role.ENDPOINTS:
         return sorted({b.pool for service in desired.services for b in service.balancers if b.provider == name})
     if role is Role.DNS:
-        return sorted({policy.zone for policy in desired.policies if policy.provider == name})
+        return sorted(zone for provider, zone in desired.zones if provider == name)
     return sorted(workload.key for workload in desired.workloads if name in workload.nodes)
 
 

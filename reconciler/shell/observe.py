@@ -187,7 +187,7 @@ class Looks:
     def _zones_of(self, name: str) -> list[str]:
         """Zones that policies name, and those we have published in before."""
         assert self._desired is not None  # noqa: S101
-        named = {policy.zone for policy in self._desired.policies if policy.provider == name}
+        named = {zone for provider, zone in self._desired.zones if provider == name}
         known = {zone for provider, zone in self.zones if provider == name}
         remembered = {zone.partition("/")[2] for zone in self.remembered if zone.startswith(f"{name}/")}
         return sorted(named | known | remembered)

@@ -1,0 +1,131 @@
+"""Leaves: every address and host name that a policy may publish, with what is known of its health. Called by `omission`.
+
+An endpoint's leaf is healthy when a container behind it is ready and carries weight; a balancer's address while at least one
+endpoint is; fixed addresses and host names as their check says. Where a check is asked as well, both must hold.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from manifests.desired import Desired, Service
+from manifests.dns import DNSPolicy, HealthCheck, Publish, Target
+from providers.facts import ContainerState, ProbeFact, ProbeValue
+from reconciler.core.activation import Roster
+from reconciler.core.instant import FOREVER, Now
+from reconciler.core.leaf import LeafProbe
+from reconciler.core.leaf_health import LeafVerdict, both, probe_of, verdict
+from reconciler.core.ledger import Grant
+from reconciler.core.weights import Weights, endpoints
+
+_PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
+
+
+class Leaf(NamedTuple):
+    """One address or host name of one target.
+
+    `value` is pass, fail or unknown, until the steady instant `until`. `service` is the opinion of the service behind it, None
+    without one; `probe` what is asked, None without a check. `leaving`: nothing that could serve is behind it any more, or a
+    planned step takes it out, so it is never published anew. `behind` are ids of containers.
+    """
+
+    target: str
+    address: str
+    value: ProbeValue
+    until: int = FOREVER
+    service: ProbeValue | None = None
+    probe: LeafProbe | None = None
+    leaving: bool = False
+    behind: tuple[str, ...] = ()
+
+
+class Around(NamedTuple):
+    """What leaves are judged by besides their policy."""
+
+    services: Mapping[str, Service]
+    checks: Mapping[str, HealthCheck]
+    roster: Roster
+    weights: Weights
+    grants: Mapping[str, Grant]
+    answers: Mapping[LeafProbe, ProbeFact]
+    now: Now
+
+
+def around(
+    desired: Desired,
+    roster: Roster,
+    weights: Weights,
+    grants: Mapping[str, Grant],
+    answers: Mapping[LeafProbe, ProbeFact],
+    now: Now,
+) -> Around:
+    """Everything once, for all policies of one decision."""
+    services = {one.key: one for one in desired.services}
+    return Around(services, {one.key: one for one in desired.checks}, roster, weights, grants, answers, now)
+
+
+def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:
+    """All leaves of a policy, by target and address."""
+    found: list[Leaf] = []
+    for target in policy.targets:
+        for leaf in _of_target(target, here):
+            found.append(_asked(policy, target, leaf, here))
+    return tuple(found)
+
+
+def _asked(policy: DNSPolicy, target: Target, leaf: Leaf, here: Around) -> Leaf:
+    """The leaf with the answer of its check, if one is asked."""
+    if policy.check is None and not target.check:
+        return leaf
+    probe = probe_of(policy, target, leaf.address, here.checks)
+    if probe is None:
+        return leaf
+    answer = verdict(here.answers, probe, here.now.steady)
+    if leaf.service is not None:
+        answer = both(answer, LeafVerdict(leaf.service, FOREVER))
+    return leaf._replace(value=answer.value, until=answer.until, probe=probe)
+
+
+def _of_target(target: Target, here: Around) -> list[Leaf]:
+    if target.publish is Publish.ADDRESSES:
+        return [Leaf(target.name, address, _PASS) for address in target.addresses]
+    if target.publish is Publish.HOSTNAME:
+        return [Leaf(target.name, target.hostname, _PASS)]
+    service = here.services.get(target.service)
+    if service is None:
+        return []
+    found = _endpoints(target, service, here)
+    if target.publish is Publish.ENDPOINTS:
+        return found
+    values = {leaf.value for leaf in found if not leaf.leaving}
+    value = _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL
+    addresses = sorted({address for balancer in service.balancers for address in balancer.addresses})
+    return [Leaf(target.name, address, value, service=value) for address in addresses]
+
+
+class _Endpoint(NamedTuple):
+    value: ProbeValue
+    leaving: bool
+
+
+def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
+    """Distinct addresses of endpoints; the best of those that share an address counts."""
+    opinions: dict[str, list[_Endpoint]] = {}
+    behind: dict[str, tuple[str, ...]] = {}
+    for endpoint, belief in endpoints(service, here.roster):
+        name, address = belief.fact.id, endpoint.address
+        behind[address] = (*behind.get(address, ()), name)
+        share = here.roster.share(belief.fact)
+        out = share == 0 or name in here.grants or belief.fact.state is not ContainerState.RUNNING
+        value = belief.ready if share is not None else _UNKNOWN
+        if (value is _PASS and service.balancers and (service.key, name) in here.weights.lacking) or (
+            value is _FAIL and name in here.weights.suspect
+        ):
+            value = _UNKNOWN
+        opinions.setdefault(address, []).append(_Endpoint(_FAIL if out else value, out))
+    found: list[Leaf] = []
+    for address, many in sorted(opinions.items()):
+        values = {one.value for one in many}
+        value = _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL
+        leaving = all(one.leaving for one in many)
+        found.append(Leaf(target.name, address, value, service=value, leaving=leaving, behind=behind[address]))
+    return found

@@ -1,0 +1,398 @@
+"""Names, the fifth stage: what each policy and record should have in its zone, against what the zone has.
+
+A name that has addresses never becomes empty for health or for a planned step: without a leaf that is sure to be healthy, what
+is published stays. Record sets without our owner mark are never touched. Called by `decide` only.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from manifests.desired import SECOND, Desired
+from manifests.dns import DNSPolicy, Record
+from manifests.dns_names import balancer_name, place_name, target_name
+from providers.facts import ProbeFact, ProbeValue, RecordKey, RecordSet, ZoneFact
+from reconciler.core.activation import Roster
+from reconciler.core.adapt import Note, adapt
+from reconciler.core.dns_memory import NOTHING, NameRow
+from reconciler.core.dns_tree import managed, tree
+from reconciler.core.instant import FOREVER, Now
+from reconciler.core.leaf import LeafProbe
+from reconciler.core.leaves import Leaf, around, leaves_of
+from reconciler.core.ledger import Ledger
+from reconciler.core.omission import Answer, Mode, omit
+from reconciler.core.record_lists import compare, is_list
+from reconciler.core.records import RecordDiff, owner_mark, owner_of, points_at, why
+from reconciler.core.trust import Sight
+from reconciler.core.verdict import Hold, Reason, Rule
+from reconciler.core.weights import Weights
+
+_TYPES = ("A", "AAAA")
+_PROTECTED = ("SOA", "NS")
+
+Sets = dict[RecordKey, RecordSet]
+
+
+@dataclass(slots=True)
+class Named:
+    """One policy, for status: its leaves, what was decided about them, and what the provider cannot hold."""
+
+    leaves: tuple[Leaf, ...]
+    answer: Answer
+    published: frozenset[str] | None
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(slots=True)
+class Names:
+    """The answer for all names. Filled while this stage runs, read-only after it.
+
+    `named`: container -> TTL (ns) of the names that publish its address for it and should not any more, or would not if it
+    left. `kept`: containers that a name keeps because they are its last. `hidden`: container -> zone that cannot be read. All by container id.
+    `wanted`: all addresses that names should have. `strays`: record sets of ours that nothing wants: removing them is pruning.
+    `own`: (provider, zone) -> names that are published there. `rows`: what is to be remembered, by policy. `until`: the steady
+    instant until which the answer holds. `policies` is by key.
+    """
+
+    changes: list[RecordDiff] = field(default_factory=list)
+    strays: list[RecordDiff] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    named: dict[str, int] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    hidden: dict[str, str] = field(default_factory=dict)
+    wanted: set[str] = field(default_factory=set)
+    own: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    rows: dict[str, NameRow] = field(default_factory=dict)
+    until: int = FOREVER
+    policies: dict[str, Named] = field(default_factory=dict)
+
+
+def name_all(
+    desired: Desired,
+    roster: Roster,
+    seen: Sight,
+    weights: Weights,
+    ledger: Ledger,
+    answers: Mapping[LeafProbe, ProbeFact],
+    now: Now,
+) -> Names:
+    """Compare all policies and records with their zones, then look for record sets of ours that nothing wants.
+
+    Args:
+        answers: verdicts of what was asked of leaves.
+    """
+    out = Names()
+    here = around(desired, roster, weights, ledger.grants, answers, now)
+    marked = {key: _by_mark(zone) for key, zone in seen.zones.items()}
+    for policy in sorted(desired.policies, key=lambda one: one.key):
+        mark = owner_mark(desired.instance.id, policy.key)
+        leaves = leaves_of(policy, here)
+        place = (policy.provider, policy.zone)
+        zone = seen.zones.get(place)
+        row = ledger.names.get(policy.key, NOTHING)
+        if zone is None:
+            for leaf in leaves:
+                for name in leaf.behind:
+                    out.hidden.setdefault(name, policy.zone)
+            out.rows[policy.key] = row
+            out.policies[policy.key] = Named(leaves, Answer(Mode.WAITING, {}, row), None)
+            continue
+        mine = marked[place].get(mark, ())
+        current = {key: zone.records[key] for key in mine if managed(policy, key.name)}
+        _Judge(policy, zone, mark, leaves, current, bool(roster.blind), out).judge(row, now)
+    for record in desired.records:
+        _record(record, owner_mark(desired.instance.id, record.key), seen, out)
+    _strays(desired, seen, marked, out)
+    compare(desired, seen.zones, marked, out)
+    if roster.orphans:
+        _orphans(desired, roster, seen, out)
+    return out
+
+
+def _by_mark(zone: ZoneFact) -> dict[str, list[RecordKey]]:
+    """The record sets that exist, by their owner mark."""
+    found: dict[str, list[RecordKey]] = {}
+    records = zone.records
+    for key, mark in zone.owners.items():
+        if key in records:
+            found.setdefault(mark, []).append(key)
+    return found
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+class _Judge:
+    """One policy while it is compared with its zone."""
+
+    def __init__(
+        self,
+        policy: DNSPolicy,
+        zone: ZoneFact,
+        mark: str,
+        leaves: tuple[Leaf, ...],
+        current: Sets,
+        blind: bool,
+        out: Names,
+    ) -> None:
+        self.policy, self.zone, self.mark, self.current, self.out = policy, zone, mark, current, out
+        self.reached = _reached(policy.host, current)
+        if blind:
+            leaves = (*leaves, *_unseen(policy, leaves, self.reached))
+        self.leaves, self.blind = leaves, blind
+
+    def judge(self, row: NameRow, now: Now) -> None:
+        """Decide what should be published, and note what differs."""
+        policy, out = self.policy, self.out
+        answer = omit(policy, self.leaves, self.reached, row, self.blind, now)
+        named = Named(self.leaves, answer, self.reached)
+        out.policies[policy.key] = named
+        out.rows[policy.key] = answer.row
+        out.until = min(out.until, answer.until)
+        foreign = self._foreign(RecordKey(policy.host, kind) for kind in (*_TYPES, "CNAME"))
+        if foreign:
+            self._refuse(foreign)
+            return
+        wanted = self._keep(answer) if answer.mode is Mode.KEPT else self._fit(answer, named)
+        if wanted is None:
+            return
+        if wanted != self.current:
+            foreign = self._foreign(self._rivals(wanted))
+            if foreign:
+                self._refuse(foreign)
+                return
+        self._links(wanted, kept=answer.mode is Mode.KEPT)
+        self._differ(wanted)
+
+    def _fit(self, answer: Answer, named: Named) -> Sets | None:
+        """What the leaves that are in make, as the provider can hold it; None when it can hold no answer for the host."""
+        policy = self.policy
+        wanted = tree(policy, answer.leaves)
+        if wanted == self.current:
+            return wanted
+        order = sorted({target.geo for target in policy.targets if target.default})
+        adapted = adapt(wanted, policy.zone, self.zone.capabilities, order)
+        named.notes = adapted.notes
+        if wanted and not any(key.name == policy.host for key in adapted.records):
+            why_not = "; ".join(sorted({note.message for note in adapted.notes if note.key.name == policy.host}))
+            message = f"provider {policy.provider} cannot hold {policy.host} as it is wanted: {why_not}"
+            person = "give the target addresses instead of a name, or use a provider with aliases"
+            self.out.holds.append(
+                Hold(policy.key, f"publish {policy.host}", Rule.CANNOT_PUBLISH, message, person=person)
+            )
+            return None
+        return adapted.records
+
+    def _keep(self, answer: Answer) -> Sets:
+        """What is published stays as it is; say so where something would change otherwise."""
+        policy, there = self.policy, self.reached
+        sure_not = {leaf.address for leaf in self.leaves if leaf.value is ProbeValue.FAIL or leaf.leaving}
+        known = {leaf.address for leaf in self.leaves}
+        going = sorted(there & sure_not | (there - known))
+        if going:
+            message = f"no address of {policy.host} is sure to be ready, so what is published stays: {', '.join(sorted(there))}"
+            person = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
+            self.out.holds.append(
+                Hold(policy.key, f"withdraw {', '.join(going)}", Rule.LAST_RECORD, message, person=person)
+            )
+        del answer
+        return self.current
+
+    def _links(self, wanted: Sets, kept: bool) -> None:
+        """Which containers still have a name, and which keep it because they are its last."""
+        out = self.out
+        there = _addresses(self.current)
+        after = _addresses(wanted)
+        out.wanted |= set(after)
+        sure = {leaf.address for leaf in self.leaves if leaf.value is ProbeValue.PASS}
+        for leaf in self.leaves:
+            ttl = there.get(leaf.address)
+            if ttl is None or not leaf.behind or leaf.address in sure:
+                # Where another endpoint shares the address, it does not disappear and nobody waits for a TTL.
+                continue
+            stays = kept and (leaf.value is ProbeValue.FAIL or leaf.leaving)
+            for name in leaf.behind:
+                if stays or leaf.address not in after:
+                    out.named[name] = max(out.named.get(name, 0), max(ttl, self.policy.ttl) * SECOND)
+                if stays:
+                    out.kept.add(name)
+
+    def _differ(self, wanted: Sets) -> None:
+        policy, current = self.policy, self.current
+        self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in wanted)
+        names = names_of(policy)
+        for key in sorted(wanted.keys() | current.keys()):
+            before, after = current.get(key), wanted.get(key)
+            if before != after:
+                edited = after is None and key.name not in names
+                diff = RecordDiff(
+                    policy.key, policy.provider, policy.zone, key, before, after, why(before, after), edited
+                )
+                self.out.changes.append(diff)
+
+    # --- record sets of others --------------------------------------------------------------------------------------
+
+    def _rivals(self, wanted: Sets) -> Iterable[RecordKey]:
+        """What cannot stand beside the wanted sets: the same type, a CNAME, and beside a CNAME anything."""
+        names = {key.name: key.type == "CNAME" for key in sorted(wanted) if key not in self.current}
+        if not names:
+            return ()
+        types = {key.name: {one.type for one in wanted if one.name == key.name} for key in wanted if key.name in names}
+        return [
+            key
+            for key in self.zone.records
+            if key.name in names and (names[key.name] or key.type == "CNAME" or key.type in types[key.name])
+        ]
+
+    def _foreign(self, keys: Iterable[RecordKey]) -> list[RecordKey]:
+        """Record sets of others among these."""
+        return sorted(key for key in keys if key in self.zone.records and self.zone.owners.get(key) != self.mark)
+
+    def _refuse(self, foreign: list[RecordKey]) -> None:
+        policy = self.policy
+        listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
+        message = f"{listed} in zone {policy.zone} carries no owner mark of {self.mark}"
+        person = "remove that record by hand, or give the policy another host"
+        self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in self.current)
+        self.out.holds.append(Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, person=person))
+
+
+def names_of(policy: DNSPolicy) -> frozenset[str]:
+    """All names that a policy may publish, whatever is healthy."""
+    host = policy.host
+    below = {place_name(host, target.geo) for target in policy.targets}
+    below |= {target_name(host, target.name) for target in policy.targets}
+    return frozenset({host, balancer_name(host), *below})
+
+
+def _reached(host: str, current: Sets) -> frozenset[str]:
+    """Addresses and outside names that the host leads to: what clients can get."""
+    at: dict[str, list[tuple[RecordKey, RecordSet]]] = {}
+    for key, record in current.items():
+        at.setdefault(key.name, []).append((key, record))
+    found: set[str] = set()
+    waiting, done = [host], {host}
+    while waiting:
+        for key, record in at.get(waiting.pop(), ()):
+            targets = points_at(key, record)
+            if not targets:
+                if key.type in _TYPES:
+                    found.update(record.values)
+                continue
+            for name in targets:
+                if name not in at:
+                    found.add(name)
+                elif name not in done:
+                    done.add(name)
+                    waiting.append(name)
+    return frozenset(found)
+
+
+def _unseen(policy: DNSPolicy, leaves: tuple[Leaf, ...], reached: frozenset[str]) -> list[Leaf]:
+    """Published addresses without an endpoint that can be seen, while a node cannot: they may well be alive."""
+    target = next((one for one in policy.targets if one.publish == "endpoints"), None)
+    if target is None:
+        return []
+    alive = {leaf.address for leaf in leaves}
+    return [
+        Leaf(target.name, address, ProbeValue.UNKNOWN, service=ProbeValue.UNKNOWN)
+        for address in sorted(reached - alive)
+        if not address.endswith(".")
+    ]
+
+
+def _addresses(sets: Mapping[RecordKey, RecordSet]) -> dict[str, int]:
+    """Address -> the longest TTL (s) of the sets that have it."""
+    found: dict[str, int] = {}
+    for key, record in sets.items():
+        if key.type in _TYPES and not record.alias:
+            for value in record.values:
+                found[value] = max(found.get(value, 0), record.ttl)
+    return found
+
+
+# --- records, strays, orphans ------------------------------------------------------------------------------------------
+
+
+def _record(record: Record, mark: str, seen: Sight, out: Names) -> None:
+    """Compare one plain record set with its zone."""
+    place = (record.provider, record.zone)
+    zone = seen.zones.get(place)
+    if zone is None:
+        return
+    out.own.setdefault(place, set()).add(record.host)
+    key, wanted = RecordKey(record.host, record.type), RecordSet(record.ttl, record.values)
+    before = zone.records.get(key)
+    mine = zone.owners.get(key) == mark
+    if before == wanted and mine:
+        return
+    fitted = adapt({key: wanted}, record.zone, zone.capabilities)
+    after = fitted.records.get(key)
+    if after is None:
+        message = "; ".join(note.message for note in fitted.notes) or "it is left out"
+        person = f"use a provider that has records of type {record.type}"
+        out.holds.append(Hold(record.key, f"publish {record.host}", Rule.CANNOT_PUBLISH, message, person=person))
+        return
+    others = [one for one in _beside(record, zone) if zone.owners.get(one) != mark]
+    if others:
+        listed = ", ".join(f"{one.name} {one.type}" for one in others)
+        message = f"{listed} in zone {record.zone} carries no owner mark of {mark}"
+        person = "remove that record by hand, or remove the Record"
+        out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, person=person))
+        return
+    if before != after:
+        out.changes.append(RecordDiff(record.key, *place, key, before, after, why(before, after)))
+
+
+def _beside(record: Record, zone: ZoneFact) -> list[RecordKey]:
+    """Record sets that keep this one from being written: its own place, a CNAME there, and beside a CNAME anything."""
+    if record.type == "CNAME":
+        return sorted(key for key in zone.records if key.name == record.host)
+    keys = (RecordKey(record.host, record.type), RecordKey(record.host, "CNAME"))
+    return [key for key in keys if key in zone.records]
+
+
+def _strays(
+    desired: Desired, seen: Sight, marked: Mapping[tuple[str, str], Mapping[str, list[RecordKey]]], out: Names
+) -> None:
+    """Record sets under our mark that no policy or record wants. What belongs to the zone itself is never touched."""
+    policies = {(one.provider, one.zone, owner_mark(desired.instance.id, one.key)): one for one in desired.policies}
+    plain = {
+        (one.provider, one.zone, owner_mark(desired.instance.id, one.key)): RecordKey(one.host, one.type)
+        for one in desired.records
+    }
+    prefix = f"{desired.instance.id}/"
+    for (provider, zone_name), by_mark in marked.items():
+        records = seen.zones[provider, zone_name].records
+        for mark, keys in by_mark.items():
+            if not mark.startswith(prefix) or is_list(mark):
+                continue
+            policy, record = policies.get((provider, zone_name, mark)), plain.get((provider, zone_name, mark))
+            for key in keys:
+                if key == record or (policy is not None and managed(policy, key.name)) or _protected(key, zone_name):
+                    continue
+                diff = RecordDiff(owner_of(mark)[1], provider, zone_name, key, records[key], None, Reason.PRUNED, True)
+                out.strays.append(diff)
+    out.strays.sort(key=lambda one: (one.provider, one.zone, one.key))
+
+
+def _protected(key: RecordKey, zone: str) -> bool:
+    return (key.name == zone and key.type in _PROTECTED) or key.name.startswith("_acme-challenge")
+
+
+def _orphans(desired: Desired, roster: Roster, seen: Sight, out: Names) -> None:
+    """Orphans whose address is still published under our mark, by whatever policy published it."""
+    published: dict[str, int] = {}
+    for zone in seen.zones.values():
+        for key, mark in zone.owners.items():
+            record = zone.records.get(key)
+            if record is None or key.type not in _TYPES or owner_of(mark)[0] != desired.instance.id:
+                continue
+            for value in record.values:
+                published[value] = max(published.get(value, 0), record.ttl * SECOND)
+    hidden = next(iter(sorted(zone for _, zone in seen.unknown_zones)), "")
+    for fact in roster.orphans:
+        if hidden:
+            out.hidden[fact.id] = hidden
+        for port in fact.ports:
+            if port.address in published and port.address not in out.wanted:
+                out.named[fact.id] = max(out.named.get(fact.id, 0), published[port.address])
