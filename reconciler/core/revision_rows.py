@@ -136,10 +136,12 @@ def _wall(at: Instant | None) -> int | None:
 
 
 def _due(workload: Workload, row: Revision) -> int | None:
-    """When it may take over (it was due then, for one that did); None where nothing waits for a time."""
+    """When it may take over, or might when it did; None where no time was waited for, as by the very first revision."""
     if workload.strategy not in STAGED:
         return None
-    return row.at or row.created.wall + row.delay
+    due = row.at or row.created.wall + row.delay
+    early = row.activated is not None and row.activated.wall < due and row.standing is not Standing.SCHEDULED
+    return None if early else due
 
 
 def _next(workload: Workload, rollout: Rollout, row: Revision, now: Now) -> tuple[str, int | None]:
