@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from reconciler.cli.inbox import refreshed
-from reconciler.cli.objects import known_objects, no_such, read_ledger
+from reconciler.cli.objects import key_of, known_objects, no_such, read_ledger
 from reconciler.cli.options import Options, common_options, target_options
 from reconciler.cli.status import nothing_yet
 from reconciler.cli.where import find, joined, path_optional
@@ -25,8 +25,9 @@ SHOWN = 5
 
 @click.command(
     epilog="""\b
-KEY is workload/web, workload/web/0 (one replica), service/web, dnspolicy/app,
-or any other object that status or a plan speaks of, such as provider/local.
+KEY is workload/web, workload/web/0 (one replica), service/web, dnspolicy/app, an endpoint as
+'reconcile get endpoints' names it (endpoint/PROVIDER/POOL/ADDRESS:PORT: why is its weight
+what it is?), or any other object that status or a plan speaks of, such as provider/local.
 
 \b
 Exit codes: 0 explained, 6 nothing has run yet, 64 there is no such object.
@@ -44,7 +45,7 @@ Examples:
 def explain(key: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
     """Say why KEY is as it is: state, probes, what is held by which rule, next tries, and what was done last."""
     options = Options.of(raw)
-    place, key = find(path, options, instance_id), key.lower()
+    place, key = find(path, options, instance_id), key_of(key)
     if not place.used:
         return nothing_yet(place.unused, options.view)
     refreshed(place)

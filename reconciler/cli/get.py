@@ -1,4 +1,4 @@
-"""`reconcile get`: one kind of thing in detail: restart requests, names with the health of what is behind them, health checks.
+"""`reconcile get`: one kind of thing in detail: endpoints, restart requests, names with the health of what is behind them, health checks.
 
 Reads what the last run or the running process has stored; asks no provider.
 """
@@ -18,11 +18,12 @@ from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
 
-REQUESTS, RECORDS, CHECKS = "requests", "records", "healthchecks"
+ENDPOINTS, REQUESTS, RECORDS, CHECKS = "endpoints", "requests", "records", "healthchecks"
 
 
 @click.command(
     epilog="""\b
+endpoints: the weight of every endpoint, and what decided it: orders, pushes, probes.
 requests: the restart requests that are open, and those that ended within the last hour.
 records: each address behind a name: healthy or not, why, and whether it is published; plain records.
 healthchecks: what each HealthCheck document says, and about which targets it decides.
@@ -32,18 +33,20 @@ Exit codes: 0 shown, 6 nothing has run yet.
 
 \b
 Examples:
+  reconcile get endpoints manifests/
+  reconcile get endpoints manifests/ -o json | jq '.endpoints[] | select(.weight == 0)'
   reconcile get requests manifests/
   reconcile get records manifests/
   reconcile get records --instance-id my-host -o json | jq '.names[].leaves[] | select(.healthy == false)'
   reconcile get healthchecks manifests/
 """,
 )
-@click.argument("what", type=click.Choice([REQUESTS, RECORDS, CHECKS]))
+@click.argument("what", type=click.Choice([ENDPOINTS, REQUESTS, RECORDS, CHECKS]))
 @path_optional
 @target_options
 @common_options
 def get(what: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
-    """Show all things of one kind (WHAT: requests, records or healthchecks) in detail."""
+    """Show all things of one kind (WHAT: endpoints, requests, records or healthchecks) in detail."""
     options = Options.of(raw)
     place = find(path, options, instance_id)
     if not place.used:
@@ -63,27 +66,32 @@ def _requests(place: Place, options: Options) -> Exit:
 
 
 def _stored(what: str, place: Place, options: Options) -> Exit:
-    """Names or checks, as the present process has them, or else as the last one left them."""
+    """Endpoints, names or checks, as the present process has them, or else as the last one left them."""
     view = options.view
     live = refreshed(place)
     with joined(place) as store:
         last = store.last_decision()
     if last is None:
         return nothing_yet(f"{place.name}: no run has decided anything yet; run: reconcile --once PATH", view)
+    from reconciler.cli.render.endpoints import endpoint_lines  # noqa: PLC0415  (only now there is something)
     from reconciler.cli.render.records import age_line, check_json, check_lines, name_json, record_lines  # noqa: PLC0415
 
     stored = json.loads(last.text)
     at, now = stored.get("at_wall", last.wall), SystemClock().now().wall
-    status = stored["status"]
-    names, records, checks = status["names"], status.get("records", ()), status.get("checks", ())
-    if view.json:
+    status, paint = stored["status"], view.paint
+    found: dict[str, Any]
+    if what == ENDPOINTS:
+        rows = status.get("endpoints", ())
+        found, lines = {"endpoints": rows}, endpoint_lines(rows, paint, now)
+    elif what == CHECKS:
+        checks = status.get("checks", ())
+        found, lines = {"healthchecks": [check_json(one) for one in checks]}, check_lines(checks, paint, now)
+    else:
+        names, records = status["names"], status.get("records", ())
         found = {"names": [name_json(one) for one in names], "records": records}
-        if what == CHECKS:
-            found = {"healthchecks": [check_json(one) for one in checks]}
+        lines = record_lines(names, records, paint, now)
+    if view.json:
         view.document({"exit_code": 0, "as_of": utc(at).isoformat(), "live": live, **found})
-        return Exit.OK
-    lines = record_lines(names, records, view.paint, now)
-    if what == CHECKS:
-        lines = check_lines(checks, view.paint, now)
-    view.out("\n".join([*lines, *([] if live else ["", age_line(at, now)])]))
+    else:
+        view.out("\n".join([*lines, *([] if live else ["", age_line(at, now)])]))
     return Exit.OK

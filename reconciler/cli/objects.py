@@ -18,12 +18,19 @@ from reconciler.core.verdict import Rule
 class Known:
     """Keys of all objects (workloads, replicas, nodes, services, policies, and others that decisions speak of).
 
-    `suspended` are those that a person suspended, `failed` the replicas whose restarts were given up.
+    `suspended` are those that a person suspended, `failed` the replicas whose restarts were given up, `ordered` the replicas
+    and endpoints that a person drained or forced.
     """
 
     all: frozenset[str]
     suspended: frozenset[str]
     failed: frozenset[str] = frozenset()
+    ordered: frozenset[str] = frozenset()
+
+
+def key_of(word: str) -> str:
+    """A KEY as a person wrote it, as objects are called: the names of documents have no capitals, those of pools may have some."""
+    return word if word.partition("/")[0] == "endpoint" else word.lower()
 
 
 def of_desired(desired: Desired) -> set[str]:
@@ -44,6 +51,7 @@ def of_stored(stored: dict[str, Any]) -> set[str]:
         keys |= {f"{workload['key']}/{ordinal}" for ordinal in range(workload["wanted"])}
         keys |= {one["replica"] for one in workload["replicas"]}
         keys |= {node_key(one["node"]) for one in workload["replicas"]}
+    keys |= {one["key"] for one in status.get("endpoints", ())}  # not in what an older version has stored
     for section in ("holds", "waits", "steps"):
         keys |= {one["object"] for one in stored[section]}
     return keys
@@ -56,22 +64,28 @@ def known_objects(place: Place) -> Known:
         keys |= of_desired(place.desired)
     suspended: set[str] = set()
     failed: set[str] = set()
+    ordered: set[str] = set()
     if place.used:
         with joined(place) as store:
             last, rows, waiting = store.last_decision(), store.load_ledger(), store.pending()
         ledger = read_ledger(rows)
         suspended |= set(ledger.suspensions)
+        ordered |= set(ledger.overrides)
         for command in waiting:
             about = str(json.loads(command.payload).get("object", ""))
             if command.command == "suspend":
                 suspended.add(about)
             elif command.command == "resume":
                 suspended.discard(about)
+            elif command.command in {"drain", "force"}:
+                ordered.add(about)
+            elif command.command == "release":
+                ordered = set() if about == "*" else ordered - {about}
         if last is not None:
             stored = json.loads(last.text)
             keys |= of_stored(stored)
             failed |= {one["object"] for one in stored["holds"] if one["rule"] == Rule.FAILED.value}
-    return Known(frozenset(keys), frozenset(suspended), frozenset(failed))
+    return Known(frozenset(keys), frozenset(suspended), frozenset(failed), frozenset(ordered))
 
 
 def no_such(key: str, known: Known) -> click.UsageError:

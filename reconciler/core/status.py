@@ -15,6 +15,7 @@ from reconciler.core.activation import Roster, replica_name
 from reconciler.core.availability import Availability
 from reconciler.core.disruption import returns
 from reconciler.core.dns_status import name_rows, record_rows
+from reconciler.core.endpoint_status import endpoint_rows
 from reconciler.core.history import path_of, replica_of
 from reconciler.core.instant import Now
 from reconciler.core.leaf_status import check_rows
@@ -294,6 +295,7 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
     return {
         "workloads": workloads,
         "services": services,
+        "endpoints": endpoint_rows(desired, status.observed, status.crew, seen, now),
         "names": name_rows(desired, status.observed, seen, status.names, now),
         "records": record_rows(desired, seen),
         "checks": check_rows(desired, status.observed.leaves, now),

@@ -150,7 +150,7 @@ def remove(grant: Grant, fact: ContainerFact) -> Step:
     return Step(f"remove {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
 
 
-_WHY_WEIGHT = {
+WHY_WEIGHT = {
     Reason.READY: "ready",
     Reason.NOT_READY: "its readiness probe failed",
     Reason.LIVENESS_FAILED: "its liveness probe failed",
@@ -173,12 +173,13 @@ _WHY_WEIGHT = {
     Reason.REASSERTED: "the balancer's process has changed and lost it",
     Reason.SPREAD: "too few are ready, so all get the same",
 }
+"""Why an endpoint has the weight that it has or gets, in words."""
 
 
 def weight(change: MemberChange, links: Links) -> Step:
     """Change or remove one member of a pool."""
     name = change.container or f"{change.endpoint.address}:{change.endpoint.port}"
-    message = f"{name}: {_WHY_WEIGHT.get(change.reason, change.reason.value)}"
+    message = f"{name}: {WHY_WEIGHT.get(change.reason, change.reason.value)}"
     identity = weight_id(change.provider, change.pool, change.endpoint)
     if change.after is None:
         gone = RemoveEndpoint(change.provider, change.pool, change.endpoint, change.container)

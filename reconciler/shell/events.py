@@ -14,6 +14,7 @@ from reconciler.core.ledger import Adopted, Suspension
 from reconciler.core.plan import Decision
 from reconciler.core.request import Fate, Request
 from reconciler.core.status import replicas_of
+from reconciler.core.traffic import Force, Override
 from reconciler.core.verdict import Hold, Rule
 
 PROBES = ("startup", "liveness", "readiness")
@@ -51,6 +52,7 @@ class Seen:
     requests: Mapping[str, Request] = field(default_factory=dict)
     suspensions: Mapping[str, Suspension] = field(default_factory=dict)
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
+    overrides: Mapping[str, Override] = field(default_factory=dict)
 
 
 def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Event]]:
@@ -76,7 +78,10 @@ def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Even
     suspensions = decision.ledger.suspensions
     if suspensions is not before.suspensions:
         events += _suspensions(before.suspensions, suspensions, now)
-    return Seen(held, probes, requests, suspensions, adopted), events
+    overrides = decision.ledger.overrides
+    if overrides is not before.overrides:
+        events += _overrides(before.overrides, overrides, now)
+    return Seen(held, probes, requests, suspensions, adopted, overrides), events
 
 
 def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now: Now) -> list[Event]:
@@ -126,6 +131,33 @@ def _suspensions(before: Mapping[str, Suspension], after: Mapping[str, Suspensio
         if name not in after
     ]
     return begun + ended
+
+
+def _overrides(before: Mapping[str, Override], after: Mapping[str, Override], now: Now) -> list[Event]:
+    """Orders of people about endpoints that came into force, and that were taken back or ran out."""
+    begun = [
+        Event(
+            now.wall,
+            "ordered",
+            name,
+            _ordered(one),
+            "Ordered",
+            f"by {one.who or 'somebody'}",
+            one.reason or "no reason given",
+        )
+        for name, one in sorted(after.items())
+        if before.get(name) != one
+    ]
+    ended = [
+        Event(now.wall, "ended", name, f"release {_ordered(one)}", "Ordered", "", one.reason)
+        for name, one in sorted(before.items())
+        if name not in after
+    ]
+    return begun + ended
+
+
+def _ordered(one: Override) -> str:
+    return one.force.value if one.force is Force.DRAIN else f"force {one.force.value}"
 
 
 def _requests(before: Mapping[str, Request], after: Mapping[str, Request], now: Now) -> list[Event]:

@@ -49,7 +49,11 @@ class Telling:
     def begin(self, ledger: Ledger) -> None:
         """What an earlier process remembered is no news."""
         self._seen = Seen(
-            self._memory.held(), requests=ledger.requests, suspensions=ledger.suspensions, adopted=ledger.adopted
+            self._memory.held(),
+            requests=ledger.requests,
+            suspensions=ledger.suspensions,
+            adopted=ledger.adopted,
+            overrides=ledger.overrides,
         )
 
     def ask(self) -> None:

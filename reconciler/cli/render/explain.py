@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from manifests.desired import Desired
+from reconciler.cli.render.endpoints import why_lines
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.requests import request_json
 from reconciler.cli.render.status import Stored, held_line, suspended_line, wait_line
@@ -27,9 +28,12 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
     about["replicas"] = list(replicas)
     about["name"] = name
     about["service"] = _service(key, desired)
+    about["endpoints"] = _endpoints(key, stored)
     about["cannot_be_read"] = _unknown(key, stored, name)
     for section in ("steps", "holds", "waits"):
-        about[section] = [one for one in stored[section] if _touches(key, one["object"])]
+        about[section] = [
+            one for one in stored[section] if _touches(key, one["object"]) or _of(about["endpoints"], one)
+        ]
     about["suspended"] = _suspensions(key, ledger, {node_key(one["node"]) for one in replicas})
     about["numbers"] = _numbers(key, ledger, [one["container"] for one in replicas])
     about["requests"] = [
@@ -42,6 +46,20 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
 def _touches(key: str, other: str) -> bool:
     """Whether something about `other` says something about `key`: itself, its parts, or the document it is a part of."""
     return other == key or other.startswith(f"{key}/") or key.startswith(f"{other}/")
+
+
+def _endpoints(key: str, stored: Stored) -> list[Mapping[str, Any]]:
+    """An endpoint itself, or those of a replica; an older version has stored none."""
+    return [one for one in stored["status"].get("endpoints", ()) if key in {one["key"], one["replica"]}]
+
+
+def _of(endpoints: Sequence[Mapping[str, Any]], item: Mapping[str, Any]) -> bool:
+    """Whether a step, hold or wait is about one of these endpoints: their service's, about their container."""
+    return any(
+        item["object"] == one["service"] and one["container"] in f"{item['action']} {item['message']}"
+        for one in endpoints
+        if "action" in item
+    )
 
 
 def _replicas(key: str, stored: Stored) -> tuple[Mapping[str, Any] | None, Sequence[Mapping[str, Any]]]:
@@ -170,6 +188,8 @@ def explain_text(about: Mapping[str, Any], paint: Paint, now: int) -> str:
 def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
     lines = []
     workload, name, service = about["workload"], about["name"], about["service"]
+    for one in about["endpoints"]:
+        lines += [*([one["key"]] if one["key"] != about["object"] else []), *why_lines(one, paint, now)]
     if workload is not None:
         lines.append(
             f"{workload['key']}: {paint.word(workload['condition'])}, {workload['available']} of {workload['wanted']} available,"
