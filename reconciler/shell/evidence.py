@@ -1,4 +1,5 @@
-"""Evidence: what is left of a replica right before it is stopped for its health, or started again after it ended by itself.
+"""Evidence: what is left of a replica right before it is stopped for its health, or started again after it ended by itself; also of
+one that was not well and makes way to another revision: that is what a failed deployment leaves behind.
 
 A restarted container has lost what made it fail. So the last probe answers, the last log lines and the way it ended are kept in
 the store, for `explain` and `events`. `apply` calls `take` before such a step, the loop calls `add_end` after it. Nothing here may
@@ -10,9 +11,9 @@ import json
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from providers.actions import StartContainer, StopContainer
+from providers.actions import RemoveContainer, StartContainer, StopContainer
 from providers.errors import ProviderError
-from providers.facts import ContainerFact, Generation, Known, ProbeFact, Probes
+from providers.facts import ContainerFact, ExitCause, Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core.plan import Step
 from reconciler.core.verdict import Reason
 from reconciler.shell.clock import Clock
@@ -35,6 +36,12 @@ DETAIL_LIMIT = 1_000
 
 STOPS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREATE})
 """Causes of a stop that evidence is kept of."""
+
+LEAVES = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED})
+"""Causes for which a replica makes way to one of another revision: evidence is kept if it was not well."""
+
+OURS = frozenset({ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED})
+"""Ends that say nothing about the container."""
 
 
 class Cabinet(Protocol):
@@ -75,10 +82,12 @@ class Witness:
     async def take(self, step: Step) -> None:
         """Keep what can be had about the container of this step, before the step. Raises nothing."""
         action = step.action
-        if not _wanted(step) or not isinstance(action, StopContainer | StartContainer):
+        if not isinstance(action, StopContainer | StartContainer | RemoveContainer):
+            return
+        fact = self._fact(action.node, action.name)
+        if not self._wanted(step, fact):
             return
         now = self._clock.now()
-        fact = self._fact(action.node, action.name)
         lines, missing = await self._log(action.node, action.name)
         value: dict[str, Any] = {
             "container": action.name,
@@ -87,7 +96,7 @@ class Witness:
             "probes": _probes(self._probing.verdicts.get(action.expect), now.steady, now.wall),
             "log": lines,
             "log_missing": missing or None,
-            "end": _end(fact) if isinstance(action, StartContainer) else None,
+            "end": None if isinstance(action, StopContainer) else _end(fact),
         }
         if fact is not None and fact.health is not None:
             value["runtime_health"] = _short(fact.health.output)
@@ -113,6 +122,20 @@ class Witness:
             self._cabinet.amend_evidence(taken.number, json.dumps(taken.value))
         except StoreError:
             return  # told by the next write that matters
+
+    def _wanted(self, step: Step, fact: ContainerFact | None) -> bool:
+        """Whether evidence is kept before this step."""
+        action = step.action
+        if isinstance(action, StopContainer):
+            failing = any(
+                isinstance(one, ProbeFact) and one.value is ProbeValue.FAIL
+                for one in self._probing.verdicts.get(action.expect, Probes())
+            )
+            return step.cause in STOPS or (step.cause in LEAVES and failing)
+        ended = fact is not None and fact.exit_cause is not None and fact.exit_cause not in OURS
+        if isinstance(action, RemoveContainer):
+            return step.cause in LEAVES and ended
+        return step.cause is Reason.CRASHED
 
     def _fact(self, node: str, name: str) -> ContainerFact | None:
         known = self._looks.runtimes.get(node)
@@ -140,12 +163,6 @@ class Witness:
             kept.append(line[-room:])
             room -= len(line) + 1
         return kept[::-1], ""
-
-
-def _wanted(step: Step) -> bool:
-    if isinstance(step.action, StopContainer):
-        return step.cause in STOPS
-    return isinstance(step.action, StartContainer) and step.cause is Reason.CRASHED
 
 
 def _summary(value: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import TypeVar
 import pytest
 
 from manifests.desired import SECOND
-from providers.actions import StartContainer, StopContainer
+from providers.actions import RemoveContainer, StartContainer, StopContainer
 from providers.errors import Unreachable
 from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core.plan import Step
@@ -109,7 +109,7 @@ def test_only_steps_that_take_something_away_are_witnessed():
     taker, _ = witness(cabinet, lambda: ("a line",))
     start = StartContainer("node-a", "web-0", LIFE)
     for step in (
-        Step(STOP.id, STOP.object, STOP.action, Reason.TEMPLATE_CHANGED, "drained"),
+        Step(STOP.id, STOP.object, STOP.action, Reason.SURPLUS, "drained"),
         Step(STOP.id, STOP.object, STOP.action, Reason.REQUESTED, "drained"),
         Step("start web-0", STOP.object, start, Reason.LIVENESS_FAILED, "stopped for its restart"),
     ):
@@ -128,3 +128,33 @@ def test_how_it_ended_is_added_only_for_the_life_that_was_stopped():
         looks.runtimes["node-a"] = Known((after,), "node-a", 1)
         taker.add_end(STOP)
         assert cabinet.kept[1]["end"] == ended
+
+
+@pytest.mark.parametrize("cause", [Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED])
+def test_a_replica_that_makes_way_leaves_evidence_only_if_it_was_not_well(cause):
+    stop = Step(STOP.id, STOP.object, STOP.action, cause, "drained")
+    cabinet = Cabinet()
+    taker, looks = witness(cabinet, lambda: ("cannot open the database",))
+    answers = looks.providers.runtimes["node-a"]
+    asyncio.run(taker.take(stop))
+    assert cabinet.kept[1]["log"] == ["cannot open the database"]
+    assert cabinet.kept[1]["probes"]["liveness"]["verdict"] == "fail"
+    answers.verdicts.clear()
+    asyncio.run(taker.take(stop))
+    assert len(cabinet.kept) == 1
+
+
+def test_one_that_ended_by_itself_leaves_evidence_when_it_is_removed_for_another_revision():
+    remove = Step(
+        "remove web-0", STOP.object, RemoveContainer("node-a", "web-0", LIFE), Reason.TEMPLATE_CHANGED, "down"
+    )
+    for cause, kept in ((ExitCause.EXITED, 1), (ExitCause.STOPPED_BY_US, 0), (None, 0)):
+        cabinet = Cabinet()
+        taker, looks = witness(cabinet, lambda: ("no such table",))
+        down = replace(FACT, state=ContainerState.EXITED, exit_code=1, exit_cause=cause)
+        looks.runtimes["node-a"] = Known((down,), "node-a", 0)
+        asyncio.run(taker.take(remove))
+        assert len(cabinet.kept) == kept
+        if kept:
+            assert cabinet.kept[1]["end"] == {"exit_code": 1, "cause": "exited"}
+            assert cabinet.kept[1]["log"] == ["no such table"]
