@@ -1,0 +1,141 @@
+"""Laws of names over random trees: history does not count, nothing dangles or is empty, whenever it is killed, in any order."""
+
+from dataclasses import replace
+
+from hypothesis import HealthCheck as Slow
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.dns_worlds import ABLE, FAIL, HOST, PASS, UNKNOWN, ZONE, World, policy
+from manifests.dns import AllUnhealthy, DNSPolicy, Publish, Routing, Target
+from providers.capabilities import PLAIN
+from providers.facts import ProbeValue
+from reconciler.core.decide import decide
+
+ADDRESSES = [f"198.51.100.{number}" for number in range(1, 6)] + ["2001:db8::1", "2001:db8::2"]
+HOSTS = ["one.example.net.", "two.example.net."]
+GEOS = ["EU", "US", "DE"]
+
+
+@st.composite
+def policies(draw: st.DrawFn, mode: AllUnhealthy | None = None) -> DNSPolicy:
+    """A balanced name with one to five targets."""
+    geos = draw(st.lists(st.sampled_from(GEOS), min_size=1, max_size=3, unique=True))
+    top = draw(st.booleans())
+    targets = []
+    for number in range(draw(st.integers(1, 5))):
+        geo = draw(st.sampled_from(geos))
+        common = {"weight": draw(st.integers(0, 3)), "geo": geo, "default": geo == geos[0]}
+        if draw(st.booleans()) or top:
+            addresses = draw(st.lists(st.sampled_from(ADDRESSES), min_size=1, max_size=3, unique=True))
+            targets.append(Target(f"t{number}", Publish.ADDRESSES, addresses=tuple(sorted(addresses)), **common))  # type: ignore[arg-type]
+        else:
+            name = draw(st.sampled_from(HOSTS))
+            targets.append(Target(f"t{number}", Publish.HOSTNAME, hostname=name, **common))  # type: ignore[arg-type]
+    routing = draw(st.sampled_from([Routing.WEIGHTED, Routing.GEO_WEIGHTED]))
+    if routing is Routing.WEIGHTED:
+        targets = [replace(one, geo="", default=True) for one in targets]
+    chosen = mode or draw(st.sampled_from([AllUnhealthy.PUBLISH_ALL, AllUnhealthy.FREEZE, AllUnhealthy.CLOSED]))
+    return policy(*targets, routing=routing, all_unhealthy=chosen, host=ZONE if top else HOST)
+
+
+def leaves(one: DNSPolicy) -> list[str]:
+    return sorted({at for target in one.targets for at in (*target.addresses, target.hostname) if at})
+
+
+@st.composite
+def lives(
+    draw: st.DrawFn, mode: AllUnhealthy | None, values: list[ProbeValue]
+) -> tuple[DNSPolicy, list[dict[str, ProbeValue]]]:
+    """A policy, and the verdicts of its leaves from one moment to the next."""
+    one = draw(policies(mode))
+    verdict = st.fixed_dictionaries({at: st.sampled_from(values) for at in leaves(one)})
+    return one, draw(st.lists(verdict, min_size=1, max_size=4))
+
+
+CAN = st.sampled_from([ABLE, PLAIN])
+COMMON = settings(max_examples=60, deadline=None, suppress_health_check=[Slow.too_slow, Slow.data_too_large])
+
+
+@COMMON
+@given(lives(AllUnhealthy.PUBLISH_ALL, [PASS, FAIL]), CAN)
+def test_what_is_published_depends_on_the_last_verdicts_alone(
+    life: tuple[DNSPolicy, list[dict[str, ProbeValue]]], can: object
+) -> None:
+    one, moments = life
+    world = World((one,), can=can)  # type: ignore[arg-type]
+    for health in moments:
+        world.health = dict(health)
+        world.settle()
+        world.pass_time(3600)
+        world.settle()
+    fresh = World((one,), dict(moments[-1]), can=can)  # type: ignore[arg-type]
+    fresh.settle()
+
+    assert world.sets == fresh.sets
+    assert world.sets
+
+
+@COMMON
+@given(lives(None, [PASS, FAIL, UNKNOWN]), CAN, st.data())
+def test_killed_between_any_two_writes_no_name_dangles_and_the_end_is_the_same(
+    life: tuple[DNSPolicy, list[dict[str, ProbeValue]]], can: object, data: st.DataObject
+) -> None:
+    """`World.write` looks after each single write; here the program also dies after any of them, and time passes or not."""
+    one, moments = life
+    world = World((one,), dict.fromkeys(leaves(one), PASS), can=can)  # type: ignore[arg-type]
+    world.settle()
+    for health in moments:
+        world.health = dict(health)
+        for _ in range(data.draw(st.integers(0, 8))):
+            world.write(world.decide(), data.draw(st.integers(0, 2)))
+            if data.draw(st.booleans()):
+                world.crash()
+            world.pass_time(data.draw(st.sampled_from([0.01, 1, 61, 400])))
+    if UNKNOWN in moments[-1].values() or one.all_unhealthy is AllUnhealthy.FREEZE:
+        world.settle()
+        return
+    world.settle()
+    world.pass_time(3600)
+    world.settle()
+    fresh = World((one,), dict(moments[-1]), can=can)  # type: ignore[arg-type]
+    fresh.settle()
+    assert world.sets == fresh.sets
+
+
+@COMMON
+@given(lives(AllUnhealthy.PUBLISH_ALL, [PASS, FAIL]))
+def test_ignorance_takes_nothing_away(life: tuple[DNSPolicy, list[dict[str, ProbeValue]]]) -> None:
+    one, moments = life
+    world = World((one,), dict(moments[0]))
+    world.settle()
+    world.pass_time(3600)
+    world.settle()
+    reached = _clients_get(world)
+    world.health = {}
+    world.settle()
+
+    assert reached <= _clients_get(world)
+
+
+@COMMON
+@given(lives(None, [PASS, FAIL, UNKNOWN]))
+def test_a_decision_on_names_stays_the_same_until_it_wakes(life: tuple[DNSPolicy, list[dict[str, ProbeValue]]]) -> None:
+    one, moments = life
+    world = World((one,), dict.fromkeys(leaves(one), PASS))
+    world.settle()
+    world.health = dict(moments[0])
+    observed, first = world.observed(), world.decide()
+    between = world.now.steady + (first.wake_at - world.now.steady) // 2
+    later = world.now._replace(wall=world.now.wall + between - world.now.steady, steady=between)
+    if between == world.now.steady:
+        return
+    again = decide(world.desired(), observed, later)
+    assert [step.id for step in again.steps] == [step.id for step in first.steps]
+    assert [hold.rule for hold in again.holds] == [hold.rule for hold in first.holds]
+
+
+def _clients_get(world: World) -> frozenset[str]:
+    named = world.decide().status.names.policies["dnspolicy/app"]  # type: ignore[union-attr]
+    assert named.published is not None
+    return named.published
