@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import shutil
 import signal
 import socket
@@ -10,6 +11,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -32,8 +34,8 @@ spec:
 @pytest.fixture(
     params=[pytest.param("docker", marks=DOCKER), pytest.param("podman", marks=pytest.mark.server("podman"))]
 )
-def either(request: pytest.FixtureRequest, shared: Path) -> Iterator[World]:
-    """Three containers that serve, on each engine."""
+def bare(request: pytest.FixtureRequest, shared: Path) -> Iterator[World]:
+    """Nothing yet, on each engine."""
     if request.param == "docker":
         path = request.getfixturevalue("engine")
     else:
@@ -42,11 +44,17 @@ def either(request: pytest.FixtureRequest, shared: Path) -> Iterator[World]:
     world = World(path)
     try:
         world.start_servers()
-        world.once()
-        world.settle()
         yield world
     finally:
         world.close()
+
+
+@pytest.fixture
+def either(bare: World) -> World:
+    """Three containers that serve, on each engine."""
+    bare.once()
+    bare.settle()
+    return bare
 
 
 def with_image(path: str) -> None:
@@ -77,6 +85,44 @@ def test_a_container_whose_health_fails_is_restarted_and_comes_back_on_each_engi
     seen.check_never_empty()
     assert restarted(world, before) == {victim}
     assert set(world.started_at()) == set(before)
+
+
+def sleepers(seconds: int) -> set[int]:
+    """The processes of this host that sleep for so long, in whatever container."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdecimal() and (entry / "cmdline").read_bytes().split(b"\0")[-2:-1] == [
+                str(seconds).encode()
+            ]:
+                found.add(int(entry.name))
+    return found
+
+
+def test_a_command_that_hangs_delays_no_other_probe_and_leaves_no_process(bare: World):
+    world, long = bare, 100_000 + secrets.randbelow(100_000)
+    world.edit("command: [/serve]", 'command: [/bin/sh, -c, "rm -f /www/hang; exec /serve"]')
+    hang = f"if [ -e /www/hang ]; then sleep {long} & setsid sleep {long} & sleep {long}; fi"
+    probe = f'exec: {{command: [/bin/sh, -c, "{hang}"]}}\n            timeoutSeconds: 5'
+    world.edit("httpGet: {path: /healthz, port: http}", probe)
+    world.once()
+    world.settle()
+    before = world.started_at()
+    victim, other, *_ = sorted(before)
+    address = world.address(other)
+    with world.watching():
+        until(lambda: world.replicas()["web/0"]["probes"]["liveness"]["verdict"] == "pass", "it was probed")
+        Path(f"/proc/{world.api.inspect(victim)['State']['Pid']}/root/www/hang").touch()
+        until(lambda: bool(sleepers(long)), "its probe hangs")
+        world.ask(address, "/cgi-bin/unready")
+        until(lambda: not world.pool().get(address), "another one's probe has its effect long before that time-out", 4)
+        assert sleepers(long)
+        world.ask(address, "/cgi-bin/ready")
+        until(lambda: restarted(world, before) == {victim}, "two time-outs have restarted it", 60)
+        world.settle()
+        until(lambda: not sleepers(long), "no process is left of its probes")
+    assert set(world.started_at()) == set(before)
+    assert len(world.journal("stop")) == 1
 
 
 def test_what_somebody_paused_is_left_alone_and_serves_again_when_it_is_thawed(either: World):
