@@ -14,6 +14,7 @@ from providers.actions import (
     ChangeRecords,
     CreateContainer,
     CutSessions,
+    RecordChange,
     RemoveContainer,
     RemoveEndpoint,
     SetWeight,
@@ -28,6 +29,9 @@ from reconciler.core.verdict import Hold, Reason, Wait
 
 FORMAT_VERSION = 1
 """Version of the JSON form; it changes when a field changes its meaning or goes."""
+
+IN_A_LINE = 12
+"""Record sets in the line of a step; what changes more of them has a line for each below it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,8 @@ class Plan:
     @property
     def digest(self) -> str:
         """The plan's hash: the same for the same steps and holds, whatever the time of day."""
-        return fingerprint(self.revision, *(_line(one) for one in self.steps), *(_hold(one) for one in self.holds))
+        lines = [line for one in self.steps for line in _lines(one)]
+        return fingerprint(self.revision, *lines, *(_hold(one) for one in self.holds))
 
 
 def seconds(duration: int) -> str:
@@ -156,8 +161,24 @@ def describe(action: Action) -> str:
                 f"cut sessions of {action.endpoint.address}:{action.endpoint.port} in {action.provider}/{action.pool}"
             )
         case ChangeRecords():
-            parts = [f"{_key(c.key)} {_set(c.before)} -> {_set(c.after)}" for c in action.changes]
-            return f"records {'; '.join(parts)} in {action.provider}"
+            if len(action.changes) > IN_A_LINE:
+                return f"records {len(action.changes)} record sets of {action.zone} in {action.provider}"
+            return f"records {'; '.join(map(_change, action.changes))} in {action.provider}"
+
+
+def spelled_out(action: Action) -> list[str]:
+    """What `describe` only counts: each record set of a step that changes many."""
+    if not isinstance(action, ChangeRecords) or len(action.changes) <= IN_A_LINE:
+        return []
+    return [_change(one) for one in action.changes]
+
+
+def _change(one: RecordChange) -> str:
+    return f"{_key(one.key)} {_set(one.before)} -> {_set(one.after)}"
+
+
+def _lines(one: Planned) -> list[str]:
+    return [_line(one), *(f"    {change}" for change in spelled_out(one.step.action))]
 
 
 def _line(one: Planned) -> str:
@@ -180,7 +201,7 @@ def to_text(plan: Plan) -> str:
     """The plan as text: one line a step (what it waits for, number, object, action, cause), then holds and waits."""
     count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
     lines = [f"plan {plan.digest}: {count}"]
-    lines += [_line(one) for one in plan.steps]
+    lines += [line for one in plan.steps for line in _lines(one)]
     lines += [_hold(one) for one in plan.holds]
     lines += [_wait(one) for one in plan.waits]
     if plan.guard_hash:
@@ -221,6 +242,7 @@ def to_json(plan: Plan, steady: int) -> dict[str, Any]:
                 "kind": type(one.step.action).__name__,
                 "cause": one.step.cause.value,
                 "message": one.step.message,
+                **({"changes": changes} if (changes := spelled_out(one.step.action)) else {}),
             }
             for one in plan.steps
         ],

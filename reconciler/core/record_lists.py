@@ -62,9 +62,7 @@ def compare(desired: Desired, zones: Mapping[Place, ZoneFact], marked: Mapping[P
     for one in sorted(desired.record_lists, key=lambda one: one.key):
         here.setdefault((one.provider, one.zone), []).append(one)
     if here:
-        out.strays[:] = [
-            stray for stray in out.strays if not _listed(stray, here.get((stray.provider, stray.zone), ()))
-        ]
+        out.strays[:] = [stray for stray in out.strays if not _listed(stray, here.get((stray.provider, stray.zone), ()))]
     for place, fact in sorted(zones.items(), key=lambda item: item[0]):
         zone = _Zone(place, fact, marked[place], here.get(place, []))
         for one in zone.lists:

@@ -34,7 +34,11 @@ def _colored(line: str, paint: Paint) -> str:
         return paint.dim(line)
     if line.startswith(("plan ", "approve ")):
         return paint.bold(line)
-    return paint.bad(line) if ": remove " in line or ": stop " in line or " -> nothing in " in line else line
+    return (
+        paint.bad(line)
+        if ": remove " in line or ": stop " in line or " -> nothing in " in line or line.endswith(" -> nothing")
+        else line
+    )
 
 
 def plan_json(made: Plan, decision: Decision, now: Now, code: Exit) -> dict[str, Any]:
