@@ -1,4 +1,5 @@
-"""`reconcile get`: one kind of thing in detail: endpoints, restart requests, names with the health of what is behind them, health checks.
+"""`reconcile get`: one kind of thing in detail: endpoints, restart requests, names with the health of what is behind them, health checks,
+revisions.
 
 Reads what the last run or the running process has stored; asks no provider.
 """
@@ -19,6 +20,7 @@ from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
 
 ENDPOINTS, REQUESTS, RECORDS, CHECKS = "endpoints", "requests", "records", "healthchecks"
+REVISIONS = "revisions"
 
 
 @click.command(
@@ -27,6 +29,7 @@ endpoints: the weight of every endpoint, and what decided it: orders, pushes, pr
 requests: the restart requests that are open, and those that ended within the last hour.
 records: each address behind a name: healthy or not, why, and whether it is published; plain records.
 healthchecks: what each HealthCheck document says, and about which targets it decides.
+revisions: every revision of every workload: its health, times, endpoints, image, and what comes next.
 
 \b
 Exit codes: 0 shown, 6 nothing has run yet.
@@ -39,14 +42,15 @@ Examples:
   reconcile get records manifests/
   reconcile get records --instance-id my-host -o json | jq '.names[].leaves[] | select(.healthy == false)'
   reconcile get healthchecks manifests/
+  reconcile get revisions manifests/
 """,
 )
-@click.argument("what", type=click.Choice([ENDPOINTS, REQUESTS, RECORDS, CHECKS]))
+@click.argument("what", type=click.Choice([ENDPOINTS, REQUESTS, RECORDS, CHECKS, REVISIONS]))
 @path_optional
 @target_options
 @common_options
 def get(what: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
-    """Show all things of one kind (WHAT: endpoints, requests, records or healthchecks) in detail."""
+    """Show all things of one kind (WHAT: endpoints, requests, records, healthchecks or revisions) in detail."""
     options = Options.of(raw)
     place = find(path, options, instance_id)
     if not place.used:
@@ -66,7 +70,7 @@ def _requests(place: Place, options: Options) -> Exit:
 
 
 def _stored(what: str, place: Place, options: Options) -> Exit:
-    """Endpoints, names or checks, as the present process has them, or else as the last one left them."""
+    """Endpoints, names, checks or revisions, as the present process has them, or else as the last one left them."""
     view = options.view
     live = refreshed(place)
     with joined(place) as store:
@@ -75,6 +79,8 @@ def _stored(what: str, place: Place, options: Options) -> Exit:
         return nothing_yet(f"{place.name}: no run has decided anything yet; run: reconcile --once PATH", view)
     from reconciler.cli.render.endpoints import endpoint_lines  # noqa: PLC0415  (only now there is something)
     from reconciler.cli.render.records import age_line, check_json, check_lines, name_json, record_lines  # noqa: PLC0415
+    from reconciler.cli.render.revisions import revision_lines  # noqa: PLC0415
+    from reconciler.shell.archive import revisions_json  # noqa: PLC0415
 
     stored = json.loads(last.text)
     at, now = stored.get("at_wall", last.wall), SystemClock().now().wall
@@ -83,6 +89,9 @@ def _stored(what: str, place: Place, options: Options) -> Exit:
     if what == ENDPOINTS:
         rows = status.get("endpoints", ())
         found, lines = {"endpoints": rows}, endpoint_lines(rows, paint, now)
+    elif what == REVISIONS:
+        found = {"revisions": revisions_json(stored)["revisions"]}
+        lines = revision_lines(status.get("revisions", ()), paint, now)
     elif what == CHECKS:
         checks = status.get("checks", ())
         found, lines = {"healthchecks": [check_json(one) for one in checks]}, check_lines(checks, paint, now)
