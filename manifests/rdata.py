@@ -10,6 +10,10 @@ import re
 from collections.abc import Callable
 
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
+_OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
+_IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
+"""Addresses in their one spelling: a zone may have 100,000, and this is several times as fast as `ipaddress`."""
+
 _TAG = re.compile(r"[a-z0-9]{1,15}")
 _IDNA_DEVIATIONS = frozenset("\u00df\u03c2\u200c\u200d")
 """Characters whose A-label differs between the two versions of IDNA (UTS 46 section 7)."""
@@ -127,6 +131,8 @@ def _integer(text: str, what: str) -> int:
 
 
 def _ipv4(text: str) -> str:
+    if _IPV4.fullmatch(text):
+        return text
     try:
         return str(ipaddress.IPv4Address(text))
     except ValueError:
