@@ -27,6 +27,8 @@ BENCHMARKS = (
     "edge_latency",
     "restart_storm",
     "push_rate",
+    "push_latency",
+    "drain",
 )
 ROOT = Path(__file__).resolve().parent.parent
 REPORT = ROOT / "docs" / "benchmarks.md"

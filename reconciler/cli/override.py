@@ -94,7 +94,7 @@ def release(key: str | None, path: Path | None, everything: bool, **raw: Any) ->
     if everything and key is not None:
         if path is not None:
             raise mistake(f"--all and '{key}' exclude each other", "give one of them")
-        key, path = None, Path(key)
+        path, key = Path(key), None
     if key is None and not everything:
         raise mistake("KEY is missing", "give what is drained or forced, or --all")
     options = Options.of(raw)
