@@ -45,5 +45,6 @@ def test_an_example_is_valid_and_planned(example: Path, tmp_path: Path):
     plan = json.loads(out)
     created = {step["object"] for step in plan["steps"] if step["kind"] == "CreateContainer"}
     unseen = [hold for hold in plan["holds"] if hold["rule"] == "RuntimeUnknown"]
-    assert len(created) == 3 or unseen, plan
+    runs = any("kind: Workload" in file.read_text() for file in copy.glob("*.yaml"))
+    assert len(created) == (3 if runs else 0) or unseen, plan
     assert (code == 6) == any(hold["rule"].endswith("Unknown") for hold in plan["holds"]), plan

@@ -36,6 +36,7 @@ def publish(
     Returns:
         The hash that a person approves for a zone of which too much would be deleted; empty when there is none.
     """
+    out.waits += names.waits
     zones = _suspended(desired, out.ledger, seen, names)
     due: dict[Place, list[RecordDiff]] = {}
     for diff in names.changes:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 
 from manifests.desired import SECOND, Desired
 from manifests.dns import DNSPolicy, Record
-from manifests.dns_names import balancer_name, place_name, target_name
 from providers.facts import ProbeFact, ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.activation import Roster
 from reconciler.core.adapt import Note, adapt
@@ -20,16 +19,15 @@ from reconciler.core.leaf import LeafProbe
 from reconciler.core.leaves import Leaf, around, leaves_of
 from reconciler.core.ledger import Ledger
 from reconciler.core.omission import Answer, Mode, omit
+from reconciler.core.published import Sets, addresses, names_of, reached, unseen
 from reconciler.core.record_lists import compare, is_list
-from reconciler.core.records import RecordDiff, owner_mark, owner_of, points_at, why
+from reconciler.core.records import RecordDiff, owner_mark, owner_of, why
 from reconciler.core.trust import Sight
-from reconciler.core.verdict import Hold, Reason, Rule
+from reconciler.core.verdict import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.weights import Weights
 
 _TYPES = ("A", "AAAA")
 _PROTECTED = ("SOA", "NS")
-
-Sets = dict[RecordKey, RecordSet]
 
 
 @dataclass(slots=True)
@@ -56,6 +54,7 @@ class Names:
     changes: list[RecordDiff] = field(default_factory=list)
     strays: list[RecordDiff] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
     named: dict[str, int] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
     hidden: dict[str, str] = field(default_factory=dict)
@@ -135,9 +134,9 @@ class _Judge:
         out: Names,
     ) -> None:
         self.policy, self.zone, self.mark, self.current, self.out = policy, zone, mark, current, out
-        self.reached = _reached(policy.host, current)
+        self.reached = reached(policy.host, current)
         if blind:
-            leaves = (*leaves, *_unseen(policy, leaves, self.reached))
+            leaves = (*leaves, *unseen(policy, leaves, self.reached))
         self.leaves, self.blind = leaves, blind
 
     def judge(self, row: NameRow, now: Now) -> None:
@@ -148,6 +147,13 @@ class _Judge:
         out.policies[policy.key] = named
         out.rows[policy.key] = answer.row
         out.until = min(out.until, answer.until)
+        if answer.wait is not None:
+            what = (
+                "first verdicts are awaited"
+                if answer.mode is Mode.WAITING
+                else "healthy again, but not for long enough"
+            )
+            out.waits.append(Wait(policy.key, Waiting.VERDICT, f"{policy.host}: {what}", answer.wait))
         foreign = self._foreign(RecordKey(policy.host, kind) for kind in (*_TYPES, "CNAME"))
         if foreign:
             self._refuse(foreign)
@@ -161,7 +167,7 @@ class _Judge:
                 self._refuse(foreign)
                 return
         self._links(wanted, kept=answer.mode is Mode.KEPT)
-        self._differ(wanted)
+        self._differ(wanted, named)
 
     def _fit(self, answer: Answer, named: Named) -> Sets | None:
         """What the leaves that are in make, as the provider can hold it; None when it can hold no answer for the host."""
@@ -200,8 +206,8 @@ class _Judge:
     def _links(self, wanted: Sets, kept: bool) -> None:
         """Which containers still have a name, and which keep it because they are its last."""
         out = self.out
-        there = _addresses(self.current)
-        after = _addresses(wanted)
+        there = addresses(self.current)
+        after = addresses(wanted)
         out.wanted |= set(after)
         sure = {leaf.address for leaf in self.leaves if leaf.value is ProbeValue.PASS}
         for leaf in self.leaves:
@@ -216,18 +222,20 @@ class _Judge:
                 if stays:
                     out.kept.add(name)
 
-    def _differ(self, wanted: Sets) -> None:
+    def _differ(self, wanted: Sets, named: Named) -> None:
         policy, current = self.policy, self.current
+        notes: dict[str, set[str]] = {}
+        for one in named.notes:
+            notes.setdefault(one.key.name, set()).add(one.message)
         self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in wanted)
         names = names_of(policy)
         for key in sorted(wanted.keys() | current.keys()):
             before, after = current.get(key), wanted.get(key)
             if before != after:
                 edited = after is None and key.name not in names
-                diff = RecordDiff(
-                    policy.key, policy.provider, policy.zone, key, before, after, why(before, after), edited
-                )
-                self.out.changes.append(diff)
+                note = "; ".join(sorted(notes.get(key.name, ())))
+                what = (policy.key, policy.provider, policy.zone, key, before, after, why(before, after), edited, note)
+                self.out.changes.append(RecordDiff(*what))
 
     # --- record sets of others --------------------------------------------------------------------------------------
 
@@ -254,60 +262,6 @@ class _Judge:
         person = "remove that record by hand, or give the policy another host"
         self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in self.current)
         self.out.holds.append(Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, person=person))
-
-
-def names_of(policy: DNSPolicy) -> frozenset[str]:
-    """All names that a policy may publish, whatever is healthy."""
-    host = policy.host
-    below = {place_name(host, target.geo) for target in policy.targets}
-    below |= {target_name(host, target.name) for target in policy.targets}
-    return frozenset({host, balancer_name(host), *below})
-
-
-def _reached(host: str, current: Sets) -> frozenset[str]:
-    """Addresses and outside names that the host leads to: what clients can get."""
-    at: dict[str, list[tuple[RecordKey, RecordSet]]] = {}
-    for key, record in current.items():
-        at.setdefault(key.name, []).append((key, record))
-    found: set[str] = set()
-    waiting, done = [host], {host}
-    while waiting:
-        for key, record in at.get(waiting.pop(), ()):
-            targets = points_at(key, record)
-            if not targets:
-                if key.type in _TYPES:
-                    found.update(record.values)
-                continue
-            for name in targets:
-                if name not in at:
-                    found.add(name)
-                elif name not in done:
-                    done.add(name)
-                    waiting.append(name)
-    return frozenset(found)
-
-
-def _unseen(policy: DNSPolicy, leaves: tuple[Leaf, ...], reached: frozenset[str]) -> list[Leaf]:
-    """Published addresses without an endpoint that can be seen, while a node cannot: they may well be alive."""
-    target = next((one for one in policy.targets if one.publish == "endpoints"), None)
-    if target is None:
-        return []
-    alive = {leaf.address for leaf in leaves}
-    return [
-        Leaf(target.name, address, ProbeValue.UNKNOWN, service=ProbeValue.UNKNOWN)
-        for address in sorted(reached - alive)
-        if not address.endswith(".")
-    ]
-
-
-def _addresses(sets: Mapping[RecordKey, RecordSet]) -> dict[str, int]:
-    """Address -> the longest TTL (s) of the sets that have it."""
-    found: dict[str, int] = {}
-    for key, record in sets.items():
-        if key.type in _TYPES and not record.alias:
-            for value in record.values:
-                found[value] = max(found.get(value, 0), record.ttl)
-    return found
 
 
 # --- records, strays, orphans ------------------------------------------------------------------------------------------

@@ -41,13 +41,15 @@ class Mode(StrEnum):
 class Answer(NamedTuple):
     """Which leaves are in, by target. `mode` KEPT: the records stay as they are, whatever `leaves` says.
 
-    `row` is what is to be remembered, `until` the steady instant until which this holds on the same facts.
+    `row` is what is to be remembered, `until` the steady instant until which this holds on the same facts, `wait` the one at
+    which a round of first verdicts or a hold-down ends.
     """
 
     mode: Mode
     leaves: Mapping[str, frozenset[str]]
     row: NameRow
     until: int = FOREVER
+    wait: int | None = None
 
 
 def omit(
@@ -93,7 +95,7 @@ def _healthy(
         chosen += [one for one in leaves if one.target == policy.fallback]
     else:
         chosen = [one for one in regular if not one.leaving]
-    return Answer(Mode.HOLD_DOWN, _by_target(chosen), NameRow(down=row.down, over=over), min(until, end))
+    return Answer(Mode.HOLD_DOWN, _by_target(chosen), NameRow(down=row.down, over=over), min(until, end), end)
 
 
 def _undecided(
@@ -115,7 +117,7 @@ def _undecided(
     waiting = row.waiting or instant(now)
     end = due(waiting, max(round_of(check) for check in asked), now)
     if end > now.steady:
-        return Answer(Mode.WAITING, {}, NameRow(waiting=waiting), min(until, end))
+        return Answer(Mode.WAITING, {}, NameRow(waiting=waiting), min(until, end), end)
     # Waited for one round: from here on as if all had failed, because a name without an answer helps nobody.
     return _all_unhealthy(policy, leaves, regular, published, NameRow(waiting, row.down, row.over), until, now)
 

@@ -13,7 +13,8 @@ from reconciler.core.verdict import Reason
 class RecordDiff(NamedTuple):
     """One record set that should be `after` (None = absent) instead of `before` (None = absent).
 
-    `edited` tells that it goes because its manifest does not name it any more, not for health.
+    `edited` tells that it goes because its manifest does not name it any more, not for health. `note` says what is published
+    otherwise than asked for, because the provider cannot hold it.
     """
 
     object: str
@@ -24,6 +25,7 @@ class RecordDiff(NamedTuple):
     after: RecordSet | None
     reason: Reason
     edited: bool = False
+    note: str = ""
 
 
 def record_type(address: str) -> str:
