@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from manifests import build_adopt, build_limits, build_traffic, desired, kinds
+from manifests import build_adopt, build_limits, build_rollout, build_traffic, desired, kinds
 from manifests.build_pod import TemplateSupport, check_support, template
 from manifests.build_probe import all_ports, port_number, ports_hint
 from manifests.build_push import push
@@ -80,6 +80,7 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         _check_name_length(declared, scope, instance_id, manifest)
     nodes = _nodes(declared, scope, spec.nodes)
     check_support(declared, scope, manifest, nodes, support)
+    strategy = build_rollout.strategy(declared, scope, manifest)
     return desired.Workload(
         key=declared.key,
         name=declared.name,
@@ -92,7 +93,8 @@ def workload(declared: Declared, scope: Scope, instance_id: str, support: Templa
         drain_max=int(spec.drain.max),
         drain_min=build_traffic.drain_min(spec.drain),
         suspend=spec.suspend,
-        strategy=_strategy(declared, scope, manifest),
+        strategy=strategy,
+        rollout=build_rollout.rollout(manifest, strategy),
         on_secret_change=desired.OnSecretChange(spec.on_secret_change),
         push=push(declared, scope, manifest),
         adopt=build_adopt.adopt(declared, scope, manifest),
@@ -106,20 +108,6 @@ def _nodes(declared: Declared, scope: Scope, names: Sequence[str]) -> tuple[str,
     for index, name in enumerate(names):
         scope.provider(name, Role.RUNTIME, declared, ("spec", "nodes", index))
     return tuple(names)
-
-
-def _strategy(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Strategy:
-    given = manifest.spec.rollout.strategy
-    ports = [port.host_port for port in all_ports(manifest.spec.template.spec) if port.host_port is not None]
-    if not ports:
-        return desired.Strategy(given or "rolling")
-    if given == "rolling":
-        message = (
-            f"{declared.key}: a new replica cannot start before the old one goes, both take port {ports[0]} of the host"
-        )
-        hint = "write strategy: recreate, or remove hostPort and let a balancer reach the replicas"
-        scope.report(declared, ("spec", "rollout", "strategy"), Code.CONFLICT, message, hint)
-    return desired.Strategy.RECREATE
 
 
 def _check_name_length(declared: Declared, scope: Scope, instance_id: str, manifest: kinds.Workload) -> None:

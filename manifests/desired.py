@@ -20,6 +20,7 @@ from manifests.limits import (
     Window,
 )
 from manifests.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
+from manifests.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from manifests.traffic import DEFAULT_PANIC, Panic, Ramp
 from manifests.where import NOWHERE, Where
 
@@ -158,13 +159,6 @@ class Restarts:
     escalation: Escalation = DEFAULT_ESCALATION
 
 
-class Strategy(StrEnum):
-    """How a replica of one revision takes the place of another: the new one first, or the old one out first."""
-
-    ROLLING = "rolling"
-    RECREATE = "recreate"
-
-
 class OnSecretChange(StrEnum):
     """What a changed value of a secret does to containers that were created with the old one."""
 
@@ -225,6 +219,7 @@ class Workload:
     drain_min: int = 2 * SECOND
     suspend: bool = False
     strategy: Strategy = Strategy.ROLLING
+    rollout: Rollout = DEFAULT_ROLLOUT
     on_secret_change: OnSecretChange = OnSecretChange.REPORT
     push: Push | None = None
     adopt: Adopt | None = None

@@ -17,6 +17,7 @@ from manifests.fields import (
 from manifests.kinds.adopt import Adopt
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.pod import PodTemplate
+from manifests.kinds.rollout import Rollout
 from manifests.scalars import MINUTE, Duration, bad_value
 
 
@@ -99,17 +100,6 @@ class Drain(Model):
         if self.min <= self.max or "min" not in self.model_fields_set:
             return self
         raise bad_value(f"max ({self.max}) is shorter than min ({self.min})", at=("max",))
-
-
-class Rollout(Model):
-    """How a new revision of the template takes the place of the old one."""
-
-    strategy: Literal["rolling", "recreate"] | None = Field(
-        None,
-        description="`rolling` creates a new replica before an old one goes; `recreate` takes an old one out first, "
-        "replica by replica, as the budget allows. By default `rolling`, and `recreate` where the template has a "
-        "`hostPort`, which two containers cannot have at once.",
-    )
 
 
 class Push(Model):

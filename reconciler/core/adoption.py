@@ -13,7 +13,7 @@ from manifests.desired import Desired, Template, Workload
 from manifests.image_ref import parse_image
 from manifests.pod import Live, RuntimeRestart
 from providers.facts import ContainerFact, ContainerState, Mark, PortFact
-from reconciler.core.ledger import Adopted
+from reconciler.core.adopted import Adopted
 from reconciler.core.verdict import Hold, Rule
 
 REPLACED = "adopted"

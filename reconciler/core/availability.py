@@ -7,6 +7,7 @@ Called by `decide` only.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from manifests.rollouts import STAGED
 from providers.facts import ProbeValue
 from reconciler.core.activation import Group
 from reconciler.core.instant import FOREVER, Now
@@ -19,7 +20,8 @@ class Availability:
     """Counts of one workload. `until` is the steady instant at which a count changes on the same facts.
 
     `current` counts available replicas of the desired revision, `total` those of every revision; `leaving` counts open
-    grants; `unknown` counts replicas of which it is not known.
+    grants; `unknown` counts replicas of which it is not known. `arriving` counts available current ones that are not in every
+    pool and name yet, while replicas replace each other.
     """
 
     current: int
@@ -27,6 +29,7 @@ class Availability:
     leaving: int
     unknown: int
     until: int
+    arriving: int = 0
 
 
 def ripe_at(belief: Belief, min_ready: int) -> int:
@@ -39,7 +42,9 @@ def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:
     min_ready, steady = group.workload.min_ready, now.steady
     current = total = leaving = unknown = 0
     until = FOREVER
-    for beliefs, is_current in ((group.current.values(), True), (group.outgoing, False), (group.surplus, False)):
+    # Where revisions stand beside each other, only the one that has the traffic serves.
+    others = group.outgoing if group.workload.strategy not in STAGED else []
+    for beliefs, is_current in ((group.current.values(), True), (others, False), (group.surplus, False)):
         for belief in beliefs:
             until = min(until, belief.until)
             if grants and belief.fact.id in grants:

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from manifests.desired import Desired
-from reconciler.core import requests, steps, windows
+from reconciler.core import requests, revisions, steps, windows
 from reconciler.core.activation import Roster, roster
+from reconciler.core.arrival import arriving
 from reconciler.core.availability import Availability, count
 from reconciler.core.deadlines import soonest_end
 from reconciler.core.diff import differences
@@ -23,6 +24,7 @@ from reconciler.core.ledger import Ledger
 from reconciler.core.mass_failure import watch
 from reconciler.core.names import Names, name_all
 from reconciler.core.observed import Observed
+from reconciler.core.pins import learn
 from reconciler.core.plan import Decision, Step
 from reconciler.core.pool import Weights
 from reconciler.core.restart_history import recall
@@ -61,13 +63,19 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     desired, seen = admitted.desired, admitted.seen
     crew = roster(admitted, observed, now)  # trust and activation: what each container is, and is for
     ledger = admitted.remember(remember(desired, observed, crew, now))
-    ledger = requests.follow(recall(ledger, crew, now), crew, now)
+    rollouts = revisions.follow(desired, crew, seen, ledger, now)  # which revision has the traffic, and which is next
+    if rollouts.ledger.rollouts != ledger.rollouts:
+        crew = roster(admitted, replace(observed, ledger=rollouts.ledger), now)
+    ledger = rollouts.ledger
+    ledger = learn(requests.follow(recall(ledger, crew, now), crew, now), crew)
     outbreaks = watch(desired, observed, crew, ledger, now)
     ledger = ledger if outbreaks.rows == ledger.outbreaks else replace(ledger, outbreaks=outbreaks.rows)
+    counts: Mapping[str, Availability]
     counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
     weights = weigh(desired, crew, seen, ledger, outbreaks.suspect, now)
     ledger = remembered(ledger, weights, crew, seen)
     names = name_all(desired, crew, seen, weights, ledger, observed.leaves, now)  # DNS omission
+    counts = arriving(desired, crew, counts, weights, names, now)
     found = differences(desired, crew, ledger, now)
     found.wants += requests.wants(ledger, crew, found.wants)
 
@@ -83,16 +91,33 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     _members(desired, crew, weights, observed, pruning, out)
     zone_hash = publish(desired, crew, seen, names, observed, pruning, out)
     _containers(desired, crew, gated, out)
-    holds = [*admitted.holds, *weights.holds, *names.holds, *found.holds, *gated.holds, *out.holds, *_unknown(seen)]
-    waits = [*found.waits, *gated.waits, *out.waits, *weights.waits, *requests.waits(ledger, crew, now)]
+    holds = [
+        *admitted.holds,
+        *rollouts.holds,
+        *weights.holds,
+        *names.holds,
+        *found.holds,
+        *gated.holds,
+        *out.holds,
+        *_unknown(seen),
+    ]
+    waits = [
+        *rollouts.waits,
+        *found.waits,
+        *gated.waits,
+        *out.waits,
+        *weights.waits,
+        *requests.waits(ledger, crew, now),
+    ]
 
     held = any(one.rule is Rule.MASS_CHANGE for one in holds)
     ledger = _forget(out.ledger, out.ids)
     status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts, names)
     due_steps = tuple(sorted(out.steps, key=_order))
-    unsettled = ledger.grants != observed.ledger.grants and not due_steps
+    moved = ledger.grants != observed.ledger.grants or ledger.rollouts != observed.ledger.rollouts
+    unsettled = moved and not due_steps
     wake_at = now.steady + 1 if unsettled else _wake_at(desired, seen, crew, counts, holds, waits, ledger, now)
-    wake_at = max(min(wake_at, names.until), now.steady + 1)
+    wake_at = max(min(wake_at, names.until, rollouts.until), now.steady + 1)
     return Decision(
         steps=due_steps,
         holds=tuple(sorted(set(holds), key=lambda one: (one.object, one.rule, one.action, one.message))),
@@ -152,7 +177,7 @@ def _containers(desired: Desired, crew: Roster, gated: Gated, out: Outbox) -> No
     """Creates, starts and changes in place that came through the gates."""
     links = steps.Links(desired, crew)
     for want in gated.creates:
-        step = steps.create(desired, want)
+        step = steps.create(desired, want, out.ledger)
         if step is not None:
             out.put(step)
     for want in gated.starts:

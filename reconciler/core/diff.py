@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from manifests.desired import Desired, OnSecretChange, Strategy, Workload
+from manifests.desired import Desired, OnSecretChange, Workload
 from manifests.pod import Live
+from manifests.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
+from reconciler.core import staged
 from reconciler.core.activation import Group, Roster, node_of, replica_name
 from reconciler.core.availability import ripe_at
 from reconciler.core.history import replica_of
@@ -93,7 +95,7 @@ def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences)
     """A secret has another value now: the environment of a container never changes, so only a new one gets it."""
     fact, workload = belief.fact, group.workload
     names = ", ".join(fact.stale_secrets)
-    if workload.on_secret_change is OnSecretChange.RESTART:
+    if workload.on_secret_change is OnSecretChange.RESTART and staged.made(group):
         message = f"it was created with other values of {names}"
         out.wants.append(_want(group, ordinal, Kind.RECREATE, Reason.SECRET_CHANGED, message, belief))
         return
@@ -109,7 +111,7 @@ def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: 
     message = f"the {what} probe failed"
     row = ledger.escalations.get(replica_of(group.workload.key, ordinal))
     kind, cause = Kind.RESTART, belief.reason
-    if row is not None and next_try(row.tries, group.workload, belief.fact) is Try.RECREATE:
+    if row is not None and staged.made(group) and next_try(row.tries, group.workload, belief.fact) is Try.RECREATE:
         kind, cause, message = Kind.RECREATE, Reason.RECREATE, f"{message} again after {row.tries} restarts in a row"
     out.wants.append(_want(group, ordinal, kind, cause, message, belief))
 
@@ -163,8 +165,9 @@ def _missing(group: Group, crew: Roster, instance: str, out: Differences) -> Non
         person = f"do what it says, or narrow spec.adopt of {workload.key}"
         out.holds.append(Hold(workload.key, "create replicas", Rule.ADOPT_PENDING, message, person=person))
         return
+    exist = group.current.keys() if staged.made(group) else staged.there(group)
     for ordinal in range(workload.replicas):
-        if ordinal in group.current:
+        if ordinal in exist:
             continue
         name, node = replica_name(workload, instance, ordinal), node_of(workload, ordinal)
         if node in group.blind:
@@ -189,10 +192,44 @@ def why_first(workload: Workload) -> str:
     return "it goes first (strategy: recreate)"
 
 
-def _outdated(group: Group, crew: Roster, grants: Mapping[str, Grant], out: Differences) -> None:
-    """Replicas of other revisions, and those that are too many."""
-    revision = group.workload.template.revision
+def _over(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
+    """Replicas of revisions that neither have the traffic nor wait for it: stopped and kept for a while, or removed."""
     for belief in group.outgoing:
+        mark = belief.fact.mark
+        if mark is None or belief.fact.id in ledger.grants:
+            continue
+        if belief.fact.id in crew.leaving:
+            _released(group, belief, ledger.grants, out)
+            continue
+        cause, message = Reason.TEMPLATE_CHANGED, f"revision {mark.revision[:8]} is over"
+        if staged.stays(group, belief.fact, ledger, now) is not None:
+            cause, message = Reason.SUPERSEDED, f"{message}; it is stopped and kept for a while"
+        out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
+
+
+def _beside(group: Group, crew: Roster, instance: str, ledger: Ledger, out: Differences) -> None:
+    """The declared revision beside the one that has the traffic: all of its replicas are made and started at once."""
+    for ordinal in staged.lost(group):
+        obj = replica_of(group.workload.key, ordinal)
+        message = f"it is gone, and what revision {group.serving[:8]} is made from is not declared any more"
+        person = "let the declared revision take over: give it an activateAt in the past"
+        out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, person=person))
+    for belief in staged.asleep(group, ledger.grants):
+        mark = belief.fact.mark
+        if mark is not None:
+            cause, why = _why_down(belief.fact)
+            out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
+    if group.coming:
+        _missing(group, crew, instance, out)
+
+
+def _outdated(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
+    """Replicas of other revisions, and those that are too many."""
+    grants = ledger.grants
+    revision = group.workload.template.revision
+    if group.workload.strategy in STAGED:
+        _over(group, crew, ledger, now, out)
+    for belief in group.outgoing if group.workload.strategy not in STAGED else ():
         mark = belief.fact.mark
         if mark is not None and belief.fact.id in crew.leaving:
             _released(group, belief, grants, out)
@@ -234,7 +271,7 @@ def _partly_blind(
         if belief.fact.state in _DOWN and belief.fact.id not in grants:
             cause, why = _why_down(belief.fact)
             out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
-    if not group.outgoing:
+    if not group.outgoing and not group.waiting and staged.made(group):
         _missing(group, crew, instance, out)
 
 
@@ -262,10 +299,12 @@ def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Dif
                     continue
             if belief.fact.id not in grants:
                 _current(group, ordinal, belief, ledger, now, out)
-        if len(group.current) < workload.replicas:
+        if workload.strategy in STAGED and (group.waiting or not staged.made(group)):
+            _beside(group, crew, instance, ledger, out)
+        elif len(group.current) < workload.replicas:
             _missing(group, crew, instance, out)
         if group.outgoing or group.surplus:
-            _outdated(group, crew, grants, out)
+            _outdated(group, crew, ledger, now, out)
     for fact in crew.orphans:
         mark = fact.mark
         if mark is not None and fact.id not in grants:

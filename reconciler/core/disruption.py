@@ -266,6 +266,8 @@ def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now
     grant = _follow(grant, fact)
     up = fact.state in UP
     progress = _leave_service(grant, fact, exit_, False, drain, now) if up else _away(grant, fact, exit_, drain, now)
+    if progress.remove and grant.cause is Reason.SUPERSEDED:
+        return Progress(None, ended="stopped, and kept for a while")
     if not fact.adopted or grant.cause is Reason.TEMPLATE_CHANGED:
         return progress
     if progress.remove or (progress.stop and grant.cause is Reason.RELEASED):

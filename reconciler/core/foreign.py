@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from manifests.desired import Container, Desired, Template, Workload
 from providers.facts import ContainerFact, Mark
+from reconciler.core.adopted import Adopted
 from reconciler.core.adoption import NOTHING, Taken, take
 from reconciler.core.disruption import RESTARTS, UP
 from reconciler.core.enhanced import Context, Marked, groups
-from reconciler.core.ledger import Adopted, Ledger
+from reconciler.core.ledger import Ledger
 from reconciler.core.observed import Observed
 from reconciler.core.trust import Sight
 from reconciler.core.verdict import Hold

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from manifests.desired import SECOND, Desired, Workload
 from manifests.limits import Held
+from manifests.rollouts import STAGED
 from providers.facts import ProbeValue
 from reconciler.core import restarts, rollout, windows
 from reconciler.core.activation import Roster
@@ -107,8 +108,9 @@ class _Gate:
         group, counts = self.crew.groups[workload.key], self.counts[workload.key]
         prefix = f"{workload.key}/"
         belief = _belief(self.crew, want)
-        available = belief is not None and ripe_at(belief, workload.min_ready) <= self.now.steady
-        unknown = want.ready is ProbeValue.UNKNOWN
+        serves = want.fact is None or self.crew.share(want.fact) != 0
+        available = serves and belief is not None and ripe_at(belief, workload.min_ready) <= self.now.steady
+        unknown = serves and want.ready is ProbeValue.UNKNOWN
         outgoing = {one.fact.id for one in group.outgoing}
         retiring = sum(1 for name in self.tally.ledger.grants if name in outgoing)
         message = rollout.replaced(group, counts, retiring) if want.kind is Kind.RETIRE else ""
@@ -149,7 +151,7 @@ class _Gate:
         if want.cause in _ROLLOUT:
             return Held.ROLLOUT
         if want.kind is Kind.CREATE and workload is not None and self.crew.groups[workload.key].outgoing:
-            return Held.ROLLOUT
+            return None if workload.strategy in STAGED else Held.ROLLOUT
         return Held.PRUNE if workload is None else None
 
     def ask(self, want: Want) -> Hold | Wait | None:

@@ -11,9 +11,10 @@ from manifests.desired import SECOND, Desired
 from providers.facts import ContainerFact, ContainerState, ExitCause, Known, ProbeValue
 from reconciler.core.activation import Group, Roster
 from reconciler.core.instant import Now, elapsed, instant
-from reconciler.core.ledger import Absence, Failures, Ledger, RevisionMark, is_empty
+from reconciler.core.ledger import Absence, Failures, Ledger, is_empty
 from reconciler.core.observed import Observed
 from reconciler.core.restarts import recent
+from reconciler.core.revision import RevisionMark
 
 OURS = {ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED}
 """Ends that are no failure of the container."""

@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 
 from providers.facts import Generation
 from reconciler.core import overrides, traffic
+from reconciler.core.adopted import Adopted
 from reconciler.core.dns_memory import NameRow, read_name
 from reconciler.core.instant import Instant, Now, instant, read_instant
 from reconciler.core.request import Request, read_request
+from reconciler.core.revision import RevisionMark, Rollout, read_rollout
 from reconciler.core.traffic import NEVER, Cut, Override, Ready, Weighed
 from reconciler.core.verdict import Reason
 
@@ -96,34 +98,11 @@ class Suspension(NamedTuple):
     probes: bool = False
 
 
-class RevisionMark(NamedTuple):
-    """The number of a workload's newest revision; going back to an old template gets a new number."""
-
-    number: int
-    revision: str
-
-
 class Absence(NamedTuple):
     """Since when an owned object is absent from complete reads of this revision of the source."""
 
     since: Instant
     revision: str
-
-
-class Adopted(NamedTuple):
-    """One container that a workload took over: of which replica, and where it was seen last.
-
-    `baseline` is the revision of the template that it was found to fit, empty while there is none. `ports` are those that it was
-    a replica on. `left` tells that its workload is not declared any more.
-    """
-
-    workload: str
-    ordinal: int
-    node: str
-    name: str
-    baseline: str = ""
-    left: bool = False
-    ports: tuple[int, ...] = ()
 
 
 class PushRow(NamedTuple):
@@ -152,13 +131,13 @@ class Ledger:
     step_failures: step id -> failure. wanted: candidate -> since when it is wanted. suspensions: object key or `*`.
     restarted: `node|workload key` -> instants of restarts for health. escalations: replica. outbreaks: workload key or `node/NAME`.
     runtime_restarts: container id -> the runtime's own count when last seen. taken: replicas whose restarting we took over from it.
-    revisions: workload key. absences: object -> absence. passed: probe paths that ever passed.
+    revisions, rollouts: workload key. clock: wall against steady time when that was last looked at for a rollout. absences: object -> absence. passed: probe paths that ever passed.
     zones: `provider/zone` where we publish or have published. source: identity of the source whose inventory this is.
     amnesic: since when history is missing. approvals: plan hashes a person approved.
     requests: id -> restart request. pushes: container id -> its last push. adopted: container id -> what a workload took over.
     ready: container id -> since when it has been ready. weighed, cuts: `provider/pool` -> its members' weights, and which lost theirs
     for health lately. panics: `provider/pool` -> since when too few of it are ready. overrides: object -> a person's order.
-    names: key of a policy or record -> what its names wait for.
+    names: key of a policy or record -> what its names wait for. pins: `workload key@revision` -> (container, digest) that it is made from.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -173,6 +152,8 @@ class Ledger:
     taken: frozenset[str] = frozenset()
     suspensions: Mapping[str, Suspension] = field(default_factory=dict)
     revisions: Mapping[str, RevisionMark] = field(default_factory=dict)
+    rollouts: Mapping[str, Rollout] = field(default_factory=dict)
+    clock: Instant | None = None
     absences: Mapping[str, Absence] = field(default_factory=dict)
     pushes: Mapping[str, PushRow] = field(default_factory=dict)
     passed: frozenset[str] = frozenset()
@@ -188,6 +169,7 @@ class Ledger:
     panics: Mapping[str, Instant] = field(default_factory=dict)
     overrides: Mapping[str, Override] = field(default_factory=dict)
     names: Mapping[str, NameRow] = field(default_factory=dict)
+    pins: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -234,7 +216,7 @@ def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of a person, from the inbox: `suspend`, `resume`, `approve`, `restart`, `drain`, `force` or `release`.
+    """One command of a person, from the inbox: `suspend`, `resume`, `approve`, `restart`, `rollback`, `drain`, `force` or `release`.
 
     `object` is a key, `*`, or a hash; of a restart it is the id of the request, and `request` what is asked for. `value` is what
     `force` makes of an endpoint: `up` or `down`. `at` is when it was given.
@@ -256,7 +238,7 @@ def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
 
     Resuming an object also lets its replicas that have failed for good be tried again.
     """
-    suspensions, escalations = dict(ledger.suspensions), dict(ledger.escalations)
+    suspensions, escalations, rollouts = dict(ledger.suspensions), dict(ledger.escalations), dict(ledger.rollouts)
     approvals, requests, orders = set(ledger.approvals), dict(ledger.requests), ledger.overrides
     for command in commands:
         if command.verb == "suspend":
@@ -268,6 +250,9 @@ def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
             approvals.add(command.object)
         elif command.verb == "restart" and command.request is not None:
             requests.setdefault(command.object, command.request)
+        elif command.verb == "rollback" and command.object in rollouts:
+            asked = (command.who, command.reason)
+            rollouts[command.object] = rollouts[command.object]._replace(asked=asked)
         elif command.verb in overrides.VERBS:
             words = (command.value, command.who, command.reason, command.until_wall, command.at)
             orders = overrides.ordered(orders, command.verb, command.object, *words)
@@ -276,6 +261,7 @@ def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
         suspensions=suspensions,
         approvals=frozenset(approvals),
         requests=requests,
+        rollouts=rollouts,
         overrides=orders,
         escalations=escalations if escalations != ledger.escalations else ledger.escalations,
     )
@@ -325,15 +311,17 @@ _READ: Mapping[str, Any] = {
     "suspensions": lambda raw: Suspension(*raw),
     "requests": read_request,
     "revisions": lambda raw: RevisionMark(*raw),
+    "rollouts": read_rollout,
     "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
     "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
     "pushes": _push,
-    "names": read_name,
     "ready": traffic.ready_row,
     "weighed": traffic.weighed_rows,
     "cuts": traffic.cut_rows,
     "panics": lambda raw: Instant(*raw),
     "overrides": traffic.override_row,
+    "names": read_name,
+    "pins": lambda raw: tuple((container, digest) for container, digest in raw),
 }
 _FLAGS = ("passed", "taken", "zones", "approvals")
 _SINGLE = "ledger"
@@ -365,6 +353,7 @@ def to_rows(
                 rows[section, key] = "true"
     rows[_SINGLE, "source"] = json.dumps(ledger.source)
     rows[_SINGLE, "amnesic"] = json.dumps(ledger.amnesic)
+    rows[_SINGLE, "clock"] = json.dumps(ledger.clock)
     return rows
 
 
@@ -376,7 +365,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
     """
     sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
     flags: dict[str, set[str]] = {section: set() for section in _FLAGS}
-    single: dict[str, Any] = {"source": "", "amnesic": None}
+    single: dict[str, Any] = {"source": "", "amnesic": None, "clock": None}
     for (section, key), text in rows.items():
         if section in sections:
             sections[section][key] = _READ[section](json.loads(text))
@@ -392,6 +381,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
         approvals=frozenset(flags["approvals"]),
         source=single["source"],
         amnesic=read_instant(single["amnesic"]),
+        clock=read_instant(single["clock"]),
     )
 
 

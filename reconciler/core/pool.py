@@ -5,6 +5,7 @@ passes the floors: it never takes the last positive weight, nothing while too fe
 everywhere or a node cannot be seen, and of a tenth of the pool in ten seconds. Called by `weights` only.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -21,6 +22,8 @@ from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.overrides import endpoint_key
 from reconciler.core.overrides import in_force as order_on
 from reconciler.core.ramp import grown
+from reconciler.core.revision import FULL
+from reconciler.core.shares import Part, apportion
 from reconciler.core.traffic import Cut, Ready, Weighed
 from reconciler.core.trust import Belief, By
 from reconciler.core.verdict import Hold, Reason, Wait, Waiting
@@ -81,12 +84,22 @@ class _Failing(NamedTuple):
     kept: int | None
 
 
+class _Serving(NamedTuple):
+    """A ready member, its revision, and the share of that."""
+
+    endpoint: Endpoint
+    belief: Belief
+    member: MemberFact | None
+    revision: tuple[str, str]
+    share: int
+
+
 class Pool:
     """One pool of one service while it is looked at."""
 
     __slots__ = (
         "balancer", "considered", "fact", "failing", "key", "ledger", "lowered", "members", "now", "out", "ready", "rows",
-        "seen", "service", "size", "survivor",
+        "seen", "service", "serving", "size", "survivor",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +121,7 @@ class Pool:
         self.survivor = False
         self.lowered: list[tuple[Endpoint, Belief, MemberFact, Reason, bool]] = []
         self.failing: list[_Failing] = []
+        self.serving: list[_Serving] = []
 
     # --- one member -----------------------------------------------------------------------------------------------
 
@@ -145,8 +159,8 @@ class Pool:
         else:
             self.out.changes.append(change)
 
-    def full(self, belief: Belief, before: int | None) -> tuple[int, Reason]:
-        """What a ready endpoint weighs now, and why. Remembers since when it has been ready."""
+    def _grown(self, belief: Belief, before: int | None, weight: int) -> tuple[int, Reason]:
+        """What a ready endpoint that comes to `weight` weighs now, and why. Remembers since when it has been ready."""
         fact, now = belief.fact, self.now
         row = self.ledger.ready.get(fact.id) or self.out.ready.get(fact.id)
         if row is None or row.started_at != fact.started_at:
@@ -155,7 +169,6 @@ class Pool:
         self.out.ready.setdefault(fact.id, row)
         if self.fact.weights is Takes.ON_OFF:
             return ON_WEIGHT, Reason.READY
-        weight = self.service.weight
         if self.service.ramp is None or not row.grows:
             return weight, Reason.READY
         share, step = grown(weight, self.service.ramp, row.since, now)
@@ -165,8 +178,16 @@ class Pool:
         self.out.waits.append(Wait(self.service.key, Waiting.RAMP, message, step))
         return share, Reason.RAMP
 
-    def judge(self, endpoint: Endpoint, belief: Belief, grant: Grant | None, empty: bool) -> None:
-        """Compare one endpoint with the pool. `empty` tells that its grant may take the last weight."""
+    def judge(
+        self, endpoint: Endpoint, belief: Belief, grant: Grant | None, empty: bool, share: int | None = FULL
+    ) -> None:
+        """Compare one endpoint with the pool.
+
+        Args:
+            endpoint, belief: the endpoint.
+            grant: of its way out; `empty` tells that it may take the last weight.
+            share: of its revision, of 10,000; None while it is not known.
+        """
         fact, out = belief.fact, self.out
         member = self.members.pop(endpoint, None)
         before = None if member is None else member.weight
@@ -185,6 +206,15 @@ class Pool:
             self.want(endpoint, belief, member, 0, belief.reason, fact=True)
             if before:
                 out.dead.add(endpoint.address)
+            return
+        if share == 0:
+            # Before all else, its way out of names included: a switch lowers as soon as the raises were read back. The last
+            # weight of a pool stays even so, until another one carries some.
+            if member is not None and before:
+                out_by_itself = belief.word is not None and belief.word.out
+                self.lowered.append((endpoint, belief, member, Reason.INACTIVE, not out_by_itself))
+            else:
+                self.want(endpoint, belief, member, before, Reason.INACTIVE)
             return
         self.size += 1
         if self.ledger.overrides:
@@ -207,13 +237,14 @@ class Pool:
             self.want(endpoint, belief, member, 0, Reason.PENDING, fact=True)
             return
         self.considered += belief.ready is _PASS or row is not None or bool(before)
-        if belief.ready is _UNKNOWN:
+        if belief.ready is _UNKNOWN or share is None:
             self.want(endpoint, belief, member, kept, belief.reason)
         elif belief.ready is _PASS:
             self.ready += 1
             self.survivor = self.survivor or bool(before)
-            share, why = self.full(belief, before)
-            self.want(endpoint, belief, member, share, why)
+            mark = fact.mark
+            revision = ("", "") if mark is None else (mark.workload, mark.revision)
+            self.serving.append(_Serving(endpoint, belief, member, revision, share))
         elif row is not None or before or kept:
             self.ready += fact.id in out.suspect  # it is doubted that this one fails at all
             self.failing.append(_Failing(endpoint, belief, member, kept))
@@ -235,6 +266,7 @@ class Pool:
             blind: a node with endpoints of the service cannot be seen.
             doubt: all verdicts of the instance are failures.
         """
+        self._serve()
         for endpoint, belief, member, why, protected in self.lowered:
             if self.survivor or intended or not protected:
                 self.want(endpoint, belief, member, 0, why)
@@ -250,6 +282,28 @@ class Pool:
             self._fail(intended, blind, doubt, panic and rules.mode is not PanicMode.CLOSED)
         if self.seen:
             self.out.weighed[self.key] = tuple(sorted(self.seen))
+
+    def _shared(self) -> dict[tuple[str, str], list[int]]:
+        """The weights of endpoints of workloads whose revisions have different shares, by revision."""
+        shares = {one.revision: one.share for one in self.serving}
+        counts = Counter(one.revision for one in self.serving)
+        weights: dict[tuple[str, str], list[int]] = {}
+        for workload in sorted({name for (name, _), share in shares.items() if share != FULL}):
+            mine = sorted(one for one in shares if one[0] == workload)
+            found = apportion([Part(shares[one], counts[one]) for one in mine], self.service.weight)
+            weights.update({revision: list(those) for revision, those in zip(mine, found, strict=True)})
+        return weights
+
+    def _serve(self) -> None:
+        """What ready members weigh: all of them the same, unless revisions have shares of their own."""
+        weights = self._shared() if any(one.share != FULL for one in self.serving) else {}
+        for one in sorted(self.serving, key=lambda one: (one.endpoint, one.belief.fact.id)):
+            full = weights[one.revision].pop(0) if one.revision in weights else self.service.weight
+            before = None if one.member is None else one.member.weight
+            after, why = self._grown(one.belief, before, full)
+            if one.share != FULL and why is Reason.READY:
+                why = Reason.CANARY
+            self.want(one.endpoint, one.belief, one.member, after, why)
 
     def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool) -> None:
         """What becomes of those that the probes say are not ready."""

@@ -78,9 +78,9 @@ def follow(desired: Desired, crew: Roster, seen: Sight, ledger: Ledger, now: Now
     return out
 
 
-def unprobed(desired: Desired, ledger: Ledger, now: Now) -> frozenset[str]:
+def quiet(desired: Desired, ledger: Ledger, now: Now) -> frozenset[str]:
     """What is not probed: what a person silenced, and revisions (`workload/web@REVISION`) that wait and are not due for long."""
-    quiet = set(silenced(ledger, now))
+    names = set(silenced(ledger, now))
     for workload in desired.workloads:
         rollout = ledger.rollouts.get(workload.key) if workload.strategy in STAGED else None
         if rollout is None or not rollout.active:
@@ -88,8 +88,8 @@ def unprobed(desired: Desired, ledger: Ledger, now: Now) -> frozenset[str]:
         for row in rollout.rows:
             waits = row.standing is Standing.SCHEDULED and row.revision != rollout.active
             if waits and due_at(row, now) - workload.rollout.precheck > now.steady:
-                quiet.add(revision_key(workload.key, row.revision))
-    return frozenset(quiet)
+                names.add(revision_key(workload.key, row.revision))
+    return frozenset(names)
 
 
 def revision_key(key: str, revision: str) -> str:

@@ -6,7 +6,7 @@ and the workload keeps its budget. A new revision that does not become available
 keeps serving, and a still newer template takes over at once. Called by `gates` only.
 """
 
-from manifests.desired import Strategy
+from manifests.rollouts import STAGED, Strategy
 from reconciler.core.activation import Group
 from reconciler.core.availability import Availability
 
@@ -21,7 +21,7 @@ def may_create(group: Group, counts: Availability, ordinal: int, created: int) -
         ordinal: which replica it is.
         created: how many this decision creates already.
     """
-    if not group.outgoing:
+    if not group.outgoing or group.workload.strategy in STAGED:
         return ""
     if group.workload.strategy is Strategy.RECREATE:
         if any(one.fact.mark is not None and one.fact.mark.ordinal == ordinal for one in group.outgoing):
@@ -44,7 +44,12 @@ def replaced(group: Group, counts: Availability, retiring: int) -> str:
         retiring: old replicas that go already (open grants and this decision).
     """
     wanted = group.workload.replicas
-    if group.outgoing and wanted and len(group.outgoing) - retiring + counts.current <= wanted:
+    if group.workload.strategy in STAGED:
+        return ""  # an old one has no traffic any more when it leaves
+    arrived = counts.current - counts.arriving
+    if group.outgoing and wanted and len(group.outgoing) - retiring + arrived <= wanted:
+        if counts.arriving:
+            return f"{counts.arriving} of {counts.current} available new replicas are not in every pool and name yet"
         return f"{counts.current} of {wanted} new replicas are available; the next old one waits for one more"
     return ""
 

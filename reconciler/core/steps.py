@@ -23,6 +23,7 @@ from reconciler.core.activation import Roster
 from reconciler.core.diff import Want
 from reconciler.core.flight import Place
 from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.pins import pins_of
 from reconciler.core.plan import Step
 from reconciler.core.pool import MemberChange
 from reconciler.core.restart_history import settings, without_restarts
@@ -81,14 +82,15 @@ class Links:
         return tuple(step for service, _ in self.desired.services_of.get(key, ()) for step in self.records_of(service))
 
 
-def create(desired: Desired, want: Want) -> Step | None:
-    """Create a missing replica."""
+def create(desired: Desired, want: Want, ledger: Ledger) -> Step | None:
+    """Create a missing replica, from the same images as those of its revision that were created before."""
     workload = want.workload
     if workload is None:
         return None
     mark = Mark(desired.instance.id, workload.name, want.ordinal, workload.template.revision)
     push = workload.push is not None
-    action = CreateContainer(want.node, want.container, mark, workload.template, desired.root, push=push)
+    pins = pins_of(ledger, workload.key, mark.revision)
+    action = CreateContainer(want.node, want.container, mark, workload.template, desired.root, push=push, pins=pins)
     return Step(want.id, want.object, action, want.cause, want.message, journal=True)
 
 
@@ -160,6 +162,8 @@ WHY_WEIGHT = {
     Reason.RESTARTING: "it is about to be restarted",
     Reason.DRAINING: "it is on its way out",
     Reason.GONE: "nothing lives there any more",
+    Reason.INACTIVE: "its revision has no share of the traffic",
+    Reason.CANARY: "ready, with the share of its revision",
     Reason.PRUNED: "no manifest names it",
     Reason.PUSHED_READY: "it says that it is ready",
     Reason.PUSHED_NOT_READY: "it says that it is not ready",

@@ -12,6 +12,7 @@ from manifests.rollouts import Strategy, Supersede, format_moment
 from reconciler.core import restarts, windows
 from reconciler.core.activation import keeps
 from reconciler.core.bake import bake, take_back
+from reconciler.core.history import failures_of
 from reconciler.core.instant import Now, due, instant, next_after
 from reconciler.core.revision import ENDED, Revision, Standing
 from reconciler.core.switches import suspended
@@ -29,6 +30,7 @@ def advance(it: Switching, look: Look) -> None:
         return
     bake(it, look)
     _supersede(it, look)
+    _give_up(it, look)
     _tell(it, look)
     target = _target(it, look)
     for row in it.rollout.rows:
@@ -98,6 +100,19 @@ def _supersede(it: Switching, look: Look) -> None:
             by = it.rollout.active if older or newest is None else wanted
             why = f"{by[:8]} was declared after it"
             it.set(row, standing=Standing.SUPERSEDED, ended=instant(look.now), opened=None, due=None, why=why)
+
+
+def _give_up(it: Switching, look: Look) -> None:
+    """A waiting revision of which a replica ends again and again has failed: it is started no more, and frees what it holds."""
+    limit = max(1, look.workload.restarts.limit)
+    for belief in look.group.waiting:
+        row = it.rollout.of(revision_of(belief))
+        if row is None or row.standing is not Standing.SCHEDULED:
+            continue
+        failures = look.ledger.failures.get(failures_of(look.group, belief.fact))
+        if failures is not None and failures.streak > limit:
+            why = f"{belief.fact.name} ended {failures.streak} times in a row while it waited"
+            it.set(row, standing=Standing.FAILED, ended=instant(look.now), opened=None, due=None, why=why)
 
 
 # --- the next one -------------------------------------------------------------------------------------------------

@@ -101,6 +101,9 @@ def _find(group: Group | None, name: str) -> tuple[Belief | None, bool]:
     for belief in group.current.values():
         if belief.fact.id == name:
             return belief, True
+    for belief in group.waiting:
+        if belief.fact.id == name:
+            return belief, True
     return next((one for one in (*group.outgoing, *group.surplus) if one.fact.id == name), None), False
 
 

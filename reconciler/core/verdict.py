@@ -32,6 +32,9 @@ class Reason(StrEnum):
     STOPPED = "Stopped"
     TEMPLATE_CHANGED = "TemplateChanged"
     SETTINGS_CHANGED = "SettingsChanged"
+    SUPERSEDED = "Superseded"
+    INACTIVE = "Inactive"
+    CANARY = "Canary"
     SURPLUS = "Surplus"
     PRUNED = "Pruned"
     DESTROYED = "Destroyed"
@@ -98,6 +101,12 @@ class Rule(StrEnum):
     PROBE_CONTEXT = "ProbeContextInvalid"
     STEP_FAILED = "StepFailed"
     BUSY = "Busy"
+    CLOCK_JUMP = "ClockJump"
+    PROGRESS = "ProgressDeadline"
+    REVISION_OVER = "RevisionOver"
+    """The declared revision failed or expired, so the one before keeps the traffic."""
+    TEMPLATE_GONE = "TemplateGone"
+    """A replica cannot be made again, because what it was made from is not declared any more."""
     SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a word, not a password)
 
 
@@ -117,6 +126,11 @@ class Waiting(StrEnum):
     NODE = "node readable"
     CALL = "call under way"
     REQUEST = "restart request"
+    ACTIVATION = "activation time"
+    VERIFIED = "revision verified"
+    RAISED = "weight read back"
+    PAUSE = "canary pause"
+    ROLLBACK_WINDOW = "rollback window"
 
 
 @dataclass(frozen=True, slots=True)

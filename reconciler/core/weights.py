@@ -172,7 +172,7 @@ def weigh(desired: Desired, roster: Roster, seen: Sight, ledger: Ledger, suspect
             for endpoint, belief in members:
                 grant = grants.get(belief.fact.id) if grants else None
                 empty = grant is not None and may_empty(grant, _workload(grant, roster))
-                pool.judge(endpoint, belief, grant, empty)
+                pool.judge(endpoint, belief, grant, empty, roster.share(belief.fact))
             if pool.members:
                 last = not (pool.survivor or intended)
                 leftovers.append((list(pool.members.values()), service.key, key, last, fact.epoch))

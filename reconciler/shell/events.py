@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from providers.actions import SetWeight
 from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeValue
+from reconciler.core.adopted import Adopted
 from reconciler.core.instant import Now
-from reconciler.core.ledger import Adopted, Suspension
+from reconciler.core.ledger import Suspension
 from reconciler.core.plan import Decision
 from reconciler.core.request import Fate, Request
 from reconciler.core.status import replicas_of

@@ -17,7 +17,7 @@ from reconciler.core.instant import Now
 from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, obey
 from reconciler.core.observed import Observed
 from reconciler.core.plan import Decision, Step
-from reconciler.core.switches import silenced
+from reconciler.core.revisions import quiet
 from reconciler.core.verdict import Rule
 from reconciler.exits import Exit
 from reconciler.shell.apply import Applier
@@ -322,7 +322,8 @@ class Loop:
         self._applying.add(task)
 
     async def _aim(self) -> None:
-        await self.probing.aim(self.desired, self.applier.busy, silenced(self.ledger, self.clock.now()), self.ledger)
+        silent = quiet(self.desired, self.ledger, self.clock.now())
+        await self.probing.aim(self.desired, self.applier.busy, silent, self.ledger)
 
     def _check_engine(self, now: Now) -> None:
         """A probe engine that died or fell silent is replaced; until it speaks, nothing is known of probes."""
@@ -379,8 +380,7 @@ class Loop:
         until = min(decision.wake_at, self.looks.next_due(), now + NAP)
         if self.parts.source is not None:
             until = min(until, self._next_read)
-        if end is not None:
-            until = min(until, end)
+        until = until if end is None else min(until, end)
         await self.clock.sleep_until(max(until, now), self.wake.event)
 
     def _finished(self, decision: Decision, end: int, wait: bool) -> bool:

@@ -15,6 +15,7 @@ from providers.spi import ExecTarget
 from reconciler.core import runtime_health
 from reconciler.core.instant import FOREVER
 from reconciler.core.ledger import Ledger
+from reconciler.core.revisions import revision_key
 from reconciler.core.switches import node_key
 from reconciler.probes.target import Target
 from reconciler.shell.foreign import Foreigners
@@ -49,9 +50,9 @@ class Prober(Protocol):
 
 
 def _names(fact: ContainerFact, node: str, key: str) -> tuple[str, ...]:
-    """The words under which a person can silence the probes of a container."""
-    ordinal = fact.mark.ordinal if fact.mark is not None else -1
-    return (EVERYTHING, node_key(node), key, f"{key}/{ordinal}")
+    """The words under which the probes of a container can be silenced: by a person, or because its revision waits."""
+    ordinal, revision = (-1, "") if fact.mark is None else (fact.mark.ordinal, fact.mark.revision)
+    return (EVERYTHING, node_key(node), key, f"{key}/{ordinal}", revision_key(key, revision))
 
 
 class Probing:
@@ -115,7 +116,7 @@ class Probing:
         Args:
             desired: the manifests in force.
             stopping: names of containers that are being stopped.
-            silent: keys of nodes, workloads and replicas that are not probed at all, or EVERYTHING: their verdicts grow old
+            silent: keys of nodes, workloads, replicas and revisions that are not probed at all, or EVERYTHING: their verdicts grow old
                 and are unknown then.
             ledger: what is remembered of adopted containers.
         """

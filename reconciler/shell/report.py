@@ -14,7 +14,14 @@ from reconciler.core.status import rows
 from reconciler.core.verdict import Hold, Rule, Wait, Waiting
 from reconciler.exits import Exit, worst
 
-ASKED_FOR = {Waiting.TTL, Waiting.DRAIN, Waiting.MIN_READY}
+ASKED_FOR = {
+    Waiting.TTL,
+    Waiting.DRAIN,
+    Waiting.MIN_READY,
+    Waiting.ACTIVATION,
+    Waiting.PAUSE,
+    Waiting.ROLLBACK_WINDOW,
+}
 """Waits that the manifests ask for: nothing is wrong while they last."""
 
 PERSON = {
@@ -29,6 +36,9 @@ PERSON = {
     Rule.ADOPT_CONFLICT,
     Rule.TEMPLATE_DIFFERS,
     Rule.PROBE_CONTEXT,
+    Rule.PROGRESS,
+    Rule.REVISION_OVER,
+    Rule.TEMPLATE_GONE,
 }
 """Holds that only a person ends."""
 
@@ -186,5 +196,8 @@ def news(decision: Decision) -> tuple[object, ...]:
         # Which calls are under way is no news; that none is any more is, or the stored decision would tell of them for ever.
         any(one.waiting is Waiting.CALL for one in decision.waits),
         tuple(decision.status.workloads),
+        tuple(
+            (key, one.active, [row[:3] for row in one.rows]) for key, one in sorted(decision.ledger.rollouts.items())
+        ),
         tuple((leaf, fact.value) for leaf, fact in decision.status.observed.leaves.items()),
     )

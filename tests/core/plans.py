@@ -24,8 +24,9 @@ from providers.facts import (
     container_name,
 )
 from reconciler.core.instant import Instant, Now
-from reconciler.core.ledger import Absence, Ledger, RevisionMark
+from reconciler.core.ledger import Absence, Ledger
 from reconciler.core.observed import Observed
+from reconciler.core.revision import RevisionMark
 from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")

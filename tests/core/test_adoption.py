@@ -28,10 +28,11 @@ from providers.facts import (
     RecordKey,
     RecordSet,
 )
+from reconciler.core.adopted import Adopted
 from reconciler.core.adoption import differing, take, wanted_live
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
-from reconciler.core.ledger import Adopted, Grant, Ledger, from_rows, to_rows
+from reconciler.core.ledger import Grant, Ledger, from_rows, to_rows
 from reconciler.core.observed import Observed
 from reconciler.core.verdict import Reason, Rule
 from sim.manifest import INSTANCE, NODE, Spec, service, shop, workload

@@ -21,6 +21,7 @@ from manifests.desired import (
     Workload,
 )
 from manifests.dns import DNSPolicy, Publish, Target
+from manifests.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from providers.facts import fingerprint
 
 INSTANCE = "shop"
@@ -59,6 +60,8 @@ class Spec:
     publish: Publish | None = Publish.ENDPOINTS
     ttl: int = 30
     host: str = ""
+    strategy: Strategy = Strategy.ROLLING
+    rollout: Rollout = DEFAULT_ROLLOUT
 
     @property
     def key(self) -> str:
@@ -90,6 +93,8 @@ def workload(spec: Spec) -> Workload:
         drain_max=spec.drain,
         drain_min=spec.drain,
         suspend=spec.suspend,
+        strategy=spec.strategy,
+        rollout=spec.rollout,
     )
 
 

@@ -1,0 +1,69 @@
+"""Arrival: new replicas that are available and not yet everywhere where their traffic comes from.
+
+An old replica of a rolling rollout leaves pools and names only after the new one that takes its place is in them: with weight, as
+read back, and published. Otherwise a name would lose an address first and win one later. Called by `decide` before the gates.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from manifests.desired import Desired
+from manifests.rollouts import Strategy
+from reconciler.core.activation import Roster
+from reconciler.core.availability import Availability, ripe_at
+from reconciler.core.instant import Now
+from reconciler.core.names import Names
+from reconciler.core.weights import Weights, endpoints
+
+_ADDRESSES = frozenset({"A", "AAAA"})
+
+
+def arriving(
+    desired: Desired, crew: Roster, counts: Mapping[str, Availability], weights: Weights, names: Names, now: Now
+) -> Mapping[str, Availability]:
+    """The counts, with how many available new replicas have not arrived, for workloads whose replicas replace each other."""
+    rolling = {
+        key: group
+        for key, group in crew.groups.items()
+        if group.outgoing and group.workload.strategy is Strategy.ROLLING
+    }
+    if not rolling:
+        return counts
+    late = _late(desired, crew, set(rolling), weights, names)
+    changed: dict[str, Availability] = {}
+    for key, group in rolling.items():
+        available = [one for one in group.current.values() if ripe_at(one, group.workload.min_ready) <= now.steady]
+        many = sum(1 for one in available if one.fact.id in late)
+        if many:
+            changed[key] = replace(counts[key], arriving=many)
+    return {**counts, **changed} if changed else counts
+
+
+def _late(desired: Desired, crew: Roster, rolling: set[str], weights: Weights, names: Names) -> set[str]:
+    """Containers without weight in a pool, not yet published in a name, or behind a zone that cannot be read."""
+    joining = {
+        value
+        for change in names.changes
+        if change.key.type in _ADDRESSES and change.after is not None
+        for value in change.after.values
+        if change.before is None or value not in change.before.values
+    }
+    late = set(names.hidden)
+    for service in desired.services:
+        if not any(one.workload in rolling for one in service.backends):
+            continue
+        there: set[str] = set()
+        for endpoint, belief in endpoints(service, crew):
+            there.add(belief.fact.id)
+            lacks = bool(service.balancers) and (service.key, belief.fact.id) in weights.lacking
+            if lacks or endpoint.address in joining:
+                late.add(belief.fact.id)
+        if service.balancers or _published(service.key, desired):
+            # An endpoint that was not observed yet cannot be anywhere.
+            groups = [crew.groups[one.workload] for one in service.backends if one.workload in rolling]
+            late |= {one.fact.id for group in groups for one in group.current.values()} - there
+    return late
+
+
+def _published(service: str, desired: Desired) -> bool:
+    return any(target.service == service for policy in desired.policies for target in policy.targets)
