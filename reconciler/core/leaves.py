@@ -25,7 +25,8 @@ class Leaf(NamedTuple):
 
     `value` is pass, fail or unknown, until the steady instant `until`. `service` is the opinion of the service behind it, None
     without one; `probe` what is asked, None without a check. `leaving`: nothing that could serve is behind it any more, or a
-    planned step takes it out, so it is never published anew. `behind` are ids of containers.
+    planned step takes it out, so it is never published anew. `behind` are ids of containers. `early`:
+    what is behind it carries no weight yet, so a check that passes does not let it in.
     """
 
     target: str
@@ -36,6 +37,7 @@ class Leaf(NamedTuple):
     probe: LeafProbe | None = None
     leaving: bool = False
     behind: tuple[str, ...] = ()
+    early: bool = False
 
 
 class Around(NamedTuple):
@@ -82,6 +84,8 @@ def _asked(policy: DNSPolicy, target: Target, leaf: Leaf, here: Around) -> Leaf:
     answer = verdict(here.answers, probe, here.now.steady)
     if leaf.service is not None:
         answer = both(answer, LeafVerdict(leaf.service, FOREVER))
+    if leaf.early and answer.value is _PASS:
+        answer = answer._replace(value=_UNKNOWN)
     return leaf._replace(value=answer.value, until=answer.until, probe=probe)
 
 
@@ -98,13 +102,15 @@ def _of_target(target: Target, here: Around) -> list[Leaf]:
         return found
     values = {leaf.value for leaf in found if not leaf.leaving}
     value = _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL
+    early = value is _UNKNOWN and any(leaf.early for leaf in found)
     addresses = sorted({address for balancer in service.balancers for address in balancer.addresses})
-    return [Leaf(target.name, address, value, service=value) for address in addresses]
+    return [Leaf(target.name, address, value, service=value, early=early) for address in addresses]
 
 
 class _Endpoint(NamedTuple):
     value: ProbeValue
     leaving: bool
+    early: bool
 
 
 def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
@@ -117,15 +123,17 @@ def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
         share = here.roster.share(belief.fact)
         out = share == 0 or name in here.grants or belief.fact.state is not ContainerState.RUNNING
         value = belief.ready if share is not None else _UNKNOWN
-        if (value is _PASS and service.balancers and (service.key, name) in here.weights.lacking) or (
-            value is _FAIL and name in here.weights.suspect
-        ):
+        early = share is None or (
+            value is _PASS and bool(service.balancers) and (service.key, name) in here.weights.lacking
+        )
+        if early or (value is _FAIL and name in here.weights.suspect):
             value = _UNKNOWN
-        opinions.setdefault(address, []).append(_Endpoint(_FAIL if out else value, out))
+        opinions.setdefault(address, []).append(_Endpoint(_FAIL if out else value, out, early and not out))
     found: list[Leaf] = []
     for address, many in sorted(opinions.items()):
         values = {one.value for one in many}
         value = _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL
         leaving = all(one.leaving for one in many)
-        found.append(Leaf(target.name, address, value, service=value, leaving=leaving, behind=behind[address]))
+        early = value is _UNKNOWN and any(one.early for one in many)
+        found.append(Leaf(target.name, address, value, FOREVER, value, None, leaving, behind[address], early))
     return found

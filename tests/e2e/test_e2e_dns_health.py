@@ -210,7 +210,9 @@ def _check(names: World) -> str:
 
 def test_endpoints_of_a_service_are_asked_as_well(world: Quickstart) -> None:
     instance, web = world.manifests / "instance.yaml", world.manifests / "web.yaml"
-    check = "  healthCheck: {protocol: HTTP, port: 8080, path: /, interval: 800ms}\n  targets:"
+    check = (
+        "  healthCheck: {protocol: HTTP, port: 8080, path: /, interval: 800ms}\n  whenAllUnhealthy: freeze\n  targets:"
+    )
     instance.write_text(
         instance.read_text().replace("  id: quickstart", "  id: quickstart\n  allowAddresses: [127.0.0.0/8]")
     )
