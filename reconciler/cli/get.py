@@ -96,9 +96,9 @@ def _stored(what: str, place: Place, options: Options) -> Exit:
         checks = status.get("checks", ())
         found, lines = {"healthchecks": [check_json(one) for one in checks]}, check_lines(checks, paint, now)
     else:
-        names, records = status["names"], status.get("records", ())
-        found = {"names": [name_json(one) for one in names], "records": records}
-        lines = record_lines(names, records, paint, now)
+        names, records, lists = status["names"], status.get("records", ()), status.get("lists", ())
+        found = {"names": [name_json(one) for one in names], "records": records, "lists": lists}
+        lines = record_lines(names, records, paint, now, lists)
     if view.json:
         view.document({"exit_code": 0, "as_of": utc(at).isoformat(), "live": live, **found})
     else:

@@ -38,6 +38,7 @@ def of_desired(desired: Desired) -> set[str]:
     keys = {one.key for one in desired.workloads}
     keys |= {one.key for one in desired.services} | {one.key for one in desired.policies}
     keys |= {one.key for one in desired.checks} | {one.key for one in desired.records}
+    keys |= {one.key for one in desired.record_lists}
     keys |= {f"{one.key}/{ordinal}" for one in desired.workloads for ordinal in range(one.replicas)}
     keys |= {node_key(one.name) for one in desired.providers if one.role is Role.RUNTIME}
     return keys
@@ -46,7 +47,10 @@ def of_desired(desired: Desired) -> set[str]:
 def of_stored(stored: dict[str, Any]) -> set[str]:
     """The keys in a stored decision."""
     status = stored["status"]
-    keys = {one["key"] for one in (*status["workloads"], *status["names"], *status.get("services", ()))}
+    keys = {
+        one["key"]
+        for one in (*status["workloads"], *status["names"], *status.get("services", ()), *status.get("lists", ()))
+    }
     for workload in status["workloads"]:
         keys |= {f"{workload['key']}/{ordinal}" for ordinal in range(workload["wanted"])}
         keys |= {one["replica"] for one in workload["replicas"]}

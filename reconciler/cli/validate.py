@@ -42,6 +42,7 @@ def validate(path: Path, **raw: Any) -> Exit:
         *desired.policies,
         *desired.checks,
         *desired.records,
+        *desired.record_lists,
     ]
     count = len(objects) + 1
     if options.view.json:
@@ -55,6 +56,7 @@ def validate(path: Path, **raw: Any) -> Exit:
         ("DNS policy", len(desired.policies)),
         ("health check", len(desired.checks)),
         ("record", len(desired.records)),
+        ("record list", len(desired.record_lists)),
     )
     parts = ", ".join(_count(number, name) for name, number in kinds if number)
     for warning in warnings:

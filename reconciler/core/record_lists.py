@@ -5,7 +5,7 @@ always so. Called by `names`, which has the same rules for single names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from manifests.desired import Desired
 from manifests.dns import RecordList, SetKey, SetValue
@@ -62,7 +62,9 @@ def compare(desired: Desired, zones: Mapping[Place, ZoneFact], marked: Mapping[P
     for one in sorted(desired.record_lists, key=lambda one: one.key):
         here.setdefault((one.provider, one.zone), []).append(one)
     if here:
-        out.strays[:] = [stray for stray in out.strays if not _listed(stray, here.get((stray.provider, stray.zone), ()))]
+        out.strays[:] = [
+            stray for stray in out.strays if not _listed(stray, here.get((stray.provider, stray.zone), ()))
+        ]
     for place, fact in sorted(zones.items(), key=lambda item: item[0]):
         zone = _Zone(place, fact, marked[place], here.get(place, []))
         for one in zone.lists:
@@ -160,6 +162,22 @@ def _gone(desired: Desired, zone: _Zone, out: Out) -> None:
 
 def _count(keys: Sequence[SetKey]) -> str:
     return f"{len(keys)} record set{'' if len(keys) == 1 else 's'}"
+
+
+def list_rows(desired: Desired, zones: Mapping[Place, ZoneFact]) -> list[dict[str, Any]]:
+    """Every list for status: how many sets it has, and how many of them its zone has as wanted under its mark (None: not known)."""
+    found = []
+    for one in desired.record_lists:
+        zone = zones.get((one.provider, one.zone))
+        count = None
+        if zone is not None:
+            mark = owner_mark(desired.instance.id, one.key)
+            sets = fitted(one, zone.capabilities)[0]
+            records = cast("Mapping[SetKey, SetValue]", zone.records)
+            owners = cast("Mapping[SetKey, str]", zone.owners)
+            count = sum(1 for key, value in sets.items() if records.get(key) == value and owners.get(key) == mark)
+        found.append({"key": one.key, "zone": one.zone, "wanted": len(one.sets), "published": count})
+    return found
 
 
 def _shown(keys: Iterable[SetKey]) -> str:

@@ -22,6 +22,7 @@ from reconciler.core.leaf_status import check_rows
 from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.names import Names
 from reconciler.core.observed import Observed
+from reconciler.core.record_lists import list_rows
 from reconciler.core.revision_rows import revision_rows
 from reconciler.core.switches import node_key
 from reconciler.core.trust import Belief, Sight
@@ -299,6 +300,7 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         "endpoints": endpoint_rows(desired, status.observed, status.crew, seen, now),
         "names": name_rows(desired, status.observed, seen, status.names, now),
         "records": record_rows(desired, seen),
+        "lists": list_rows(desired, seen.zones),
         "revisions": revision_rows(desired, status.observed, status.crew, now),
         "checks": check_rows(desired, status.observed.leaves, now),
         "orphans": orphans,

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 
 from manifests.desired import SECOND, Desired, Guard, Instance, Provider, Role
-from manifests.dns import AllUnhealthy, Check, DNSPolicy, HealthCheck, Publish, Record, Routing, Target
+from manifests.dns import (
+    AllUnhealthy,
+    Check,
+    DNSPolicy,
+    HealthCheck,
+    Publish,
+    Record,
+    RecordList,
+    Routing,
+    Target,
+)
 from providers.facts import Known, ProbeFact, ProbeValue, RecordKey, RecordSet, Unknown, ZoneFact
 from reconciler.core.decide import decide
 from reconciler.core.leaf import LeafProbe
@@ -166,3 +176,19 @@ def test_states_are_coloured_by_their_meaning(keep, reconcile) -> None:
     out = reconcile("get", "records", "--color", "always").out
     assert "\x1b[31munhealthy" in out
     assert "\x1b[32mhealthy" in out
+
+
+def test_of_a_list_it_is_told_how_much_of_it_is_as_wanted(keep, reconcile) -> None:
+    sets = {(f"n{index}.{ZONE}", "A", ""): (300, ("192.0.2.1",), None, "", False) for index in range(3)}
+    wanted = replace(desired(), records=(), record_lists=(RecordList("recordlist/all", "all", "zone", ZONE, sets),))
+    first = RecordKey(f"n0.{ZONE}", "A")
+    there = ZoneFact(ZONE, 1, {first: RecordSet(300, ("192.0.2.1",))}, {first: "small/recordlist/all"})
+    keep(wanted, there)
+    done = reconcile("get", "records", "--instance-id", "small")
+    assert [line.split() for line in done.out.splitlines()[:2]] == [
+        ["RECORD", "LIST", "ZONE", "RECORD", "SETS", "AS", "WANTED"],
+        ["all", "example.test", "3", "1"],
+    ]
+    keep(wanted, None)
+    document = reconcile("get", "records", "--instance-id", "small", "-o", "json").document
+    assert document["lists"] == [{"key": "recordlist/all", "zone": ZONE, "wanted": 3, "published": None}]

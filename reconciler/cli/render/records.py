@@ -59,9 +59,11 @@ def _values(published: Sequence[str] | None) -> str:
     return "cannot be read" if published is None else ", ".join(map(_plain, published)) or "nothing"
 
 
-def record_lines(names: Sequence[Row], records: Sequence[Row], paint: Paint, now: int) -> list[str]:
-    """Tables of names, of their leaves, and of plain records, then what providers cannot hold. `now` is the wall clock (ns)."""
-    if not names and not records:
+def record_lines(
+    names: Sequence[Row], records: Sequence[Row], paint: Paint, now: int, lists: Sequence[Row] = ()
+) -> list[str]:
+    """Tables of names, of their leaves, of plain records and of lists, then what providers cannot hold. `now` is the wall clock (ns)."""
+    if not names and not records and not lists:
         return ["no names in the manifests"]
     lines: list[str] = []
     if names:
@@ -93,6 +95,18 @@ def record_lines(names: Sequence[Row], records: Sequence[Row], paint: Paint, now
             ]
             for one in records
         ]
+        lines += [*([""] if lines else []), *table(head, rows, paint, frozenset())]
+    if lists:
+        rows = [
+            [
+                one["key"].partition("/")[2],
+                _plain(one["zone"]),
+                str(one["wanted"]),
+                "unknown" if one["published"] is None else str(one["published"]),
+            ]
+            for one in lists
+        ]
+        head = ["RECORD LIST", "ZONE", "RECORD SETS", "AS WANTED"]
         lines += [*([""] if lines else []), *table(head, rows, paint, frozenset())]
     notes = [
         f"{paint.warn('not as asked')}: {one['key']}: {_plain(note['name'])}: {note['message']}"
