@@ -153,7 +153,8 @@ def _rebuilt(group: Group, mark: RevisionMark, carried: Mapping[tuple[str, str],
     for revision in sorted(running):
         if revision == active:
             number = mark.number if revision == wanted else 0
-            rollout = rollout.put(Revision(revision, number, Standing.ACTIVE, at, why="it carries the traffic"))
+            row = Revision(revision, number, Standing.ACTIVE, at, activated=at, why="it was found with the traffic")
+            rollout = rollout.put(row)
         elif revision != wanted:
             why = "found beside the active one"
             rollout = rollout.put(Revision(revision, 0, Standing.SUPERSEDED, at, activated=at, ended=at, why=why))
