@@ -89,7 +89,7 @@ class Watchdog:
         assert not any(weights), f"{name} was stopped with weight {weights}"
         if item.address in self.last_weight:
             waited = self.true_time - self.last_weight[item.address]
-            assert waited >= spec.drain, f"{name} was stopped {waited / SECOND} s after its weight became 0"
+            assert waited >= spec.quiet, f"{name} was stopped {waited / SECOND} s after its weight became 0"
         published = self.world.published(f"{spec.name}.{ZONE}")
         grant = self.world.memory.ledger().grants.get(item.id)
         kept = grant is not None and returns(grant) and spec.max_unavailable >= spec.replicas

@@ -71,6 +71,11 @@ class Spec:
     def revision(self) -> str:
         return fingerprint(self.name, self.image)
 
+    @property
+    def quiet(self) -> int:
+        """How long nothing must be in flight before a stop: the whole drain, so that laws can count on it."""
+        return self.drain
+
 
 def workload(spec: Spec) -> Workload:
     container = Container(
@@ -91,7 +96,7 @@ def workload(spec: Spec) -> Workload:
         max_unavailable=spec.max_unavailable,
         restarts=Restarts(spec.limit, spec.window, spec.backoff),
         drain_max=spec.drain,
-        drain_min=spec.drain,
+        drain_min=spec.quiet,
         suspend=spec.suspend,
         strategy=spec.strategy,
         rollout=spec.rollout,

@@ -1,0 +1,225 @@
+"""Whole lives of worlds whose replicas push, drain by what is in flight, and whose weights somebody else writes."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+
+from laws.lives import WEB, ready
+from manifests.desired import SECOND, Desired, Push
+from manifests.traffic import Ramp
+from providers.actions import CutSessions, SetWeight, StopContainer
+from providers.facts import ContainerState
+from reconciler.core.pushes import PushEvent
+from reconciler.core.verdict import Rule
+from reconciler.shell.pushing import Sender
+from sim.manifest import POOLS, Shop, Spec
+from sim.world import World
+
+
+@dataclass(frozen=True, slots=True)
+class Busy(Spec):
+    """Replicas that leave as soon as nothing is in flight."""
+
+    @property
+    def quiet(self) -> int:
+        return 2 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class PushShop(Shop):
+    """A shop whose replicas push their state."""
+
+    ramp: Ramp | None = None
+
+    def desired(self) -> Desired:
+        made = super(PushShop, self).desired()
+        pushing = tuple(replace(one, push=Push()) for one in made.workloads)
+        return replace(made, workloads=pushing, services=tuple(replace(one, ramp=self.ramp) for one in made.services))
+
+
+def busy(**fields) -> PushShop:
+    return replace(PushShop((Busy(drain=30 * SECOND, ttl=1, **fields),)), look_pools=SECOND)
+
+
+class Replica:
+    """One replica that pushes."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world, self.name, self.seq = world, WEB.format(number), 0
+
+    def push(self, event: PushEvent, inflight: int | None = None) -> int:
+        item = self.world.containers()[self.name]
+        self.seq += 1
+        ruling = self.world.life.loop.pushing.push(
+            Sender(container=item.id), event, f"boot-{item.started_at}", self.seq, inflight
+        )
+        return ruling.status
+
+
+def member(world: World, number: int):
+    address = world.containers()[WEB.format(number)].address
+    pool = world.outside.pools[POOLS]["web"]
+    return next(one for endpoint, one in pool.items() if endpoint.address == address)
+
+
+def since(world: World, count: int, kind: type) -> list[int]:
+    return [
+        one.at
+        for one in world.traffic.writes[count:]
+        if isinstance(one.action, kind) and (one.effective or kind is CutSessions)
+    ]
+
+
+def down(world: World, count: int) -> int:
+    return next(w.at for w in world.traffic.writes[count:] if isinstance(w.action, SetWeight) and not w.action.weight)
+
+
+# --- drains -----------------------------------------------------------------------------------------------------
+
+
+def test_an_idle_endpoint_leaves_after_the_shortest_drain(worlds):
+    world = ready(worlds(busy(replicas=2)))
+    count = len(world.traffic.writes)
+    world.push(busy(replicas=1))
+    world.run(20 * SECOND)
+    (stop,) = since(world, count, StopContainer)
+    assert 2 * SECOND <= stop - down(world, count) <= 4 * SECOND
+
+
+def test_a_busy_endpoint_leaves_when_it_is_done(worlds):
+    world = ready(worlds(busy(replicas=2)))
+    count = len(world.traffic.writes)
+    member(world, 1).in_flight = 3
+    world.push(busy(replicas=1))
+    world.run(20 * SECOND)
+    assert world.weights()[WEB.format(1)] == 0
+    assert WEB.format(1) in world.running()
+    member(world, 1).in_flight = 0
+    world.run(6 * SECOND)
+    assert world.running() == [WEB.format(0)]
+    assert not since(world, count, CutSessions)
+
+
+def test_what_never_ends_is_cut_after_the_longest_drain(worlds):
+    world = ready(worlds(busy(replicas=2)))
+    count = len(world.traffic.writes)
+    member(world, 1).in_flight = 3
+    world.push(busy(replicas=1))
+    world.run(120 * SECOND)
+    (cut,), (stop,) = since(world, count, CutSessions), since(world, count, StopContainer)
+    assert cut - down(world, count) >= 30 * SECOND
+    assert stop >= cut
+    assert world.running() == [WEB.format(0)]
+
+
+def test_a_balancer_that_is_reloaded_during_a_drain_makes_it_last_its_whole_time(worlds):
+    world = ready(worlds(busy(replicas=2)))
+    count = len(world.traffic.writes)
+    member(world, 1).in_flight = 3
+    world.push(busy(replicas=1))
+    world.run(8 * SECOND)
+    world.pools.restart()
+    for one in world.outside.pools[POOLS]["web"].values():
+        one.in_flight = 0
+    world.run(100 * SECOND)
+    (stop,) = since(world, count, StopContainer)
+    assert stop - down(world, count) >= 30 * SECOND
+    assert world.weights() == {WEB.format(0): 100}
+
+
+# --- pushes -----------------------------------------------------------------------------------------------------
+
+
+def test_a_replica_that_drains_itself_loses_its_weight_at_once_and_keeps_it_lost_over_a_kill(worlds):
+    world = ready(worlds(busy(replicas=3)))
+    one = Replica(world, 1)
+    assert one.push(PushEvent.DRAINING, 2) == 200
+    world.run(SECOND)
+    assert world.weights()[WEB.format(1)] == 0
+    assert WEB.format(1) in world.running()
+    world.kill()
+    world.run(300 * SECOND)
+    assert world.weights()[WEB.format(1)] == 0
+    world.runtime.exit(WEB.format(1))
+    world.run(60 * SECOND)
+    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+
+
+def test_not_ready_is_obeyed_until_it_is_stale_and_a_heartbeat_of_ready_outranks_the_probe(worlds):
+    world = ready(worlds(busy(replicas=3)))
+    one = Replica(world, 1)
+    one.push(PushEvent.NOT_READY)
+    world.run(59 * SECOND)
+    assert world.weights()[WEB.format(1)] == 0
+    world.run(10 * SECOND)
+    assert world.weights()[WEB.format(1)] == 100
+    world.apps.mute.add(WEB.format(1))
+    for _ in range(6):
+        one.push(PushEvent.READY)
+        world.run(10 * SECOND)
+    assert world.weights()[WEB.format(1)] == 100
+    world.run(60 * SECOND)
+    assert world.weights()[WEB.format(1)] == 0
+
+
+def test_a_dead_container_keeps_no_weight_whatever_it_said(worlds):
+    world = ready(worlds(busy(replicas=2)))
+    Replica(world, 1).push(PushEvent.READY)
+    world.apps.start_delay = 100 * SECOND
+    world.runtime.exit(WEB.format(1))
+    world.run(20 * SECOND)
+    assert not world.weights().get(WEB.format(1))
+
+
+# --- orders, other writers, ramps -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("verb", ["drain", "release"])
+def test_a_persons_drain_holds_over_a_restart_until_it_is_released(verb, worlds):
+    world = ready(worlds(busy(replicas=3)))
+    world.memory.say("drain", "workload/web/1")
+    world.run(10 * SECOND)
+    assert world.weights()[WEB.format(1)] == 0
+    world.kill()
+    world.runtime.exit(WEB.format(1))
+    world.run(60 * SECOND)
+    assert not world.weights().get(WEB.format(1))
+    if verb == "release":
+        world.memory.say("release", "workload/web/1")
+        world.run(30 * SECOND)
+        assert world.weights()[WEB.format(1)] == 100
+    assert world.containers()[WEB.format(1)].state is ContainerState.RUNNING
+
+
+def test_a_fight_over_a_weight_ends_and_is_told(worlds):
+    world = ready(worlds(busy(replicas=2)))
+    count = len(world.traffic.writes)
+    for _ in range(40):
+        member(world, 1).weight = 7
+        world.run(3 * SECOND)
+    assert len(since(world, count, SetWeight)) == 2
+    assert any(one.rule is Rule.CONFLICTING_WRITER for one in world.tape.last.holds)
+
+
+def test_a_balancer_that_lost_its_weights_has_them_back_within_a_look(worlds):
+    world = ready(worlds(busy(replicas=3)))
+    world.pools.restart()
+    for one in world.outside.pools[POOLS]["web"].values():
+        one.weight = 0
+    world.run(3 * SECOND)
+    assert world.weights() == {WEB.format(n): 100 for n in range(3)}
+    assert not any(one.rule is Rule.CONFLICTING_WRITER for one in world.tape.last.holds)
+
+
+def test_a_ramp_grows_in_steps_and_survives_a_kill(worlds):
+    shop = replace(busy(replicas=1), ramp=Ramp(30 * SECOND, 10))
+    world = worlds(shop)
+    seen = []
+    world.checks.append(lambda action: seen.append(action.weight) if isinstance(action, SetWeight) else None)
+    world.run(15 * SECOND)
+    world.kill()
+    world.run(60 * SECOND)
+    assert seen[0] == 10
+    assert seen == sorted(seen)
+    assert seen[-1] == 100
+    assert len(seen) > 10
