@@ -6,12 +6,16 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from core.plans import NOW, Scene
 from manifests.desired import Container, Template, Workload
+from providers.actions import CreateContainer
 from providers.facts import ContainerFact, ContainerState, Mark, container_name
 from reconciler.core.activation import Group, Roster
+from reconciler.core.decide import decide
 from reconciler.core.ledger import Ledger, from_rows, to_rows
 from reconciler.core.pins import learn, pins_of
 from reconciler.core.trust import believe
+from sim.manifest import Spec, shop
 
 NEW, OLD = "a" * 16, "b" * 16
 ONE, TWO = (("", "r.test/web@sha256:1"),), (("", "r.test/web@sha256:2"),)
@@ -69,3 +73,18 @@ def test_pins_outlive_the_program():
     ledger = learn(Ledger(), crew(fact(0), fact(1, TWO, OLD)))
     assert from_rows(to_rows(ledger)) == ledger
     assert all(isinstance(one, tuple) for one in itertools.chain(*from_rows(to_rows(ledger)).pins.values()))
+
+
+def test_a_missing_replica_is_created_from_what_its_revision_began_with():
+    spec = Spec()
+    scene = Scene(spec)
+    name = scene.facts[2].name
+    scene.facts = [replace(one, digests=ONE) for one in scene.facts[:2]]
+    decision = decide(shop().desired(), scene.observed(), NOW)
+    [step] = [one for one in decision.steps if isinstance(one.action, CreateContainer)]
+    assert (step.action.name, step.action.pins) == (name, ONE)
+    # Also when nothing of it is left but what is remembered.
+    scene.facts, scene.ledger = [], decision.ledger
+    decision = decide(shop().desired(), scene.observed(), NOW)
+    found = [one.action.pins for one in decision.steps if isinstance(one.action, CreateContainer)]
+    assert found == [ONE] * spec.replicas
