@@ -1,0 +1,117 @@
+"""Whole lives of staged rollouts: whatever is declared, falls ill, steps or is killed, traffic only goes where the books say."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laws.watchdog import Watchdog
+from manifests.desired import SECOND
+from manifests.rollouts import STAGED, CanaryStep, Rollout, Strategy, Supersede
+from providers.actions import SetWeight
+from reconciler.core.revision import ENDED, Standing
+from sim.manifest import Shop, Spec, shop
+from sim.world import World
+
+IMAGES = ("v1", "v2", "v3")
+SHORT = {spec.revision[:8]: spec.revision for spec in (Spec(image=one) for one in IMAGES)}
+TIMES = Rollout(
+    precheck=20 * SECOND,
+    pending_grace=120 * SECOND,
+    bake=60 * SECOND,
+    window=120 * SECOND,
+    steps=(CanaryStep(2_000, 20 * SECOND),),
+)
+
+shops = st.builds(
+    lambda image, strategy, delay, supersede: shop(
+        image=image,
+        replicas=2,
+        strategy=strategy,
+        rollout=replace(TIMES, delay=delay * SECOND, supersede=supersede),
+    ),
+    st.sampled_from(IMAGES),
+    st.sampled_from(sorted(STAGED)),
+    st.sampled_from([0, 30, 90]),
+    st.sampled_from(list(Supersede)),
+)
+events = st.one_of(
+    st.tuples(st.just("declare"), shops),
+    st.tuples(st.just("ill"), st.sampled_from(IMAGES)),
+    st.tuples(st.just("well"), st.just("")),
+    st.tuples(st.just("rollback"), st.just("")),
+    st.tuples(st.just("kill"), st.integers(0, 8)),
+    st.tuples(st.just("clock"), st.sampled_from([-3600, 600])),
+    st.tuples(st.just("run"), st.sampled_from([15, 60, 150])),
+)
+
+
+def revision_in(name: str) -> str:
+    return SHORT[name.split("-")[2]]
+
+
+def watch(world: World) -> None:
+    """Each raise goes to the revision that has the traffic or is being let in, as the books that were stored before say."""
+
+    def check(action: object) -> None:
+        if not isinstance(action, SetWeight) or not action.weight:
+            return
+        books = world.memory.ledger().rollouts["workload/web"]
+        row = books.of(revision_in(action.name))
+        assert row is not None
+        first = not books.active
+        assert first or row.revision == books.active or row.opened is not None, (action, books)
+
+    world.checks.append(check)
+
+
+def happen(world: World, event: tuple[str, object]) -> None:
+    kind, value = event
+    if kind == "declare":
+        assert isinstance(value, Shop)
+        world.push(value)
+    elif kind == "ill":
+        revision = Spec(image=str(value)).revision[:8]
+        world.apps.mute |= {f"shop-web-{revision}-{ordinal}" for ordinal in range(2)}
+    elif kind == "well":
+        world.apps.mute.clear()
+    elif kind == "rollback":
+        world.memory.say("rollback", "workload/web")
+    elif kind == "kill":
+        world.kill_in = int(str(value))
+    elif kind == "clock":
+        world.clock.step_wall(int(str(value)) * SECOND)
+    world.run((int(str(value)) if kind == "run" else 20) * SECOND)
+
+
+@settings(max_examples=12)
+@given(st.lists(events, min_size=4, max_size=12))
+def test_traffic_goes_where_the_books_say_and_everything_comes_to_rest(story):
+    world = World(shop(replicas=2, strategy=Strategy.ACTIVATE, rollout=TIMES))
+    world.dog = Watchdog(world)
+    watch(world)
+    try:
+        world.run(60 * SECOND)
+        numbers: list[tuple[int, str]] = []
+        for event in story:
+            happen(world, event)
+            assert any(world.weights().values()), "a pool that served is empty"
+            books = world.memory.ledger().rollouts["workload/web"]
+            active = books.of(books.active)
+            assert active is not None
+            numbers.append((active.number, active.revision))
+            assert sum(one.standing is Standing.ACTIVE for one in books.rows) <= 1
+        world.apps.mute.clear()
+        world.kill_in = -1
+        world.run(900 * SECOND)
+        books = world.memory.ledger().rollouts["workload/web"]
+        wanted = books.of(world.shop.specs[0].revision)
+        assert wanted is not None
+        assert wanted.revision == books.active or wanted.standing in ENDED
+        assert all(weight == 100 for weight in world.weights().values()), world.weights()
+        assert {revision_in(name) for name in world.weights()} == {books.active}
+        assert {revision_in(name) for name in world.running()} == {books.active}
+        assert not world.tape.last.steps
+        assert not books.back
+    finally:
+        world.close()
