@@ -22,6 +22,7 @@ BENCHMARKS = (
     "decide",
     "haproxy_weights",
     "dns_updates",
+    "dns_zone",
     "dns_health",
     "docker_look",
     "edge_latency",

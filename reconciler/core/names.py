@@ -20,7 +20,7 @@ from reconciler.core.leaves import Leaf, around, leaves_of
 from reconciler.core.ledger import Ledger
 from reconciler.core.omission import Answer, Mode, omit
 from reconciler.core.published import Sets, addresses, names_of, reached, unseen
-from reconciler.core.record_lists import compare, is_list
+from reconciler.core.record_lists import compare, is_list, yields
 from reconciler.core.records import RecordDiff, owner_mark, owner_of, why
 from reconciler.core.trust import Sight
 from reconciler.core.verdict import Hold, Reason, Rule, Wait, Waiting
@@ -286,14 +286,14 @@ def _record(record: Record, mark: str, seen: Sight, out: Names) -> None:
         person = f"use a provider that has records of type {record.type}"
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.CANNOT_PUBLISH, message, person=person))
         return
-    others = [one for one in _beside(record, zone) if zone.owners.get(one) != mark]
+    others = [one for one in _beside(record, zone) if not yields(zone.owners.get(one, ""), mark)]
     if others:
         listed = ", ".join(f"{one.name} {one.type}" for one in others)
         message = f"{listed} in zone {record.zone} carries no owner mark of {mark}"
         person = "remove that record by hand, or remove the Record"
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, person=person))
         return
-    if before != after:
+    if before != after or not mine:
         out.changes.append(RecordDiff(record.key, *place, key, before, after, why(before, after)))
 
 

@@ -50,6 +50,11 @@ def is_list(mark: str) -> bool:
     return owner_of(mark)[1].startswith(PREFIX)
 
 
+def yields(owner: str, mark: str) -> bool:
+    """Whether a set of this owner may get that mark: it has it, or a list of the same instance has it, and no longer names it."""
+    return owner == mark or owner.startswith(f"{owner_of(mark)[0]}/{PREFIX}")
+
+
 def compare(desired: Desired, zones: Mapping[Place, ZoneFact], marked: Mapping[Place, ByMark], out: Out) -> None:
     """Tell what differs between all lists and their zones; of zones that are not known nothing is told.
 
@@ -145,11 +150,13 @@ def _gone(desired: Desired, zone: _Zone, out: Out) -> None:
     """Record sets under the marks of lists that no list of the zone has any more. A set may have moved to another list."""
     prefix = f"{desired.instance.id}/{PREFIX}"
     present = {one.key for one in zone.lists}
+    taken = {(one.host, one.type, "") for one in desired.records if (one.provider, one.zone) == zone.place}
     for mark, keys in sorted(zone.marked.items()):
         if not mark.startswith(prefix):
             continue
         owner = owner_of(mark)[1]
         left: set[SetKey] = set(keys)
+        left -= taken
         for one in zone.lists:
             left = left - one.sets.keys()
         going = out.changes if owner in present else out.strays

@@ -158,6 +158,18 @@ def test_a_record_that_moves_into_a_list_is_taken_over_and_never_goes() -> None:
     assert world.zone.value.owners[RecordKey(f"n1.{ZONE}", "A")] == mark()
 
 
+def test_a_set_that_moves_into_a_record_is_taken_over_and_never_goes() -> None:
+    world = Listed((), lists=(one(**many(3)),))
+    world.settle()
+    world.lists = (one(**many(1), n2_A="192.0.2.2"),)
+    world.records = (Record("record/n1", "n1", f"n1.{ZONE}", NAMES, ZONE, "A", 300, ("192.0.2.1",)),)
+    (step,) = world.decide().steps
+
+    assert [(one.before, one.after) for one in changes(step).changes] == [(RecordSet(300, ("192.0.2.1",)),) * 2]
+    world.settle()
+    assert world.zone.value.owners[RecordKey(f"n1.{ZONE}", "A")] == f"{INSTANCE}/record/n1"
+
+
 def test_a_list_that_no_manifest_has_any_more_stays_while_pruning_is_off() -> None:
     world = Listed((), lists=(one(**many(30)),))
     world.settle()
