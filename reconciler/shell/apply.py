@@ -28,7 +28,7 @@ from providers.errors import OutcomeUnknown, ProviderError, Retry
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Step, describe, target_of
+from reconciler.core.plan import Step, describe, spelled_out, target_of
 from reconciler.shell.batch import Batch, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.observe import Looks
@@ -239,7 +239,8 @@ class Applier:
         """The step's entry in the journal; 0 when it needs none."""
         if not step.journal:
             return 0
-        action, generation = describe(step.action), _generation(step.action)
+        action = "\n".join([describe(step.action), *spelled_out(step.action)])
+        generation = _generation(step.action)
         return self.journal.begin(step.id, step.object, action, generation, step.cause.value, self.clock.now())
 
     def _end(self, entry: int, outcome: Outcome) -> None:

@@ -10,7 +10,7 @@ from reconciler.cli.render.status import progress_lines, status_lines
 from reconciler.cli.render.times import short
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Step, describe
+from reconciler.core.plan import Step, describe, spelled_out
 from reconciler.exits import Exit
 from reconciler.shell.report import Summary, decision_json
 
@@ -65,6 +65,7 @@ def _done(done: Sequence[tuple[Step, Outcome]]) -> list[dict[str, Any]]:
             "message": step.message,
             "outcome": outcome.kind.value,
             "detail": outcome.message or None,
+            **({"changes": changes} if (changes := spelled_out(step.action)) else {}),
         }
         for step, outcome in done
     ]
