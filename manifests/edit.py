@@ -9,7 +9,7 @@ import copy
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from manifests.edit_text import BOM, Node, Refused, parse, with_entry, with_key, with_scalar, without_entry
+from manifests.edit_text import BOM, Node, Refused, parse, with_entry, with_key, with_scalar
 from manifests.read import Document, read_file
 
 Path = tuple[str | int, ...]
@@ -31,13 +31,7 @@ class Rename(NamedTuple):
     value: str
 
 
-class Drop(NamedTuple):
-    """Take the key at `path` away, with its line."""
-
-    path: Path
-
-
-Change = Put | Rename | Drop
+Change = Put | Rename
 
 
 def find(file: str, data: bytes, kind: str, name: str) -> Document | None:
@@ -120,8 +114,6 @@ def _apply(value: Any, change: Change) -> None:
         inner[last] = change.value
     elif last not in inner:
         raise Refused(f"{shown(change.path)} is not there", "correct the manifest")
-    elif isinstance(change, Drop):
-        del inner[last]
     else:
         del inner[last]
         inner[change.key] = change.value
@@ -136,8 +128,6 @@ def _spliced(text: str, index: int, change: Change) -> str:
             raise Refused("it is not written there itself", "change it by hand")
         return with_entry(text, parent, (*missing, str(change.path[-1])), change.value)
     key, value = parent.entry(change.path[-1])
-    if isinstance(change, Drop):
-        return without_entry(text, parent, key, value)
     text = with_scalar(text, value, change.value)
     return text if isinstance(change, Put) else with_key(text, key, change.key)
 

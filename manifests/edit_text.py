@@ -155,24 +155,6 @@ def with_entry(text: str, mapping: Node, keys: tuple[str, ...], value: str) -> s
     return _flow_entry(text, mapping, keys, value) if mapping.flow else _block_entry(text, mapping, keys, value)
 
 
-def without_entry(text: str, mapping: Node, key: Node, value: Node) -> str:
-    """The text without one entry of a mapping. Comments that stand alone above it stay."""
-    if len(mapping.children) == 2:
-        raise Refused("nothing else is in its mapping", "remove the mapping by hand")
-    if value.kind != "scalar":
-        raise Refused("it is no single value", "remove it by hand")
-    _check_scalar(text, value)
-    if not mapping.flow:
-        begin = text.rfind("\n", 0, key.start) + 1
-        if text[begin : key.start].strip():
-            raise Refused("it does not have a line of its own", "remove it by hand")
-        return text[:begin] + text[_line_end(text, value.end) :]
-    place = mapping.children.index(key)
-    if place:
-        return text[: mapping.children[place - 1].end] + text[value.end :]
-    return text[: key.start] + text[mapping.children[2].start :]
-
-
 def _check_scalar(text: str, node: Node) -> None:
     node.check_plain()
     if node.kind != "scalar" or node.start == node.end:

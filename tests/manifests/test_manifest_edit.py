@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.edit import Change, Drop, Put, Rename, edit, find
+from manifests.edit import Change, Put, Rename, edit, find
 from manifests.edit_text import Refused
 from manifests.read import read_file
 
@@ -87,12 +87,6 @@ def test_a_key_changes_its_name_and_value_in_place():
     assert edited(FILE, Rename(path, "activateAt", "2026-12-01T06:00:00Z")) == [
         "-         activationDelay: 30s   # time to look",
         '+         activateAt: "2026-12-01T06:00:00Z"   # time to look',
-    ]
-
-
-def test_a_key_goes_with_its_line():
-    assert edited(FILE, Drop(("spec", "rollout", "activationDelay"))) == [
-        "-         activationDelay: 30s   # time to look"
     ]
 
 
@@ -192,8 +186,8 @@ def test_what_is_not_there_is_said():
         edited(FILE, Put((*WEB[:4], 7, "image"), "x"))
     with pytest.raises(Refused, match="is no mapping"):
         edited(FILE, Put(("spec", "replicas", "x"), "y"))
-    with pytest.raises(Refused, match="nothing else"):
-        edited(FILE, Drop(("spec", "drain", "max")))
+    with pytest.raises(Refused, match=r"drain\.min is not there"):
+        edited(FILE, Rename(("spec", "drain", "min"), "max", "1s"))
 
 
 def test_a_broken_file_is_not_touched():
