@@ -132,6 +132,13 @@ def test_a_file_behind_a_link_is_written_and_the_link_stays(shop, reconcile):
     assert shop.read_text() == FILE.replace("shop:1.4", "shop:1.5")
 
 
+def test_without_a_path_the_current_directory_is_meant(shop, reconcile, monkeypatch):
+    monkeypatch.chdir(shop.parent)
+    done = reconcile("deploy", "workload/shop", "--image", "log:3", "--container", "log")
+    assert done.code == 0, done.err
+    assert shop.read_text() == FILE.replace('"log:2"', '"log:3"')
+
+
 def test_in_a_git_work_tree_it_says_what_is_left_to_do(shop, reconcile):
     subprocess.run(["git", "init", "-q", shop.parent], check=True, timeout=10)
     done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5")
