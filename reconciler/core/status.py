@@ -24,6 +24,7 @@ from reconciler.core.names import Names
 from reconciler.core.observed import Observed
 from reconciler.core.record_lists import list_rows
 from reconciler.core.revision_rows import revision_rows
+from reconciler.core.staged import there as declared
 from reconciler.core.switches import node_key
 from reconciler.core.trust import Belief, Sight
 from reconciler.core.verdict import Hold, Rule
@@ -272,12 +273,11 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         members = [(group.current[n], "current") for n in sorted(group.current)]
         members += [(belief, "outgoing") for belief in group.outgoing]
         members += [(belief, "surplus") for belief in group.surplus]
+        members += [(belief, "waiting") for belief in group.waiting]
+        members += [(belief, "kept") for belief in group.kept]
         replicas = [_replica(status, one.key, belief, weights, role, words, now) for belief, role in members]
-        missing = [
-            replica_name(group.workload, desired.instance.id, n)
-            for n in range(one.wanted)
-            if n not in group.current and not group.blind and not group.workload.restart_only
-        ]
+        there = range(one.wanted) if group.blind or group.workload.restart_only or not group.coming else declared(group)
+        missing = [replica_name(group.workload, desired.instance.id, n) for n in range(one.wanted) if n not in there]
         workloads.append({**one._asdict(), "condition": one.condition.value, "replicas": replicas, "missing": missing})
     services = [
         {

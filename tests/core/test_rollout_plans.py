@@ -6,16 +6,18 @@ import pytest
 
 from core.plans import NOW, Scene, ago, probe
 from manifests.desired import SECOND
+from manifests.limits import Held, Window
 from manifests.rollouts import CanaryStep, Rollout, Strategy
+from providers.actions import SetWeight
 from providers.facts import Generation, PortFact, ProbeValue
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.ledger import from_rows, to_rows
 from reconciler.core.plan import to_text
-from reconciler.core.revision import Revision, Standing
+from reconciler.core.revision import Revision, RevisionMark, Standing
 from reconciler.core.revision import Rollout as Books
-from reconciler.core.verdict import Rule
-from sim.manifest import Spec, shop
+from reconciler.core.verdict import Rule, Waiting
+from sim.manifest import POOLS, Spec, shop
 
 WEB = Spec(replicas=2)
 STEPS = (CanaryStep(1_000, 300 * SECOND), CanaryStep(5_000, 600 * SECOND))
@@ -84,3 +86,79 @@ def test_what_is_not_known_neither_lets_a_revision_in_nor_ends_its_waiting():
 
 def _is_of(generation: Generation, scene: Scene, spec: Spec) -> bool:
     return any(one.generation == generation and one.mark.revision == spec.revision for one in scene.facts)
+
+
+def beside(opened: bool, sick: bool = False):
+    """v2 beside v1, due, with its switch open or not; one of its replicas may fail."""
+    desired, _ = activate()
+    times = Rollout(activate_at=NOW.wall - 60 * SECOND)
+    desired = replace(desired, workloads=(replace(desired.workloads[0], rollout=times),))
+    scene, new = Scene(WEB), replace(WEB, image="v2")
+    for fact in Scene(new).facts:
+        address = fact.address.replace("10.0", "10.1")
+        scene.add(new, replace(fact, address=address, ports=(PortFact(8080, address, 8080),)), weight=0)
+    if sick:
+        scene.sick(2, "readiness")
+    row = Revision(new.revision, 2, Standing.SCHEDULED, ago(99), due=ago(50), opened=ago(1) if opened else None)
+    old = Revision(WEB.revision, 1, Standing.ACTIVE, ago(9999), activated=ago(9999))
+    books = Books(WEB.revision, rows=(old, row._replace(at=times.activate_at)))
+    scene.ledger = replace(
+        scene.ledger,
+        rollouts={WEB.key: books},
+        clock=ago(99),
+        revisions={WEB.key: RevisionMark(2, new.revision)},
+    )
+    return desired, scene, new
+
+
+def test_a_replica_that_fails_while_it_is_let_in_closes_the_switch_and_the_next_try_waits():
+    desired, scene, new = beside(opened=True, sick=True)
+    decision = decide(desired, scene.observed(), NOW)
+    row = decision.ledger.rollouts[WEB.key].of(new.revision)
+    assert (row.opened, row.failures, row.standing) == (None, 1, Standing.SCHEDULED)
+    assert not any(isinstance(step.action, SetWeight) for step in decision.steps)
+    scene.ledger, well = decision.ledger, beside(opened=False)[1]
+    after = decide(desired, replace(well.observed(), ledger=decision.ledger), NOW)
+    (hold,) = [one for one in after.holds if one.rule is Rule.BACK_OFF]
+    assert hold.until > NOW.steady
+    assert after.wake_at <= hold.until
+    then = NOW._replace(wall=NOW.wall + hold.until - NOW.steady, steady=hold.until)
+    facts = replace(well.observed(), ledger=after.ledger)
+    probes = {
+        one: value._replace(liveness=_later(value.liveness, hold.until), readiness=_later(value.readiness, hold.until))
+        for one, value in facts.probes.items()
+    }
+    again = decide(desired, replace(facts, probes=probes), then)
+    assert again.ledger.rollouts[WEB.key].of(new.revision).opened is not None
+
+
+def _later(fact, steady):
+    return fact._replace(last_at=steady)
+
+
+def test_nothing_is_lowered_while_a_pool_cannot_be_read():
+    desired, scene, _ = beside(opened=True)
+    scene.unknown.add(POOLS)
+    decision = decide(desired, scene.observed(), NOW)
+    assert decision.ledger.rollouts[WEB.key].active == WEB.revision
+    assert any(one.waiting is Waiting.RAISED for one in decision.waits)
+    assert not decision.steps
+
+
+def test_the_switch_is_over_once_every_endpoint_was_read_back():
+    desired, scene, new = beside(opened=True)
+    scene.pools["web"] = [one._replace(weight=100) for one in scene.pools["web"]]
+    decision = decide(desired, scene.observed(), NOW)
+    assert decision.ledger.rollouts[WEB.key].active == new.revision
+    lowered = {step.action.name for step in decision.steps if isinstance(step.action, SetWeight)}
+    assert lowered == {fact.name for fact in Scene(WEB).facts}
+
+
+def test_a_window_of_the_guard_holds_the_switch_and_its_grace_does_not_run():
+    desired, scene, new = beside(opened=False)
+    window = Window("freeze", frozenset({Held.ROLLOUT}), "* * * * *", 3600 * SECOND, "UTC")
+    desired = replace(desired, guard=replace(desired.guard, windows=(window,)))
+    decision = decide(desired, scene.observed(), NOW)
+    assert any(one.rule is Rule.WINDOW and one.object == WEB.key for one in decision.holds)
+    row = decision.ledger.rollouts[WEB.key].of(new.revision)
+    assert (row.due, row.opened) == (None, None)
