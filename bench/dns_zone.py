@@ -205,7 +205,7 @@ def report(mine: Sequence[Run], theirs: Sequence[Run], planned: int, applied: Ru
             f"\nTime in each run: {each} of octodns-sync's. Goals: at most {GOAL_TIME} of its time and {GOAL_MEMORY} of its memory."
         )
         print(
-            f"Our zone has an owner mark beside each set: {2 * SETS:,} record sets are transferred, and octodns transfers {SETS:,}."
+            f"\nOur zone has an owner mark beside each set: {2 * SETS:,} record sets are transferred, and octodns transfers {SETS:,}."
         )
 
 
