@@ -19,6 +19,7 @@ from reconciler.core.availability import ripe_at
 from reconciler.core.history import replica_of
 from reconciler.core.instant import FOREVER, Now
 from reconciler.core.ledger import Grant, Ledger
+from reconciler.core.overrides import kept_out
 from reconciler.core.restart_history import settings
 from reconciler.core.restarts import Try, next_try
 from reconciler.core.trust import Belief
@@ -146,6 +147,8 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
     elif belief.ready is _UNKNOWN or (belief.live is _UNKNOWN and fact.state is _RUNNING):
         message = f"{fact.name} has no verdict of its probes yet"
         out.waits.append(Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until))
+    elif belief.ready is _FAIL and (order := kept_out(ledger.overrides, name, fact.name, now)) is not None:
+        out.holds.append(order)
     elif belief.ready is _FAIL:
         message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready'}"
         out.waits.append(Wait(name, Waiting.READY, message))

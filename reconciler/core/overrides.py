@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from providers.facts import Endpoint
 from reconciler.core.instant import FOREVER, Instant, Now
 from reconciler.core.traffic import Force, Override
+from reconciler.core.verdict import Hold, Rule
 
 VERBS = frozenset({"drain", "force", "release"})
 """The commands that give orders: `drain`, `force` with `up` or `down`, and `release`, which takes an order back."""
@@ -43,6 +44,17 @@ def in_force(overrides: Mapping[str, Override], key: str, now: Now) -> Override 
     """The order about this object that has not expired."""
     one = overrides.get(key)
     return one if one is not None and (not one.until_wall or one.until_wall > now.wall) else None
+
+
+def kept_out(overrides: Mapping[str, Override], key: str, name: str, now: Now) -> Hold | None:
+    """The hold on a replica (`key`, its container's `name`) that a person took out of traffic; None when nobody did."""
+    one = in_force(overrides, key, now)
+    if one is None or one.force is Force.UP:
+        return None
+    done = "drained" if one.force is Force.DRAIN else "forced down"
+    message = f"{key} was {done} by {one.who or 'somebody'}: {one.reason or 'no reason given'}"
+    until = expires_at(one, now) if one.until_wall else None
+    return Hold(key, f"give traffic to {name}", Rule.ORDERED, message, until=until, person=f"reconcile release {key}")
 
 
 def expires_at(one: Override, now: Now) -> int:

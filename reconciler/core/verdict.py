@@ -63,6 +63,8 @@ class Rule(StrEnum):
 
     SUSPENDED = "Suspended"
     DENIED = "Denied"
+    ORDERED = "Ordered"
+    """A person drained it or forced it down, so it gets no traffic."""
     AMNESIC = "Amnesic"
     IN_FLIGHT = "InFlight"
     BUDGET = "AvailabilityBudget"

@@ -57,8 +57,7 @@ def test_an_endpoint_is_explained(drained, reconcile, golden):
 
 def test_explaining_a_replica_says_why_its_endpoints_weigh_what_they_do(drained, reconcile):
     out = reconcile("explain", "workload/web/0").out
-    assert FIRST in out
-    assert "drain by ada" in out
+    assert f"  {FIRST}: draining, weight 100 -> 0: DrainedByHand (a person drains it, against the probes)" in out
 
 
 def test_endpoints_as_json_say_who_decided(drained, reconcile: Callable):
@@ -67,6 +66,15 @@ def test_endpoints_as_json_say_who_decided(drained, reconcile: Callable):
     assert (first["wanted"], first["override"]["force"], first["push"]["event"]) == (0, "drain", "ready")
     assert (other["key"], other["state"], other["by"], other["weight"]) == (SECOND_ONE, "pending", "observer", None)
     assert other["observer"]["detail"] == "HTTP 503"
+
+
+def test_who_is_drained_is_waited_for_by_nobody_and_says_how_to_end_it(drained, reconcile):
+    document = reconcile("status", "-o", "json").document
+    [held] = [one for one in document["holds"] if one["object"] == "workload/web/0"]
+    assert (held["rule"], held["person"]) == ("Ordered", "reconcile release workload/web/0")
+    assert held["message"] == "workload/web/0 was drained by ada: bad disk"
+    assert held["until_wall"] is not None
+    assert [one for one in document["waits"] if one["object"] == "workload/web/0"] == []
 
 
 def test_an_endpoint_that_is_none_is_refused_with_a_suggestion(stored, reconcile):

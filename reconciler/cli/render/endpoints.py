@@ -49,7 +49,7 @@ def endpoint_lines(rows: Sequence[Row], paint: Paint, now: int) -> list[str]:
 def why_lines(row: Row, paint: Paint, now: int) -> list[str]:
     """Why one endpoint weighs what it weighs: the answer, then each thing that it depends on."""
     lines = [
-        f"{paint.word(row['state'])}, weight {_weight(row)}: {row['reason']}{_sentence(row)}",
+        weight_line(row, paint),
         f"  replica    {_replica(row)}",
         f"  decided by {row['by']}",
         f"  override   {_override(row['override'], now) if row['override'] else 'none'}",
@@ -60,6 +60,11 @@ def why_lines(row: Row, paint: Paint, now: int) -> list[str]:
         f"  balancer   {row['operational'] or 'has no checks of its own'}",
     ]
     return [*lines, f"  {paint.bad('writer')}     {row['writer']} writes its weight, too"] if row["writer"] else lines
+
+
+def weight_line(row: Row, paint: Paint) -> str:
+    """The answer in one line: state, weight, and the reason for it."""
+    return f"{paint.word(row['state'])}, weight {_weight(row)}: {row['reason']}{_sentence(row)}"
 
 
 def _replica(row: Row) -> str:

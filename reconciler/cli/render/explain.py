@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from manifests.desired import Desired
-from reconciler.cli.render.endpoints import why_lines
+from reconciler.cli.render.endpoints import weight_line, why_lines
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.requests import request_json
 from reconciler.cli.render.status import Stored, held_line, suspended_line, wait_line
@@ -188,8 +188,8 @@ def explain_text(about: Mapping[str, Any], paint: Paint, now: int) -> str:
 def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
     lines = []
     workload, name, service = about["workload"], about["name"], about["service"]
-    for one in about["endpoints"]:
-        lines += [*([one["key"]] if one["key"] != about["object"] else []), *why_lines(one, paint, now)]
+    if about["object"].startswith("endpoint/"):
+        lines += [line for one in about["endpoints"] for line in why_lines(one, paint, now)]
     if workload is not None:
         lines.append(
             f"{workload['key']}: {paint.word(workload['condition'])}, {workload['available']} of {workload['wanted']} available,"
@@ -214,6 +214,7 @@ def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
         if one["exit"] is not None:
             lines.append(f"  ended: {one['exit']['cause']}, exit code {one['exit']['code']}")
         lines.append(f"  {one['why']}")
+        lines += [f"  {place['key']}: {weight_line(place, paint)}" for place in about["endpoints"]]
     if name is not None:
         published = name["published"]
         shown = "cannot be read" if published is None else ", ".join(published) or "nothing"
