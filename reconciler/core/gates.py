@@ -65,7 +65,7 @@ class _Gate:
 
     def create(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group = self.crew.groups[workload.key]
-        message = rollout.may_create(group, self.counts[workload.key], want.ordinal, self.created.get(workload.key, 0))
+        message = rollout.may_create(group, self.counts[workload.key], self.created.get(workload.key, 0))
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         self.created[workload.key] = self.created.get(workload.key, 0) + 1
@@ -74,6 +74,9 @@ class _Gate:
 
     def start(self, want: Want, workload: Workload) -> Hold | Wait | None:
         fact = want.fact
+        message = rollout.may_start(self.crew.groups[workload.key], fact)
+        if message:
+            return Wait(want.object, Waiting.REPLACEMENT, message)
         address = fact.address if fact is not None else ""
         # Engines give a stopped container's address to whoever starts next: without an own address any dead one may be it.
         dead = sorted(self.dead) if not address else sorted(self.dead & {address})
@@ -114,6 +117,8 @@ class _Gate:
         outgoing = {one.fact.id for one in group.outgoing}
         retiring = sum(1 for name in self.tally.ledger.grants if name in outgoing)
         message = rollout.replaced(group, counts, retiring) if want.kind is Kind.RETIRE else ""
+        if want.kind is Kind.RECREATE and want.cause is Reason.TEMPLATE_CHANGED and want.ordinal not in group.current:
+            message = "its replacement is created first, to see that it can be made"
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         message = rollout.over_budget(group, counts, available, unknown, self.taken.get(workload.key, 0))

@@ -1,5 +1,6 @@
 """Rollout: in which order revisions replace each other. Rolling, create first, one replica more than wanted at a time; or
-`recreate`, where an old replica goes as soon as the budget allows it and the new one is created in its place.
+`recreate`, where an old replica goes as soon as the budget allows it and the new one is started in its place. That one is created
+before, without being started, so that what keeps it from being made (an image that is not there) costs nobody the old one.
 
 A new replica is created while at most `replicas + 1` exist; an old one goes only when an available new one takes its place
 and the workload keeps its budget. A new revision that does not become available stops the rollout by itself: the old one
@@ -7,6 +8,7 @@ keeps serving, and a still newer template takes over at once. Called by `gates` 
 """
 
 from manifests.rollouts import STAGED, Strategy
+from providers.facts import ContainerFact, ContainerState
 from reconciler.core.activation import Group
 from reconciler.core.availability import Availability
 
@@ -14,18 +16,13 @@ SURGE = 1
 """How many replicas more than wanted may exist while a revision replaces another."""
 
 
-def may_create(group: Group, counts: Availability, ordinal: int, created: int) -> str:
+def may_create(group: Group, counts: Availability, created: int) -> str:
     """Empty when one more replica of the new revision may be created now, else what that waits for.
 
     Args:
-        ordinal: which replica it is.
         created: how many this decision creates already.
     """
-    if not group.outgoing or group.workload.strategy in STAGED:
-        return ""
-    if group.workload.strategy is Strategy.RECREATE:
-        if any(one.fact.mark is not None and one.fact.mark.ordinal == ordinal for one in group.outgoing):
-            return "the replica of the old revision goes first"
+    if not group.outgoing or group.workload.strategy in STAGED or group.workload.strategy is Strategy.RECREATE:
         return ""
     existing = len(group.current) + len(group.outgoing) + created
     room = group.workload.replicas + SURGE
@@ -34,6 +31,17 @@ def may_create(group: Group, counts: Availability, ordinal: int, created: int) -
     waiting = len(group.current) + created - counts.current
     if waiting > 0:
         return f"{waiting} new replica{'' if waiting == 1 else 's'} must become available first"
+    return ""
+
+
+def may_start(group: Group, fact: ContainerFact | None) -> str:
+    """Empty when a container may be started, else what that waits for: one that was made before its time waits for its place."""
+    if group.workload.strategy is not Strategy.RECREATE or fact is None or fact.state is not ContainerState.CREATED:
+        return ""
+    for one in group.outgoing:
+        same = one.fact.mark is not None and fact.mark is not None and one.fact.mark.ordinal == fact.mark.ordinal
+        if same and one.fact.id != fact.id and one.fact.state is not ContainerState.CREATED:
+            return "the replica of the old revision goes first"
     return ""
 
 

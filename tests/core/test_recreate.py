@@ -7,7 +7,7 @@ import pytest
 from core.plans import NOW, SEEN, Scene, ago, container, down
 from manifests.desired import SECOND, Desired, Guard, MassChange, OnSecretChange, Port, Strategy
 from manifests.pod import Live
-from providers.actions import CreateContainer, RemoveContainer, StopContainer
+from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.facts import ExitCause, ProbeValue
 from reconciler.core.decide import decide
 from reconciler.core.disruption import Exit, may_empty, recreate, recreated, restart
@@ -90,8 +90,20 @@ def test_replicas_are_made_anew_one_after_the_other_and_all_of_them(name):
     kinds = [type(one.step.action) for one in plan.steps]
     replicas = desired.workloads[0].replicas
     assert [kinds.count(one) for one in (StopContainer, RemoveContainer, CreateContainer)] == [replicas] * 3
-    between = [one for one in kinds if one in {StopContainer, RemoveContainer, CreateContainer}]
-    assert between == [StopContainer, RemoveContainer, CreateContainer] * replicas
+    between = [one for one in kinds if one in {StopContainer, RemoveContainer, CreateContainer, StartContainer}]
+    if name == "secret-changed":  # the new one has the old one's name
+        assert between == [StopContainer, RemoveContainer, CreateContainer, StartContainer] * replicas
+    else:  # made before anything goes, and started in the old one's place
+        assert between == [CreateContainer] * replicas + [StopContainer, RemoveContainer, StartContainer] * replicas
+
+
+@pytest.mark.parametrize("name", ["strategy-recreate", "host-port-template-changed"])
+def test_nothing_goes_before_its_replacement_was_made(name):
+    desired, scene = SITUATIONS[name]()
+    decision = decide(desired, scene.observed(), NOW)
+    assert {type(one.action) for one in decision.steps} == {CreateContainer}
+    assert not decision.ledger.grants
+    assert "its replacement is created first, to see that it can be made" in {one.message for one in decision.waits}
 
 
 def test_a_budget_of_none_holds_a_planned_recreation_and_not_one_for_failed_health():

@@ -179,7 +179,7 @@ def counted(current: int, total: int) -> Availability:
     [(0, 0, 0, 0, True), (0, 3, 0, 0, True), (0, 3, 0, 1, False), (1, 3, 1, 0, False), (1, 2, 0, 0, False), (1, 2, 1, 0, True), (0, 4, 0, 0, False)],
 )  # fmt: skip
 def test_a_new_replica_waits_for_room_and_for_the_new_ones_before_it(current, outgoing, available, created, goes):
-    message = may_create(rolling(current, outgoing), counted(available, available + outgoing), 0, created)
+    message = may_create(rolling(current, outgoing), counted(available, available + outgoing), created)
     assert (message == "") is goes, message
 
 

@@ -121,8 +121,9 @@ def test_a_port_of_the_host_is_what_pool_and_name_get_and_what_a_new_revision_wa
     assert world.pool() == {host: 100}
     assert world.names() == {host}
     assert "hello" in world.ask("127.0.0.1", "/", world.edge.http)
-    (removed,), (_, created) = world.journal("remove"), world.journal("create")
-    assert removed[1] <= created[1]
+    (removed,), (_, created), (_, started) = (world.journal(one) for one in ("remove", "create", "start"))
+    assert created[2] <= removed[1]
+    assert removed[2] <= started[1]
 
 
 def test_a_match_that_is_down_keeps_us_from_creating_in_its_place(edge: World, strangers: Strangers):

@@ -7,12 +7,14 @@ import pytest
 from laws.lives import WEB, ready
 from manifests.desired import SECOND, Backoff, Guard, MassChange
 from manifests.limits import Rate, RestartLimits
+from manifests.rollouts import Strategy
 from providers.actions import StopContainer
 from providers.facts import ContainerState, ProbeValue
+from providers.testing.faults import Fault
 from reconciler.core.instant import instant
 from reconciler.core.request import Fate, Request
 from reconciler.core.verdict import Rule
-from sim.manifest import Shop, Spec, shop
+from sim.manifest import NODE, Shop, Spec, shop
 from sim.world import World
 
 MINUTE = 60 * SECOND
@@ -92,7 +94,9 @@ def test_what_somebody_pauses_in_the_middle_of_its_restart_is_left_alone(worlds)
 
 
 @pytest.mark.parametrize("budget", [1, 2])
-@pytest.mark.parametrize("outside", [{}, {"publish": None}, {"publish": None, "pools": ()}], ids=["all", "pool", "none"])
+@pytest.mark.parametrize(
+    "outside", [{}, {"publish": None}, {"publish": None, "pools": ()}], ids=["all", "pool", "none"]
+)
 def test_a_request_while_all_fail_their_readiness_takes_no_more_than_the_budget_at_once(worlds, budget, outside):
     world = ready(worlds(shop(replicas=5, max_unavailable=budget, ttl=1, drain=2 * SECOND, **outside)))
     world.apps.lies["*", "readiness"] = ProbeValue.FAIL
@@ -117,3 +121,32 @@ def test_a_request_while_all_fail_their_liveness_takes_no_more_than_the_budget_a
     world.memory.request("r1", Request("workload/web", instant(world.clock.now()), "ada", "try it"))
     world.run(10 * MINUTE)
     assert max(down) <= 2
+
+
+def test_a_replica_that_goes_first_goes_only_when_its_replacement_could_be_made(worlds):
+    class Recreating(Shop):
+        """The usual shop, where both revisions take one port of the host."""
+
+        def desired(self):
+            made = Shop.desired(self)
+            return replace(made, workloads=tuple(replace(one, strategy=Strategy.RECREATE) for one in made.workloads))
+
+    world = ready(worlds(Recreating((Spec(replicas=2),))))
+    before = world.running()
+    world.fail_next(NODE, *[Fault.REJECTED] * 2)
+    world.push(Recreating((Spec(replicas=2, image="v2"),)))
+    world.run(2 * MINUTE)
+    assert world.running() == before
+    assert set(world.weights().values()) == {100}
+    assert {one.rule for one in world.tape.last.holds} == {Rule.STEP_FAILED}
+    world.run(20 * MINUTE)
+    revision = Spec(image="v2").revision[:8]
+    assert world.running() == [f"shop-web-{revision}-{n}" for n in range(2)]
+    assert not world.tape.last.holds
+    # And back again while the replacements are made and not started: they go, and nothing that serves does.
+    world.push(Recreating((Spec(replicas=2, image="v3"),)))
+    while len(world.containers()) < 4:
+        world.run(SECOND)
+    world.push(Recreating((Spec(replicas=2, image="v2"),)))
+    world.run(20 * MINUTE)
+    assert sorted(world.containers()) == world.running() == [f"shop-web-{revision}-{n}" for n in range(2)]
