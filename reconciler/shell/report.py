@@ -30,6 +30,7 @@ PERSON = {
     Rule.MASS_CHANGE,
     Rule.SUSPENDED,
     Rule.DENIED,
+    Rule.ORDERED,
     Rule.SOURCE_CHANGED,
     Rule.INCOMPLETE_SOURCE,
     Rule.ADOPT_PENDING,
