@@ -1,0 +1,38 @@
+"""Orders of people about endpoints are news once, when they come and when they go."""
+
+from dataclasses import replace
+
+from reconciler.core.instant import Instant, Now
+from reconciler.core.ledger import Ledger
+from reconciler.core.plan import Decision
+from reconciler.core.status import Status
+from reconciler.core.traffic import Force, Override
+from reconciler.shell.events import Seen, changes
+
+NOW = Now(1_000, 500, "boot")
+DRAIN = Override(Force.DRAIN, Instant(*NOW), "ada", "bad disk")
+
+
+def decision(**orders: Override) -> Decision:
+    ledger = Ledger(overrides={f"workload/{name}/0": one for name, one in orders.items()})
+    return Decision((), (), (), Status(), ledger, 2_000)
+
+
+def test_an_order_is_told_with_its_owner_and_reason_and_its_end_too():
+    seen, events = changes(Seen(), decision(web=DRAIN), NOW)
+    assert [(one.kind, one.object, one.step, one.outcome, one.message) for one in events] == [
+        ("ordered", "workload/web/0", "drain", "by ada", "bad disk")
+    ]
+    seen, events = changes(seen, decision(web=DRAIN), NOW)
+    assert events == []
+    forced = DRAIN._replace(force=Force.UP)
+    seen, events = changes(seen, decision(web=forced), NOW)
+    assert [one.step for one in events] == ["force up"]
+    _, events = changes(seen, decision(), NOW)
+    assert [(one.kind, one.step) for one in events] == [("ended", "release force up")]
+
+
+def test_what_an_earlier_process_remembered_is_no_news():
+    before = decision(web=DRAIN)
+    _, events = changes(replace(Seen(), overrides=before.ledger.overrides), before, NOW)
+    assert events == []
