@@ -67,6 +67,8 @@ def publish(
             for owner, rows in arranged.farewells.items():
                 farewells.setdefault(owner, []).extend(rows)
     out.ledger = _remember(out.ledger, names.rows, farewells)
+    if desired.record_lists or names.strays:
+        out.holds, out.waits = list_steps.condensed(out.holds, out.waits)
     return next((zones[place].hash for place in sorted(zones)), "")
 
 

@@ -4,6 +4,7 @@ Called by `dns_plan` with the groups that may be written now; all but those of l
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from manifests.desired import Desired
 from providers.actions import ChangeRecords, RecordChange
@@ -11,7 +12,7 @@ from reconciler.core.ledger import Ledger
 from reconciler.core.plan import Step
 from reconciler.core.record_lists import PREFIX
 from reconciler.core.records import RecordDiff, owner_mark
-from reconciler.core.verdict import Reason
+from reconciler.core.verdict import Hold, Reason, Wait
 
 MOST = 5_000
 """Record sets in one step: with its reading back it must be done within the deadline of a call."""
@@ -44,6 +45,26 @@ def steps(desired: Desired, groups: Iterable[Group], ledger: Ledger) -> list[Ste
         for number, bundle in enumerate(_bundles(ours, size)):
             found.append(_step(desired, f"{name}{size}/{number:04d}", bundle))
     return found
+
+
+def condensed(holds: Iterable[Hold], waits: Iterable[Wait]) -> tuple[list[Hold], list[Wait]]:
+    """The same with what is alike for many sets of a list said once: a hold for each of 100,000 would tell nobody anything."""
+    alike_holds: dict[Hold, list[Hold]] = {}
+    for hold in holds:
+        alike_holds.setdefault(replace(hold, action="") if hold.object.startswith(PREFIX) else hold, []).append(hold)
+    alike_waits: dict[Wait, list[Wait]] = {}
+    for wait in waits:
+        alike_waits.setdefault(replace(wait, message="") if wait.object.startswith(PREFIX) else wait, []).append(wait)
+    found_holds, found_waits = [], []
+    for many in alike_holds.values():
+        first = min(many, key=lambda one: one.action)
+        more = len({one.action for one in many}) - 1
+        found_holds.append(replace(first, action=f"{first.action} and {more} more") if more else first)
+    for several in alike_waits.values():
+        earliest = min(several, key=lambda one: one.message)
+        more = len({one.message for one in several}) - 1
+        found_waits.append(replace(earliest, message=f"{earliest.message}; and {more} more") if more else earliest)
+    return found_holds, found_waits
 
 
 def _rank(group: Group) -> tuple[int, str, str]:

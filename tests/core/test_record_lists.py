@@ -62,13 +62,16 @@ def changes(step: Step) -> ChangeRecords:
 
 
 def test_a_whole_list_is_one_step_and_then_comes_what_points_at_it() -> None:
-    world = Listed((), lists=(one(**many(900), www_CNAME=f"n1.{ZONE}"),))
+    world = Listed((), lists=(one(**many(900), www_CNAME=f"n1.{ZONE}", xx_CNAME=f"n2.{ZONE}"),))
     (step,) = world.decide().steps
 
     assert (step.object, step.message) == ("recordlist/all", "in: 900 record sets")
+    assert [wait.message for wait in world.decide().waits] == [
+        f"www.{ZONE} is to point at n1.{ZONE}, which comes first; and 1 more"
+    ]
     assert len(changes(step).changes) == len(spelled_out(step.action)) == 900
     world.settle()
-    assert len(world.sets) == 901
+    assert len(world.sets) == 902
     assert world.decide().steps == ()
 
 
@@ -175,8 +178,10 @@ def test_a_list_that_no_manifest_has_any_more_stays_while_pruning_is_off() -> No
     world.settle()
     world.lists = ()
 
-    assert world.decide().steps == ()
-    assert {hold.rule for hold in world.decide().holds} == {Rule.PRUNE_OFF}
+    decision = world.decide()
+    assert decision.steps == ()
+    (hold,) = decision.holds
+    assert (hold.rule, hold.action) == (Rule.PRUNE_OFF, f"delete n0.{ZONE} A and 29 more")
 
 
 def test_what_the_provider_cannot_hold_is_fitted_or_told() -> None:
