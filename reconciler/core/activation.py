@@ -49,6 +49,8 @@ class Group:
 
     def members(self) -> list[Belief]:
         """All containers of the workload, without those that are kept and stopped."""
+        if not (self.outgoing or self.surplus or self.waiting):
+            return list(self.current.values())
         return [*self.current.values(), *self.outgoing, *self.surplus, *self.waiting]
 
     def of(self, revision: str) -> list[Belief]:
