@@ -135,6 +135,22 @@ def up() -> None:
     check(gone, f"{address} was not among the answers for a while")
     check(dig() == {one["address"] for one in after.values()}, "and all addresses are published again")
 
+    say(f"Drain {victim} by hand: it gets no new requests, keeps running, and whoever looks sees why")
+    with Clients() as clients:
+        reconcile("drain", victim, MANIFESTS, "--for", "30m", "--reason", "looking into a leak")
+        reconcile("--once", MANIFESTS, expect=7)
+        reconcile("get", "endpoints", MANIFESTS)
+        drained = replicas(MANIFESTS)[victim]
+        check(drained["weight"] == 0 and drained["runtime"] == "running", f"{victim} runs, with weight 0")
+        say("And back: pushes and probes decide again")
+        reconcile("release", victim, MANIFESTS)
+        reconcile("--once", MANIFESTS)
+    check(all_serve(replicas(MANIFESTS), 3), "all three carry weight again")
+    check(
+        not clients.failures,
+        f"{sum(clients.served.values())} requests meanwhile, {clients.failures[:3] or 'none'} failed",
+    )
+
     say("Why is it as it is?")
     reconcile("explain", victim, MANIFESTS)
 
