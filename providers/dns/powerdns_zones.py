@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import quote
 
+from manifests.collector import collector_paused
 from manifests.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import DNSCapabilities
@@ -56,6 +58,7 @@ class Zones:
         server = f"/api/v1/servers/{quote(settings.server_id, safe='')}"
         self._zones_path, self._search_path = f"{server}/zones", f"{server}/search-data"
         self._known: dict[str, _Read] = {}
+        self._told: dict[str, tuple[_Read, ZoneFact]] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """See `PowerDNSZones.observe`."""
@@ -117,7 +120,12 @@ class Zones:
 
     def _fact(self, asked: str) -> ZoneFact:
         found = self._whole(zone_name(asked))
-        return ZoneFact(asked, found.serial, dict(found.records), {}, self._capabilities)
+        told = self._told.get(asked)
+        if told is None or told[0] is not found:
+            # While nothing is read again a look gives the very same value, so that nobody has to go through it again.
+            records = MappingProxyType(dict(found.records))
+            told = self._told[asked] = found, ZoneFact(asked, found.serial, records, {}, self._capabilities)
+        return told[1]
 
     def _whole(self, zone: str) -> _Read:
         now = self._steady()
@@ -126,7 +134,8 @@ class Zones:
         fresh = known is not None and now - known.at < FULL_READ and known.serial == _serial(zone, about)
         if known is not None and fresh and _counts(about):
             return known
-        found = self._decoded(zone, self._get(zone, ""), now)
+        with collector_paused():
+            found = self._decoded(zone, self._get(zone, ""), now)
         self._known[zone] = found
         return found
 
