@@ -246,7 +246,7 @@ def _carry_on(it: Switching, look: Look, row: Revision) -> None:
         _setback(it, look, row, found, stepwise=bool(steps))
         return
     if not raised(look, row.revision):
-        message = f"not every pool was read back with weight on all replicas of revision {row.revision[:8]} yet"
+        message = f"not every pool gives traffic to all replicas of revision {row.revision[:8]} yet"
         it.waits.append(Wait(workload.key, Waiting.RAISED, message))
         return
     if row.step < len(steps):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from manifests.desired import Desired, Workload
-from providers.facts import ContainerState, ProbeValue
+from providers.facts import ContainerState, Endpoint, PoolFact, ProbeValue
 from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
 from reconciler.core.instant import FOREVER, Now, due
@@ -107,8 +107,8 @@ def health(those: Iterable[Belief], wanted: int, workload: Workload, now: Now) -
 # --- what is read back --------------------------------------------------------------------------------------------
 
 
-def _weights(look: Look, revisions: set[str]) -> Iterable[tuple[int | None, Belief]]:
-    """The weight of every endpoint of these revisions in every pool that should have it; None where it cannot be read."""
+def _pools(look: Look, revisions: set[str]) -> Iterable[tuple[PoolFact | None, list[tuple[Endpoint, Belief]]]]:
+    """Every pool that should have endpoints of these revisions, with those; None for one that cannot be read."""
     key = look.workload.key
     for service in look.desired.services:
         backends = tuple(one for one in service.backends if one.workload == key)
@@ -117,10 +117,31 @@ def _weights(look: Look, revisions: set[str]) -> Iterable[tuple[int | None, Beli
         mine = replace(service, backends=backends)
         found = [one for one in endpoints(mine, look.crew) if revision_of(one[1]) in revisions]
         for balancer in service.balancers:
-            pool = look.seen.pools.get((balancer.provider, balancer.pool))
-            weights = {} if pool is None else {one.endpoint: one.weight for one in pool.members if one.ours}
-            for endpoint, belief in found:
-                yield (None if pool is None else weights.get(endpoint, 0)), belief
+            yield look.seen.pools.get((balancer.provider, balancer.pool)), found
+
+
+def _weights(look: Look, revisions: set[str]) -> Iterable[tuple[int | None, Belief]]:
+    """The weight of every endpoint of these revisions in every pool that should have it; None where it cannot be read."""
+    for pool, found in _pools(look, revisions):
+        weights = {} if pool is None else {one.endpoint: one.weight for one in pool.members if one.ours}
+        for endpoint, belief in found:
+            yield (None if pool is None else weights.get(endpoint, 0)), belief
+
+
+def _shunned(look: Look, revision: str) -> bool:
+    """Whether a balancer's own checks keep traffic from a replica of a revision, while it has others to give it to.
+
+    A balancer that saw a replica down needs a few checks of its own to see that it is back; until then weight alone brings it
+    nothing. Where it calls everything down its checks are what is wrong, and to wait for them would help nobody.
+    """
+    for pool, found in _pools(look, {revision}):
+        mine = {endpoint for endpoint, _ in found}
+        members = pool.members if pool is not None else ()
+        down = any(one.operational == "down" for one in members if one.endpoint in mine)
+        others = (one for one in members if one.ours and one.endpoint not in mine and one.weight)
+        if down and any(one.operational != "down" for one in others):
+            return True
+    return False
 
 
 def revision_of(belief: Belief) -> str:
@@ -129,7 +150,10 @@ def revision_of(belief: Belief) -> str:
 
 
 def raised(look: Look, revision: str) -> bool:
-    """Whether every replica of a revision was read back with weight in every pool. One without an address has none yet."""
+    """Whether every replica of a revision was read back with weight in every pool, and gets traffic for it.
+
+    One without an address has none yet.
+    """
     key = look.workload.key
     those = {one.fact.id for one in look.group.of(revision)}
     seen: set[str] = set()
@@ -141,7 +165,7 @@ def raised(look: Look, revision: str) -> bool:
         one.balancers and one.weight and any(backend.workload == key for backend in one.backends)
         for one in look.desired.services
     )
-    return not pooled or those <= seen
+    return not pooled or (those <= seen and not _shunned(look, revision))
 
 
 def carries(look: Look, revisions: set[str]) -> bool:
