@@ -15,15 +15,16 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 
-ROLLOUT = "{strategy: activate, activationDelay: 1s, precheck: 0s, pendingGrace: %s, bake: 5m, rollbackWindow: 10m}"
+ROLLOUT = "{strategy: activate, activationDelay: 1s, precheck: 0s, pendingGrace: 5m, bake: 5m, rollbackWindow: 10m}"
+IMPATIENT = ROLLOUT.replace("pendingGrace: 5m", "pendingGrace: 15s")
 
 
 @pytest.fixture
 def shop(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Shop]:
-    """Two replicas of version 1 that serve; a test may give the time in which a switch is tried."""
-    grace = getattr(request, "param", "5m")
+    """Two replicas of version 1 that serve; a test may give another rollout."""
+    rollout = getattr(request, "param", ROLLOUT)
     with RegistryServer(tmp_path / "registry", engine) as registry:
-        world = Shop(engine, registry, ROLLOUT % grace)
+        world = Shop(engine, registry, rollout)
         try:
             world.publish("1")
             world.start_servers()
@@ -66,7 +67,7 @@ def test_a_switch_at_its_time_under_load_fails_no_request(shop: Shop) -> None:
     assert set(old) < set(shop.containers())
 
 
-@pytest.mark.parametrize("shop", ["15s"], indirect=True)
+@pytest.mark.parametrize("shop", [IMPATIENT], indirect=True, ids=["tried for 15s"])
 def test_a_revision_that_never_becomes_ready_is_never_let_in(shop: Shop) -> None:
     shop.publish("2-quiet")
     with shop.watching(), shop.clients() as seen:
@@ -84,7 +85,7 @@ def test_a_revision_that_never_becomes_ready_is_never_let_in(shop: Shop) -> None
     seen.check_never_empty()
 
 
-@pytest.mark.parametrize("shop", ["15s"], indirect=True)
+@pytest.mark.parametrize("shop", [IMPATIENT], indirect=True, ids=["tried for 15s"])
 def test_an_image_that_the_registry_does_not_have_changes_nothing_that_runs(shop: Shop) -> None:
     with shop.watching(), shop.clients() as seen:
         before = shop.started_at()
@@ -93,6 +94,21 @@ def test_an_image_that_the_registry_does_not_have_changes_nothing_that_runs(shop
         until(lambda: shop.standing("no-such-version") in {"expired", "failed"}, "it is given up", 90)
         assert shop.started_at() == before
     assert versions(seen.pages) == {"1"}
+    seen.check_all_served()
+    seen.check_never_empty()
+
+
+@pytest.mark.parametrize("shop", ["{strategy: recreate}"], indirect=True, ids=["recreate"])
+def test_where_the_old_one_goes_first_it_stays_until_the_new_image_is_here(shop: Shop) -> None:
+    with shop.watching(), shop.clients() as seen:
+        before = shop.started_at()
+        shop.deploy("2")
+        until(lambda: "cannot pull image" in shop.log(), "the pull is refused", 60)
+        assert shop.started_at() == before
+        shop.publish("3")
+        shop.deploy("3")
+        until(lambda: len(shop.of_version("3")) == 2 and not shop.of_version("1"), "both are replaced", 180)
+        until(lambda: shop.serves(set(shop.of_version("3").values())), "the new ones serve", 60)
     seen.check_all_served()
     seen.check_never_empty()
 
