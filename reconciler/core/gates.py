@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from manifests.desired import SECOND, Desired, Workload
 from manifests.limits import Held
 from manifests.rollouts import STAGED
-from providers.facts import ProbeValue
+from providers.facts import ContainerState, ProbeValue
 from reconciler.core import restarts, rollout, windows
 from reconciler.core.activation import Roster
 from reconciler.core.availability import Availability, ripe_at
@@ -109,6 +109,10 @@ class _Gate:
 
     def retire(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group, counts = self.crew.groups[workload.key], self.counts[workload.key]
+        if want.kind is Kind.RECREATE and want.fact is not None and want.fact.state is ContainerState.PAUSED:
+            # A grant would end at once, and be asked for again at every look.
+            message = f"{want.container} was paused by somebody, who wants it as it is; it is made anew once it runs"
+            return Wait(want.object, Waiting.READY, message)
         prefix = f"{workload.key}/"
         belief = _belief(self.crew, want)
         serves = want.fact is None or self.crew.share(want.fact) != 0
