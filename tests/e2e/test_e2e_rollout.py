@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from edge_world import until
-from rollout_world import RegistryServer, Shop, versions
+from shop_world import RegistryServer, Shop, versions
 
 pytestmark = [
     pytest.mark.server("dockerd"),
