@@ -1,0 +1,226 @@
+"""Healing under everything at once: budget, buckets, canary, clock steps, lost ledgers and people's words, in one world of two workloads.
+
+`HYPOTHESIS_PROFILE=search` looks for new trouble for some minutes; without it the same few examples are repeated.
+"""
+
+import os
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from laws.watchdog import Watchdog
+from manifests.desired import SECOND, Backoff, Guard, MassChange
+from manifests.limits import Rate, RestartLimits
+from providers.actions import StopContainer
+from providers.facts import ContainerState, ProbeValue
+from providers.testing.faults import Fault
+from reconciler.core.instant import instant
+from reconciler.core.request import Request
+from sim.manifest import NODE, POOLS, Shop, Spec
+from sim.world import World
+
+QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
+REPLICA = st.integers(0, 9)
+
+
+class Healing(RuleBasedStateMachine):
+    """Rules are what may happen; the checks hold at every single write, and in the end all is well again."""
+
+    world: World
+
+    @initialize(
+        replicas=st.integers(1, 5),
+        others=st.integers(0, 2),
+        budget=st.integers(0, 3),
+        burst=st.integers(1, 3),
+        limit=st.integers(1, 4),
+        min_ready=st.sampled_from([0, 10]),
+        outside=st.sampled_from([{}, {"publish": None}, {"publish": None, "pools": ()}]),
+        readiness=st.booleans(),
+    )
+    def begin(self, replicas, others, budget, burst, limit, min_ready, outside, readiness):
+        spec = Spec(
+            replicas=replicas, max_unavailable=budget, backoff=QUICK, drain=2 * SECOND, ttl=2, limit=limit,
+            min_ready=min_ready * SECOND, readiness=readiness, **outside,
+        )  # fmt: skip
+        specs = (spec, *(Spec(name=f"o{n}", replicas=1, pools=(), publish=None) for n in range(others)))
+        self.rate, self.node = Rate(2, burst), Rate(6, 3)
+        limits = RestartLimits(workload=self.rate, node=self.node, in_flight=2)
+        self.budget, self.spec = budget, spec
+        self.world = World(Shop(specs, guard=Guard(mass_change=MassChange(100, 50), restarts=limits)))
+        self.dog = Watchdog(self.world)
+        self.by_us: dict[str, str] = {}
+        self.amnesia = 0
+        self.world.checks.append(self.check)
+        self.world.run(60 * SECOND)
+
+    def check(self, action):
+        """No more than the budget is down by our doing, and the rates hold in every span."""
+        if isinstance(action, StopContainer) and action.name.startswith("shop-web-"):
+            item = self.world.containers()[action.name]
+            if item.state is not ContainerState.RUNNING:
+                self.by_us[action.name] = item.id
+        down = {
+            name
+            for name, one in self.by_us.items()
+            if (item := self.world.containers().get(name)) is not None
+            and item.id == one
+            and item.state is ContainerState.EXITED
+        }
+        assert len(down) <= max(1, self.budget), f"down by our doing: {sorted(down)}"
+        mine = [at for at, replica, _ in self.dog.restarts if replica.startswith("workload/web/")]
+        within(self.rate, mine)
+        within(self.node, [at for at, _, _ in self.dog.restarts])
+
+    def teardown(self):
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        try:
+            world.apps.__init__()
+            world.faults.clear()
+            world.outside.mend_reads(NODE)
+            world.outside.mend_reads(POOLS)
+            for name, item in world.containers().items():
+                if item.state is ContainerState.PAUSED:
+                    world.runtime.unpause(name)
+            for key in ("*", "workload/web", "workload/web/0"):
+                world.memory.say("resume", key)
+            world.run(3600 * SECOND)
+            spec = world.shop.specs[0]
+            wanted = {
+                f"shop-{one.name}-{one.revision[:8]}-{n}" for one in world.shop.specs for n in range(one.replicas)
+            }
+            assert set(world.running()) == wanted, world.tape.last
+            weights = {name: 100 for name in wanted if name.startswith("shop-web-")} if spec.pools else {}
+            assert world.weights() == weights, world.tape.last
+            ledger = world.memory.ledger()
+            assert not ledger.grants, ledger.grants
+            assert not world.tape.last.holds, world.tape.last.holds
+            assert all(one.finished is not None for one in ledger.requests.values()), ledger.requests
+        finally:
+            world.close()
+
+    def pick(self, number: int) -> str | None:
+        ours = sorted(name for name, item in self.world.containers().items() if item.mark is not None)
+        return ours[number % len(ours)] if ours else None
+
+    @rule(seconds=st.sampled_from([1, 3, 11, 40, 130, 400]))
+    def time_passes(self, seconds):
+        self.world.run(seconds * SECOND)
+
+    @rule(hours=st.sampled_from([-30, -1, 1, 30]), seconds=st.sampled_from([0, 5]))
+    def somebody_sets_the_clock(self, hours, seconds):
+        self.world.clock.step_wall(hours * 3600 * SECOND)
+        self.world.run(seconds * SECOND)
+
+    @rule(numbers=st.sets(REPLICA, min_size=1))
+    def some_fall_ill(self, numbers):
+        for number in numbers:
+            if name := self.pick(number):
+                self.world.apps.sick.add(self.world.generation(name))
+        self.world.run(SECOND)
+
+    @rule(number=REPLICA)
+    def one_is_hopeless(self, number):
+        if name := self.pick(number):
+            self.world.apps.cursed.add(name)
+
+    @rule(number=REPLICA)
+    def one_is_not_ready(self, number):
+        if name := self.pick(number):
+            self.world.apps.unready.add(self.world.generation(name))
+
+    @rule(
+        probe=st.sampled_from(["liveness", "readiness"]), value=st.sampled_from([ProbeValue.FAIL, ProbeValue.UNKNOWN])
+    )
+    def every_probe_lies(self, probe, value):
+        self.world.apps.lies["*", probe] = value
+
+    @rule(number=REPLICA, probe=st.sampled_from(["liveness", "readiness"]), period=st.sampled_from([7, 11, 23]))
+    def one_flaps(self, number, probe, period):
+        if name := self.pick(number):
+            self.world.apps.flaps[name, probe] = period * SECOND
+
+    @rule()
+    def all_recover(self):
+        self.world.apps.__init__()
+
+    @rule(number=REPLICA)
+    def one_crashes(self, number):
+        name = self.pick(number)
+        if name and self.world.containers()[name].up:
+            self.world.runtime.exit(name)
+            self.by_us.pop(name, None)
+
+    @rule(number=REPLICA)
+    def somebody_pauses_or_thaws(self, number):
+        name = self.pick(number)
+        state = self.world.containers()[name].state if name else None
+        if state is ContainerState.RUNNING:
+            self.world.runtime.pause(name)
+        elif state is ContainerState.PAUSED:
+            self.world.runtime.unpause(name)
+
+    @rule(image=st.sampled_from(["v1", "v2"]))
+    def a_new_template(self, image):
+        first, *others = self.world.shop.specs
+        self.world.push(replace(self.world.shop, specs=(replace(first, image=image), *others)))
+
+    @rule(number=st.integers(0, 5), ordered=st.booleans())
+    def somebody_asks_for_a_restart(self, number, ordered):
+        obj = "workload/web" if number == 5 else f"workload/web/{number}"
+        count = len(self.world.memory.ledger().requests) + self.world.memory.commands_made
+        word = Request(obj, instant(self.world.clock.now()), "ada", "", ordered=ordered)
+        self.world.memory.request(f"r{count}", word)
+
+    @rule(verb=st.sampled_from(["suspend", "resume"]), key=st.sampled_from(["*", "workload/web", "workload/web/0"]))
+    def somebody_suspends_or_resumes(self, verb, key):
+        self.world.memory.say(verb, key)
+
+    @rule(provider=st.sampled_from([NODE, POOLS]))
+    def it_cannot_be_read(self, provider):
+        self.world.outside.break_reads(provider)
+
+    @rule(provider=st.sampled_from([NODE, POOLS]))
+    def it_can_be_read_again(self, provider):
+        self.world.outside.mend_reads(provider)
+
+    @rule(
+        faults=st.lists(
+            st.sampled_from([Fault.UNREACHABLE, Fault.LOST_REQUEST, Fault.LOST_REPLY]), min_size=1, max_size=3
+        )
+    )
+    def calls_go_wrong(self, faults):
+        self.world.fail_next(NODE, *faults)
+
+    @rule(points=st.integers(0, 12))
+    def kill_minus_nine(self, points):
+        self.world.kill_in = points
+
+    @rule()
+    def the_host_reboots(self):
+        self.world.reboot_host()
+        self.by_us.clear()
+        self.dog.replant()
+
+    @rule()
+    def the_ledger_is_lost(self):
+        self.world.kill()
+        self.world.memory.rows.clear()
+        self.dog.restarts.clear()
+
+
+def within(rate: Rate, instants: list[int]) -> None:
+    """In every span at most the burst and one for each interval in it."""
+    interval, ordered = 60 * SECOND // rate.per_minute, sorted(instants)
+    for place, first in enumerate(ordered):
+        for count, last in enumerate(ordered[place:], start=1):
+            assert count <= rate.burst + (last - first) // interval, (count, (last - first) / SECOND)
+
+
+TestHealing = Healing.TestCase
+if "HYPOTHESIS_PROFILE" not in os.environ:
+    TestHealing.settings = settings(max_examples=6, stateful_step_count=12)
