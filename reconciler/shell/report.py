@@ -76,6 +76,8 @@ def pending(decision: Decision, end: int, blind_is_final: bool) -> bool:
     if decision.steps or decision.unsettled:
         return True
     for wait in decision.waits:
+        if wait.waiting is Waiting.ROLLBACK_WINDOW:
+            continue  # everything is as wanted: what is kept to go back to goes in a later run
         if wait.waiting is Waiting.NODE:
             if not blind_is_final:
                 return True
