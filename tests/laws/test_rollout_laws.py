@@ -1,0 +1,115 @@
+"""Laws of one decision over random worlds in which whole revisions stand beside each other."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from laws.observed import NOW, observed, settled
+from laws.test_decide_laws import answer, destructive
+from manifests.desired import SECOND
+from manifests.rollouts import STAGED, CanaryStep, Rollout, Supersede
+from providers.facts import Probes, Unknown
+from reconciler.core.decide import decide
+from reconciler.core.forecast import forecast
+from reconciler.core.instant import Instant, Now
+from reconciler.core.ledger import from_rows, to_rows
+from reconciler.core.revision import Revision, Standing
+from reconciler.core.revision import Rollout as Books
+
+EXAMPLES = settings(max_examples=100)
+AT = st.integers(-7200, 7200).map(lambda seconds: NOW.wall + seconds * SECOND)
+SPAN = st.sampled_from([0, 30, 60, 600, 3600]).map(lambda seconds: seconds * SECOND)
+PAST = st.integers(0, 4000).map(
+    lambda seconds: Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.boot)
+)
+MAYBE = st.none() | PAST
+
+
+@st.composite
+def rollouts(draw):
+    steps = draw(st.sampled_from([(), (CanaryStep(1_000, 60 * SECOND),)]))
+    return Rollout(
+        draw(st.just(0) | AT), draw(SPAN), draw(SPAN), draw(SPAN), draw(st.sampled_from(list(Supersede))), draw(SPAN),
+        draw(SPAN), 600 * SECOND, steps,
+    )  # fmt: skip
+
+
+@st.composite
+def staged(draw):
+    """A world whose workloads are staged, with books that may say anything of the revisions that are there."""
+    desired, world = draw(observed())
+    workloads, books = [], {}
+    for one in desired.workloads:
+        chosen = draw(st.sampled_from(sorted(STAGED)))
+        workloads.append(replace(one, strategy=chosen, rollout=draw(rollouts())))
+        there = sorted(
+            {
+                fact.mark.revision
+                for known in world.runtimes.values()
+                for fact in (() if isinstance(known, Unknown) else known.value)
+                if fact.mark is not None and fact.mark.workload == one.name
+            }
+            | {one.template.revision}
+        )
+        if not draw(st.booleans()):
+            continue
+        active = draw(st.sampled_from(there))
+        rows = tuple(
+            Revision(
+                each, number + 1,
+                Standing.ACTIVE if each == active else draw(st.sampled_from([one for one in Standing if one != "active"])),
+                draw(PAST), due=draw(MAYBE), opened=None if each == active else draw(MAYBE), failed_at=draw(MAYBE),
+                stepped=draw(MAYBE), activated=draw(MAYBE), ended=None if each == active else draw(MAYBE),
+            )
+            for number, each in enumerate(there)
+        )  # fmt: skip
+        back = draw(st.sampled_from(["", *there]))
+        books[one.key] = Books(active, "" if back == active else back, draw(MAYBE), rows=rows)
+    ledger = replace(world.ledger, rollouts=books)
+    return replace(desired, workloads=tuple(workloads)), replace(world, ledger=ledger)
+
+
+@EXAMPLES
+@given(staged(), st.lists(st.floats(0, 1, exclude_max=True), min_size=3, max_size=3))
+def test_a_decision_on_a_switch_does_not_change_before_its_wake_at(given_, fractions):
+    desired, world = given_
+    world = settled(desired, world)
+    first = decide(desired, world, NOW)
+    span = min(first.wake_at, NOW.steady + 3600 * SECOND) - NOW.steady
+    assert span > 0
+    for offset in (*(int(span * one) for one in fractions), span - 1):
+        then = Now(NOW.wall + offset, NOW.steady + offset, NOW.boot)
+        assert answer(decide(desired, world, then)) == answer(first), f"after {offset / SECOND} of {span / SECOND} s"
+
+
+@EXAMPLES
+@given(staged(), st.data())
+def test_ignorance_never_makes_a_switch_destructive(given_, data):
+    desired, world = given_
+    world = settled(desired, world)
+    known = destructive(decide(desired, world, NOW))
+    blank = Unknown("switched off", "x", NOW.steady - SECOND)
+    facts = [("runtimes", key) for key in world.runtimes] + [("pools", key) for key in world.pools]
+    facts += [(f"probe {name}", key) for key in world.probes for name in Probes._fields]
+    kind, key = data.draw(st.sampled_from(facts))
+    if kind.startswith("probe"):
+        less = replace(world, probes={**world.probes, key: world.probes[key]._replace(**{kind[6:]: None})})
+    else:
+        less = replace(world, **{kind: {**getattr(world, kind), key: blank}})
+    assert destructive(decide(desired, less, NOW)) <= known
+
+
+@settings(max_examples=60)
+@given(staged())
+def test_holds_waits_and_forecasts_of_switches_end(given_):
+    desired, world = given_
+    decision = decide(desired, world, NOW)
+    assert from_rows(to_rows(decision.ledger)) == decision.ledger
+    for hold in decision.holds:
+        assert hold.person or (hold.until is not None and hold.until > NOW.steady), hold
+        assert hold.until is None or hold.until > NOW.steady, hold
+    for wait in decision.waits:
+        assert wait.until is None or wait.until > NOW.steady, wait
+    plan = forecast(desired, world, NOW)
+    assert not plan.truncated, plan.truncated
