@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import struct
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
@@ -332,4 +333,7 @@ def test_the_end_of_podmans_service_stops_nothing_and_what_it_hid_is_known_again
     finally:
         world.close()
         os.kill(peer(path), signal.SIGKILL)
+        # Podman leaves a mount of its store behind.
+        store = home / "podman" / "root" / "overlay"
+        subprocess.run(["umount", "--lazy", str(store)], capture_output=True, check=False)
         shutil.rmtree(home, ignore_errors=True)
