@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from core.plans import NOW, Scene, container, down, gone
+from core.plans import NOW, Scene, container, down, gone, probe
 from manifests.desired import Guard, MassChange
-from providers.facts import ContainerFact, ContainerState, ExitCause
+from providers.facts import ContainerFact, ContainerState, ExitCause, Probes, ProbeValue
 from reconciler.core.forecast import forecast
 from reconciler.core.ledger import Ledger
 from reconciler.core.plan import to_json, to_text
+from reconciler.core.verdict import Waiting
 from sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 
 WEB = Spec()
@@ -135,3 +136,12 @@ def test_the_plan_of(name, golden):
 def test_the_json_form_of_a_plan(golden):
     plan = forecast(*template_changed(), NOW)
     golden("plan/template-changed.json", json.dumps(to_json(plan, NOW.steady), indent=2) + "\n")
+
+
+def test_a_forecast_waits_for_no_verdict_that_never_gets_old():
+    scene = Scene(Spec(startup=True))
+    for fact in scene.facts:
+        scene.probes[fact.generation] = Probes(probe(ProbeValue.UNKNOWN), None, None)
+    plan = forecast(shop(startup=True).desired(), scene.observed(), NOW)
+    assert plan.truncated == ""
+    assert [one.waiting for one in plan.waits] == [Waiting.VERDICT] * 3

@@ -12,7 +12,6 @@ from reconciler.core.activation import Group
 from reconciler.core.availability import Availability, count
 from reconciler.core.decide import decide
 from reconciler.core.disruption import Drain, Exit, leave, may_cut, restart
-from reconciler.core.forecast import forecast
 from reconciler.core.instant import FOREVER, Instant, Now, due, elapsed, next_after
 from reconciler.core.ledger import Command, Failures, Grant, Ledger, Outcome, OutcomeKind, fold, obey
 from reconciler.core.rollout import may_create, over_budget, replaced
@@ -393,12 +392,3 @@ def test_one_restart_at_a_time_and_the_longest_wanted_first():
         ("workload/web/0", Rule.MASS_FAILURE),
         ("service/web", Rule.MASS_FAILURE),
     }
-
-
-def test_a_forecast_waits_for_no_verdict_that_never_gets_old():
-    scene = Scene(Spec(startup=True))
-    for fact in scene.facts:
-        scene.probes[fact.generation] = Probes(UNKNOWN, None, None)
-    plan = forecast(shop(startup=True).desired(), scene.observed(), NOW)
-    assert plan.truncated == ""
-    assert [one.waiting for one in plan.waits] == [Waiting.VERDICT] * 3
