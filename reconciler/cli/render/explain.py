@@ -195,7 +195,9 @@ def _state_lines(about: Mapping[str, Any], paint: Paint, now: int) -> list[str]:
             f"{workload['key']}: {paint.word(workload['condition'])}, {workload['available']} of {workload['wanted']} available,"
             f" revision {workload['number']} ({workload['revision'][:8]})"
         )
-        lines += [f"{one}: missing" for one in workload["missing"] if not about["replicas"]]
+        ordinal = about["object"].removeprefix(workload["key"]).removeprefix("/")  # empty for the whole workload
+        missing = [one for one in workload["missing"] if not ordinal or one.endswith(f"-{ordinal}")]
+        lines += [f"{one}: missing" for one in missing if not about["replicas"]]
     for one in about["replicas"]:
         where = f" at {one['address']}" if one["address"] else ""
         weight = "" if one["weight"] is None else f", weight {one['weight']}"
