@@ -132,7 +132,7 @@ def test_a_revision_that_turns_bad_while_it_bakes_is_taken_back_without_a_pull(s
     seen.check_all_served(100)
     seen.check_never_empty()
     # The manifest still asks for it, and it is not tried again.
-    shop.once("--no-wait", expect=7)
+    shop.once(expect=7)
     assert set(shop.of_version("1")) == set(first)
 
 
@@ -150,5 +150,5 @@ def test_a_rollback_by_hand_needs_no_registry_and_the_next_run_does_not_undo_it(
         assert {name: shop.ids()[name] for name in first} == first
     seen.check_all_served(100)
     seen.check_never_empty()
-    shop.once("--no-wait", expect=7)
+    shop.once(expect=7)
     assert set(shop.of_version("1")) == set(first)
