@@ -1,113 +1,25 @@
 """The conformance suite for DNS providers, told like the levels of a game: each level needs the ones before it.
 
-For authors of providers: subclass `DNSConformance` in a test module, name the class `Test...`, and write the hooks at its
-top. Start with level 1 and work down. Records that a zone has from its birth (NS at its top) are left aside.
+For authors of providers: subclass `DNSConformance` in a test module, name the class `Test...`, and write the hooks of
+`DNSHooks`. Start with level 1 and work down.
 """
 
-from collections.abc import Iterator, Mapping
 from functools import partial
-from pathlib import Path
 
 import pytest
 
-from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import Alias
 from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError, Rejected
-from providers.facts import RecordKey, RecordSet, ZoneFact
+from providers.facts import RecordKey, RecordSet
 from providers.owned import owned
 from providers.spi import Context, DNSProvider
 from providers.testing.checks import expect, raises, same
+from providers.testing.dns_hooks import INSTANCE, OTHER, DNSHooks
 from providers.testing.faults import Fault, faulty, sequence
 
-INSTANCE = "suite"
-OTHER = "other"
 
-
-class DNSConformance:
+class DNSConformance(DNSHooks):
     """Levels 1 to 10 for every DNS provider, 11 to 14 for what it declares to be capable of, and for what it does not."""
-
-    zone = "example.test."
-    """The zone the suite works in. At the start of each test it holds nothing but what every zone has."""
-
-    counts = True
-    """Whether the zone has a serial that rises with each change."""
-
-    # --- hooks: what an author writes ---------------------------------------------------------------------------
-
-    def make(self, context: Context) -> DNSProvider:
-        """A new provider object on the same world for the same state directory, without decorators. No I/O."""
-        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what is promised")
-
-    def break_reads(self, context: Context) -> None:
-        """Make the zone unreadable: a corrupt file, a dead server, missing rights."""
-        raise NotImplementedError(
-            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what is promised"
-        )
-
-    def wrap(self, names: DNSProvider, context: Context) -> DNSProvider:
-        """Put decorators around the provider under test; by default none."""
-        del context
-        return names
-
-    # --- fixtures and small words -------------------------------------------------------------------------------
-
-    @pytest.fixture
-    def context(self, tmp_path: Path) -> Context:
-        """This instance, with a private state directory."""
-        state = tmp_path / "state"
-        state.mkdir(mode=0o700)
-        return Context(INSTANCE, str(state))
-
-    @pytest.fixture
-    def names(self, context: Context) -> Iterator[DNSProvider]:
-        """The provider under test."""
-        provider = self.wrap(self.make(context), context)
-        yield provider
-        provider.close()
-
-    @pytest.fixture
-    def theirs(self, context: Context) -> Iterator[DNSProvider]:
-        """The same world as another instance sees it, with ownership."""
-        provider = owned(self.make(Context(OTHER, context.state_dir)), OTHER)
-        yield provider
-        provider.close()
-
-    def key(self, label: str, kind: str = "A", set_id: str = "") -> RecordKey:
-        """A name in the suite's zone; the zone itself for an empty label."""
-        return RecordKey(f"{label}.{self.zone}" if label else self.zone, kind, set_id)
-
-    def look(self, provider: DNSProvider) -> ZoneFact:
-        """The suite's zone as one look sees it."""
-        facts = provider.observe([self.zone])
-        same([fact.zone for fact in facts], [self.zone], 1, "one fact for the zone that was asked for")
-        return facts[0]
-
-    def records(self, provider: DNSProvider) -> dict[RecordKey, RecordSet]:
-        """The zone's record sets without what every zone has."""
-        born = (self.key("", "NS"), self.key("", "SOA"))
-        return {key: record for key, record in self.look(provider).records.items() if key not in born}
-
-    def change(
-        self, provider: DNSProvider, *changes: tuple[RecordKey, RecordSet | None, RecordSet | None]
-    ) -> ChangeRecords:
-        """Change sets, each (key, before, after), in one request; returns the action, to repeat it."""
-        action = self.action(provider, *changes)
-        provider.perform(action)
-        return action
-
-    def action(
-        self,
-        provider: DNSProvider,
-        *changes: tuple[RecordKey, RecordSet | None, RecordSet | None],
-        instance: str = INSTANCE,
-    ) -> ChangeRecords:
-        """The action for some changes, each (key, before, after)."""
-        owner = f"{instance}/DNSPolicy/app"
-        return ChangeRecords(provider.name, self.zone, tuple(RecordChange(*change, owner) for change in changes))
-
-    def holds(self, provider: DNSProvider, expected: Mapping[RecordKey, RecordSet], what: str) -> None:
-        """Check that the zone has exactly these sets."""
-        same(self.records(provider), dict(expected), 2, what)
 
     # --- level 1: see nothing -----------------------------------------------------------------------------------
 

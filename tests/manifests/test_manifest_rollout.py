@@ -81,9 +81,7 @@ def test_what_makes_no_sense_is_refused_in_words(tmp_path: Path, said: str, word
     assert all("spec.rollout" in one.path for one in found)
 
 
-@pytest.mark.parametrize(
-    "text", ["2030-01-01T11:00:00Z", "2030-01-01T11:00:00.25Z", "1999-12-31T23:59:59.000000001Z"]
-)
+@pytest.mark.parametrize("text", ["2030-01-01T11:00:00Z", "2030-01-01T11:00:00.25Z", "1999-12-31T23:59:59.000000001Z"])
 def test_a_moment_prints_as_it_is_read(text: str) -> None:
     moment = parse_moment(text)
     assert str(moment) == text
