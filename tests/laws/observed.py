@@ -4,9 +4,10 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from manifests.desired import SECOND, Desired, Guard, MassChange, OnSecretChange, Strategy
+from manifests.desired import SECOND, Desired, Guard, MassChange, MiddleZone, OnSecretChange, Push, Strategy
 from manifests.limits import Held, Mode, RestartLimits, Window
 from manifests.pod import Live
+from manifests.traffic import Panic, PanicMode, Ramp
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -31,6 +32,8 @@ from reconciler.core.decide import decide
 from reconciler.core.instant import Instant, Now
 from reconciler.core.ledger import Escalation, Failures, Grant, Ledger, Outbreak, StepFailure
 from reconciler.core.observed import Observed
+from reconciler.core.pushes import PushEvent, PushFact
+from reconciler.core.traffic import Cut, Force, Override, Ready
 from reconciler.core.verdict import Reason
 from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
@@ -54,6 +57,11 @@ def ago(seconds: int) -> Instant:
     return Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.boot)
 
 
+ORDERS = [
+    {"workload/web/0": Override(Force.DRAIN, ago(30), "ann", "looking", NOW.wall + 40 * SECOND)},
+    {"workload/web/1": Override(Force.UP, ago(30))},
+    {f"endpoint/{POOLS}/web/127.77.0.1:8080": Override(Force.DOWN, ago(30), until_wall=NOW.wall + 3 * SECOND)},
+]
 OUTBREAKS = [
     {"workload/web": Outbreak(ago(100))},
     {"workload/web": Outbreak(ago(100), "workload/web/1")},
@@ -95,7 +103,15 @@ def observed(draw) -> tuple[Desired, Observed]:
         "on_secret_change": draw(st.sampled_from(list(OnSecretChange))),
         "max_unavailable": draw(st.integers(0, 3)),
     }
+    manners["push"] = draw(st.sampled_from([None, Push(), Push(middle_zone=MiddleZone.HOLD)]))
     desired = replace(desired, workloads=tuple(replace(one, **manners) for one in desired.workloads))
+    traffic = {
+        "ramp": draw(st.sampled_from([None, None, Ramp(30 * SECOND, 10)])),
+        "panic": Panic(draw(st.sampled_from([50, 50, 0, 100])), draw(st.sampled_from(list(PanicMode)))),
+    }
+    desired = replace(desired, services=tuple(replace(one, **traffic) for one in desired.services))
+    pushes: dict[Generation, PushFact] = {}
+    ready: dict[str, Ready] = {}
     facts: dict[str, list[ContainerFact]] = {NODE: [], "node-b": []}
     probes: dict[Generation, Probes] = {}
     members: dict[str, list[MemberFact]] = {"web": [], "api": []}
@@ -135,7 +151,14 @@ def observed(draw) -> tuple[Desired, Observed]:
         probes[fact.generation] = Probes(draw(verdict()), draw(verdict()), draw(verdict()))
         weight = draw(st.sampled_from([None, 0, 100, 100, 50]))
         if weight is not None:
-            members[name].append(MemberFact(Endpoint(address, 8080), weight, True, fact.name))
+            flight = draw(st.sampled_from([None, 0, 0, 2]))
+            members[name].append(MemberFact(Endpoint(address, 8080), weight, True, fact.name, flight))
+        if up and draw(st.integers(0, 2)) == 0:
+            heard = NOW.steady - draw(st.sampled_from([1, 29, 30, 45, 60, 61, 200])) * SECOND
+            pushes[fact.generation] = PushFact(draw(st.sampled_from(list(PushEvent))), heard, heard, "boot", 1)
+        if fact.started_at and draw(st.booleans()):
+            born = fact.started_at - draw(st.sampled_from([0, 0, 0, 1]))
+            ready[fact.id] = Ready(born, ago(draw(st.sampled_from([2, 90]))), draw(st.booleans()))
         if draw(st.booleans()):
             published[name].append(address)
         if draw(st.integers(0, 3)) == 0:
@@ -173,6 +196,10 @@ def observed(draw) -> tuple[Desired, Observed]:
         ),
         outbreaks=draw(st.sampled_from([{}, *OUTBREAKS])),
         restarted=draw(st.sampled_from([{}, {f"{NODE}|workload/web": (ago(70), ago(10))}])),
+        ready=ready,
+        overrides=draw(st.sampled_from([{}, {}, *ORDERS])),
+        cuts=draw(st.sampled_from([{}, {f"{POOLS}/web": (Cut("id-1", ago(4)),)}])),
+        panics=draw(st.sampled_from([{}, {f"{POOLS}/web": ago(20)}])),
         source=desired.source,
         zones=frozenset({f"{NAMES}/{ZONE}"}),
     )
@@ -186,6 +213,7 @@ def observed(draw) -> tuple[Desired, Observed]:
         pools={(POOLS, name): maybe(name, PoolFact(name, tuple(those))) for name, those in members.items()},  # type: ignore[misc]
         zones={(NAMES, ZONE): maybe(NAMES, ZoneFact(ZONE, 1, records, owners))},  # type: ignore[dict-item]
         probes=probes,
+        pushes=pushes,
         ledger=ledger,
         source_read_at=NOW.steady,
     )
