@@ -22,6 +22,11 @@ def stops_of(world: Traffic, replica: str) -> list[int]:
     return [began for name, began, _ in world.journal("stop") if name == replica]
 
 
+def writes(world: Traffic) -> int:
+    """How many weights were written so far."""
+    return sum(" done " in line and ": weight " in line for line in world.log().splitlines())
+
+
 def test_replicas_are_drained_restarted_and_replaced_without_a_failed_request(engine: str):
     with serving(engine) as world, world.load() as seen:
         busy(seen)
@@ -85,6 +90,16 @@ def test_a_reload_of_the_balancer_in_the_middle_of_a_drain_cuts_no_request_and_l
     seen.check(100)
 
 
+def test_a_request_that_outlasts_the_longest_drain_is_cut_and_no_other(engine: str):
+    with serving(engine, drain=("1s", "3s")) as world, ThreadPoolExecutor(3) as pool:
+        slow = [pool.submit(world.fetch, "/slow?9") for _ in range(3)]
+        until(lambda: world.under_way() >= 3, "each replica has one")
+        world.tell("restart", "workload/web/0", "--wait")
+        failed = [one for one in slow if one.exception() is not None]
+        assert len(failed) == 1
+        assert ": cut sessions of " in world.log(), "it is told"
+
+
 def test_a_person_who_changes_a_weight_again_and_again_is_reported_and_not_fought(engine: str):
     with serving(engine) as world:
         victim = world.containers()[0]
@@ -104,9 +119,9 @@ def test_weights_that_an_agent_check_writes_are_reported_and_not_fought(engine: 
     with Agent("10%\n") as agent:
         slots = f"agent-check agent-addr 127.0.0.1 agent-port {agent.port} agent-inter 300ms"
         with serving(engine, slots=slots, settled=False) as world:
-            until(lambda: "ConflictingWriter" in world.log(), "it was told", 60)
+            until(lambda: world.log().count("(ConflictingWriter: ") >= 3, "it was told of all three", 60)
             held = [one for one in world.held() if one["rule"] == "ConflictingWriter"]
             assert "agent-check" in held[0]["message"], held
-            written, asked = world.log().count(": weight "), agent.asked
+            written, asked = writes(world), agent.asked
             until(lambda: agent.asked > asked + 80, "it has written ten times more, which takes three looks")
-            assert world.log().count(": weight ") == written, "nobody fights"
+            assert writes(world) == written, "nobody fights"
