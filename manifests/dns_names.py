@@ -4,6 +4,7 @@ All names are made from the host and from what manifests call things, never from
 stay the same while targets come and go, and whoever makes them.
 """
 
+from functools import lru_cache
 from hashlib import sha256
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
@@ -30,6 +31,7 @@ def place_name(host: str, geo: str) -> str:
     return f"{geo.lower() or NO_PLACE}.{balancer_name(host)}"
 
 
+@lru_cache(maxsize=65_536)  # asked for every target at every decision
 def target_label(target: str) -> str:
     """Six characters that stand for a target's name: the first base-36 digits of a hash of it."""
     number = int.from_bytes(sha256(target.encode()).digest()[:8], "big")
