@@ -343,8 +343,8 @@ class Desired:
     `source` identifies the repository and path (or directory) that was read, `revision` its content. `root` is the
     absolute directory that working directories of containers are relative to. `services_of` lists, for each workload key,
     the (service key, container port) pairs that select it. `prune`, `destroy`, `take_over` are the run's intent:
-    they come from the command line or the Instance and only ever widen what may be removed. `former` gives the drain and
-    grace (ns) of workloads that are removed on purpose.
+    they come from the command line or the Instance and only ever widen what may be removed. `former` are the
+    workloads that are removed on purpose: how they leave is still theirs to say.
     """
 
     source: str
@@ -361,7 +361,7 @@ class Desired:
     prune: bool = False
     destroy: bool = False
     take_over: bool = False
-    former: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    former: Mapping[str, Workload] = field(default_factory=dict)
     checks: tuple[HealthCheck, ...] = ()
     records: tuple[Record, ...] = ()
     record_lists: tuple[RecordList, ...] = ()

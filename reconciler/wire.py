@@ -59,7 +59,7 @@ class Intent:
 def _meant(desired: Desired, intent: Intent) -> Desired:
     """The manifests with what this run may do. `destroy` wants nothing at all to be there."""
     if intent.destroy:
-        former = {one.key: (one.drain_max, one.template.grace) for one in desired.workloads}
+        former = {one.key: one for one in desired.workloads}
         desired = replace(
             desired,
             workloads=(),

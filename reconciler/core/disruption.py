@@ -35,12 +35,6 @@ from the grant, or from weight 0 where names and TTLs are waited for before."""
 SLACK = 300 * SECOND
 """How much longer it may take than the manifest's own times for drain, stop, startup and readiness add up to, if that is later."""
 
-DEFAULT_DRAIN = 10 * SECOND
-"""How long an orphan drains: its manifest, which could say, is gone."""
-
-DEFAULT_QUIET = 2 * SECOND
-"""How long nothing must be in flight on an orphan, or as long as it drains if that is shorter."""
-
 CUTTING = 10 * SECOND
 """How long ending what is still under way after a drain may take; then the stop ends it."""
 
@@ -61,6 +55,10 @@ class Drain(NamedTuple):
 
     quiet: int
     longest: int
+
+
+DEFAULT_DRAIN = Drain(2 * SECOND, 10 * SECOND)
+"""How an orphan drains: its manifest, which could say, is gone."""
 
 
 def drain_of(workload: Workload) -> Drain:

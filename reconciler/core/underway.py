@@ -69,12 +69,12 @@ class Outbox:
 
 
 def _exit(
-    name: str, grant: Grant, group: Group | None, weights: Weights, names: Names, seen: Sight, out: Outbox
+    name: str, grant: Grant, workload: Workload | None, weights: Weights, names: Names, seen: Sight, out: Outbox
 ) -> Exit:
     """What the outside still says of one container."""
     flight = weights.flights.get(name, NOWHERE)
     same = grant.weight_out is None or grant.epochs == flight.epochs
-    rules = None if group is None else group.workload.push
+    rules = None if workload is None else workload.push
     count = in_flight(flight, same, out.pushes.get(grant.generation), rules, out.now.steady)
     pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
     zone_since = min((one.since for key, one in seen.unknown_zones.items() if key[1] == zone), default=0)
@@ -163,16 +163,16 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
         belief, current = _find(group, name)
         if crew.blind and belief is None and name not in orphans:
             continue
-        exit_ = _exit(name, grant, group, weights, names, seen, out)
+        workload = desired.former.get(key) if group is None else group.workload
+        exit_ = _exit(name, grant, workload, weights, names, seen, out)
         fact = belief.fact if belief is not None else orphans.get(name)
-        grace = disruption.DEFAULT_GRACE
+        drain, grace = disruption.DEFAULT_DRAIN, disruption.DEFAULT_GRACE
+        if workload is not None:
+            drain, grace = disruption.drain_of(workload), workload.template.grace
         if group is not None and belief is not None:
             progress = _member(grant, group.workload, belief, current, exit_, now)
-            grace = group.workload.template.grace
         elif fact is not None and grant.cause in disruption.DELETIONS:
-            drain, grace = desired.former.get(key, (disruption.DEFAULT_DRAIN, disruption.DEFAULT_GRACE))
-            quiet = min(disruption.DEFAULT_QUIET, drain)
-            progress = disruption.leave(grant, fact, exit_, disruption.Drain(quiet, drain), now)
+            progress = disruption.leave(grant, fact, exit_, drain, now)
         elif fact is None and group is not None and grant.recreate:
             progress = _anew(grant, group, now)
         else:
@@ -190,8 +190,7 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
             out.holds.append(progress.hold)
         if progress.grant is None or fact is None:
             continue
-        drain = disruption.DEFAULT_DRAIN if group is None else group.workload.drain_max
-        patience = _quieten(progress, progress.grant, fact, drain, out)
+        patience = _quieten(progress, progress.grant, fact, drain.longest, out)
         if patience:
             message = f"the runtime must not start {fact.name} again by itself"
             out.waits.append(Wait(grant.object, Waiting.DRAIN, message, patience))
@@ -208,8 +207,8 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
         elif progress.stop:
             if grant.grace is not None:
                 grace = grant.grace
-            elif group is not None:
-                grace = grace_of(group.workload.template.container, grant.cause, grace)
+            elif workload is not None:
+                grace = grace_of(workload.template.container, grant.cause, grace)
             first = grant.recreate and grant.cause is Reason.TEMPLATE_CHANGED
             why = why_first(group.workload) if first and group is not None else ""
             out.put(steps.stop(progress.grant, fact, grace, links, key, why))

@@ -127,6 +127,20 @@ def test_a_balancer_that_is_reloaded_during_a_drain_makes_it_last_its_whole_time
     assert world.weights() == {WEB.format(0): 100}
 
 
+def test_destroy_drains_for_as_long_as_the_manifests_say(worlds):
+    slow = Shop((Spec(replicas=2, ttl=1, drain=25 * SECOND),))
+    world = ready(worlds(slow))
+    world.shop = replace(slow, destroy=True)
+    count = len(world.traffic.writes)
+    world.once()
+    stops = since(world, count, StopContainer)
+    assert len(stops) == 2
+    assert min(stops) - down(world, count) >= 25 * SECOND
+    assert not world.containers()
+    assert not world.weights()
+    assert not world.published()
+
+
 # --- pushes -----------------------------------------------------------------------------------------------------
 
 

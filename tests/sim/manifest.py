@@ -147,7 +147,7 @@ class Shop:
             prune=self.prune,
             destroy=self.destroy,
             take_over=self.take_over,
-            former={one.key: (one.drain, 5 * SECOND) for one in specs} if self.destroy else {},
+            former={one.key: workload(one) for one in specs} if self.destroy else {},
         )
 
 
