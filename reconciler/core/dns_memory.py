@@ -19,8 +19,8 @@ class Farewell(NamedTuple):
 
 
 class NameRow(NamedTuple):
-    """One object that publishes names: since when it waits for first verdicts, since when all of it is unhealthy, since when
-    that is over, and its names on their way out, sorted by place.
+    """One object that publishes names: since when it waits for its first healthy leaf, since when all of it is unhealthy, since
+    when that is over, and its names on their way out, sorted by place.
 
     `down` and `over` make the hold-down: while `over` is young, what was published for want of anything healthy stays.
     """

@@ -91,10 +91,12 @@ def _healthy(
     end = due(over, _hold_down(policy), now)
     if end <= now.steady or not _swings(policy):
         return Answer(Mode.HEALTHY, _by_target(chosen), NOTHING, until)
-    if policy.all_unhealthy is AllUnhealthy.FALLBACK:
-        chosen += [one for one in leaves if one.target == policy.fallback]
-    else:
-        chosen = [one for one in regular if not one.leaving]
+    # Only what is there is kept: nothing unhealthy joins because something else has become healthy.
+    sure = {one.address for one in chosen}
+    kept = [one for one in leaves if one.address in published and one.address not in sure and _spare(policy, one)]
+    if not kept:
+        return Answer(Mode.HEALTHY, _by_target(chosen), NOTHING, until)
+    chosen += kept
     return Answer(Mode.HOLD_DOWN, _by_target(chosen), NameRow(down=row.down, over=over), min(until, end), end)
 
 
@@ -109,7 +111,7 @@ def _undecided(
 ) -> Answer:
     """Nothing is sure to be healthy, and of something it is not known: that counts on the side that holds."""
     if published:
-        return Answer(Mode.KEPT, {}, row._replace(waiting=None), until)
+        return Answer(Mode.KEPT, {}, row, until)
     asked = [policy.check] if policy.check is not None else []
     asked += [one.probe.check for one in regular if one.probe is not None]
     if not asked:
@@ -132,8 +134,11 @@ def _all_unhealthy(
     now: Now,
 ) -> Answer:
     candidates = [one for one in regular if not one.leaving]
-    down = row.down or instant(now)
-    row = NameRow(waiting=row.waiting, down=down) if _swings(policy) else NameRow(waiting=row.waiting)
+    row = NameRow(waiting=row.waiting, down=row.down)
+    if _swings(policy) and row.down is None:
+        # A name that nobody has had an answer from cannot swing: its first healthy leaf is not held down.
+        first = row.waiting or (None if published else instant(now))
+        row = NameRow(waiting=first) if first is not None else NameRow(down=instant(now))
     if policy.all_unhealthy is AllUnhealthy.CLOSED and (candidates or not published):
         return Answer(Mode.ALL_UNHEALTHY, {}, row, until)
     if policy.all_unhealthy is AllUnhealthy.FALLBACK:
@@ -143,6 +148,13 @@ def _all_unhealthy(
     if policy.all_unhealthy is AllUnhealthy.PUBLISH_ALL and candidates:
         return Answer(Mode.ALL_UNHEALTHY, _by_target(candidates), row, until)
     return Answer(Mode.KEPT if published else Mode.NOTHING, {}, NameRow(waiting=row.waiting), until)
+
+
+def _spare(policy: DNSPolicy, leaf: Leaf) -> bool:
+    """Whether a leaf may be published while nothing is healthy."""
+    if policy.all_unhealthy is AllUnhealthy.FALLBACK:
+        return leaf.target == policy.fallback
+    return leaf.target != policy.fallback and not leaf.leaving
 
 
 def _swings(policy: DNSPolicy) -> bool:

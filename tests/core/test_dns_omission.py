@@ -189,6 +189,34 @@ def test_v16_a_plain_name_loses_one_of_two_addresses_and_keeps_both_when_both_fa
     assert world.lines() == [f"app A 60 {A1} {A2}"]
 
 
+def test_the_first_healthy_leaf_of_a_new_name_is_not_held_down() -> None:
+    world = World((policy(),))
+    world.told(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
+    while (decision := world.decide()).steps:
+        world.write(decision)
+        world.crash()
+    assert sorted(world.lines()) == EVERYTHING
+
+    world.told(a1=PASS)
+    held = world.decide()
+    assert held.status.names.policies["dnspolicy/app"].answer.mode == "Healthy"  # type: ignore[union-attr]
+    assert held.steps
+
+
+def test_a_hold_down_adds_nothing_that_is_not_published() -> None:
+    world = geo_world()
+    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.settle()
+    before = world.lines()
+    world.told(b1=FAIL)
+    assert world.decide().steps  # about to publish everything, and none of it written yet
+    world.told(b1=PASS)
+    decision = world.decide()
+
+    assert not decision.steps
+    assert world.lines() == before
+
+
 # --- what else a policy may say -----------------------------------------------------------------------------------------
 
 
