@@ -62,7 +62,10 @@ def bake(it: Switching, look: Look) -> None:
     it.later(end, now)
     found = health(look.group.of(row.revision), workload.replicas, workload, now)
     it.until = min(it.until, found.until)
-    floor = max(1, workload.replicas - workload.max_unavailable)
+    if found.whole and row.scale != workload.replicas:
+        row = it.set(row, scale=workload.replicas)
+    # Replicas that were added after the switch say nothing against the revision until all of them were well once.
+    floor = max(1, min(workload.replicas, row.scale or workload.replicas) - workload.max_unavailable)
     if found.available + found.unknown >= floor:
         it.rollout = it.rollout._replace(low=None)
         return

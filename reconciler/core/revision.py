@@ -40,7 +40,8 @@ class Revision(NamedTuple):
     `at` (wall ns, 0 = `delay` ns after `created`) is when it may take over; `due` since when that, and nothing of ours holding
     it, has been so. `opened` is when its switch began, `failures` how many switches were called off, `failed_at` when the last one
     was. `step` is the canary's, since `stepped`. `activated` is when it last took over, `ended` when it last stopped being
-    wanted. `why` is the last thing that happened to it, in words.
+    wanted. `why` is the last thing that happened to it, in words. `scale` is how many replicas it had when all of them were verified
+    last (0 = not yet): of those that are added later nobody knows yet whether the revision is any good there.
     """
 
     revision: str
@@ -59,6 +60,7 @@ class Revision(NamedTuple):
     activated: Instant | None = None
     ended: Instant | None = None
     why: str = ""
+    scale: int = 0
 
 
 class Rollout(NamedTuple):

@@ -135,10 +135,11 @@ def _carried(desired: Desired, crew: Roster, seen: Sight) -> Mapping[tuple[str, 
 
 
 def _rebuilt(group: Group, mark: RevisionMark, carried: Mapping[tuple[str, str], int], now: Now) -> Rollout:
-    """The books as far as the world tells them. The revision with most weight is active, then the one that most replicas run.
+    """The books as far as the world tells them. The revision with most weight is active.
 
-    Between equals an older one: the new one has to show first that it is well. Of two that are not declared, the order of their
-    hashes decides.
+    Where weights tell nothing, because there are none or they cannot be read, it is one that runs and is not declared: the declared
+    one has to show first that it is well, however many replicas of it stand by. Of two that are not declared, it is the one that
+    most replicas run; between equals the order of their hashes decides.
     """
     name, wanted, at = group.workload.name, mark.revision, instant(now)
     running: dict[str, int] = {}
@@ -148,7 +149,9 @@ def _rebuilt(group: Group, mark: RevisionMark, carried: Mapping[tuple[str, str],
             running[belief.fact.mark.revision] = running.get(belief.fact.mark.revision, 0) + up
     if set(running) <= {wanted}:
         return Rollout()
-    active = max(running, key=lambda one: (carried.get((name, one), 0), running[one], one != wanted, one))
+    active = max(
+        running, key=lambda one: (carried.get((name, one), 0), running[one] > 0, one != wanted, running[one], one)
+    )
     rollout = Rollout(active=active)
     for revision in sorted(running):
         if revision == active:

@@ -209,7 +209,7 @@ def _open(it: Switching, look: Look, row: Revision) -> None:
         message = f"a revision that is over still carries weight; {row.revision[:8]} follows"
         it.waits.append(Wait(workload.key, Waiting.WEIGHT, message))
         return
-    it.set(row, opened=instant(now), step=0, stepped=None, why="")
+    it.set(row, opened=instant(now), step=0, stepped=None, why="", scale=found.wanted)
 
 
 def _not_well(it: Switching, look: Look, row: Revision, found: Health) -> None:
@@ -242,7 +242,7 @@ def _carry_on(it: Switching, look: Look, row: Revision) -> None:
     found = _health(row, it, look)
     it.until = min(it.until, found.until)
     steps = workload.rollout.steps if workload.strategy is Strategy.CANARY and row.revision != it.rollout.back else ()
-    if found.failing or found.missing > 0:
+    if found.failing or found.lost(row.scale):
         _setback(it, look, row, found, stepwise=bool(steps))
         return
     if not raised(look, row.revision):
@@ -279,8 +279,8 @@ def _carry_on(it: Switching, look: Look, row: Revision) -> None:
 def _setback(it: Switching, look: Look, row: Revision, found: Health, stepwise: bool) -> None:
     """Replicas of a revision that was being let in fail: it is out at once, and tried again later unless it was a canary."""
     workload, at = look.workload, instant(look.now)
-    why = f"{found.failing + max(0, found.missing)} of its {found.wanted} replicas failed while it was let in"
-    floor = max(1, workload.replicas - workload.max_unavailable)
+    why = f"{found.failing + found.lost(row.scale)} of its {found.wanted} replicas failed while it was let in"
+    floor = max(1, min(workload.replicas, row.scale or workload.replicas) - workload.max_unavailable)
     if not stepwise:
         it.set(row, opened=None, failures=row.failures + 1, failed_at=at, why=why)
         return

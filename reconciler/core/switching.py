@@ -73,8 +73,12 @@ class Health(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """How many do not exist."""
+        """How many do not exist, or were never started."""
         return self.wanted - self.available - self.failing - self.unknown
+
+    def lost(self, scale: int) -> int:
+        """How many are missing of the `scale` that were all verified once; those that were added since are still to come."""
+        return max(0, self.missing - max(0, self.wanted - (scale or self.wanted)))
 
 
 def due_at(row: Revision, now: Now) -> int:
@@ -83,12 +87,17 @@ def due_at(row: Revision, now: Now) -> int:
 
 
 def health(those: Iterable[Belief], wanted: int, workload: Workload, now: Now) -> Health:
-    """Judge replicas by container and application: what is not known is neither well nor failing."""
+    """Judge replicas by container and application: what is not known is neither well nor failing.
+
+    One that was created and not started yet is as good as missing: nothing speaks against it.
+    """
     available = failing = unknown = 0
     until = FOREVER
     for belief in those:
         until = min(until, belief.until)
         fact = belief.fact
+        if fact.state is ContainerState.CREATED:
+            continue
         sick = fact.health is not None and fact.health.value is ProbeValue.FAIL
         if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (belief.ready, belief.live):
             failing += 1
