@@ -25,7 +25,8 @@ def records(desired: Desired, diffs: Sequence[RecordDiff], links: Links) -> Step
     action = ChangeRecords(first.provider, first.zone, tuple(changes))
     follows = links.weights_of(frozenset(), after - before) if after - before else ()
     notes = sorted({diff.note for diff in diffs if diff.note})
-    message = "; ".join(parts) or ("TTL" if len(diffs) == 1 else "routing")
+    same = all(diff.before == diff.after for diff in diffs)
+    message = "; ".join(parts) or ("owner" if same else "TTL" if len(diffs) == 1 else "routing")
     message = "; ".join([message, *notes])
     keys = {diff.key._replace(set_id="") for diff in diffs}
     key = first.key if len(diffs) == 1 else keys.pop() if len(keys) == 1 else None

@@ -12,6 +12,7 @@ from manifests.dns import DNSPolicy, Record
 from providers.facts import ProbeFact, ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.activation import Roster
 from reconciler.core.adapt import Note, adapt
+from reconciler.core.claims import Claims
 from reconciler.core.dns_memory import NOTHING, NameRow
 from reconciler.core.dns_tree import managed, tree
 from reconciler.core.instant import FOREVER, Now
@@ -47,7 +48,7 @@ class Names:
     `named`: container -> TTL (ns) of the names that publish its address for it and should not any more, or would not if it
     left. `kept`: containers that a name keeps because they are its last. `hidden`: container -> zone that cannot be read. All by container id.
     `wanted`: all addresses that names should have. `strays`: record sets of ours that nothing wants: removing them is pruning.
-    `own`: (provider, zone) -> names that are published there. `rows`: what is to be remembered, by policy. `until`: the steady
+    `own`: (provider, zone) -> names that are published there; `taken`: -> sets that another object of ours had. `rows`: what is to be remembered, by policy. `until`: the steady
     instant until which the answer holds. `policies` is by key.
     """
 
@@ -60,6 +61,7 @@ class Names:
     hidden: dict[str, str] = field(default_factory=dict)
     wanted: set[str] = field(default_factory=set)
     own: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    taken: dict[tuple[str, str], set[RecordKey]] = field(default_factory=dict)
     rows: dict[str, NameRow] = field(default_factory=dict)
     until: int = FOREVER
     policies: dict[str, Named] = field(default_factory=dict)
@@ -82,6 +84,7 @@ def name_all(
     out = Names()
     here = around(desired, roster, weights, ledger.grants, answers, now)
     marked = {key: _by_mark(zone) for key, zone in seen.zones.items()}
+    claims = Claims(desired, seen.zones, marked, out.taken)
     for policy in sorted(desired.policies, key=lambda one: one.key):
         mark = owner_mark(desired.instance.id, policy.key)
         leaves = leaves_of(policy, here)
@@ -97,9 +100,10 @@ def name_all(
             continue
         mine = marked[place].get(mark, ())
         current = {key: zone.records[key] for key in mine if managed(policy, key.name)}
+        current |= {key: zone.records[key] for key in claims.inherit(policy)}
         _Judge(policy, zone, mark, leaves, current, bool(roster.blind), out).judge(row, now)
     for record in desired.records:
-        _record(record, owner_mark(desired.instance.id, record.key), seen, out)
+        _record(record, owner_mark(desired.instance.id, record.key), seen, claims, out)
     _strays(desired, seen, marked, out)
     compare(desired, seen.zones, marked, out)
     if roster.orphans:
@@ -231,10 +235,14 @@ class _Judge:
         names = names_of(policy)
         for key in sorted(wanted.keys() | current.keys()):
             before, after = current.get(key), wanted.get(key)
-            if before != after:
+            owner = "" if before is None else self.zone.owners.get(key, "")
+            taken = owner and owner != self.mark
+            if before != after or taken:
                 edited = after is None and key.name not in names
-                note = "; ".join(sorted(notes.get(key.name, ())))
-                what = (policy.key, policy.provider, policy.zone, key, before, after, why(before, after), edited, note)
+                said = {f"taken over from {owner_of(owner)[1]}"} if taken and after is not None else set()
+                note = "; ".join(sorted(notes.get(key.name, set()) | said))
+                reason = Reason.CHANGED if before == after else why(before, after)
+                what = (policy.key, policy.provider, policy.zone, key, before, after, reason, edited, note)
                 self.out.changes.append(RecordDiff(*what))
 
     # --- record sets of others --------------------------------------------------------------------------------------
@@ -253,7 +261,7 @@ class _Judge:
 
     def _foreign(self, keys: Iterable[RecordKey]) -> list[RecordKey]:
         """Record sets of others among these."""
-        return sorted(key for key in keys if key in self.zone.records and self.zone.owners.get(key) != self.mark)
+        return sorted(key for key in keys if key in self.zone.records and key not in self.current)
 
     def _refuse(self, foreign: list[RecordKey]) -> None:
         policy = self.policy
@@ -267,7 +275,7 @@ class _Judge:
 # --- records, strays, orphans ------------------------------------------------------------------------------------------
 
 
-def _record(record: Record, mark: str, seen: Sight, out: Names) -> None:
+def _record(record: Record, mark: str, seen: Sight, claims: Claims, out: Names) -> None:
     """Compare one plain record set with its zone."""
     place = (record.provider, record.zone)
     zone = seen.zones.get(place)
@@ -286,13 +294,19 @@ def _record(record: Record, mark: str, seen: Sight, out: Names) -> None:
         person = f"use a provider that has records of type {record.type}"
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.CANNOT_PUBLISH, message, person=person))
         return
-    others = [one for one in _beside(record, zone) if not yields(zone.owners.get(one, ""), mark)]
+    beside = _beside(record, zone)
+    free = [one for one in beside if claims.yields(record, one)]
+    others = [one for one in beside if one not in free and not yields(zone.owners.get(one, ""), mark)]
     if others:
         listed = ", ".join(f"{one.name} {one.type}" for one in others)
         message = f"{listed} in zone {record.zone} carries no owner mark of {mark}"
         person = "remove that record by hand, or remove the Record"
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, person=person))
         return
+    claims.take(place, free)
+    for one in free:
+        if one != key:
+            out.changes.append(RecordDiff(record.key, *place, one, zone.records[one], None, Reason.CHANGED))
     if before != after or not mine:
         out.changes.append(RecordDiff(record.key, *place, key, before, after, why(before, after)))
 
@@ -321,8 +335,14 @@ def _strays(
             if not mark.startswith(prefix) or is_list(mark):
                 continue
             policy, record = policies.get((provider, zone_name, mark)), plain.get((provider, zone_name, mark))
+            taken = out.taken.get((provider, zone_name), ())
             for key in keys:
-                if key == record or (policy is not None and managed(policy, key.name)) or _protected(key, zone_name):
+                if (
+                    key in taken
+                    or key == record
+                    or (policy is not None and managed(policy, key.name))
+                    or _protected(key, zone_name)
+                ):
                     continue
                 diff = RecordDiff(owner_of(mark)[1], provider, zone_name, key, records[key], None, Reason.PRUNED, True)
                 out.strays.append(diff)

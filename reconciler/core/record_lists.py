@@ -34,6 +34,7 @@ class Out(Protocol):
     strays: list[RecordDiff]
     holds: list[Hold]
     own: dict[Place, set[str]]
+    taken: dict[Place, set[RecordKey]]
 
 
 class _Zone(NamedTuple):
@@ -150,7 +151,8 @@ def _gone(desired: Desired, zone: _Zone, out: Out) -> None:
     """Record sets under the marks of lists that no list of the zone has any more. A set may have moved to another list."""
     prefix = f"{desired.instance.id}/{PREFIX}"
     present = {one.key for one in zone.lists}
-    taken = {(one.host, one.type, "") for one in desired.records if (one.provider, one.zone) == zone.place}
+    taken: set[SetKey] = {(one.host, one.type, "") for one in desired.records if (one.provider, one.zone) == zone.place}
+    taken |= out.taken.get(zone.place, set())
     for mark, keys in sorted(zone.marked.items()):
         if not mark.startswith(prefix):
             continue

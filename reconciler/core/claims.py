@@ -1,0 +1,96 @@
+"""Which of our record sets no manifest wants any more, so that whoever wants their place now takes them over as they are.
+
+A name that moves from one document to another (a list becomes a policy, a policy gets another name) must not vanish on the way:
+its set gets another mark instead of being deleted and made again. Only sets that answer for addresses are taken over, because
+the new document answers the same question. Called by `names`.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from manifests.desired import Desired
+from manifests.dns import DNSPolicy, Record
+from providers.facts import RecordKey, ZoneFact
+from reconciler.core.dns_tree import managed
+from reconciler.core.published import names_of
+from reconciler.core.records import owner_of
+
+ANSWERS = ("A", "AAAA", "CNAME")
+"""Types of which one may take the place of another without a question being left without an answer."""
+
+_POLICY = "dnspolicy/"
+
+Place = tuple[str, str]
+"""Provider and zone."""
+
+ByMark = Mapping[str, Sequence[RecordKey]]
+"""The record sets of a zone that exist, by their owner mark."""
+
+
+class Claims:
+    """What manifests want of the zones, to tell which of our sets are free.
+
+    `taken` is filled: what policies and records took over, so that nobody else deletes it.
+    """
+
+    def __init__(
+        self,
+        desired: Desired,
+        zones: Mapping[Place, ZoneFact],
+        marked: Mapping[Place, ByMark],
+        taken: dict[Place, set[RecordKey]],
+    ) -> None:
+        self._prefix = f"{desired.instance.id}/"
+        self._zones, self._lists = zones, desired.record_lists
+        self._policies = {one.key: one for one in desired.policies}
+        self._records = {(one.provider, one.zone, one.host, one.type) for one in desired.records}
+        self._left = {place: self._leftovers(place, by_mark) for place, by_mark in marked.items()}
+        self._taken = taken
+
+    def _leftovers(self, place: Place, by_mark: ByMark) -> list[RecordKey]:
+        """Sets of policies that are gone or have another host: members of routed sets are found in no other way."""
+        found: list[RecordKey] = []
+        for mark, keys in by_mark.items():
+            if not mark.startswith(self._prefix + _POLICY):
+                continue
+            policy = self._policies.get(owner_of(mark)[1])
+            if policy is None or (policy.provider, policy.zone) != place:
+                found += keys
+            else:
+                found += [key for key in keys if not managed(policy, key.name)]
+        return found
+
+    def inherit(self, policy: DNSPolicy) -> list[RecordKey]:
+        """Take over what is free at the names of a policy. Each set is taken once."""
+        place = (policy.provider, policy.zone)
+        records = self._zones[place].records
+        plain = (RecordKey(name, kind) for name in names_of(policy) for kind in ANSWERS)
+        found = {key for key in plain if key in records}
+        found |= {key for key in self._left.get(place, ()) if managed(policy, key.name)}
+        mine = sorted(key for key in found if self._free(place, key))
+        self.take(place, mine)
+        return mine
+
+    def yields(self, record: Record, key: RecordKey) -> bool:
+        """Whether a plain record may have the place of a set that exists: its own, or one that answers the same question."""
+        place, own = (record.provider, record.zone), RecordKey(record.host, record.type)
+        if key == own:
+            return self._ours(place, key)
+        return record.type in ANSWERS and self._free(place, key)
+
+    def take(self, place: Place, keys: Iterable[RecordKey]) -> None:
+        """Note that these are taken over."""
+        self._taken.setdefault(place, set()).update(keys)
+
+    def _free(self, place: Place, key: RecordKey) -> bool:
+        """Whether a set that exists carries a mark of ours, answers for addresses, and is wanted by no manifest."""
+        if key.type not in ANSWERS or (*place, key.name, key.type) in self._records or not self._ours(place, key):
+            return False
+        return not any((one.provider, one.zone) == place and key in one.sets for one in self._lists)
+
+    def _ours(self, place: Place, key: RecordKey) -> bool:
+        """Whether a set carries a mark of ours, and not that of a policy which has the name."""
+        mark = self._zones[place].owners.get(key, "")
+        if not mark.startswith(self._prefix) or key in self._taken.get(place, ()):
+            return False
+        owner = self._policies.get(owner_of(mark)[1])
+        return owner is None or (owner.provider, owner.zone) != place or not managed(owner, key.name)

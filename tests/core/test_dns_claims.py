@@ -1,0 +1,121 @@
+"""A name that moves from one manifest to another never vanishes on the way, and nobody's record of another kind is taken."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+from dns_worlds import A1, A2, B1, HOST, INSTANCE, NAMES, PASS, ZONE, World, geo_world, policy
+
+from manifests.desired import Desired
+from manifests.dns import Publish, Record, RecordList, Routing, Target
+from providers.facts import RecordKey
+from reconciler.core.verdict import Rule
+
+BOTH = Target("both", Publish.ADDRESSES, addresses=(A1, A2))
+PLAIN = policy(BOTH, routing=Routing.SIMPLE)
+RECORD = Record("record/app", "app", HOST, NAMES, ZONE, "A", 60, (B1,))
+
+
+@dataclass
+class Lists(World):
+    """A world whose zone may be in a list as well."""
+
+    lists: tuple[RecordList, ...] = ()
+
+    def desired(self) -> Desired:
+        return replace(super().desired(), record_lists=self.lists)
+
+    def follow(self) -> set[str]:
+        """Write one action after the other until nothing is left: the marks at the end. The host never loses its answer."""
+        there = False
+        for _ in range(60):
+            decision = self.decide()
+            if decision.steps:
+                self.write(decision, 1)
+            elif later := [one.until for one in decision.waits if one.until is not None]:
+                self.pass_time((min(later) - self.now.steady) / 1e9)
+            else:
+                return {self.zone.value.owners[key] for key in self.sets}
+            before, there = there, any(key.name == HOST for key in self.sets)
+            assert there or not before
+        raise AssertionError("it never settles")
+
+
+def listed(value: str = B1) -> RecordList:
+    return RecordList("recordlist/all", "all", NAMES, ZONE, {(HOST, "A", ""): (300, (value,), None, "", False)})
+
+
+def mark(key: str) -> str:
+    return f"{INSTANCE}/{key}"
+
+
+def start(**given: object) -> Lists:
+    world = Lists((), **given)  # type: ignore[arg-type]
+    world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    world.follow()
+    return world
+
+
+@pytest.mark.parametrize("target", [PLAIN, policy()], ids=["plain", "tree"])
+def test_a_name_of_a_list_becomes_a_policy(target: object) -> None:
+    world = start(lists=(listed(),))
+    world.lists, world.policies = (replace(listed(), sets={}),), (target,)  # type: ignore[assignment]
+
+    assert world.follow() == {mark("dnspolicy/app")}
+
+
+def test_a_name_of_a_list_stays_as_it_is_until_its_policy_knows_of_something_healthy() -> None:
+    world = start(lists=(listed(A1),))
+    before = dict(world.sets)
+    world.lists, world.policies, world.health = (), (replace(PLAIN, ttl=300),), {}
+    world.follow()
+
+    assert dict(world.sets) == before
+
+
+@pytest.mark.parametrize("prune", [True, False])
+def test_a_policy_with_another_name_keeps_its_tree(prune: bool) -> None:
+    world = start()
+    world.policies = (policy(),)
+    world.follow()
+    before = dict(world.sets)
+    world.policies, world.prune = (replace(policy(), key="dnspolicy/new", name="new"),), prune
+
+    assert world.follow() == {mark("dnspolicy/new")}
+    assert dict(world.sets) == before
+
+
+def test_a_record_becomes_a_policy_and_a_policy_a_record() -> None:
+    world = start(records=(RECORD,))
+    world.records, world.policies = (), (PLAIN,)
+    assert world.follow() == {mark("dnspolicy/app")}
+
+    world.records, world.policies = (RECORD,), ()
+    assert world.follow() == {mark("record/app")}
+
+
+def test_a_balanced_name_becomes_a_record_and_its_tree_is_pruned_only_when_asked() -> None:
+    world = start()
+    world.policies = (policy(),)
+    world.follow()
+    world.policies, world.records = (), (RECORD,)
+    world.follow()
+
+    assert world.sets[RecordKey(HOST, "A")].values == (B1,)
+    assert RecordKey(HOST, "CNAME") not in world.sets
+
+
+def test_a_record_with_another_name_keeps_its_set() -> None:
+    world = start(records=(RECORD,))
+    world.records = (replace(RECORD, key="record/new", name="new"),)
+
+    assert world.follow() == {mark("record/new")}
+
+
+def test_what_another_manifest_still_wants_or_somebody_else_has_is_not_taken() -> None:
+    world = geo_world()
+    owners = dict.fromkeys(world.zone.value.owners, "other/dnspolicy/app")
+    world.zone = replace(world.zone, value=replace(world.zone.value, owners=owners))
+    world.policies = (PLAIN,)
+
+    assert not world.decide().steps
+    assert {hold.rule for hold in world.decide().holds} == {Rule.FOREIGN_RECORD}
