@@ -101,10 +101,11 @@ def _mounts(container: Container, spec: PodSpec) -> Iterator[pod.Mount]:
     volumes = {one.name: one for one in spec.volumes}
     for mount in container.volume_mounts:
         volume = volumes[mount.name]
+        where, alone = (mount.mount_path, mount.read_only), volume.access_mode == "ReadWriteOncePod"
         if volume.named is not None:
-            yield pod.Mount(pod.VolumeKind.NAMED, volume.named, mount.mount_path, mount.read_only)
+            yield pod.Mount(pod.VolumeKind.NAMED, volume.named, *where, exclusive=alone)
         elif volume.host_path is not None:
-            yield pod.Mount(pod.VolumeKind.BIND, volume.host_path.path, mount.mount_path, mount.read_only)
+            yield pod.Mount(pod.VolumeKind.BIND, volume.host_path.path, *where, exclusive=alone)
         elif volume.tmpfs is not None:
             size = volume.tmpfs.size_limit or 0
             yield pod.Mount(pod.VolumeKind.TMPFS, "", mount.mount_path, mount.read_only, size)
@@ -137,7 +138,9 @@ def check_support(
                     message = f"{declared.key}: a runtime of type '{kind}' needs the field '{field}'"
                     path = (*_SPEC, "containers", index)
                     scope.report(declared, path, Code.MISSING_FIELD, message, f"add {field} to the container")
-    _check_host_ports(declared, scope, manifest, nodes)
+    if manifest.spec.replicas > len(nodes):
+        _check_host_ports(declared, scope, manifest, nodes)
+        _check_volumes(declared, scope, manifest, nodes)
 
 
 def _special_fields(manifest: kinds.Workload) -> Iterator[tuple[str, Path]]:
@@ -187,8 +190,6 @@ def _of_container(container: Container, path: Path) -> Iterator[tuple[str, Path]
 
 def _check_host_ports(declared: Declared, scope: Scope, manifest: kinds.Workload, nodes: Sequence[str]) -> None:
     """A port of a node can be published by one replica only."""
-    if manifest.spec.replicas <= len(nodes):
-        return
     for index, container in enumerate(manifest.spec.template.spec.containers):
         for place, port in enumerate(container.ports):
             if port.host_port is not None:
@@ -196,3 +197,13 @@ def _check_host_ports(declared: Declared, scope: Scope, manifest: kinds.Workload
                 path = (*_SPEC, "containers", index, "ports", place, "hostPort")
                 hint = "remove hostPort and let a balancer reach the replicas, or run one replica per node"
                 scope.report(declared, path, Code.CONFLICT, message, hint)
+
+
+def _check_volumes(declared: Declared, scope: Scope, manifest: kinds.Workload, nodes: Sequence[str]) -> None:
+    """A volume that one replica has alone cannot be there for two replicas of a node."""
+    for index, volume in enumerate(manifest.spec.template.spec.volumes):
+        if volume.access_mode == "ReadWriteOncePod":
+            many = f"{manifest.spec.replicas} replicas on {len(nodes)} node(s)"
+            message = f"{declared.key}: {many} cannot each have the volume '{volume.name}' alone"
+            hint = "run one replica per node, or leave accessMode out if they can share it"
+            scope.report(declared, (*_SPEC, "volumes", index, "accessMode"), Code.CONFLICT, message, hint)

@@ -22,15 +22,19 @@ def strategy(declared: Declared, scope: Scope, manifest: kinds.Workload) -> Stra
         return Strategy.ACTIVATE if given.staged else Strategy.ROLLING
     if given.strategy == "rolling" or given.staged:
         message = f"{declared.key}: a new replica cannot start before the old one goes, {clash}"
-        hint = "write strategy: recreate, or remove hostPort and let a balancer reach the replicas"
+        hint = "write strategy: recreate, or remove what they cannot share"
         scope.report(declared, ("spec", "rollout", "strategy"), Code.CONFLICT, message, hint)
     return Strategy.RECREATE
 
 
 def _clash(manifest: kinds.Workload) -> str:
     """What two containers of a replica cannot have at once; empty when there is no such thing."""
-    ports = [port.host_port for port in all_ports(manifest.spec.template.spec) if port.host_port is not None]
-    return f"both take port {ports[0]} of the host" if ports else ""
+    spec = manifest.spec.template.spec
+    ports = [port.host_port for port in all_ports(spec) if port.host_port is not None]
+    if ports:
+        return f"both take port {ports[0]} of the host"
+    alone = [one.name for one in spec.volumes if one.access_mode == "ReadWriteOncePod"]
+    return f"because only one may have the volume '{alone[0]}'" if alone else ""
 
 
 def rollout(manifest: kinds.Workload, chosen: Strategy) -> Rollout:

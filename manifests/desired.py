@@ -203,7 +203,7 @@ class Workload:
 
     Replica `n` lives on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. Before a stop nothing must be in flight
     for `drain_min`, which is waited for until `drain_max` after weight 0 (ns). `strategy` is RECREATE too where
-    the template takes a port of the host. `restart_only` is never declared: the core says by it that a group of somebody else's
+    the template takes a port of the host or a volume for itself. `restart_only` is never declared: the core says by it that a group of somebody else's
     containers is restarted for its health, and nothing else.
     """
 

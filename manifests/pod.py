@@ -54,13 +54,17 @@ class SecretSource:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A volume at a place in a container. `source` is the volume's name or the host's path; `size` is of a tmpfs, 0 = no limit."""
+    """A volume at a place in a container. `source` is the volume's name or the host's path; `size` is of a tmpfs, 0 = no limit.
+
+    `exclusive` tells that two replicas must not have it at once.
+    """
 
     kind: VolumeKind
     source: str
     target: str
     read_only: bool = False
     size: int = 0
+    exclusive: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ HASH_VERSION = 1
 _LIVE: dict[str, Any] = {
     "spec": {
         "termination_grace_period_seconds": True,
+        "volumes": {"__all__": {"access_mode"}},
         "containers": {
             "__all__": {
                 "liveness_probe",
@@ -23,7 +24,7 @@ _LIVE: dict[str, Any] = {
         },
     }
 }
-"""Fields that take effect on containers that run already, or only while they are made."""
+"""Fields that take effect on containers that run already, or only while they are made or replaced."""
 
 
 def template_revision(template: PodTemplate) -> str:

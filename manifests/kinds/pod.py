@@ -249,11 +249,18 @@ class Volume(Model):
     named: VolumeName | None = Field(None, description="Volume of the engine; created if absent, never removed.")
     host_path: HostPath | None = Field(None, description="A file or directory of the node.")
     tmpfs: Tmpfs | None = Field(None, description="A file system in memory.")
+    access_mode: Literal["ReadWriteMany", "ReadWriteOncePod"] = Field(
+        "ReadWriteMany",
+        description="Who may have it at once. With `ReadWriteOncePod` it is one replica on a node: a rollout stops the old one before "
+        "the new one starts.",
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
         if sum(one is not None for one in (self.named, self.host_path, self.tmpfs)) != 1:
             raise bad_value("a volume has exactly one of named, hostPath and tmpfs")
+        if self.tmpfs is not None and self.access_mode == "ReadWriteOncePod":
+            raise bad_value("a tmpfs is each container's own, nobody else has it", "leave it out", at=("accessMode",))
         return self
 
 

@@ -50,8 +50,8 @@ class Rollout(Model):
         description="`rolling` creates a new replica before an old one goes; `recreate` takes an old one out first, "
         "replica by replica, as the budget allows; `activate` starts all new replicas at once, outside traffic and names, and "
         "switches over when it is due and they are verified; `canary` does so in steps of weight. By default `recreate` where "
-        "the template has a `hostPort`, which two containers cannot have at once; `canary` with `canary`, `activate` with "
-        "`activateAt` or `activationDelay`; else `rolling`.",
+        "the template has what two replicas cannot have at once, a `hostPort` or a volume with `accessMode: ReadWriteOncePod`; "
+        "`canary` with `canary`, `activate` with `activateAt` or `activationDelay`; else `rolling`.",
     )
     activate_at: MomentField | None = Field(
         None,

@@ -6,7 +6,7 @@ import pytest
 
 from core.plans import NOW, SEEN, Scene, ago, container, down
 from manifests.desired import SECOND, Desired, Guard, MassChange, OnSecretChange, Port, Strategy
-from manifests.pod import Live
+from manifests.pod import Engine, Live, Mount, VolumeKind
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.facts import ExitCause, ProbeValue
 from reconciler.core.decide import decide
@@ -67,10 +67,19 @@ def host_port() -> tuple[Desired, Scene]:
     return changed(desired, template=template, strategy=Strategy.RECREATE), Scene(spec)
 
 
+def exclusive_volume() -> tuple[Desired, Scene]:
+    desired, scene = host_port()
+    (web,) = desired.workloads
+    mount = Mount(VolumeKind.NAMED, "web-data", "/data", exclusive=True)
+    main = replace(web.template.container, ports=(Port("http", 8080),), engine=Engine(mounts=(mount,)))
+    return changed(desired, template=replace(web.template, container=main)), scene
+
+
 SITUATIONS = {
     "secret-changed": lambda: secrets_changed(OnSecretChange.RESTART),
     "recreate-after-restarts": escalated,
     "host-port-template-changed": host_port,
+    "exclusive-volume-template-changed": exclusive_volume,
     "strategy-recreate": lambda: (changed(shop(image="v2").desired(), strategy=Strategy.RECREATE), Scene(WEB)),
 }
 
@@ -81,7 +90,9 @@ def test_the_plan_of(name, golden):
     golden(f"plan/{name}.txt", to_text(forecast(desired, scene.observed(), NOW)))
 
 
-@pytest.mark.parametrize("name", ["secret-changed", "strategy-recreate", "host-port-template-changed"])
+@pytest.mark.parametrize(
+    "name", ["secret-changed", "strategy-recreate", "host-port-template-changed", "exclusive-volume-template-changed"]
+)
 def test_replicas_are_made_anew_one_after_the_other_and_all_of_them(name):
     desired, scene = SITUATIONS[name]()
     plan = forecast(desired, scene.observed(), NOW)
@@ -97,7 +108,9 @@ def test_replicas_are_made_anew_one_after_the_other_and_all_of_them(name):
         assert between == [CreateContainer] * replicas + [StopContainer, RemoveContainer, StartContainer] * replicas
 
 
-@pytest.mark.parametrize("name", ["strategy-recreate", "host-port-template-changed"])
+@pytest.mark.parametrize(
+    "name", ["strategy-recreate", "host-port-template-changed", "exclusive-volume-template-changed"]
+)
 def test_nothing_goes_before_its_replacement_was_made(name):
     desired, scene = SITUATIONS[name]()
     decision = decide(desired, scene.observed(), NOW)

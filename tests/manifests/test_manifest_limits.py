@@ -126,3 +126,44 @@ spec:
     (problem,) = problems_of(tmp_path, GOOD | engine | {"web.yaml": text.replace("ROLLOUT", "{strategy: rolling}")})
     assert problem.code is Code.CONFLICT
     assert "port 80 of the host" in problem.message
+
+
+VOLUME = """\
+apiVersion: reconciler/v1
+kind: Workload
+metadata: {name: web}
+spec:
+  rollout: ROLLOUT
+  replicas: 1
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      volumes: [{name: data, named: web-data, accessMode: ReadWriteOncePod}]
+      containers:
+        - name: app
+          image: registry.example.com/app:1
+          ports: [{name: http, containerPort: 8080}]
+          volumeMounts: [{name: data, mountPath: /data}]
+"""
+
+
+def test_a_volume_that_only_one_may_have_makes_the_old_replica_go_first_and_forbids_the_other_order(
+    tmp_path: Path,
+) -> None:
+    tree = GOOD | {"providers.yaml": PROVIDERS.replace("type: process", "type: engine")}
+    for said in ("{}", "{strategy: recreate}"):
+        (web,) = load_files(tmp_path, tree | {"web.yaml": VOLUME.replace("ROLLOUT", said)}).workloads
+        assert web.strategy is Strategy.RECREATE
+        assert [mount.exclusive for mount in web.template.container.engine.mounts] == [True]
+    for said in ("{strategy: rolling}", "{activationDelay: 30s}", "{canary: {steps: [{weight: 10%, pause: 5m}]}}"):
+        (problem,) = problems_of(tmp_path, tree | {"web.yaml": VOLUME.replace("ROLLOUT", said)})
+        assert problem.code is Code.CONFLICT
+        assert "only one may have the volume 'data'" in problem.message
+        assert problem.line > 0
+    shared = VOLUME.replace(", accessMode: ReadWriteOncePod", "")
+    (free,) = load_files(tmp_path, tree | {"web.yaml": shared.replace("ROLLOUT", "{}")}).workloads
+    assert free.strategy is Strategy.ROLLING
+    assert free.template.revision == web.template.revision  # saying so makes no new container
+    (problem,) = problems_of(tmp_path, tree | {"web.yaml": VOLUME.replace("ROLLOUT", "{}").replace("s: 1", "s: 2")})
+    assert problem.code is Code.CONFLICT
+    assert "cannot each have the volume 'data' alone" in problem.message

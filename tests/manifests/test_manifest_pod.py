@@ -172,6 +172,7 @@ WRONG = [
     ("networks: [edge, back]", "networks: [host]", "publish a hostPort instead"),
     ("networks: [edge, back]", "networks: ['-x']", "is not the name of a network"),
     ("{name: data, named: web-data}", "{name: data}", "exactly one of named, hostPath and tmpfs"),
+    ("tmpfs: {", "accessMode: ReadWriteOncePod, tmpfs: {", "each container's own"),
     ("{name: data, mountPath: /data}", "{name: date, mountPath: /data}", "has no volume 'date'"),
     ("            - {name: data, mountPath: /data}\n", "", "no container mounts volume 'data'"),
     ("mountPath: /data", "mountPath: /tmp", "in the list twice"),
