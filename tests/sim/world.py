@@ -32,6 +32,7 @@ from reconciler.shell.providers import InlineRunner, Providers
 from reconciler.shell.report import Summary
 from sim.apps import Apps
 from sim.clock import SimClock
+from sim.events import SimEvents
 from sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
 from sim.memory import SimMemory
 from sim.outside import Traffic, watched
@@ -259,8 +260,8 @@ class Life:
         self.world = world
         self.dead = False
         world.lives += 1
-        self.events = asyncio.new_event_loop()
         clock = world.clock
+        self.events = SimEvents(lambda: clock.now().steady)
         clock.paused, clock.resumed = asyncio.Event(), asyncio.Event()
         clock.next_event, clock.happen = world.next_event, world.happen
         clock.base_tasks = 3 if watch else 1
