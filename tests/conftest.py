@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, Phase, settings
 
 PACKAGES = {
     "dig": "dnsutils",
@@ -26,6 +27,26 @@ E2E = Path(__file__).parent / "e2e"
 
 
 GOLDEN = Path(__file__).parent / "golden"
+
+
+# How hypothesis searches, set before the first test module is read. By default the same examples on every run, few enough for
+# the suite to stay quick, and no deadlines: a busy machine is no failure. HYPOTHESIS_PROFILE=search looks long and at random;
+# `quick` is for hunting a failure by hand, with STEPS actions in each run of a state machine.
+COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
+
+settings.register_profile(
+    "default", derandomize=True, max_examples=25, stateful_step_count=20, print_blob=True, **COMMON
+)
+settings.register_profile("search", max_examples=1500, stateful_step_count=40, print_blob=True, **COMMON)
+settings.register_profile(
+    "quick",
+    max_examples=250,
+    stateful_step_count=int(os.environ.get("STEPS", "8")),
+    phases=(Phase.explicit, Phase.generate),
+    report_multiple_bugs=False,
+    **COMMON,
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

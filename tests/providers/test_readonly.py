@@ -9,6 +9,7 @@ from providers.actions import (
     Action,
     ChangeRecords,
     CreateContainer,
+    CutSessions,
     RecordChange,
     RemoveContainer,
     RemoveEndpoint,
@@ -35,6 +36,7 @@ ACTIONS: list[Action] = [
     UpdateContainer("one", NAME, Generation("memory-1", 0), ()),
     SetWeight("one", "web", Endpoint("192.0.2.1", 80), "", 1, None),
     RemoveEndpoint("one", "web", Endpoint("192.0.2.1", 80), ""),
+    CutSessions("one", "web", Endpoint("192.0.2.1", 80), ""),
     ChangeRecords(
         "one",
         "example.test.",
