@@ -180,7 +180,7 @@ class Api:
         host = {"NetworkMode": NETWORK, **body.pop("HostConfig", {})}
         config = {
             "Image": str(parse_image(image)),
-            "Cmd": list(argv or ("/bin/sleep", "1000")),
+            "Cmd": list(argv or ("/bin/sleep", "300")),
             "HostConfig": host,
             **body,
         }
@@ -227,9 +227,14 @@ class Api:
             self.remove(name)
 
 
+POLITE = ("/bin/sh", "-c", "trap 'exit 0' TERM; /bin/sleep 300 & wait $!")
+"""Waits for its end and leaves politely. It ends by itself too: nobody stops it when the test process was killed. No loop, so
+that an image without `sleep` does not keep a core busy."""
+
+
 def container(name: str = "web", *argv: str, ports: tuple[Port, ...] = (), **engine: Any) -> Container:
     """A container of the test image that waits for its end and leaves politely."""
-    run = argv or ("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done")
+    run = argv or POLITE
     return Container(name, run, ports=ports, engine=Engine(image=engine.pop("image", IMAGE), **engine))
 
 

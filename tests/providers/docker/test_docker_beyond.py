@@ -156,7 +156,7 @@ def test_podmans_action_on_failing_health_is_told_as_another_healer(podman_socke
     spec = {
         "name": name,
         "image": "docker.io/reconciler-test/busybox:1",
-        "command": ["/bin/sleep", "1000"],
+        "command": ["/bin/sleep", "300"],
         "labels": {"reconciler.instance": bench.instance},
         "healthconfig": {"Test": ["CMD-SHELL", "/bin/true"], "Interval": 30 * SECOND, "Retries": 3},
         "health_check_on_failure_action": 3,  # restart

@@ -20,7 +20,7 @@ LOOK = (
     "echo first=$(cat /proc/1/comm); touch /probe 2>/dev/null && echo root=writable || echo root=read-only; "
     "touch /bound/x 2>/dev/null && echo bound=writable || echo bound=read-only; "
     "cat /proc/1/status | while read a b; do [ $a = CapBnd: ] && echo caps=$b; done; touch /mem/x && echo mem=writable; "
-    "exec sleep 1000"
+    "exec sleep 300"
 )
 
 
@@ -79,7 +79,7 @@ def test_a_secret_reaches_the_container_and_nothing_else(bench: Bench, tmp_path:
         "web",
         "/bin/sh",
         "-c",
-        "echo got ${#TOKEN}; exec sleep 1000",
+        "echo got ${#TOKEN}; exec sleep 300",
         secret_env=(("TOKEN", SecretSource(file=str(file))),),
     )
     fact = bench.run(template(made))

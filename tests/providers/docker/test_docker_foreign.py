@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from docker_bench import Bench
-from docker_engine import NETWORK, Api
+from docker_engine import NETWORK, POLITE, Api
 
 from manifests.pod import Live
 from providers.actions import RemoveContainer, StartContainer, StopContainer, UpdateContainer
@@ -14,8 +14,6 @@ from providers.owned import owned
 from providers.testing.checks import wait_until
 
 pytestmark = pytest.mark.server("dockerd")
-
-SLEEPER = ("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done")
 
 
 class Theirs:
@@ -28,7 +26,7 @@ class Theirs:
     def run(self, *argv: str, start: bool = True, **body: object) -> str:
         name = f"{self.prefix}-theirs-{len(self.names)}"
         self.names.append(name)
-        self.api.create(name, *(argv or SLEEPER), **body)
+        self.api.create(name, *(argv or POLITE), **body)
         if start:
             self.api.start(name)
         return name

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from docker_bench import Bench
-from docker_engine import container, template
+from docker_engine import POLITE, container, template
 
 from manifests.desired import Port, Template
 from manifests.pod import Live
@@ -25,9 +25,7 @@ def reached(address: str, port: int) -> bool:
 def pod(**fields: object) -> Template:
     served = container(
         "web",
-        "/bin/sh",
-        "-c",
-        "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done",
+        *POLITE,
         ports=(Port("http", 8080),),
     )
     proxy = container("proxy", "/bin/httpd", "-f", "-p", "8080", "-h", "/bin", stop_signal="SIGKILL")

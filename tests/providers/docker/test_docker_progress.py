@@ -40,7 +40,7 @@ spec:
     spec:
       networks: [{network}]
       containers:
-        - {{name: web, image: "{image}", command: [/bin/sleep, "1000"]}}
+        - {{name: web, image: "{image}", command: [/bin/sleep, "300"]}}
 """
 
 

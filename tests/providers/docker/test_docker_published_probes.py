@@ -5,7 +5,7 @@ import time
 
 import pytest
 from docker_bench import Bench
-from docker_engine import container, template
+from docker_engine import POLITE, container, template
 
 from manifests.desired import SECOND, Port, Probe, ProbeKind
 from providers.facts import ContainerFact, ProbeFact, ProbeValue
@@ -46,9 +46,13 @@ def verdicts(fact: ContainerFact, port: int, wanted: ProbeValue) -> dict[str, Pr
 @pytest.mark.parametrize(
     ("run", "value"),
     [
-        (("/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 1000 & wait $!; done"), ProbeValue.FAIL),
+        (POLITE, ProbeValue.FAIL),
         (
-            ("/bin/sh", "-c", "trap 'exit 0' TERM; (while :; do nc -l -p 10 -e /bin/cat; done) & wait"),
+            (
+                "/bin/sh",
+                "-c",
+                "trap 'exit 0' TERM; (while :; do nc -l -p 10 -e /bin/cat || sleep 1; done) & sleep 300 & wait $!",
+            ),
             ProbeValue.PASS,
         ),
     ],

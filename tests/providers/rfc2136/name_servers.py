@@ -17,7 +17,8 @@ from providers.dns.rfc2136_settings import RFC2136Settings
 from providers.spi import Context
 from providers.testing.checks import wait_until
 
-ZONES = 200
+ZONES = 400
+"""More than there are tests with a zone of their own for one server: one test process may get them all."""
 UPDATE_SECRET = base64.b64encode(b"sentinel-update-secret-000000001").decode()
 TRANSFER_SECRET = base64.b64encode(b"sentinel-transfer-secret-0000002").decode()
 SECRETS = {"update.key": UPDATE_SECRET, "transfer.key": TRANSFER_SECRET}
@@ -83,6 +84,7 @@ class NameServer:
 
     def new_zone(self) -> str:
         """An empty zone that nobody has used."""
+        assert self._next < len(self.open_zones), f"all {len(self.open_zones)} zones are used up; raise ZONES"
         zone = self.open_zones[self._next]
         self._next += 1
         return zone
