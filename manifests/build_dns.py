@@ -4,6 +4,7 @@ What concerns one document is judged here, what concerns names of several of the
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from manifests import dns, kinds
 from manifests.desired import SECOND, Role
@@ -160,6 +161,7 @@ def _target(declared: Declared, scope: Scope, target: Target, index: int) -> dns
         geo=target.geo or "",
         default=target.default,
         check="" if target.health_check is None else f"healthcheck/{target.health_check}",
+        force=target.force or "",
     )
     if target.health_check is not None:
         scope.find("HealthCheck", target.health_check, declared, ("spec", "targets", index, "healthCheck"))
@@ -191,9 +193,7 @@ def _source(declared: Declared, scope: Scope, target: Target, common: dns.Target
 def _with(
     common: dns.Target, publish: Publish, service: str = "", addresses: tuple[str, ...] = (), hostname: str = ""
 ) -> dns.Target:
-    return dns.Target(
-        common.name, publish, service, addresses, hostname, common.weight, common.geo, common.default, common.check
-    )
+    return replace(common, publish=publish, service=service, addresses=addresses, hostname=hostname)
 
 
 # --- routing --------------------------------------------------------------------------------------------------------
@@ -221,17 +221,8 @@ def _default_geo(regular: Sequence[Target]) -> str:
 def _at_home(target: dns.Target, routing: Routing, default: str, fallback: str) -> dns.Target:
     """The target as its routing takes it: without a place where there are none, equal where nothing is weighed."""
     geo = target.geo if routing in _GEO else ""
-    return dns.Target(
-        target.name,
-        target.publish,
-        target.service,
-        target.addresses,
-        target.hostname,
-        target.weight if routing in _WEIGHTED else WEIGHT,
-        geo,
-        geo == default and target.name != fallback,
-        target.check,
-    )
+    weight = target.weight if routing in _WEIGHTED else WEIGHT
+    return replace(target, weight=weight, geo=geo, default=geo == default and target.name != fallback)
 
 
 def _check_routing(declared: Declared, scope: Scope, spec: DNSPolicySpec, routing: Routing, fallback: str) -> None:
@@ -321,6 +312,7 @@ def _check_fallback(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallb
         ("geo", target.geo is not None),
         ("default", target.default),
         ("healthCheck", target.health_check is not None),
+        ("force", target.force is not None),
     ):
         if given:
             message = (

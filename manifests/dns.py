@@ -79,7 +79,8 @@ class Target:
 
     `service` and `check` are keys, empty where there is none; `hostname` is set where `publish` is HOSTNAME. `weight` counts
     within a place; `geo` is a place of `manifests.geo`, empty = everybody. `default` tells that its place is also that of
-    clients that no other place is for. `check` names the HealthCheck that decides about all of its leaves.
+    clients that no other place is for. `check` names the HealthCheck that decides about all of its leaves. `force`: a person
+    says that it is `up` or `down`, whatever is known of it; empty = its health counts.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Target:
     geo: str = ""
     default: bool = False
     check: str = ""
+    force: str = ""
 
 
 @dataclass(frozen=True, slots=True)

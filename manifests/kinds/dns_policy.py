@@ -76,6 +76,13 @@ class Target(Model):
         None, description="HealthCheck that decides about this target, instead of the policy's own check."
     )
 
+    force: Literal["up", "down"] | None = Field(
+        None,
+        description="A person's word on its health, whatever its check and its service say. `down`: it is not published, and "
+        "not among everything either when all others are unhealthy; a name keeps its last target all the same. `up`: it is "
+        "healthy; an address of a service still leaves with its last endpoint.",
+    )
+
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         given = [one for one in (self.service, self.addresses, self.hostname) if one is not None]

@@ -121,6 +121,7 @@ def _leaf(policy: DNSPolicy, leaf: Leaf, named: Named, observed: Observed, now: 
         "healthy": _as_bool(leaf.value),
         "published": None if named.published is None else published,
         "wanted": wanted,
+        "forced": leaf.force or None,
         "why": _why(policy, leaf, named, wanted=wanted, published=published),
         "service": None if leaf.service is None else leaf.service.value,
     }
@@ -144,6 +145,8 @@ _BY_MODE = {
 def _why(policy: DNSPolicy, leaf: Leaf, named: Named, *, wanted: bool, published: bool) -> str:
     """Why a leaf is in or out, in a few words."""
     mode = named.answer.mode
+    if leaf.force == "down" and not (mode is Mode.KEPT and published):
+        return "forced down by the policy, about to be withdrawn" if published else "forced down by the policy"
     if mode is Mode.ALL_UNHEALTHY:
         if wanted:
             fallback = leaf.target == policy.fallback
@@ -156,7 +159,8 @@ def _why(policy: DNSPolicy, leaf: Leaf, named: Named, *, wanted: bool, published
     if leaf.leaving:
         return "is on its way out"
     if leaf.value is ProbeValue.PASS:
-        return "healthy" if published else "healthy, about to be published"
+        healthy = "forced up by the policy" if leaf.force else "healthy"
+        return healthy if published else f"{healthy}, about to be published"
     if leaf.value is ProbeValue.FAIL:
         return "unhealthy, about to be withdrawn" if published else "unhealthy"
     return "not known, so it stays" if wanted else "joins after its first success"

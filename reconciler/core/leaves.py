@@ -26,7 +26,8 @@ class Leaf(NamedTuple):
     `value` is pass, fail or unknown, until the steady instant `until`. `service` is the opinion of the service behind it, None
     without one; `probe` what is asked, None without a check. `leaving`: nothing that could serve is behind it any more, or a
     planned step takes it out, so it is never published anew. `behind` are ids of containers. `early`:
-    what is behind it carries no weight yet, so a check that passes does not let it in.
+    what is behind it carries no weight yet, so a check that passes does not let it in. `force`: a person's word that made
+    `value` what it is, `up` or `down`; empty without one.
     """
 
     target: str
@@ -38,6 +39,7 @@ class Leaf(NamedTuple):
     leaving: bool = False
     behind: tuple[str, ...] = ()
     early: bool = False
+    force: str = ""
 
 
 class Around(NamedTuple):
@@ -70,8 +72,17 @@ def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:
     found: list[Leaf] = []
     for target in policy.targets:
         for leaf in _of_target(target, here):
-            found.append(_asked(policy, target, leaf, here))
+            found.append(_forced(target, _asked(policy, target, leaf, here)))
     return tuple(found)
+
+
+def _forced(target: Target, leaf: Leaf) -> Leaf:
+    """The leaf with a person's word on it. What leaves or is not in traffic yet does not become healthy by a word."""
+    if target.force == "down":
+        return leaf._replace(value=_FAIL, until=FOREVER, leaving=True, force="down")
+    if target.force == "up" and not leaf.leaving and not leaf.early:
+        return leaf._replace(value=_PASS, until=FOREVER, force="up")
+    return leaf
 
 
 def _asked(policy: DNSPolicy, target: Target, leaf: Leaf, here: Around) -> Leaf:

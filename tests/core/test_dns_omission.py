@@ -1,5 +1,7 @@
 """What is published while leaves fail and come back: each vector of the tree, as the zone looks in the end."""
 
+from dataclasses import replace
+
 import pytest
 from dns_worlds import A1, A2, B1, CHECK, FAIL, HOST, NAMES, PASS, TARGETS, UNKNOWN, ZONE, World, X, geo_world, policy
 
@@ -261,6 +263,48 @@ def test_the_fallback_serves_only_while_nothing_else_is_healthy() -> None:
     assert set(world.lines()) == {*HEAD, EVERYBODY_US, US, TO_GW3, AT_GW3}
 
 
+def forced(name: str, word: str) -> tuple[Target, ...]:
+    return tuple(replace(one, force=word) if one.name == name else one for one in TARGETS)
+
+
+def test_a_target_that_is_forced_down_goes_and_is_not_among_everything() -> None:
+    world = geo_world()
+    world.policies = (policy(*forced("gw3", "down")),)
+    world.settle()
+    without = set(EVERYTHING) - {US, TO_GW3, AT_GW3}
+    assert set(world.lines()) == without
+
+    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.settle()
+    assert set(world.lines()) == without
+    world.policies = (policy(),)
+    world.settle()
+    world.pass_time(3600)
+    world.settle()
+    assert set(world.lines()) == {*HEAD, EVERYBODY_US, US, TO_GW3, AT_GW3}
+
+
+def test_a_target_that_is_forced_up_stays_whatever_its_check_says() -> None:
+    world = geo_world()
+    world.policies = (policy(*forced("gw3", "up")),)
+    world.told(b1=FAIL)
+    world.settle()
+    assert sorted(world.lines()) == EVERYTHING
+
+    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.settle()
+    assert set(world.lines()) == {*HEAD, EVERYBODY_US, US, TO_GW3, AT_GW3}
+
+
+def test_a_name_whose_targets_are_all_forced_down_keeps_what_it_has() -> None:
+    world = geo_world()
+    world.policies = (policy(*(replace(one, force="down") for one in TARGETS)),)
+    world.settle()
+
+    assert sorted(world.lines()) == EVERYTHING
+    assert [hold.rule for hold in world.decide().holds] == [Rule.LAST_RECORD]
+
+
 def test_a_host_at_the_top_of_its_zone_is_balanced_by_aliases() -> None:
     one, two = (Target(name, Publish.ADDRESSES, addresses=(at,)) for name, at in (("one", A1), ("two", B1)))
     world = World((policy(one, two, host=ZONE, routing=Routing.WEIGHTED),))
@@ -290,8 +334,6 @@ def test_a_provider_without_weights_places_and_aliases_gets_the_addresses(host: 
 def test_the_zone_of_somebody_else_is_left_alone_and_said_so() -> None:
     world = World((policy(),))
     world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
-    from dataclasses import replace  # noqa: PLC0415
-
     from providers.facts import RecordSet  # noqa: PLC0415
 
     foreign = {RecordKey(HOST, "TXT"): RecordSet(60, ('"theirs"',))}

@@ -42,6 +42,12 @@ def test_places_weights_and_the_check_are_resolved_with_their_defaults(tmp_path:
     assert (one.tree_ttl.host, one.tree_ttl.balancer, one.tree_ttl.geo, one.ttl) == (300, 300, 60, 60)
 
 
+def test_a_persons_word_on_a_target_is_kept(tmp_path: Path) -> None:
+    (one,) = load_files(tmp_path, GOOD | {"dns.yaml": policy(GEO.replace("weight: 5", "force: down"))}).policies
+
+    assert [target.force for target in one.targets] == ["", "down"]
+
+
 def test_a_wildcard_and_its_parent_are_balanced_under_different_names(tmp_path: Path) -> None:
     wild = policy(GEO.replace("{path", "{host: www.app.example.com, path"), "'*.app.example.com'")
     files = GOOD | {"dns.yaml": policy(GEO), "wild.yaml": wild.replace("name: app", "name: wild", 1)}
@@ -67,6 +73,8 @@ def test_records_are_in_the_spelling_in_which_zones_are_compared(tmp_path: Path)
         (policy("  whenAllUnhealthy: nobody\n" + PLAIN), "spec.whenAllUnhealthy", "no target 'nobody'"),
         (policy("  whenAllUnhealthy: freeze\n" + PLAIN), "spec.whenAllUnhealthy", "does nothing"),
         (policy("  whenAllUnhealthy: one\n" + GEO), "spec.targets[0].geo", "serves only when nothing else"),
+        (policy("  whenAllUnhealthy: two\n" + GEO.replace("geo: us, weight: 5", "force: up")), "spec.targets[1].force", "force does"),
+        (policy(PLAIN.replace("}", ", force: no}")), "spec.targets[0].force", "up"),
         (policy(PLAIN.replace("}", ", healthCheck: nobody}")), "spec.targets[0].healthCheck", "no HealthCheck 'nobody'"),
         (policy(PLAIN, "a." + "b" * 60 + ".example.org"), "spec.host", "is not in the zone"),
         (policy(PLAIN.replace("addresses: [198.51.100.1]", "hostname: app.example.com")), "spec.host", "in a circle"),
