@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from manifests.desired import Balancer, Service
 from manifests.traffic import PanicMode
-from providers.facts import ON_WEIGHT, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
+from providers.facts import ON_WEIGHT, ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
 from providers.facts import Weights as Takes
 from reconciler.core import floors
 from reconciler.core.authority import order
@@ -78,12 +78,13 @@ class Weights:
 
 
 class _Failing(NamedTuple):
-    """A member that the probes say is not ready. `kept` is its weight in force."""
+    """A member that the probes say is not ready. `kept` is its weight in force, `share` that of its revision."""
 
     endpoint: Endpoint
     belief: Belief
     member: MemberFact | None
     kept: int | None
+    share: int
 
 
 class _Serving(NamedTuple):
@@ -96,12 +97,16 @@ class _Serving(NamedTuple):
     share: int
 
 
+def _revision(fact: ContainerFact) -> tuple[str, str]:
+    return ("", "") if fact.mark is None else (fact.mark.workload, fact.mark.revision)
+
+
 class Pool:
     """One pool of one service while it is looked at."""
 
     __slots__ = (
-        "balancer", "considered", "fact", "failing", "key", "ledger", "lowered", "members", "now", "out", "ready", "rows", "same",
-        "seen", "service", "serving", "size", "survivor",
+        "balancer", "considered", "fact", "failing", "keeping", "key", "ledger", "lowered", "members", "now", "out", "ready",
+        "rows", "same", "seen", "service", "serving", "size", "survivor",
     )  # fmt: skip
 
     def __init__(
@@ -124,6 +129,7 @@ class Pool:
         self.lowered: list[tuple[Endpoint, Belief, MemberFact, Reason, bool]] = []
         self.failing: list[_Failing] = []
         self.serving: list[_Serving] = []
+        self.keeping: list[tuple[tuple[str, str], int]] = []
 
     # --- one member -----------------------------------------------------------------------------------------------
 
@@ -245,17 +251,17 @@ class Pool:
             self.want(endpoint, belief, member, 0, Reason.PENDING, fact=True)
             return
         self.considered += belief.ready is _PASS or row is not None or bool(before)
+        if kept and share is not None and belief.ready is not _PASS:
+            self.keeping.append((_revision(fact), share))
         if belief.ready is _UNKNOWN or share is None:
             self.want(endpoint, belief, member, kept, belief.reason)
         elif belief.ready is _PASS:
             self.ready += 1
             self.survivor = self.survivor or bool(before)
-            mark = fact.mark
-            revision = ("", "") if mark is None else (mark.workload, mark.revision)
-            self.serving.append(_Serving(endpoint, belief, member, revision, share))
+            self.serving.append(_Serving(endpoint, belief, member, _revision(fact), share))
         elif row is not None or before or kept:
             self.ready += fact.id in out.suspect  # it is doubted that this one fails at all
-            self.failing.append(_Failing(endpoint, belief, member, kept))
+            self.failing.append(_Failing(endpoint, belief, member, kept, share))
         else:
             self.want(endpoint, belief, member, kept, belief.reason)
 
@@ -295,9 +301,13 @@ class Pool:
             self.out.weighed[self.key] = tuple(sorted(self.seen))
 
     def _shared(self) -> dict[tuple[str, str], list[int]]:
-        """The weights of endpoints of workloads whose revisions have different shares, by revision."""
-        shares = {one.revision: one.share for one in self.serving}
-        counts = Counter(one.revision for one in self.serving)
+        """The weights of endpoints of workloads whose revisions have different shares, by revision.
+
+        Those that carry weight and are not known, or fail and are not out yet, count with the ready ones: a canary must not come
+        to more traffic because nothing is known of the others.
+        """
+        known = [*self.keeping, *((one.revision, one.share) for one in self.serving)]
+        shares, counts = dict(known), Counter(revision for revision, _ in known)
         weights: dict[tuple[str, str], list[int]] = {}
         for workload in sorted({name for (name, _), share in shares.items() if share != FULL}):
             mine = sorted(one for one in shares if one[0] == workload)
@@ -326,9 +336,10 @@ class Pool:
         closed = rules.mode is PanicMode.CLOSED
         held = floors.Held(self.service, self.balancer, self.considered, self.ready)
         for one in sorted(self.failing, key=lambda one: (one.endpoint, one.belief.fact.id)):
-            endpoint, belief, member, kept = one
+            endpoint, belief, member, kept, own = one
             why, name = belief.reason, belief.fact.name
-            if spread:
+            if spread and own == FULL:
+                # Where revisions share the traffic, a canary that fails must not come to more than its share by that.
                 share = ON_WEIGHT if self.fact.weights is Takes.ON_OFF else self.service.weight
                 self.want(endpoint, belief, member, share, Reason.SPREAD)
                 continue

@@ -1,11 +1,15 @@
 """Canaries, kills at every point of a switch, and the books of rolling rollouts. In virtual time."""
 
+from dataclasses import dataclass, replace
+
 import pytest
 
 from core.rollout_world import names_of, of, revision, staged, standing, up
 from laws.watchdog import Watchdog
 from manifests.desired import SECOND
 from manifests.rollouts import CanaryStep, Strategy
+from manifests.traffic import Panic, PanicMode
+from providers.facts import ProbeValue
 from reconciler.core.revision import Standing
 from reconciler.core.verdict import Rule
 from sim.manifest import Shop, shop
@@ -64,6 +68,43 @@ def test_a_canary_that_fails_is_back_at_exactly_nothing_and_stays_out(world):
     here.run(900 * SECOND)
     assert set(of(here, "v1").values()) == {100}
     assert not any(revision("v2")[:8] in name for name in here.containers())
+
+
+@dataclass(frozen=True, slots=True)
+class Spread(Shop):
+    """A shop that gives all endpoints the same while too many fail."""
+
+    def desired(self):
+        made = super(Spread, self).desired()
+        panic = Panic(90, PanicMode.SPREAD)
+        return replace(made, services=tuple(replace(one, panic=panic) for one in made.services))
+
+
+@pytest.mark.parametrize("failing", [names_of("v2")[:1], names_of("v1")[:2] + names_of("v2")[:1]], ids=["one", "three"])
+def test_a_panic_that_spreads_gives_a_canary_that_fails_no_more_than_it_has(world, failing):
+    here = world(Spread(canary().specs))
+    here.push(Spread(canary("v2").specs))
+    here.run(50 * SECOND)
+    assert set(of(here, "v2").values()) == {11}
+    seen = []
+    here.checks.append(lambda action: seen.extend(of(here, "v2").values()))
+    here.apps.mute |= set(failing)
+    here.run(40 * SECOND)
+    assert max([*seen, *of(here, "v2").values()]) == 11
+
+
+@pytest.mark.parametrize("unknown", [1, 3])
+def test_a_canary_gets_no_more_because_nothing_is_known_of_the_others(world, unknown):
+    here = world(canary())
+    here.push(canary("v2"))
+    here.run(40 * SECOND)
+    before = here.weights()
+    assert set(of(here, "v2").values()) == {11}
+    for name in names_of("v1")[:unknown]:
+        here.apps.lies |= {(name, probe): ProbeValue.UNKNOWN for probe in ("liveness", "readiness")}
+    here.restart()
+    here.run(20 * SECOND)
+    assert here.weights() == before
 
 
 def test_a_newer_revision_in_the_middle_of_a_canary_starts_from_nothing(world):
