@@ -13,7 +13,7 @@ from reconciler.core.pushes import PushEvent
 from reconciler.core.verdict import Rule
 from reconciler.shell.pushing import Sender
 from sim.manifest import POOLS, Shop, Spec
-from sim.world import World
+from sim.world import Killed, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,24 @@ def test_destroy_drains_for_as_long_as_the_manifests_say(worlds):
     assert not world.containers()
     assert not world.weights()
     assert not world.published()
+
+
+def test_a_destroy_that_is_killed_anywhere_is_ended_by_the_next_one_and_skips_no_wait(worlds):
+    shop, point, killed = Shop((Spec(replicas=2, ttl=5, drain=7 * SECOND),)), 0, True
+    while killed:
+        world = ready(worlds(shop))
+        world.kill()
+        world.shop, world.kill_in, killed = replace(shop, destroy=True), point, False
+        try:
+            world.once()
+        except Killed:
+            killed = True
+        world.kill_in = -1
+        world.once()
+        assert (world.containers(), world.weights(), world.published()) == ({}, {}, ()), f"killed at point {point}"
+        world.close()
+        point += 1
+    assert point > 30
 
 
 # --- pushes -----------------------------------------------------------------------------------------------------
