@@ -270,11 +270,17 @@ def _canonical(image: str) -> str:
 def wanted_live(workload: Workload, fact: ContainerFact) -> tuple[Live, ...]:
     """The settings a container should have in place: the template's; its own where it was made by somebody else.
 
+    Of another revision than the declared one only those of its containers change that this one has too.
+
     Only the restart policy `always` of an adopted one is changed: with it the runtime starts a container again that somebody
     stopped, we included.
     """
     if not fact.adopted:
-        return workload.template.live
+        live = workload.template.live
+        if fact.live == live or not fact.live:
+            return live
+        named = {one.container: one for one in live}
+        return tuple(named.get(one.container, one) for one in fact.live)
     if workload.restart_only:
         return fact.live
     kept = RuntimeRestart.UNLESS_STOPPED.value

@@ -30,6 +30,7 @@ from reconciler.core.pool import Weights
 from reconciler.core.restart_history import recall
 from reconciler.core.status import assess
 from reconciler.core.switches import frozen
+from reconciler.core.templates import keep
 from reconciler.core.trust import Sight, sight
 from reconciler.core.underway import Outbox, carry_on
 from reconciler.core.verdict import Hold, Reason, Rule, Wait
@@ -67,7 +68,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     if rollouts.ledger.rollouts != ledger.rollouts:
         crew = roster(admitted, replace(observed, ledger=rollouts.ledger), now)
     ledger = rollouts.ledger
-    ledger = learn(requests.follow(recall(ledger, crew, now), crew, now), crew)
+    ledger = keep(learn(requests.follow(recall(ledger, crew, now), crew, now), crew), crew)
     outbreaks = watch(desired, observed, crew, ledger, now)
     ledger = ledger if outbreaks.rows == ledger.outbreaks else replace(ledger, outbreaks=outbreaks.rows)
     counts: Mapping[str, Availability]

@@ -159,16 +159,16 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
             out.waits.append(Wait(name, Waiting.MIN_READY, message, ripe))
 
 
-def _missing(group: Group, crew: Roster, instance: str, out: Differences) -> None:
-    """Replicas of the desired revision that do not exist."""
-    workload = group.workload
+def _missing(group: Group, crew: Roster, instance: str, out: Differences, older: staged.Older | None = None) -> None:
+    """Replicas of the desired revision, or of an older one, that do not exist."""
+    workload = group.workload if older is None else older.workload
     pending = crew.pending.get(workload.key)
     if pending:
         message = f"a container that spec.adopt names is not adopted: {'; '.join(pending)}"
         person = f"do what it says, or narrow spec.adopt of {workload.key}"
         out.holds.append(Hold(workload.key, "create replicas", Rule.ADOPT_PENDING, message, person=person))
         return
-    exist = group.current.keys() if staged.made(group) else staged.there(group)
+    exist = older.there if older is not None else group.current.keys() if staged.made(group) else staged.there(group)
     for ordinal in range(workload.replicas):
         if ordinal in exist:
             continue
@@ -215,9 +215,11 @@ def _over(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences
 
 def _beside(group: Group, crew: Roster, instance: str, ledger: Ledger, out: Differences) -> None:
     """The declared revision beside the one that has the traffic: all of its replicas are made and started at once."""
-    for ordinal in staged.lost(group):
+    for older in staged.older(group, ledger):
+        _missing(group, crew, instance, out, older)
+    for ordinal in staged.lost(group, ledger):
         obj = replica_of(group.workload.key, ordinal)
-        message = f"it is gone, and what revision {group.serving[:8]} is made from is not declared any more"
+        message = f"it is gone, and what revision {group.serving[:8]} is made from is neither declared nor remembered"
         person = "let the declared revision take over: give it an activateAt in the past"
         out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, person=person))
     for belief in staged.asleep(group, ledger.grants):

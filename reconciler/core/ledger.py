@@ -138,6 +138,7 @@ class Ledger:
     ready: container id -> since when it has been ready. weighed, cuts: `provider/pool` -> its members' weights, and which lost theirs
     for health lately. panics: `provider/pool` -> since when too few of it are ready. overrides: object -> a person's order.
     names: key of a policy or record -> what its names wait for. pins: `workload key@revision` -> (container, digest) that it is made from.
+    templates: `workload key@revision` -> its template as JSON, while it may still be needed and is not declared any more.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -170,6 +171,7 @@ class Ledger:
     overrides: Mapping[str, Override] = field(default_factory=dict)
     names: Mapping[str, NameRow] = field(default_factory=dict)
     pins: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+    templates: Mapping[str, str] = field(default_factory=dict)
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -322,6 +324,7 @@ _READ: Mapping[str, Any] = {
     "overrides": traffic.override_row,
     "names": read_name,
     "pins": lambda raw: tuple((container, digest) for container, digest in raw),
+    "templates": str,
 }
 _FLAGS = ("passed", "taken", "zones", "approvals")
 _SINGLE = "ledger"
