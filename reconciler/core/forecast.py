@@ -5,13 +5,17 @@ until nothing is left, a person is needed, or a bound is reached. So there is on
 in a world that answers as forecast. Called by the command line.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from manifests.desired import SECOND, Desired
-from providers.facts import Generation, Known, ProbeFact, Probes
+from manifests.dns import Publish
+from providers.facts import Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core.decide import decide
 from reconciler.core.effects import fold
 from reconciler.core.instant import FOREVER, Now
+from reconciler.core.leaf import LeafProbe
+from reconciler.core.leaf_health import leaf_probes
 from reconciler.core.observed import Observed
 from reconciler.core.plan import Decision, Plan, Planned, Step
 from reconciler.core.trust import sight
@@ -80,6 +84,21 @@ def _before(planned: list[Planned], step: Step, now: Now, times: dict[int, int])
     return ()
 
 
+def _asked(desired: Desired, decision: Decision) -> frozenset[LeafProbe]:
+    """What is asked of the addresses of names as they are now; nothing where no address comes and goes with a container."""
+    if not any(target.publish is Publish.ENDPOINTS for one in desired.policies for target in one.targets):
+        return frozenset()
+    status = decision.status
+    return frozenset(leaf_probes(desired, status.crew if status is not None else None))
+
+
+def _passing(observed: Observed, new: Iterable[LeafProbe], now: Now) -> Observed:
+    """The world in which checks of addresses that this plan has made pass, as all probes of what it starts do."""
+    fact = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, now.steady, now.steady, FOREVER, "forecast")
+    added = {probe: fact for probe in new if probe not in observed.leaves}
+    return replace(observed, leaves={**observed.leaves, **added}) if added else observed
+
+
 def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     """All steps from here to the wanted state, in order, with what each waits for."""
     start = now.steady
@@ -88,10 +107,15 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     planned: list[Planned] = []
     numbers: dict[str, int] = {}
     times: dict[int, int] = {0: start}
+    asked: frozenset[LeafProbe] | None = None
     truncated = f"nothing is settled after {DECISIONS} decisions"
     for _ in range(DECISIONS):
         decision = decide(desired, observed, now)
         observed = replace(observed, ledger=decision.ledger)
+        asking = _asked(desired, decision)
+        asked = asking if asked is None else asked
+        seen = observed
+        observed = _passing(observed, asking - asked, now)
         if decision.steps:
             for step in decision.steps:
                 after = tuple(sorted({numbers[one] for one in step.follows if one in numbers}))
@@ -104,7 +128,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
                 numbers[step.id], times[number] = number, now.steady
             upcoming: int | None = now.steady + 1
         else:
-            upcoming = _next(decision, now)
+            upcoming = _next(decision, now) if observed is seen else now.steady + 1
         if upcoming is None:
             truncated = ""
             break

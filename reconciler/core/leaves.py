@@ -4,7 +4,7 @@ An endpoint's leaf is healthy when a container behind it is ready and carries we
 endpoint is; fixed addresses and host names as their check says. Where a check is asked as well, both must hold.
 """
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import NamedTuple
 
 from manifests.desired import Desired, Service
@@ -27,7 +27,8 @@ class Leaf(NamedTuple):
     without one; `probe` what is asked, None without a check. `leaving`: nothing that could serve is behind it any more, or a
     planned step takes it out, so it is never published anew. `behind` are ids of containers. `early`:
     what is behind it carries no weight yet, so a check that passes does not let it in. `force`: a person's word that made
-    `value` what it is, `up` or `down`; empty without one.
+    `value` what it is, `up` or `down`; empty without one. `unproven`: its service says that it is ready and its check has not
+    said yet what it says, so it stays where it is published and joins nowhere (see `proven`).
     """
 
     target: str
@@ -40,6 +41,7 @@ class Leaf(NamedTuple):
     behind: tuple[str, ...] = ()
     early: bool = False
     force: str = ""
+    unproven: bool = False
 
 
 class Around(NamedTuple):
@@ -93,11 +95,24 @@ def _asked(policy: DNSPolicy, target: Target, leaf: Leaf, here: Around) -> Leaf:
     if probe is None:
         return leaf
     answer = verdict(here.answers, probe, here.now.steady)
+    unproven = leaf.service is not None and answer.value is _UNKNOWN and _pending(here.answers.get(probe))
     if leaf.service is not None:
         answer = both(answer, LeafVerdict(leaf.service, FOREVER))
     if leaf.early and answer.value is _PASS:
         answer = answer._replace(value=_UNKNOWN)
-    return leaf._replace(value=answer.value, until=answer.until, probe=probe)
+    return leaf._replace(value=answer.value, until=answer.until, probe=probe, unproven=unproven)
+
+
+def _pending(fact: ProbeFact | None) -> bool:
+    """Whether a check without a verdict is on its way to one. After a start of this program all are: what had been withdrawn
+    for its check must not come back because nobody has asked yet. A check that cannot be made leaves the service to decide."""
+    return fact is None or fact.last in (_PASS, _FAIL)
+
+
+def proven(leaf: Leaf, published: Container[str]) -> Leaf:
+    """The leaf as it counts: what is not published joins after the first success of its check."""
+    waits = leaf.unproven and not leaf.force and leaf.value is _PASS and leaf.address not in published
+    return leaf._replace(value=_UNKNOWN) if waits else leaf
 
 
 def _of_target(target: Target, here: Around) -> list[Leaf]:

@@ -17,7 +17,7 @@ from reconciler.core.dns_memory import NOTHING, NameRow
 from reconciler.core.dns_tree import managed, tree
 from reconciler.core.instant import FOREVER, Now
 from reconciler.core.leaf import LeafProbe
-from reconciler.core.leaves import Leaf, around, leaves_of
+from reconciler.core.leaves import Leaf, around, leaves_of, proven
 from reconciler.core.ledger import Ledger
 from reconciler.core.omission import Answer, Mode, omit
 from reconciler.core.published import Sets, addresses, names_of, reached, unseen
@@ -139,6 +139,7 @@ class _Judge:
     ) -> None:
         self.policy, self.zone, self.mark, self.current, self.out = policy, zone, mark, current, out
         self.reached = reached(policy.host, current)
+        leaves = tuple(proven(leaf, self.reached) for leaf in leaves)
         if blind:
             leaves = (*leaves, *unseen(policy, leaves, self.reached))
         self.leaves, self.blind = leaves, blind
