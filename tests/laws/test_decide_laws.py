@@ -3,9 +3,10 @@
 import random
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from laws.examples import examples
 from laws.observed import NOW, observed, settled
 from manifests.desired import SECOND
 from providers.actions import ChangeRecords, RemoveContainer, RemoveEndpoint, SetWeight, StopContainer
@@ -19,7 +20,7 @@ from reconciler.core.plan import Decision, to_json, to_text
 from reconciler.core.status import rows
 from reconciler.core.verdict import Rule
 
-EXAMPLES = settings(max_examples=200)
+EXAMPLES = examples(150)
 
 
 def answer(decision: Decision) -> object:
@@ -34,9 +35,10 @@ def shuffled(mapping, rng):
 
 
 @EXAMPLES
-@given(observed(), st.randoms(use_true_random=False))
-def test_the_same_inputs_in_any_order_give_a_byte_equal_plan(given_, rng: random.Random):
+@given(observed(), st.integers(0, 2**32))
+def test_the_same_inputs_in_any_order_give_a_byte_equal_plan(given_, seed):
     desired, world = given_
+    rng = random.Random(seed)  # an order that hypothesis draws costs more than the decision
 
     def mixed(fact, change):
         return replace(fact, value=change(fact.value)) if isinstance(fact, Known) else fact
@@ -118,7 +120,7 @@ def queued(desired, world) -> set[tuple[str, str]]:
     return taken | destructive(decide(desired, later, NOW))
 
 
-@settings(max_examples=300)
+@examples(200)
 @given(observed(), st.data())
 def test_ignorance_is_never_destructive(given_, data):
     desired, world = given_
@@ -165,7 +167,7 @@ def test_no_step_is_there_twice_and_no_target_has_two_opposite_ones(given_):
     assert len(targets) == len(set(targets))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(observed())
 def test_a_forecast_ends_and_its_forms_agree(given_):
     plan = forecast(*given_, NOW)
@@ -186,7 +188,7 @@ def test_the_ledger_comes_back_from_its_rows(given_):
     assert from_rows(to_rows(ledger)) == ledger
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(observed())
 def test_status_can_be_told_of_every_world(given_):
     decision = decide(*given_, NOW)

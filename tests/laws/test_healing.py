@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laws.examples import examples
 from laws.lives import WEB, ready
 from laws.watchdog import Watchdog
 from manifests.desired import SECOND, Backoff, Guard, MassChange
@@ -110,6 +111,7 @@ def test_containers_of_several_workloads_on_one_node_failing_together_see_one_ca
     assert len(held) >= 3
 
 
+@examples(15)
 @given(replicas=st.integers(2, 6), budget=st.integers(0, 6), spread=st.integers(0, 6), first=st.integers(0, 5))
 def test_a_group_in_which_everything_fails_at_once_sees_exactly_one_canary(replicas, budget, spread, first):
     world = World(Shop((Spec(replicas=replicas, max_unavailable=budget, backoff=QUICK),), guard=LOOSE))
@@ -296,6 +298,7 @@ def test_a_program_that_was_frozen_restarts_nobody_for_what_it_missed(worlds):
     assert set(world.weights().values()) == {100}
 
 
+@examples(12)
 @given(events=st.lists(st.sampled_from(["kill", "restart", "back", "forth", "points", "run"]), min_size=4, max_size=10))
 def test_the_rates_hold_in_every_span_over_kills_and_steps_of_the_clock(events):
     specs = tuple(Spec(name=f"w{n}", replicas=3, pools=(), publish=None, limit=100, backoff=QUICK) for n in range(3))

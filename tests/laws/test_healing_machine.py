@@ -3,13 +3,12 @@
 `HYPOTHESIS_PROFILE=search` looks for new trouble for some minutes; without it the same few examples are repeated.
 """
 
-import os
 from dataclasses import replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from laws.examples import examples
 from laws.watchdog import Watchdog
 from manifests.desired import SECOND, Backoff, Guard, MassChange
 from manifests.limits import Rate, RestartLimits
@@ -222,5 +221,4 @@ def within(rate: Rate, instants: list[int]) -> None:
 
 
 TestHealing = Healing.TestCase
-if "HYPOTHESIS_PROFILE" not in os.environ:
-    TestHealing.settings = settings(max_examples=6, stateful_step_count=12)
+TestHealing.settings = examples(6, steps=12)

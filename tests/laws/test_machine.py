@@ -8,6 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from laws.examples import examples
 from laws.watchdog import Watchdog
 from manifests.desired import SECOND
 from providers.facts import ProbeValue, RecordKey, RecordSet
@@ -224,3 +225,4 @@ class Anything(RuleBasedStateMachine):
 
 
 TestAnything = Anything.TestCase
+TestAnything.settings = examples(12, steps=30)

@@ -4,10 +4,11 @@ from collections import Counter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lives import WEB, ready
 
+from laws.examples import examples
 from manifests.desired import SECOND, Guard
 from providers.actions import StartContainer, StopContainer
 from providers.facts import ContainerState
@@ -191,7 +192,7 @@ def test_requests_come_back_from_their_rows(world):
     assert from_rows(to_rows(ledger)) == ledger
 
 
-@settings(max_examples=25, deadline=None)
+@examples(20)
 @given(kills=st.lists(st.integers(0, 60), max_size=4), lost=st.booleans())
 def test_no_kill_causes_a_second_restart(kills, lost):
     world = World(shop())

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from laws.examples import examples
 from laws.observed import NOW, observed, settled
 from laws.test_decide_laws import answer, destructive
 from manifests.desired import SECOND
@@ -17,7 +18,7 @@ from reconciler.core.ledger import from_rows, to_rows
 from reconciler.core.revision import Revision, Standing
 from reconciler.core.revision import Rollout as Books
 
-EXAMPLES = settings(max_examples=100)
+EXAMPLES = examples(100)
 AT = st.integers(-7200, 7200).map(lambda seconds: NOW.wall + seconds * SECOND)
 SPAN = st.sampled_from([0, 30, 60, 600, 3600]).map(lambda seconds: seconds * SECOND)
 PAST = st.integers(0, 4000).map(
@@ -100,7 +101,7 @@ def test_ignorance_never_makes_a_switch_destructive(given_, data):
     assert destructive(decide(desired, less, NOW)) <= known
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(staged())
 def test_holds_waits_and_forecasts_of_switches_end(given_):
     desired, world = given_

@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from laws.examples import examples
 from laws.watchdog import Watchdog
 from manifests.desired import SECOND
 from manifests.rollouts import STAGED, CanaryStep, Rollout, Strategy, Supersede
@@ -84,7 +85,7 @@ def happen(world: World, event: tuple[str, object]) -> None:
     world.run((int(str(value)) if kind == "run" else 20) * SECOND)
 
 
-@settings(max_examples=12)
+@examples(8)
 @given(st.lists(events, min_size=4, max_size=12))
 def test_traffic_goes_where_the_books_say_and_everything_comes_to_rest(story):
     world = World(shop(replicas=2, strategy=Strategy.ACTIVATE, rollout=TIMES))
