@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from manifests.desired import Desired
+from providers.actions import SetWeight
 from reconciler.core import requests, revisions, steps, windows
 from reconciler.core.activation import Roster, roster
 from reconciler.core.arrival import arriving
@@ -218,9 +219,9 @@ _PHASES = ("records", "create", "start", "update", "stop", "remove", "withdraw",
 
 def _order(step: Step) -> tuple[int, str, str]:
     """Weights first, and of these raises before cuts; then names, withdrawals before all else; then containers."""
-    verb = step.id.partition(" ")[0]
-    if verb == "weight":
-        return (-2 if getattr(step.action, "weight", 0) > 0 else -1, step.object, step.id)
+    verb, action = step.id.partition(" ")[0], step.action
+    if isinstance(action, SetWeight):
+        return (-2 if action.weight > (action.before or 0) else -1, step.object, step.id)
     if verb == "records" and step.cause is Reason.WITHDRAWN:
         return (0, step.object, step.id)
     return (1 + _PHASES.index(verb) if verb in _PHASES else 1 + len(_PHASES), step.object, step.id)

@@ -9,6 +9,7 @@ from laws.watchdog import Watchdog
 from manifests.desired import SECOND
 from manifests.rollouts import CanaryStep, Strategy
 from manifests.traffic import Panic, PanicMode
+from providers.actions import SetWeight
 from providers.facts import ProbeValue
 from reconciler.core.revision import Standing
 from reconciler.core.verdict import Rule
@@ -68,6 +69,22 @@ def test_a_canary_that_fails_is_back_at_exactly_nothing_and_stays_out(world):
     here.run(900 * SECOND)
     assert set(of(here, "v1").values()) == {100}
     assert not any(revision("v2")[:8] in name for name in here.containers())
+
+
+def test_weights_are_raised_before_others_are_lowered_also_to_less_than_they_had(world):
+    steps = (CanaryStep(1_000, 60 * SECOND), CanaryStep(9_000, 60 * SECOND))
+    here = world(staged("v2", strategy=Strategy.CANARY, delay=0, steps=steps))
+    here.push(staged("v1", strategy=Strategy.CANARY, delay=0, steps=steps))
+    here.run(50 * SECOND)
+    assert set(of(here, "v1").values()) == {11}
+    changes = []
+    here.checks.append(
+        lambda action: changes.append(action.weight > action.before) if isinstance(action, SetWeight) else None
+    )
+    here.run(60 * SECOND)
+    assert set(of(here, "v1").values()) == {100}
+    assert set(of(here, "v2").values()) == {11}
+    assert changes == [True] * 3 + [False] * 3
 
 
 @dataclass(frozen=True, slots=True)
