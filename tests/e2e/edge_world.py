@@ -60,7 +60,7 @@ def until(what: Callable[[], bool], told: str, seconds: float = 30.0) -> None:
     """Wait for a condition. What cannot be asked just now (a server is down) is not true yet."""
     end = time.monotonic() + seconds
     while True:
-        with suppress(OSError, dns.exception.DNSException, ProviderError, KeyError):
+        with suppress(OSError, dns.exception.DNSException, ProviderError, LookupError, TypeError):
             if what():
                 return
         assert time.monotonic() < end, f"did not happen within {seconds:g} s: {told}"
