@@ -77,6 +77,17 @@ class Claims:
             return self._ours(place, key)
         return record.type in ANSWERS and self._free(place, key)
 
+    def rivals(self, place: Place, key: RecordKey, mark: str) -> list[RecordKey]:
+        """Take over what is free where a new set of a list is to stand and cannot stand beside it; what has `mark` is the list's."""
+        fact = self._zones[place]
+        if key.type not in ANSWERS:
+            return []
+        others = ("A", "AAAA") if key.type == "CNAME" else ("CNAME",)
+        there = [one for one in (RecordKey(key.name, kind) for kind in others) if one in fact.records]
+        found = [one for one in there if fact.owners.get(one) != mark and self._free(place, one)]
+        self.take(place, found)
+        return found
+
     def take(self, place: Place, keys: Iterable[RecordKey]) -> None:
         """Note that these are taken over."""
         self._taken.setdefault(place, set()).update(keys)

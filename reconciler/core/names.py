@@ -105,7 +105,7 @@ def name_all(
     for record in desired.records:
         _record(record, owner_mark(desired.instance.id, record.key), seen, claims, out)
     _strays(desired, seen, marked, out)
-    compare(desired, seen.zones, marked, out)
+    compare(desired, seen.zones, marked, claims, out)
     if roster.orphans:
         _orphans(desired, roster, seen, out)
     return out

@@ -11,6 +11,7 @@ from manifests.desired import Desired
 from manifests.dns import RecordList, SetKey, SetValue
 from providers.capabilities import DNSCapabilities
 from providers.facts import RecordKey, RecordSet, ZoneFact
+from reconciler.core.claims import Claims
 from reconciler.core.records import RecordDiff, owner_mark, owner_of, why
 from reconciler.core.verdict import Hold, Reason, Rule
 
@@ -56,12 +57,15 @@ def yields(owner: str, mark: str) -> bool:
     return owner == mark or owner.startswith(f"{owner_of(mark)[0]}/{PREFIX}")
 
 
-def compare(desired: Desired, zones: Mapping[Place, ZoneFact], marked: Mapping[Place, ByMark], out: Out) -> None:
+def compare(
+    desired: Desired, zones: Mapping[Place, ZoneFact], marked: Mapping[Place, ByMark], claims: Claims, out: Out
+) -> None:
     """Tell what differs between all lists and their zones; of zones that are not known nothing is told.
 
     Args:
         zones: the zones that are known.
         marked: their record sets by mark.
+        claims: which sets of ours nobody wants any more.
         out: has the strays of policies and records already; what a list takes over from those is none.
     """
     here: dict[Place, list[RecordList]] = {}
@@ -74,8 +78,9 @@ def compare(desired: Desired, zones: Mapping[Place, ZoneFact], marked: Mapping[P
     for place, fact in sorted(zones.items(), key=lambda item: item[0]):
         zone = _Zone(place, fact, marked[place], here.get(place, []))
         for one in zone.lists:
-            _changes(desired, one, zone, out)
+            _changes(desired, one, zone, claims, out)
         _gone(desired, zone, out)
+    out.strays[:] = [one for one in out.strays if one.key not in out.taken.get((one.provider, one.zone), ())]
 
 
 def _listed(stray: RecordDiff, lists: Iterable[RecordList]) -> bool:
@@ -94,7 +99,7 @@ def fitted(one: RecordList, can: DNSCapabilities) -> tuple[Mapping[SetKey, SetVa
     return sets, [key for key in one.sets if key not in sets]
 
 
-def _changes(desired: Desired, one: RecordList, zone: _Zone, out: Out) -> None:
+def _changes(desired: Desired, one: RecordList, zone: _Zone, claims: Claims, out: Out) -> None:
     """What one list has and its zone has not, or otherwise."""
     mark = owner_mark(desired.instance.id, one.key)
     sets, lacking = fitted(one, zone.fact.capabilities)
@@ -126,6 +131,8 @@ def _changes(desired: Desired, one: RecordList, zone: _Zone, out: Out) -> None:
         old, new = None if before is None else RecordSet(*before), RecordSet(*wanted)
         reason = Reason.CHANGED if old == new else why(old, new)
         out.changes.append(RecordDiff(one.key, *zone.place, RecordKey(*key), old, new, reason))
+        for rival in claims.rivals(zone.place, RecordKey(*key), mark) if old is None else ():
+            out.changes.append(RecordDiff(one.key, *zone.place, rival, zone.fact.records[rival], None, Reason.CHANGED))
     if foreign:
         carry = "carries" if len(foreign) == 1 else "carry"
         message = f"{_shown(foreign)} in zone {one.zone} {carry} no owner mark of {desired.instance.id}"

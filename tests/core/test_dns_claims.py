@@ -24,13 +24,15 @@ class Lists(World):
     def desired(self) -> Desired:
         return replace(super().desired(), record_lists=self.lists)
 
-    def follow(self) -> set[str]:
+    def follow(self, *, crash: bool = False) -> set[str]:
         """Write one action after the other until nothing is left: the marks at the end. The host never loses its answer."""
         there = False
         for _ in range(60):
             decision = self.decide()
             if decision.steps:
                 self.write(decision, 1)
+                if crash:
+                    self.crash()
             elif later := [one.until for one in decision.waits if one.until is not None]:
                 self.pass_time((min(later) - self.now.steady) / 1e9)
             else:
@@ -119,3 +121,42 @@ def test_what_another_manifest_still_wants_or_somebody_else_has_is_not_taken() -
 
     assert not world.decide().steps
     assert {hold.rule for hold in world.decide().holds} == {Rule.FOREIGN_RECORD}
+
+
+def tree(key: str) -> dict[str, object]:
+    return {"policies": (replace(policy(), key=f"dnspolicy/{key}", name=key),)}
+
+
+FORMS: dict[str, dict[str, object]] = {
+    "list": {"lists": (listed(),)},
+    "record": {"records": (RECORD,)},
+    "cname": {"records": (replace(RECORD, type="CNAME", values=("else.example.net.",)),)},
+    "plain": {"policies": (PLAIN,)},
+    "tree": tree("app"),
+    "tree-of-another-name": tree("new"),
+}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["healthy", "unknown"])
+@pytest.mark.parametrize("after", FORMS)
+@pytest.mark.parametrize("before", FORMS)
+def test_whatever_a_name_was_and_becomes_it_has_an_answer_at_every_moment_and_whenever_killed(
+    before: str, after: str, known: bool
+) -> None:
+    world = Lists(**{"policies": (), **FORMS[before]})  # type: ignore[arg-type]
+    world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    world.follow()
+    for name in ("lists", "records", "policies"):
+        setattr(world, name, FORMS[after].get(name, ()))
+    if not known:
+        world.health = {}
+    world.revision = "r2"
+    world.follow(crash=True)
+
+    fresh = Lists(**{"policies": (), **FORMS[after]})  # type: ignore[arg-type]
+    fresh.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    fresh.follow()
+    if known:
+        assert {key: one for key, one in world.sets.items() if key.name == HOST} == {
+            key: one for key, one in fresh.sets.items() if key.name == HOST
+        }
