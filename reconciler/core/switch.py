@@ -217,7 +217,7 @@ def _not_well(it: Switching, look: Look, row: Revision, found: Health) -> None:
     workload, now = look.workload, look.now
     message = (
         f"{found.available} of {found.wanted} replicas of revision {row.revision[:8]} are verified "
-        f"({found.failing} failing, {found.unknown} without a verdict, {max(0, found.missing)} missing); "
+        f"({found.failing} failing, {found.unknown} without a verdict, {max(0, found.missing)} not there or not started); "
         f"{it.rollout.active[:8]} stays"
     )
     if row.due is None:

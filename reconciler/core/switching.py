@@ -14,7 +14,7 @@ from reconciler.core.availability import ripe_at
 from reconciler.core.instant import FOREVER, Now, due
 from reconciler.core.ledger import Ledger
 from reconciler.core.revision import Revision, Rollout
-from reconciler.core.trust import Belief, Sight
+from reconciler.core.trust import Belief, By, Sight
 from reconciler.core.verdict import Hold, Rule, Wait
 from reconciler.core.weights import endpoints
 
@@ -89,7 +89,8 @@ def due_at(row: Revision, now: Now) -> int:
 def health(those: Iterable[Belief], wanted: int, workload: Workload, now: Now) -> Health:
     """Judge replicas by container and application: what is not known is neither well nor failing.
 
-    One that was created and not started yet is as good as missing: nothing speaks against it.
+    One that was created and not started yet is as good as missing: nothing speaks against it. An order that keeps a replica out of
+    traffic is about its ordinal, whatever the revision, so it says nothing of this one: what the probes say counts.
     """
     available = failing = unknown = 0
     until = FOREVER
@@ -99,10 +100,12 @@ def health(those: Iterable[Belief], wanted: int, workload: Workload, now: Now) -
         if fact.state is ContainerState.CREATED:
             continue
         sick = fact.health is not None and fact.health.value is ProbeValue.FAIL
-        if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (belief.ready, belief.live):
+        ordered = kept_out(belief)
+        ready = belief.word.observer if ordered and belief.word is not None else belief.ready
+        if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (ready, belief.live):
             failing += 1
-        elif belief.ready is ProbeValue.PASS and belief.live is ProbeValue.PASS:
-            ripe = ripe_at(belief, workload.min_ready)
+        elif ready is ProbeValue.PASS and belief.live is ProbeValue.PASS:
+            ripe = now.steady if ordered else ripe_at(belief, workload.min_ready)
             if ripe <= now.steady:
                 available += 1
             else:
@@ -111,6 +114,11 @@ def health(those: Iterable[Belief], wanted: int, workload: Workload, now: Now) -
         else:
             unknown += 1
     return Health(wanted, available, failing, unknown, until)
+
+
+def kept_out(belief: Belief) -> bool:
+    """Whether a person keeps it out of traffic."""
+    return belief.word is not None and belief.word.by is By.OVERRIDE and belief.word.out
 
 
 # --- what is read back --------------------------------------------------------------------------------------------
@@ -161,13 +169,13 @@ def revision_of(belief: Belief) -> str:
 def raised(look: Look, revision: str) -> bool:
     """Whether every replica of a revision was read back with weight in every pool, and gets traffic for it.
 
-    One without an address has none yet.
+    One without an address has none yet. Those that a person keeps out of traffic are not waited for.
     """
     key = look.workload.key
-    those = {one.fact.id for one in look.group.of(revision)}
+    those = {one.fact.id for one in look.group.of(revision) if not kept_out(one)}
     seen: set[str] = set()
     for weight, belief in _weights(look, {revision}):
-        if not weight:
+        if not weight and not kept_out(belief):
             return False
         seen.add(belief.fact.id)
     pooled = any(
