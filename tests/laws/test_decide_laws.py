@@ -21,6 +21,9 @@ from reconciler.core.status import rows
 from reconciler.core.verdict import Rule
 
 EXAMPLES = examples(150)
+SEEDS = st.integers(0, 2**32)
+BEYOND = "the next change lies more than 24 h ahead"
+"""Where a forecast ends by design."""
 
 
 def answer(decision: Decision) -> object:
@@ -34,11 +37,9 @@ def shuffled(mapping, rng):
     return dict(items)
 
 
-@EXAMPLES
-@given(observed(), st.integers(0, 2**32))
-def test_the_same_inputs_in_any_order_give_a_byte_equal_plan(given_, seed):
-    desired, world = given_
-    rng = random.Random(seed)  # an order that hypothesis draws costs more than the decision
+def mixed_up(desired, world, seed):
+    """The same manifests and facts in another order: from a seed, because an order that hypothesis draws costs more than a decision."""
+    rng = random.Random(seed)
 
     def mixed(fact, change):
         return replace(fact, value=change(fact.value)) if isinstance(fact, Known) else fact
@@ -66,12 +67,22 @@ def test_the_same_inputs_in_any_order_give_a_byte_equal_plan(given_, seed):
         services=sample(desired.services),
         policies=sample(desired.policies),
     )
-    one, two = decide(desired, world, NOW), decide(again, other, NOW)
+    return again, other
+
+
+@EXAMPLES
+@given(observed(), SEEDS)
+def test_the_same_inputs_in_any_order_give_the_same_decision(given_, seed):
+    one, two = decide(*given_, NOW), decide(*mixed_up(*given_, seed), NOW)
     assert answer(one) == answer(two)
     assert one.wake_at == two.wake_at
     assert to_rows(one.ledger) == to_rows(two.ledger)
-    plans = forecast(desired, world, NOW), forecast(again, other, NOW)
-    assert to_text(plans[0]) == to_text(plans[1])
+
+
+@examples(50)
+@given(observed(), SEEDS)
+def test_the_same_inputs_in_any_order_give_a_byte_equal_plan(given_, seed):
+    assert to_text(forecast(*given_, NOW)) == to_text(forecast(*mixed_up(*given_, seed), NOW))
 
 
 @EXAMPLES
@@ -167,12 +178,12 @@ def test_no_step_is_there_twice_and_no_target_has_two_opposite_ones(given_):
     assert len(targets) == len(set(targets))
 
 
-@examples(100)
+@examples(80)
 @given(observed())
 def test_a_forecast_ends_and_its_forms_agree(given_):
     plan = forecast(*given_, NOW)
     assert len(plan.steps) < STEPS
-    assert not plan.truncated
+    assert plan.truncated in {"", BEYOND}  # a revision that is not verified has a deadline that may lie beyond it
     text, tree = to_text(plan), to_json(plan, NOW.steady)
     assert len(tree["steps"]) == len(plan.steps)
     assert text.count("\n") >= len(plan.steps)
