@@ -225,4 +225,4 @@ class Anything(RuleBasedStateMachine):
 
 
 TestAnything = Anything.TestCase
-TestAnything.settings = examples(12, steps=30)
+TestAnything.settings = examples(8, steps=30)
