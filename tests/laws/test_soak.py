@@ -7,12 +7,11 @@ import random
 import sys
 import threading
 
-from laws.examples import PROFILE
 from manifests.desired import SECOND
 from sim.manifest import shop
 from sim.world import World
 
-TICKS = 10_000 if PROFILE == "search" else 4_000
+TICKS = 10_000
 GROWTH = TICKS
 """Blocks of memory: less than one for each tick."""
 
