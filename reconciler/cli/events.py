@@ -1,7 +1,9 @@
 """`reconcile events`: what happened, from the audit in the store: steps, holds, verdicts, restart requests, evidence."""
 
 import json
-from collections.abc import Iterable
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -65,13 +67,26 @@ def events(path: Path | None, follow: bool, since: int, key: str, instance_id: s
                 view.out("\n".join(_line(one, view) for one in shown) or "nothing happened in that time")
             return Exit.OK
         last = rows[-1][0] if rows else store.audit_last()
-        while True:
-            for one in shown:
-                view.out(json.dumps(_json(one), ensure_ascii=False) if view.json else _line(one, view))
-            clock.pause(ASK_EVERY)
-            rows = store.audit_since(after=last)
-            last = rows[-1][0] if rows else last
-            shown = _about(key, rows)
+        with _noted(signal.SIGINT) as interrupts:
+            while not interrupts:
+                for one in shown:
+                    view.out(json.dumps(_json(one), ensure_ascii=False) if view.json else _line(one, view))
+                clock.pause(ASK_EVERY)
+                rows = store.audit_since(after=last)
+                last = rows[-1][0] if rows else last
+                shown = _about(key, rows)
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def _noted(number: signal.Signals) -> Iterator[list[int]]:
+    """Note a signal instead of raising at once: an exception in the middle of a callback would be dropped, and the signal lost."""
+    came: list[int] = []
+    before = signal.signal(number, lambda got, _frame: came.append(got))
+    try:
+        yield came
+    finally:
+        signal.signal(number, before)
 
 
 def _about(key: str, rows: Iterable[tuple[int, AuditRow]]) -> list[AuditRow]:

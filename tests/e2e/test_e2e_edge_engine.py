@@ -13,36 +13,16 @@ from pathlib import Path
 import pytest
 from edge_world import IMAGE, World, image, servers, until
 
-pytestmark = [pytest.mark.server(one) for one in ("dockerd", "haproxy", "named", "ip")]
+pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
 
 class Engine:
-    """A Docker daemon of this test's own, beside the one of the machine: it may be stopped without disturbing anybody.
-
-    It lives in a network namespace of its own: a second daemon in the same one removes the bridge of the first.
-    """
+    """A Docker daemon of this test's own, beside the one of the machine: it may be stopped without disturbing anybody."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.edge = servers.Edge(directory, docker=str(directory / "docker.sock"))
-        number = 100 + secrets.randbelow(100)
-        subnet = f"10.{number}.0.0/17"
-        self.place = f"edge{secrets.token_hex(4)}"
-        inside, here, there = f"{self.place}i", f"10.{number}.128.1", f"10.{number}.128.2"
-        for line in (
-            f"netns add {self.place}",
-            f"link add {self.place} type veth peer name {inside} netns {self.place}",
-            f"address add {here}/30 dev {self.place}",
-            f"link set {self.place} up",
-            f"-n {self.place} address add {there}/30 dev {inside}",
-            f"-n {self.place} link set {inside} up",
-            f"-n {self.place} link set lo up",
-            f"-n {self.place} route add default via {here}",
-            f"route add {subnet} via {there}",
-        ):
-            subprocess.run(["ip", *line.split()], check=True)
+        subnet = f"10.{100 + secrets.randbelow(100)}.0.0/16"
         self.argv = [
-            "nsenter",
-            f"--net=/run/netns/{self.place}",
             "dockerd",
             f"--host=unix://{self.edge.docker}",
             f"--data-root={directory}/data",
@@ -59,13 +39,6 @@ class Engine:
 
     def stop(self, how: int = signal.SIGTERM) -> None:
         servers.stop(self.edge, "dockerd", how)
-
-    def remove(self) -> None:
-        """What it leaves behind: its directory, with a mount of it after live-restore, and its network namespace."""
-        subprocess.run(["umount", "--lazy", f"{self.edge.directory}/data"], capture_output=True, check=False)
-        shutil.rmtree(self.edge.directory, ignore_errors=True)
-        subprocess.run(["ip", "link", "delete", self.place], capture_output=True, check=False)
-        subprocess.run(["ip", "netns", "delete", self.place], capture_output=True, check=False)
 
 
 @contextmanager
@@ -86,7 +59,9 @@ def private(*options: str) -> Iterator[tuple[Engine, World]]:
             engine.start()
         world.close()
         engine.stop()
-        engine.remove()
+        # With live-restore, Docker leaves a mount of its directory behind.
+        subprocess.run(["umount", "--lazy", f"{engine.edge.directory}/data"], capture_output=True, check=False)
+        shutil.rmtree(engine.edge.directory, ignore_errors=True)
 
 
 @pytest.mark.parametrize("survive", [True, False], ids=["containers live on", "containers stop with it"])

@@ -41,6 +41,7 @@ spec:
   template:
     metadata: {{labels: {{app: web}}}}
     spec:
+      networks: ["{instance}"]  # the engine's own bridge may be taken away by another engine on this machine
       volumes: {volumes}
       containers:
         - name: web
@@ -113,6 +114,8 @@ class Daemon:
         found = self.docker("ps", "-aq", "--filter", f"label=reconciler.instance={self.instance}").split()
         if found:
             self.docker("rm", "-f", *found)
+        if self.docker("network", "ls", "-q", "--filter", f"name={self.instance}"):
+            self.docker("network", "rm", self.instance)
 
 
 RECONCILE = [sys.executable, "-m", "reconciler"]
