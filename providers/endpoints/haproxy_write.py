@@ -215,6 +215,7 @@ def _await_ends(process: Process, jobs: Sequence[Job], index: int) -> None:
         left = [job for job in left if job.error is None and _under_way(process, job, index)]
         if not left:
             return
+        # HAProxy tells nobody when a session is over; END_TRIES bounds this.
         time.sleep(END_PAUSE if again + 1 < END_TRIES else 0)
     for job in left:
         cause = f"{process.session.target}: sessions are still under way after they were told to end"

@@ -52,6 +52,7 @@ class Running(NamedTuple):
         newest = max((one.start for one in self.workers), default=0)
         missing = (newest + 2) * TICK - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         if missing > 0:
+            # Starts are told in ticks of the kernel's clock: what is compared must lie apart by more than one.
             time.sleep(min(missing, 3 * TICK) / 1e9)
 
 
@@ -109,6 +110,7 @@ def reload(target: str, found: Running, pid_file: str, deadline: float) -> Runni
             old = "old workers go on" if now.workers - found.workers else "it started no new worker"
             cause = f"master {found.master.pid} was told to reload, but {old}"
             raise OutcomeUnknown(target, cause, "see nginx's error log")
+        # nginx tells nobody when its new workers are up; the deadline bounds this.
         time.sleep(POLL)
 
 

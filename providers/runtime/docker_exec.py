@@ -172,6 +172,7 @@ def end_run(path: str, number: str, mark: str) -> bool:
             return True
         if time.monotonic() > end:
             return False
+        # The engine tells of a start before the command's own exec is through; `end` bounds this.
         time.sleep(0.05)
 
 
@@ -188,6 +189,7 @@ def end_tree(leader: int, mark: str) -> bool:
                 continue
             except OSError:
                 return False
+        # The kernel needs a moment to take the killed ones away, and their parents may have left new ones.
         time.sleep(0.01)
     return False
 

@@ -52,7 +52,7 @@ class GrpcTalk:
         self._raw = b""
         self._received = 0
         try:
-            module = _library(spec.library)
+            module = _library(spec.http2)
             config = import_module("h2.config").H2Configuration(client_side=True, header_encoding="utf-8")
             self._events = import_module("h2.events")
             self._broken: type[Exception] = import_module("h2.exceptions").ProtocolError

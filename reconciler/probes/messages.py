@@ -43,7 +43,7 @@ class Spec(NamedTuple):
     `phase` the offset of the grid within the period. `request` is the HTTP request, byte for byte; `expected`, `max_body`
     and `follow` are the rules its answer is judged by. `secure` says that gRPC goes over TLS; `sni` is the name for TLS,
     empty for none; with `verify` the certificate must be good for that name under the authorities `ca` (PEM; empty = the
-    system's). `service` and `authority` are gRPC's, `library` is the directory that holds its HTTP/2 library. `env` is the
+    system's). `service` and `authority` are gRPC's, `http2` is the directory that holds its HTTP/2 library. `env` is the
     complete environment of an exec probe. `name` is a host name to resolve for each probe (then `address` is empty), `allowed`
     the networks it may lead to whatever they are.
     """
@@ -74,7 +74,7 @@ class Spec(NamedTuple):
     ca: str = ""
     service: str = ""
     authority: str = ""
-    library: str = ""
+    http2: str = ""
     name: str = ""
     allowed: tuple[str, ...] = ()
 

@@ -197,7 +197,7 @@ def _grpc(common: Spec, target: Target) -> Spec:
     common = common._replace(
         kind=messages.GRPC,
         service=probe.service,
-        library=library,
+        http2=library,
         authority=name or authority(target.address, target.port),
     )
     if probe.tls is None:
