@@ -113,7 +113,7 @@ def test_a_command_that_hangs_delays_no_other_probe_and_leaves_no_process(bare: 
     address = world.address(other)
     with world.watching():
         until(lambda: world.replicas()["web/0"]["probes"]["liveness"]["verdict"] == "pass", "it was probed")
-        Path(f"/proc/{world.api.inspect(victim)['State']['Pid']}/root/www/hang").touch()
+        Path("/proc", str(world.api.inspect(victim)["State"]["Pid"]), "root", "www", "hang").touch()
         until(lambda: bool(sleepers(long)), "its probe hangs")
         world.ask(address, "/cgi-bin/unready")
         until(lambda: not world.pool().get(address), "another one's probe has its effect long before that time-out", 4)
