@@ -289,6 +289,8 @@ def test_a_container_that_exceeds_its_memory_is_started_again_and_that_cause_is_
         "command: [/serve]",
         f'command: [/bin/sh, -c, "{eater}"]\n          resources: {{limits: {{memory: 16Mi}}}}',
     )
+    # While it eats it does not serve: a probe that is asked then must not be the one that ends its first life.
+    world.edit("failureThreshold: 2\n", "failureThreshold: 2\n            initialDelaySeconds: 60\n")
     with world.watching():
         until(lambda: len(world.addresses()) == 1 and world.serves(world.addresses()), "its second life serves", 60)
     # The engine may tell of the end before it has heard from the kernel why: then it is a kill like any other.
