@@ -2,34 +2,12 @@
 
 from dataclasses import replace
 
-import pytest
-
 from core.rollout_world import names_of, of, revision, row, staged, standing, up
-from laws.watchdog import Watchdog
 from manifests.desired import SECOND
 from manifests.rollouts import Supersede
 from providers.actions import CreateContainer, RemoveContainer, StartContainer
 from reconciler.core.revision import Standing
 from reconciler.core.verdict import Rule, Waiting
-from sim.manifest import Shop
-from sim.world import World
-
-
-@pytest.fixture
-def world():
-    made: list[World] = []
-
-    def make(this: Shop) -> World:
-        one = World(this)
-        one.dog = Watchdog(one)
-        made.append(one)
-        one.run(90 * SECOND)
-        return one
-
-    yield make
-    for one in made:
-        one.close()
-
 
 # --- whether ----------------------------------------------------------------------------------------------------
 

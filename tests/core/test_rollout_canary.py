@@ -16,23 +16,6 @@ from reconciler.core.verdict import Rule
 from sim.manifest import Shop, shop
 from sim.world import World
 
-
-@pytest.fixture
-def world():
-    made: list[World] = []
-
-    def make(this: Shop) -> World:
-        one = World(this)
-        one.dog = Watchdog(one)
-        made.append(one)
-        one.run(90 * SECOND)
-        return one
-
-    yield make
-    for one in made:
-        one.close()
-
-
 # --- canary -----------------------------------------------------------------------------------------------------
 
 STEPS = (CanaryStep(1_000, 60 * SECOND), CanaryStep(5_000, 60 * SECOND))

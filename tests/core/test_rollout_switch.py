@@ -1,32 +1,11 @@
 """A whole revision beside the active one: waiting, the moment of the switch, and what follows it. In virtual time."""
 
-import pytest
-
 from core.rollout_world import of, probed, revision, row, staged, standing, up
-from laws.watchdog import Watchdog
 from manifests.desired import SECOND
 from manifests.rollouts import Supersede
 from providers.actions import SetWeight
 from reconciler.core.revision import Standing
 from reconciler.core.verdict import Rule, Waiting
-from sim.manifest import Shop
-from sim.world import World
-
-
-@pytest.fixture
-def world():
-    made: list[World] = []
-
-    def make(this: Shop) -> World:
-        one = World(this)
-        one.dog = Watchdog(one)
-        made.append(one)
-        one.run(90 * SECOND)
-        return one
-
-    yield make
-    for one in made:
-        one.close()
 
 
 def test_the_first_revision_takes_the_traffic_as_soon_as_it_is_well(world):
