@@ -108,7 +108,7 @@ MEANINGS: dict[Code, str] = {
     Code.SELECTS_NOTHING: "A selector fits no workload.",
     Code.NOTHING_TO_PUBLISH: "A service without balancer addresses is to be published by them.",
     Code.OUTSIDE_ZONE: "A host is not in its zone.",
-    Code.CONFLICT: "Two objects claim the same pool or name, or records that cannot stand together.",
+    Code.CONFLICT: "Two objects claim the same pool, name, port of a host or exclusive volume, or records that cannot stand together.",
     Code.NAME_TOO_LONG: "Container names would be longer than 63 characters.",
     Code.NOT_ALLOWED: "The Guard does not allow this command.",
     Code.NOT_INSTALLED: "An optional Python package is needed and not installed.",

@@ -11,6 +11,7 @@ from manifests.build import KnownTypes, Selection, SettingsModel
 from manifests.build_pod import Support, TemplateSupport
 from manifests.build_probe import check_commands
 from manifests.build_record_list import record_list
+from manifests.check_claims import check_claims
 from manifests.check_lists import check_lists
 from manifests.check_names import check_names
 from manifests.problems import LOST, Code, ManifestErrors, Problem, did_you_mean
@@ -107,6 +108,7 @@ def _desired(
     providers = tuple(provider for provider in made if provider is not None)
     instance_id = instance.id if instance else ""
     workloads = [build.workload(one, scope, instance_id, template_support) for one in scope.all("Workload")]
+    check_claims(scope, [one for one in workloads if one is not None])
     selection = Selection(scope.all("Workload"))
     services = [service for one in scope.all("Service") if (service := build.service(one, scope, selection))]
     policies = [policy for one in scope.all("DNSPolicy") if (policy := build_dns.policy(one, scope))]

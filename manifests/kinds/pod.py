@@ -252,7 +252,7 @@ class Volume(Model):
     access_mode: Literal["ReadWriteMany", "ReadWriteOncePod"] = Field(
         "ReadWriteMany",
         description="Who may have it at once. With `ReadWriteOncePod` it is one replica on a node: a rollout stops the old one before "
-        "the new one starts.",
+        "the new one starts, and another workload of the node may only mount it `readOnly`.",
     )
 
     @model_validator(mode="after")
