@@ -1,14 +1,20 @@
-"""`reconcile rollback KEY`: a word for the process that holds the instance: give the traffic back to the revision before."""
+"""`reconcile rollback KEY`: a word for the process that holds the instance: give the traffic back to the revision before.
 
+What cannot be taken back as far as the books tell is refused here: the word would be read, and nothing would come of it.
+"""
+
+import json
 from pathlib import Path
 from typing import Any
 
 import click
 
+from manifests.rollouts import STAGED
 from reconciler.cli.inbox import LATER, leave, person
 from reconciler.cli.objects import known_objects, no_such
 from reconciler.cli.options import Options, common_options, mistake, target_options
-from reconciler.cli.where import find, path_optional
+from reconciler.cli.where import Place, find, joined, path_optional
+from reconciler.core.revision import may_go_back, read_rollout
 from reconciler.exits import Exit
 
 
@@ -20,7 +26,7 @@ they are available. The manifests stay as they are: the revision that was taken 
 tried again until the template changes. reconcile get revisions shows how it goes.
 
 \b
-Exit codes: 0 asked for; 64 there is no such workload.
+Exit codes: 0 asked for; 64 there is no such workload, or nothing of it to take back.
 
 \b
 Examples:
@@ -42,6 +48,7 @@ def rollback(key: str, path: Path | None, reason: str, **raw: Any) -> Exit:
     known = known_objects(place)
     if known.all and key not in known.all:
         raise no_such(key, known)
+    _check(key, place)
     taken = leave("rollback", [{"object": key, "reason": reason.strip()}], place)
     effect = "it is being done" if taken else LATER
     if options.view.json:
@@ -50,3 +57,32 @@ def rollback(key: str, path: Path | None, reason: str, **raw: Any) -> Exit:
     else:
         options.view.out(f"rollback of {key} asked for; {effect}")
     return Exit.OK
+
+
+def _check(key: str, place: Place) -> None:
+    """Refuse what has nothing to go back to.
+
+    Raises:
+        click.UsageError: its revisions are not known, there was none before, or its strategy keeps none.
+        StoreError
+    """
+    row = None
+    if place.used:
+        with joined(place) as store:
+            row = store.ledger_row("rollouts", key)
+    if row is None:
+        raise mistake(
+            f"no revisions of {key} are known, so there is nothing to take back", "run it first: reconcile --once PATH"
+        )
+    workloads = place.desired.workloads if place.desired is not None else ()
+    strategy = next((one.strategy for one in workloads if one.key == key), None)
+    if strategy is not None and strategy not in STAGED:
+        hint = "change the template back, which takes over at once"
+        raise mistake(f"{key} has strategy {strategy.value}, which keeps no revision to go back to", hint)
+    try:
+        nothing = not may_go_back(read_rollout(json.loads(row)))
+    except (ValueError, TypeError):  # a newer version wrote it: the process that holds the instance knows more
+        return
+    if nothing:
+        hint = "see what there is: reconcile get revisions; or change the template back"
+        raise mistake(f"{key} has no other revision than the one that serves, so there is nothing to take back", hint)

@@ -90,6 +90,18 @@ class Rollout(NamedTuple):
         return self._replace(rows=tuple(sorted([*others, row], key=lambda one: (one.number, one.revision))))
 
 
+def may_go_back(rollout: Rollout) -> bool:
+    """Whether there is anything to take back: a revision that waits, or one that had the traffic before.
+
+    Whether that one is still kept only its containers and the time tell: `bake.take_back` asks these.
+    """
+    return any(
+        row.revision != rollout.active
+        and (row.standing is Standing.SCHEDULED or (row.standing is Standing.SUPERSEDED and row.activated is not None))
+        for row in rollout.rows
+    )
+
+
 def _instant(raw: Any) -> Instant | None:
     return None if raw is None else Instant(*raw)
 

@@ -1,13 +1,19 @@
 """`reconcile deploy` and `rollback`: what is written, what is refused, and what a script is answered."""
 
+import json
 import subprocess
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from manifests.moments import parse_moment
+from reconciler.core.instant import Instant
+from reconciler.core.revision import Revision, Rollout, Standing
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store import Store
+
+LONG_AGO = Instant(5, 5, "before")
 
 FILE = """\
 # The shop. Ask Ada before you change the port.
@@ -204,18 +210,60 @@ def test_a_place_that_cannot_be_written_to_is_told_and_the_file_stays(shop, reco
 
 # --- rollback -----------------------------------------------------------------------------------------------------
 
+SERVING = Revision("b" * 16, 2, Standing.ACTIVE, LONG_AGO, activated=LONG_AGO)
+BEFORE = Revision("a" * 16, 1, Standing.SUPERSEDED, LONG_AGO, activated=LONG_AGO, ended=LONG_AGO)
 
-def test_a_rollback_is_left_for_the_process_that_holds_the_instance(stored, reconcile):
+
+def keep_books(state: Path, *rows: Revision) -> None:
+    """The books of workload/web as the last run left them; none without rows."""
+    with Store.open(state, SystemClock()) as store:
+        ledger = store.load_ledger()
+        ledger.pop(("rollouts", "workload/web"), None)
+        if rows:
+            ledger["rollouts", "workload/web"] = json.dumps(Rollout(SERVING.revision, rows=rows))
+        store.save_ledger(ledger)
+
+
+def words_left(state: Path) -> list[tuple[str, str]]:
+    with Store.join(state, SystemClock()) as store:
+        return [(one.command, one.payload) for one in store.pending()]
+
+
+@pytest.mark.parametrize("rows", [(BEFORE, SERVING), (SERVING, BEFORE._replace(number=3, standing=Standing.SCHEDULED))])
+def test_a_rollback_is_left_for_the_process_that_holds_the_instance(rows, stored, reconcile):
+    keep_books(stored, *rows)
     done = reconcile("rollback", "workload/web", "--reason", "checkout fails", "-o", "json")
     assert done.code == 0
     assert (done.document["object"], done.document["who"], done.document["taken"]) == ("workload/web", "ada", False)
-    with Store.join(stored, SystemClock()) as store:
-        [left] = store.pending()
-    assert (left.command, left.payload) == ("rollback", '{"object": "workload/web", "reason": "checkout fails"}')
+    assert words_left(stored) == [("rollback", '{"object": "workload/web", "reason": "checkout fails"}')]
 
 
 @pytest.mark.parametrize("key", ["workload/web/0", "service/web", "workload/wbe"])
 def test_what_cannot_be_rolled_back_is_refused(key, stored, reconcile):
     assert reconcile("rollback", key).code == 64
-    with Store.join(stored, SystemClock()) as store:
-        assert store.pending() == ()
+    assert not words_left(stored)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ((), "no revisions of workload/web are known"),
+        ((SERVING,), "no other revision than the one that serves"),
+        ((BEFORE._replace(standing=Standing.FAILED, activated=None), SERVING), "no other revision"),
+    ],
+)
+def test_a_rollback_to_nothing_is_refused_at_once(rows, words, stored, reconcile):
+    keep_books(stored, *rows)
+    done = reconcile("rollback", "workload/web")
+    assert (done.code, words in done.err) == (64, True), done.err
+    assert not words_left(stored)
+
+
+def test_a_rollback_is_refused_where_nothing_has_run_and_where_the_strategy_keeps_nothing(tree, stored, reconcile):
+    done = reconcile("rollback", "workload/web", tree, "--state-dir", tree / "none")
+    assert (done.code, "no revisions of workload/web are known" in done.err) == (64, True), done.err
+    assert not (tree / "none").exists()
+    keep_books(stored, BEFORE, SERVING)
+    done = reconcile("rollback", "workload/web", tree)
+    assert (done.code, "strategy rolling" in done.err) == (64, True), done.err
+    assert not words_left(stored)
