@@ -53,13 +53,18 @@ class StartContainer:
 
 @dataclass(frozen=True, slots=True)
 class StopContainer:
-    """Stop generation `expect`, killing it after `grace` (ns). Not running any more: success. Newer: Conflict."""
+    """Stop generation `expect`, killing it after `grace` (ns). Not running any more: success. Newer: Conflict.
+
+    `only` names one container of a replica that has several, beside the main one: it alone is stopped, and the replica then
+    does not run either until it is started again. A replica without it: Conflict.
+    """
 
     node: str
     name: str
     expect: Generation
     grace: int
     adopted: bool = False
+    only: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,6 +108,17 @@ class RuntimeHealth(NamedTuple):
     output: str = ""
 
 
+class ContainerStart(NamedTuple):
+    """When one container of a replica was started: `started_at` as in a fact, `running_since` 0 while it does not run.
+
+    `container` is its name in the replica, empty for the main one, as in `Live`.
+    """
+
+    container: str
+    started_at: int
+    running_since: int
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerFact:
     """One container as one look saw it.
@@ -123,8 +134,9 @@ class ContainerFact:
     whose secret has another value now than when the container was created. `image` is the image as it was asked for;
     `digests` says what each container of the replica is made from, (name as in `live`, `registry/name@sha256:…` or the id of an
     image that is not from that registry), sorted; `addresses` are those by network, sorted; all three empty where the
-    runtime has no such thing. `adopted` is never set by a
-    provider: the core says by it that a container without our mark is treated as one that has `mark`.
+    runtime has no such thing. `starts` is there where a replica has several containers: `started_at` is then that of the one
+    that was started last. `adopted` is never set by a provider: the core says by it that a container without our mark is
+    treated as one that has `mark`.
     """
 
     node: str
@@ -151,6 +163,7 @@ class ContainerFact:
     digests: tuple[tuple[str, str], ...] = ()
     addresses: tuple[tuple[str, str], ...] = ()
     adopted: bool = False
+    starts: tuple[ContainerStart, ...] = ()
 
     @property
     def generation(self) -> Generation:

@@ -127,9 +127,12 @@ class Actor:
     # --- stop ---------------------------------------------------------------------------------------------------
 
     def stop(self, action: StopContainer) -> None:
-        """Stop a pod, members first. Down already: nothing to do. Raises Conflict, OutcomeUnknown."""
+        """Stop a pod, members first, or one member of it. Down already: nothing to do. Raises Conflict, OutcomeUnknown."""
         pod = self._looks.pod(action.name)
         if pod is None or not _up(pod):
+            return
+        if action.only:
+            self._stop_member(action, pod)
             return
         if pod.generation != action.expect:
             raise _moved(action.name, action.expect, pod.generation)
@@ -137,6 +140,21 @@ class Actor:
         after = self._looks.pod(action.name)
         if after is not None and after.generation == action.expect and _up(after):
             raise Unreachable(action.name, f"is still {after.main.word} after its stop", "look again")
+
+    def _stop_member(self, action: StopContainer, pod: Pod) -> None:
+        """One member alone; the main container keeps running, and its restart policy."""
+        member = _member(pod, action.only)
+        if member is None:
+            raise Conflict(action.name, f"has no container {action.only}", "look again")
+        if member.state not in UP:
+            return
+        if pod.generation != action.expect:
+            raise _moved(action.name, action.expect, pod.generation)
+        self._stops.put(pod.main.id, Stop(pod.started_at, ""))
+        self._stop_one(member, -int(-action.grace // SECOND))
+        after = self._looks.life(member.name)
+        if after is not None and after.id == member.id and after.started_at == member.started_at and after.state in UP:
+            raise Unreachable(member.name, f"is still {after.word} after its stop", "look again")
 
     def _stop_pod(self, pod: Pod, grace: int) -> None:
         """Members in reverse order get half of the grace together, the main container what is left of it."""
@@ -258,6 +276,10 @@ class Actor:
 def _networks(main: Life) -> tuple[str, ...]:
     first = (main.network_mode,) if main.network_mode != "default" else ()
     return (*first, *main.networks)
+
+
+def _member(pod: Pod, name: str) -> Life | None:
+    return next((one for one in pod.members if one.member == name), None)
 
 
 def _up(pod: Pod) -> bool:

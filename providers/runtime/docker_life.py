@@ -13,6 +13,7 @@ from typing import Any
 from manifests.pod import Live
 from providers.facts import (
     ContainerFact,
+    ContainerStart,
     ContainerState,
     ExitCause,
     Generation,
@@ -353,6 +354,17 @@ def fact(
         image=main.asked_for,
         digests=digests,
         addresses=tuple(sorted(main.addresses.items())) if main.state in UP else (),
+        starts=_starts(pod),
+    )
+
+
+def _starts(pod: Pod) -> tuple[ContainerStart, ...]:
+    """When each of several containers was started."""
+    if not pod.members or pod.headless:
+        return ()
+    return tuple(
+        ContainerStart(one.member, one.started_at, one.since if one.state is ContainerState.RUNNING else 0)
+        for one in (pod.main, *pod.members)
     )
 
 

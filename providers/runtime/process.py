@@ -135,6 +135,9 @@ class ProcessRuntime:
         if isinstance(action, StartContainer):
             start(self._store, record, action.expect)
         elif isinstance(action, StopContainer):
+            if action.only:
+                cause = f"has no container {action.only}: a replica is one process here"
+                raise Conflict(action.name, cause, "look again")
             stop(self._store, record, action.expect, action.grace)
         else:
             self._remove(action, record)

@@ -5,7 +5,16 @@ from dataclasses import dataclass, field
 
 from manifests.desired import Port
 from manifests.pod import Live
-from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Mark, PortFact, RuntimeHealth
+from providers.facts import (
+    ContainerFact,
+    ContainerStart,
+    ContainerState,
+    ExitCause,
+    Generation,
+    Mark,
+    PortFact,
+    RuntimeHealth,
+)
 
 
 @dataclass(slots=True)
@@ -34,6 +43,8 @@ class MemoryContainer:
     healer: str = ""
     health: RuntimeHealth | None = None
     stale_secrets: tuple[str, ...] = ()
+    starts: dict[str, ContainerStart] = field(default_factory=dict)
+    """Of a replica with several containers each of them by its name, the main one's being empty; empty with one alone."""
 
     @property
     def generation(self) -> Generation:
@@ -54,11 +65,18 @@ class MemoryContainer:
         """A new generation begins, also when the wall clock stands still between two starts."""
         self.started_at = wall if wall != self.started_at else wall + 1
         self.running_since = steady
+        anew = "" in self.starts and not self.starts[""].running_since  # the others live in its network
+        for name, one in self.starts.items():
+            if anew or not one.running_since:
+                self.starts[name] = ContainerStart(name, self.started_at, steady)
         self.state = ContainerState.RUNNING
         self.exit_code, self.exit_cause, self.exited_at = None, None, 0
 
-    def end(self, code: int | None, cause: ExitCause, at: int) -> None:
-        """The process is gone."""
+    def end(self, code: int | None, cause: ExitCause, at: int, only: str = "") -> None:
+        """The process is gone, or that of one container of the replica, which does not run then either."""
+        for name, one in self.starts.items():
+            if only in ("", name):
+                self.starts[name] = one._replace(running_since=0)
         self.state = ContainerState.EXITED
         self.running_since = 0
         self.exit_code, self.exit_cause, self.exited_at = code, cause, at
@@ -86,4 +104,5 @@ class MemoryContainer:
             health=self.health,
             labels=tuple(sorted(self.labels.items())) if self.mark is None else (),
             stale_secrets=self.stale_secrets,
+            starts=tuple(self.starts[name] for name in sorted(self.starts)),
         )

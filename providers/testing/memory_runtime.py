@@ -24,6 +24,7 @@ from providers.actions import (
 from providers.errors import Conflict, Foreign, Gone, Rejected
 from providers.facts import (
     ContainerFact,
+    ContainerStart,
     ContainerState,
     ExitCause,
     Generation,
@@ -113,7 +114,7 @@ class MemoryRuntime:
             _check_same(present, action)
             return
         self.world.created += 1
-        spec = action.template.container
+        spec, others = action.template.container, [one.name for one in action.template.sidecars]
         self._containers[action.name] = MemoryContainer(
             name=action.name,
             id=f"memory-{self.world.created}",
@@ -123,6 +124,7 @@ class MemoryRuntime:
             env=spec.env,
             cwd=os.path.normpath(os.path.join(action.root, spec.working_dir)),
             live=action.template.live if self.in_place else (),
+            starts={name: ContainerStart(name, 0, 0) for name in ("", *others)} if others else {},
         )
 
     def _start(self, action: StartContainer) -> None:
@@ -141,9 +143,11 @@ class MemoryRuntime:
         found = self._containers.get(action.name)
         if found is None or not found.up:
             return
+        if action.only and action.only not in found.starts:
+            raise Conflict(action.name, f"has no container {action.only}", "look again")
         if found.generation != action.expect:
             raise _moved(action.name, action.expect, found.generation)
-        found.end(0, ExitCause.STOPPED_BY_US, self.world.steady())
+        found.end(0, ExitCause.STOPPED_BY_US, self.world.steady(), action.only)
 
     def _update(self, action: UpdateContainer) -> None:
         found = self._get(action.name)

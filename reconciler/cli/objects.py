@@ -1,7 +1,8 @@
 """Which objects there are, for a KEY that a person writes: from the manifests when PATH is given, and from what is kept."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
@@ -19,13 +20,14 @@ class Known:
     """Keys of all objects (workloads, replicas, nodes, services, policies, and others that decisions speak of).
 
     `suspended` are those that a person suspended, `failed` the replicas whose restarts were given up, `ordered` the replicas
-    and endpoints that a person drained or forced.
+    and endpoints that a person drained or forced, `containers` the names of each workload's containers, the main one first.
     """
 
     all: frozenset[str]
     suspended: frozenset[str]
     failed: frozenset[str] = frozenset()
     ordered: frozenset[str] = frozenset()
+    containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 def key_of(word: str) -> str:
@@ -64,8 +66,7 @@ def of_stored(stored: dict[str, Any]) -> set[str]:
 def known_objects(place: Place) -> Known:
     """Everything that a KEY can mean. Empty when there are neither manifests nor a stored decision. Raises StoreError."""
     keys: set[str] = set()
-    if place.desired is not None:
-        keys |= of_desired(place.desired)
+    containers: dict[str, tuple[str, ...]] = {}
     suspended: set[str] = set()
     failed: set[str] = set()
     ordered: set[str] = set()
@@ -88,8 +89,14 @@ def known_objects(place: Place) -> Known:
         if last is not None:
             stored = json.loads(last.text)
             keys |= of_stored(stored)
+            for row in stored["status"]["workloads"]:  # an older version has stored no containers
+                containers[row["key"]] = tuple(row.get("containers", ()))
             failed |= {one["object"] for one in stored["holds"] if one["rule"] == Rule.FAILED.value}
-    return Known(frozenset(keys), frozenset(suspended), frozenset(failed), frozenset(ordered))
+    if place.desired is not None:
+        keys |= of_desired(place.desired)
+        for one in place.desired.workloads:
+            containers[one.key] = tuple(part.name for part in (one.template.container, *one.template.sidecars))
+    return Known(frozenset(keys), frozenset(suspended), frozenset(failed), frozenset(ordered), containers)
 
 
 def no_such(key: str, known: Known) -> click.UsageError:

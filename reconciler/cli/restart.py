@@ -9,7 +9,7 @@ import click
 
 from manifests.desired import SECOND
 from reconciler.cli.inbox import LATER, leave, person
-from reconciler.cli.objects import known_objects, no_such
+from reconciler.cli.objects import Known, known_objects, no_such
 from reconciler.cli.options import DurationType, Options, common_options, mistake, target_options
 from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.core.request import DEADLINE, Request, read_request
@@ -36,6 +36,11 @@ availability budget), only not through those for failed health. At the end every
 is done, failed, skipped or expired; reconcile get requests shows it for an hour.
 
 \b
+--container restarts one container of each replica. The first container of a workload
+takes the others with it, because they live in its network. The replica leaves service
+meanwhile, as in every restart.
+
+\b
 Exit codes: 0 asked for; with --wait 0 all restarted and available, 6 not all of them,
 7 held by a suspension or the deny list; 64 there is no such object.
 
@@ -44,10 +49,12 @@ Examples:
   reconcile restart workload/web manifests/ --reason "new certificates"
   reconcile restart workload/web/0 --instance-id my-host --grace 5s
   reconcile restart workload/web manifests/ --ordered --min-started 30s --wait
+  reconcile restart workload/web manifests/ --container proxy
 """,
 )
 @click.argument("key")
 @path_optional
+@click.option("--container", default="", metavar="NAME", help="Restart this container of each replica only.")
 @click.option("--ordered", is_flag=True, help="One after the other, each available before the next is begun.")
 @click.option(
     "--failure-policy",
@@ -72,6 +79,7 @@ Examples:
 def restart(
     key: str,
     path: Path | None,
+    container: str,
     ordered: bool,
     failure_policy: str,
     min_started: int | None,
@@ -95,9 +103,11 @@ def restart(
     known = known_objects(place)
     if known.all and key not in known.all:
         raise no_such(key, known)
+    _check_container(key, container, known)
     word = {
         "id": secrets.token_hex(4),
         "object": key,
+        "container": container,
         "reason": reason.strip(),
         "ordered": ordered,
         "failure_policy": failure_policy,
@@ -109,19 +119,29 @@ def restart(
     taken = leave("restart", [word], place)
     view = options.view
     effect = "it is being done" if taken else LATER
-    asked = {"command": "restart", "request": word["id"], "object": key, "who": person(), "taken": taken}
+    about = f"container {container} of {key}" if container else key
+    asked = {"command": "restart", "request": word["id"], "object": key, "container": container or None}
+    asked |= {"who": person(), "taken": taken}
     if not (wait and taken):
         code = Exit.UNFINISHED if wait else Exit.OK
         if view.json:
             view.document({"exit_code": int(code), **asked, "result": effect})
         else:
-            view.out(f"restart request {word['id']} for {key}; {effect}")
+            view.out(f"restart request {word['id']} for {about}; {effect}")
             if wait:
                 view.err(f"nothing to wait for (exit {int(code)})")
         return code
     if not view.json:
-        view.out(f"restart request {word['id']} for {key}; {effect}")
+        view.out(f"restart request {word['id']} for {about}; {effect}")
     return _follow(str(word["id"]), deadline, place, options, asked)
+
+
+def _check_container(key: str, container: str, known: Known) -> None:
+    """Refuse a container that the workload does not have. Raises UsageError."""
+    workload = next((one for one in known.containers if key == one or key.startswith(f"{one}/")), "")
+    there = known.containers.get(workload, ())
+    if container and there and container not in there:
+        raise mistake(f"{workload} has no container '{container}'", f"it has: {', '.join(there)}")
 
 
 def _follow(name: str, deadline: int, place: Place, options: Options, asked: dict[str, Any]) -> Exit:

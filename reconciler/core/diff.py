@@ -43,7 +43,10 @@ class Kind(StrEnum):
 
 
 class Want(NamedTuple):
-    """One candidate. `fact` is None for a container that does not exist; `workload` is None for an orphan."""
+    """One candidate. `fact` is None for a container that does not exist; `workload` is None for an orphan.
+
+    `only` names the one container of the replica that is meant, as in `StopContainer`; empty = all of them.
+    """
 
     id: str
     object: str
@@ -56,6 +59,7 @@ class Want(NamedTuple):
     workload: Workload | None
     fact: ContainerFact | None = None
     ready: ProbeValue = ProbeValue.UNKNOWN
+    only: str = ""
 
 
 @dataclass(slots=True)

@@ -20,6 +20,7 @@ from providers.actions import (
 )
 from providers.facts import (
     ContainerFact,
+    ContainerStart,
     ContainerState,
     ExitCause,
     Generation,
@@ -65,6 +66,20 @@ def _created(action: CreateContainer) -> ContainerFact:
     )
 
 
+def _started(fact: ContainerFact, now: Now) -> tuple[ContainerStart, ...]:
+    """What is down of a replica is started; where that is the main container, everything is."""
+    anew = any(not one.container and not one.running_since for one in fact.starts)
+    return tuple(
+        one if one.running_since and not anew else ContainerStart(one.container, now.wall, now.steady)
+        for one in fact.starts
+    )
+
+
+def _stopped(fact: ContainerFact, only: str) -> tuple[ContainerStart, ...]:
+    """One container of a replica is stopped, or all are."""
+    return tuple(one._replace(running_since=0) if only in ("", one.container) else one for one in fact.starts)
+
+
 def _start(observed: Observed, action: StartContainer, now: Now) -> Observed:
     started: list[Generation] = []
 
@@ -77,6 +92,7 @@ def _start(observed: Observed, action: StartContainer, now: Now) -> Observed:
             running_since=now.steady,
             exit_cause=None,
             exit_code=None,
+            starts=_started(fact, now),
         )
 
     observed = _containers(observed, action.node, _one(action.name, up))
@@ -119,13 +135,18 @@ def fold(observed: Observed, step: Step, now: Now) -> Observed:
         case StartContainer() as action:
             return _start(observed, action, now)
         case StopContainer() as action:
+            only = action.only
             return _containers(
                 observed,
                 action.node,
                 _one(
                     action.name,
                     lambda fact: replace(
-                        fact, state=ContainerState.EXITED, exit_cause=ExitCause.STOPPED_BY_US, exited_at=now.steady
+                        fact,
+                        state=ContainerState.EXITED,
+                        exit_cause=ExitCause.STOPPED_BY_US,
+                        exited_at=now.steady,
+                        starts=_stopped(fact, only),
                     ),
                 ),
             )

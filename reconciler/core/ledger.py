@@ -30,6 +30,7 @@ class Grant(NamedTuple):
     `recreate` tells that the container is removed and made anew: the grant then goes on, under the id of the removed one,
     until the replica is available again. `grace` and `drain` (ns) are a person's, None = as the manifest says.
     `quiet` is since when nothing is in flight, `epochs` which processes of the balancers counted that when the drain began.
+    `only` names the one container of the replica that is meant, as in `StopContainer`; empty = all of them.
     """
 
     object: str
@@ -45,6 +46,7 @@ class Grant(NamedTuple):
     drain: int | None = None
     quiet: Instant | None = None
     epochs: str = ""
+    only: str = ""
 
 
 class Failures(NamedTuple):

@@ -145,7 +145,8 @@ def describe(action: Action) -> str:
         case StartContainer():
             return f"start {action.name}"
         case StopContainer():
-            return f"stop {action.name} grace {seconds(action.grace)}"
+            what = f"{action.name} only {action.only}" if action.only else action.name
+            return f"stop {what} grace {seconds(action.grace)}"
         case RemoveContainer():
             return f"remove {action.name}"
         case UpdateContainer():

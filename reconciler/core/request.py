@@ -37,18 +37,24 @@ class FailurePolicy(StrEnum):
 
 
 class Member(NamedTuple):
-    """One replica of a request. `generation` is the life that the restart is to end: a later one counts as restarted."""
+    """One replica of a request. `generation` is the life that the restart is to end: a later one counts as restarted.
+
+    `container` is the container's name in the runtime. `only` names the one container of the replica that is meant, as in
+    `StopContainer`; empty = all of them. The life is then that one's; else the main one's, which all others follow.
+    """
 
     object: str
     container: str
     generation: Generation
     fate: Fate = Fate.WAITING
     message: str = ""
+    only: str = ""
 
 
 class Request(NamedTuple):
     """One request: restart `object` (a workload or a replica), a level: "started after `at`".
 
+    `only` names one container of each replica as the manifest does; empty = all of them.
     `min_started` is how long a new generation must have run before it counts (ns). `grace` and `drain` (ns) are None where
     the manifest's count. `deadline` (ns) counts from `at`. `members` is None until the replicas could be seen. `finished` is
     when the last member was decided; `message` says why there were none.
@@ -67,6 +73,7 @@ class Request(NamedTuple):
     members: tuple[Member, ...] | None = None
     finished: Instant | None = None
     message: str = ""
+    only: str = ""
 
     @property
     def succeeded(self) -> bool:
@@ -81,8 +88,8 @@ def read_request(raw: list[Any]) -> Request:
     members = None
     if one.members is not None:
         members = tuple(
-            Member(obj, container, Generation(*generation), Fate(fate), message)
-            for obj, container, generation, fate, message in one.members
+            Member(obj, container, Generation(*generation), Fate(fate), *rest)  # older rows are shorter
+            for obj, container, generation, fate, *rest in one.members
         )
     return one._replace(
         at=Instant(*one.at),

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from manifests.desired import SECOND
-from providers.facts import ContainerState, ProbeValue
+from providers.facts import ContainerFact, ContainerState, Generation, ProbeValue
 from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
 from reconciler.core.diff import Kind, Want
@@ -55,7 +55,7 @@ def wants(ledger: Ledger, crew: Roster, others: Iterable[Want]) -> list[Want]:
         for member in _next(request):
             group, ordinal = _place(member.object, crew)
             belief = None if group is None else group.current.get(ordinal)
-            if group is None or belief is None or belief.fact.generation != member.generation:
+            if group is None or belief is None or _life(belief.fact, member.only) != member.generation:
                 continue
             fact = belief.fact
             if fact.name in taken or fact.name in found or fact.id in ledger.grants:
@@ -63,8 +63,9 @@ def wants(ledger: Ledger, crew: Roster, others: Iterable[Want]) -> list[Want]:
             if fact.state is not ContainerState.RUNNING:
                 continue
             message = f"asked for by {request.who or 'somebody'}: {request.reason or 'no reason given'}"
+            what = f"{fact.name} only {member.only}" if member.only else fact.name
             found[fact.name] = Want(
-                f"{Kind.RESTART.value} {fact.name}",
+                f"{Kind.RESTART.value} {what}",
                 member.object,
                 Kind.RESTART,
                 Reason.REQUESTED,
@@ -75,6 +76,7 @@ def wants(ledger: Ledger, crew: Roster, others: Iterable[Want]) -> list[Want]:
                 group.workload,
                 fact,
                 belief.ready,
+                member.only,
             )
     return list(found.values())
 
@@ -122,7 +124,8 @@ def _advance(request: Request, crew: Roster, grants: Mapping[str, Grant], now: N
                 return request
             return request._replace(members=(), finished=instant(now), message="its replicas could not be seen in time")
         if not request.members:
-            return request._replace(finished=instant(now), message=f"{request.object} has no replicas to restart")
+            message = request.message or f"{request.object} has no replicas to restart"
+            return request._replace(finished=instant(now), message=message)
     assert request.members is not None  # noqa: S101  (set just above; for the type checker)
     members = [_decide(one, request, crew, grants, now) for one in request.members]
     failed = next((one for one in members if one.fate is Fate.FAILED), None)
@@ -149,13 +152,20 @@ def _resolve(request: Request, crew: Roster, now: Now) -> Request:
         return request._replace(members=())
     if group.blind:
         return request
+    only, message = _container(request, group)
+    if message:
+        return request._replace(members=(), message=message)
     asked_at = due(request.at, 0, now)
     members = []
     for ordinal, belief in sorted(group.current.items()):
-        member = Member(replica_of(key, ordinal), belief.fact.name, belief.fact.generation)
+        fact = belief.fact
+        life = _life(fact, only)
+        member = Member(replica_of(key, ordinal), fact.name, life or fact.generation, only=only)
         if request.object not in {key, member.object}:
             continue
-        if belief.fact.state in _UP and belief.fact.running_since > asked_at:
+        if life is None:
+            member = member._replace(fate=Fate.SKIPPED, message=f"it has no container {only}")
+        elif fact.state in _UP and _since(fact, only) > asked_at:
             member = member._replace(fate=Fate.DONE, message="started after it was asked for")
         members.append(member)
     for belief in (*group.outgoing, *group.surplus):
@@ -164,6 +174,35 @@ def _resolve(request: Request, crew: Roster, now: Now) -> Request:
             message = "it is being replaced or removed"
             members.append(Member(obj, belief.fact.name, belief.fact.generation, Fate.SKIPPED, message))
     return request._replace(members=tuple(members))
+
+
+def _container(request: Request, group: Group) -> tuple[str, str]:
+    """The container of a replica that is meant, as runtimes name it (the main one is all of them), or why there is none."""
+    main = group.workload.template.container.name
+    if request.only in ("", main):
+        return "", ""
+    names = [one.name for one in group.workload.template.sidecars]
+    # Replicas of another revision than the declared one may have others.
+    names += [one.container for belief in group.current.values() for one in belief.fact.starts]
+    if request.only in names:
+        return request.only, ""
+    there = ", ".join([main, *sorted(set(names) - {""})])
+    return "", f"{group.workload.key} has no container {request.only}; it has: {there}"
+
+
+def _life(fact: ContainerFact, only: str) -> Generation | None:
+    """The life that a restart of this container ends, or that of the main one; None where the replica does not have it.
+
+    The main container's start is what all others follow: a sidecar that was started since then is no restart of the replica.
+    """
+    if not fact.starts:
+        return None if only else fact.generation
+    return next((Generation(fact.id, one.started_at) for one in fact.starts if one.container == only), None)
+
+
+def _since(fact: ContainerFact, only: str) -> int:
+    """Since when that container has been running (steady ns)."""
+    return next((one.running_since for one in fact.starts if one.container == only), fact.running_since)
 
 
 def _decide(member: Member, request: Request, crew: Roster, grants: Mapping[str, Grant], now: Now) -> Member:
@@ -175,8 +214,7 @@ def _decide(member: Member, request: Request, crew: Roster, grants: Mapping[str,
         return member._replace(fate=Fate.SKIPPED, message="not wanted any more")
     belief = _moved_on(member, crew)
     if belief is None:
-        granted = any(one.object == member.object and one.generation == member.generation for one in grants.values())
-        if granted:
+        if any(_carries_out(grant, member) for grant in grants.values()):
             return member._replace(fate=Fate.RESTARTING, message="on its way out of service")
         return member._replace(fate=Fate.WAITING, message="")
     fact = belief.fact
@@ -201,7 +239,8 @@ def _moved_on(member: Member, crew: Roster) -> Belief | None:
     """The replica's container in a later life than the recorded one; None while it is still that one, or nothing is seen."""
     group, ordinal = _place(member.object, crew)
     belief = None if group is None else group.current.get(ordinal)
-    return belief if belief is not None and belief.fact.generation != member.generation else None
+    life = None if belief is None else _life(belief.fact, member.only)
+    return belief if life not in (None, member.generation) else None
 
 
 def _ripe(request: Request, belief: Belief, crew: Roster, member: Member) -> int:
@@ -219,10 +258,16 @@ def _next(request: Request) -> tuple[Member, ...]:
     return tuple(one for one in chosen if one.fate is Fate.WAITING)
 
 
+def _carries_out(grant: Grant, member: Member) -> bool:
+    """Whether this disruption ends the life that the member is about."""
+    same = grant.object == member.object and grant.generation.container_id == member.generation.container_id
+    return same and grant.only in ("", member.only)
+
+
 def _stamped(grants: Mapping[str, Grant], requests: Iterable[Request]) -> Mapping[str, Grant]:
     """Grants of requested restarts with the grace and drain that the request names."""
     words = {
-        (member.object, member.generation): (one.grace, one.drain)
+        (member.object, member.generation.container_id, member.only): (one.grace, one.drain)
         for one in requests
         if one.finished is None and (one.grace is not None or one.drain is not None)
         for member in one.members or ()
@@ -232,7 +277,7 @@ def _stamped(grants: Mapping[str, Grant], requests: Iterable[Request]) -> Mappin
         return grants
     stamped = dict(grants)
     for name, grant in grants.items():
-        word = words.get((grant.object, grant.generation))
+        word = words.get((grant.object, grant.generation.container_id, grant.only))
         if grant.cause is Reason.REQUESTED and word is not None and (grant.grace, grant.drain) != word:
             stamped[name] = grant._replace(grace=word[0], drain=word[1])
     return stamped if stamped != grants else grants

@@ -278,7 +278,10 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         replicas = [_replica(status, one.key, belief, weights, role, words, now) for belief, role in members]
         there = range(one.wanted) if group.blind or group.workload.restart_only or not group.coming else declared(group)
         missing = [replica_name(group.workload, desired.instance.id, n) for n in range(one.wanted) if n not in there]
-        workloads.append({**one._asdict(), "condition": one.condition.value, "replicas": replicas, "missing": missing})
+        template = group.workload.template
+        containers = [one.name for one in (template.container, *template.sidecars)]
+        row = {**one._asdict(), "condition": one.condition.value, "containers": containers}
+        workloads.append({**row, "replicas": replicas, "missing": missing})
     services = [
         {
             "key": service.key,

@@ -128,7 +128,7 @@ def restart_start(grant: Grant, fact: ContainerFact) -> Step:
 
 def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str, why: str = "") -> Step:
     """Stop a container that is out of rotation. `why` says more than its cause does."""
-    action = StopContainer(fact.node, fact.name, grant.generation, grace, adopted=fact.adopted)
+    action = StopContainer(fact.node, fact.name, grant.generation, grace, adopted=fact.adopted, only=grant.only)
     follows = links.weights_of(frozenset({fact.name}), frozenset())
     if workload_key:
         follows = (*follows, *links.records_of_workload(workload_key))

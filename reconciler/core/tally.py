@@ -35,7 +35,7 @@ class Tally:
         fact, ledger, at = want.fact, self.ledger, instant(self.now)
         if fact is None:
             return
-        grant = Grant(want.object, fact.generation, want.cause, at, recreate=want.kind is Kind.RECREATE)
+        grant = Grant(want.object, fact.generation, want.cause, at, recreate=want.kind is Kind.RECREATE, only=want.only)
         self.ledger = ledger = replace(ledger, grants={**ledger.grants, fact.id: grant})
         self.granted = True
         if want.cause not in URGENT or want.workload is None:

@@ -136,12 +136,13 @@ def _anew(grant: Grant, group: Group, now: Now) -> Progress:
 def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, out: Outbox) -> int:
     """Until when (steady) the runtime's own restarting is switched off first; 0 when it need not be.
 
-    A runtime that refuses, or says it did and did not, does not keep a stop from being done.
+    A runtime that refuses, or says it did and did not, does not keep a stop from being done. It restarts main containers only.
     """
     draining = progress.wait is not None and progress.wait.waiting is Waiting.DRAIN
     refused = f"update {fact.name}" in out.ledger.step_failures
     if (
         refused
+        or grant.only
         or not (progress.stop or draining)
         or fact.state is not ContainerState.RUNNING
         or not restarts_itself(fact)
@@ -171,6 +172,10 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
             drain, grace = disruption.drain_of(workload), workload.template.grace
         if group is not None and belief is not None:
             progress = _member(grant, group.workload, belief, current, exit_, now)
+            if progress.grant is None and (belief.fact.name in out.under_way or belief.fact.name in out.busy):
+                # It may be its stop, which cannot be called back: what is on its way out stays so until that is known.
+                message = f"{belief.fact.name}: {progress.ended}, and a call on it is under way"
+                progress = Progress(grant, wait=Wait(grant.object, Waiting.CALL, message))
         elif fact is not None and grant.cause in disruption.DELETIONS:
             progress = disruption.leave(grant, fact, exit_, drain, now)
         elif fact is None and group is not None and grant.recreate:

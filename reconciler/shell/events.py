@@ -171,6 +171,8 @@ def _requests(before: Mapping[str, Request], after: Mapping[str, Request], now: 
         who = one.who or "somebody"
         if old is None and one.finished is None:
             why = one.reason or "no reason given"
+            if one.only:
+                why = f"container {one.only}: {why}"
             events.append(
                 Event(now.wall, "request", one.object, f"restart {name}", "Requested", f"asked by {who}", why)
             )

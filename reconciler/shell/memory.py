@@ -50,6 +50,7 @@ def _request(raw: dict[str, Any], left: Left) -> Request:
         grace=duration("grace"),
         drain=duration("drain"),
         deadline=duration("deadline") or DEADLINE,
+        only=str(raw.get("container") or ""),
     )
 
 

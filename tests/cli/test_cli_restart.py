@@ -126,19 +126,41 @@ def test_what_cannot_be_restarted_is_refused(key, stored, reconcile):
         assert store.pending() == ()
 
 
+def test_one_container_is_asked_for_by_its_name(stored, reconcile):
+    asked = reconcile("restart", "workload/web/0", "--container", "web", "-o", "json").document
+    assert (asked["object"], asked["container"]) == ("workload/web/0", "web")
+    with Store.open(stored, SystemClock()) as store:
+        [(_, command)] = StoreMemory(store, "test").commands()
+    assert command.request.only == "web"
+
+
+@pytest.mark.parametrize("path", [False, True])
+def test_a_container_that_does_not_exist_is_refused_with_those_that_do(path, stored, tree, reconcile):
+    # Known from the manifests, and without them from the last decision.
+    done = reconcile("restart", "workload/web", *([tree] if path else []), "--container", "wbe")
+    assert done.code == 64
+    assert "workload/web has no container 'wbe'" in done.err
+    assert "it has: web" in done.err
+
+
 def test_requests_are_shown_with_their_replicas(stored, reconcile, golden):
     assert "no restart requests" in reconcile("get", "requests").out
     now = instant(SystemClock().now())
     request = decided(Fate.DONE, Fate.SKIPPED)(Request("workload/web", now, "ada", "new certificates"))
-    open_ = Request("workload/web/1", now._replace(wall=now.wall - 60 * SECOND), "ci", members=request.members[1:])
+    open_ = Request(
+        "workload/web/1", now._replace(wall=now.wall - 60 * SECOND), "ci", members=request.members[1:], only="proxy"
+    )
     with Store.open(stored, SystemClock()) as store:
         ledger = from_rows(store.load_ledger())
         store.save_ledger(to_rows(replace(ledger, requests={"0a0b0c0d": request, "1a1b1c1d": open_})))
     golden("cli/get-requests.txt", AGES.sub("AGE", reconcile("get", "requests").out))
     document = reconcile("get", "requests", "-o", "json").document
     assert [one["state"] for one in document["requests"]] == ["done", "running"]
+    assert [one["container"] for one in document["requests"]] == [None, "proxy"]
     assert "0a0b0c0d" in json.dumps(document)
-    assert "restart request 0a0b0c0d: done" in reconcile("explain", "workload/web").out
+    explained = reconcile("explain", "workload/web").out
+    assert "restart request 0a0b0c0d: done" in explained
+    assert "restart request 1a1b1c1d for container proxy: running" in explained
 
 
 def test_a_bell_without_a_listener_is_no_error(stored):

@@ -1,6 +1,7 @@
 """Restarts that people ask for, over whole lives: every member is decided, none is restarted twice, the budget is kept."""
 
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -11,10 +12,12 @@ from lives import WEB, ready
 from laws.examples import examples
 from manifests.desired import SECOND, Guard
 from providers.actions import StartContainer, StopContainer
-from providers.facts import ContainerState
+from providers.facts import ContainerState, ExitCause
 from providers.testing.faults import Fault
+from reconciler.core.forecast import forecast
 from reconciler.core.instant import instant
 from reconciler.core.ledger import from_rows, to_rows
+from reconciler.core.plan import to_text
 from reconciler.core.request import FailurePolicy, Fate, Request
 from reconciler.core.requests import TTL
 from reconciler.core.verdict import Reason, Rule
@@ -185,6 +188,84 @@ def test_a_single_run_does_it_and_sits_until_it_is_decided(world):
     assert fates(world) == [Fate.DONE] * 3
 
 
+@pytest.fixture
+def pods():
+    """Replicas of two containers: `main` and `proxy`."""
+    made = World(shop(sidecars=("proxy",)))
+    ready(made)
+    yield made
+    made.close()
+
+
+def starts(world: World) -> dict[str, tuple[int, int]]:
+    """When the two containers of each replica were started."""
+    found = {name: one.starts for name, one in world.containers().items()}
+    return {name: (those[""].started_at, those["proxy"].started_at) for name, those in found.items()}
+
+
+def test_one_container_alone_is_restarted_in_every_replica_within_the_budget(pods):
+    before, down = starts(pods), down_watch(pods)
+    ask(pods, only="proxy")
+    pods.run(400 * SECOND)
+    assert fates(pods) == [Fate.DONE] * 3
+    assert max(down) == 1
+    for name, (main, proxy) in starts(pods).items():
+        assert main == before[name][0]
+        assert proxy > before[name][1]
+    assert set(stops(pods).values()) == {1}
+    assert {one.action.only for one in pods.traffic.writes if isinstance(one.action, StopContainer)} == {"proxy"}
+
+
+def test_the_first_container_takes_those_with_it_that_live_in_its_network(pods):
+    before = starts(pods)
+    ask(pods, obj="workload/web/1", only="main")
+    pods.run(200 * SECOND)
+    assert fates(pods) == [Fate.DONE]
+    after = starts(pods)
+    assert all(new > old for new, old in zip(after[WEB.format(1)], before[WEB.format(1)], strict=True))
+    assert after[WEB.format(0)] == before[WEB.format(0)]
+
+
+def test_a_sidecar_that_starts_anew_is_no_restart_of_its_replica_but_the_other_way_round(pods):
+    pods.memory.say("suspend", "workload/web")
+    ask(pods, "whole", "workload/web/0")
+    ask(pods, "part", "workload/web/1", only="proxy")
+    pods.run(10 * SECOND)
+    for name, only in ((WEB.format(0), "proxy"), (WEB.format(1), "")):
+        pods.containers()[name].end(1, ExitCause.EXITED, pods.clock.now().steady, only)
+    pods.memory.say("resume", "workload/web")
+    pods.run(400 * SECOND)
+    assert fates(pods, "whole") == fates(pods, "part") == [Fate.DONE]
+    assert stops(pods) == {WEB.format(0): 1}
+    [stop] = [one.action for one in pods.traffic.writes if isinstance(one.action, StopContainer)]
+    assert not stop.only
+
+
+@pytest.mark.parametrize("there", [(), ("proxy",)])
+def test_a_container_that_does_not_exist_ends_the_request_with_those_that_do(there):
+    world = World(shop(sidecars=there))
+    try:
+        ready(world)
+        ask(world, only="prxy")
+        world.run(30 * SECOND)
+        request = world.memory.ledger().requests["r1"]
+        assert request.finished is not None
+        assert request.message == f"workload/web has no container prxy; it has: {', '.join(['main', *there])}"
+        assert stops(world) == {}
+    finally:
+        world.close()
+
+
+def test_a_plan_says_which_container_is_stopped_and_ends_with_the_request(pods):
+    _, observed, now = pods.glance()
+    asked = Request("workload/web/0", instant(now), "ada", only="proxy")
+    ledger = replace(observed.ledger, requests={"r1": asked})
+    text = to_text(forecast(pods.shop.desired(), replace(observed, ledger=ledger), now))
+    assert text.count(f"stop {WEB.format(0)} only proxy grace 5s (Requested: out of rotation and drained)") == 1
+    assert text.count(f": start {WEB.format(0)} (Requested: stopped for its restart)") == 1
+    assert "request" not in text.partition("wait ")[2]
+
+
 def test_requests_come_back_from_their_rows(world):
     ask(world)
     world.run(30 * SECOND)
@@ -193,12 +274,12 @@ def test_requests_come_back_from_their_rows(world):
 
 
 @examples(20)
-@given(kills=st.lists(st.integers(0, 60), max_size=4), lost=st.booleans())
-def test_no_kill_causes_a_second_restart(kills, lost):
-    world = World(shop())
+@given(kills=st.lists(st.integers(0, 60), max_size=4), lost=st.booleans(), only=st.sampled_from(["", "proxy"]))
+def test_no_kill_causes_a_second_restart(kills, lost, only):
+    world = World(shop(sidecars=("proxy",)))
     try:
         ready(world)
-        ask(world)
+        ask(world, only=only)
         if lost:
             world.fail_next(world.nodes[0], Fault.LOST_REPLY)
         for after in kills:

@@ -62,6 +62,7 @@ class Spec:
     host: str = ""
     strategy: Strategy = Strategy.ROLLING
     rollout: Rollout = DEFAULT_ROLLOUT
+    sidecars: tuple[str, ...] = field(default=(), repr=False)  # no part of the revision that is made from all others
 
     @property
     def key(self) -> str:
@@ -91,7 +92,13 @@ def workload(spec: Spec) -> Workload:
         spec.name,
         spec.nodes,
         spec.replicas,
-        Template((("app", spec.name),), container, grace=5 * SECOND, revision=spec.revision),
+        Template(
+            (("app", spec.name),),
+            container,
+            grace=5 * SECOND,
+            revision=spec.revision,
+            sidecars=tuple(Container(name, ("serve", name)) for name in spec.sidecars),
+        ),
         min_ready=spec.min_ready,
         max_unavailable=spec.max_unavailable,
         restarts=Restarts(spec.limit, spec.window, spec.backoff),

@@ -266,8 +266,9 @@ def _request_lines(requests: Sequence[Mapping[str, Any]], now: int) -> list[str]
     lines = []
     for one in requests:
         reason = f": {one['reason']}" if one["reason"] else ""
+        only = f" for container {one['container']}" if one["container"] else ""
         lines.append(
-            f"restart request {one['id']}: {one['state']}, by {one['who']} {ago(one['asked_wall'], now)}{reason}"
+            f"restart request {one['id']}{only}: {one['state']}, by {one['who']} {ago(one['asked_wall'], now)}{reason}"
         )
         lines += [
             f"  {member['object']}: {member['fate']}{': ' + member['message'] if member['message'] else ''}"

@@ -17,6 +17,11 @@ def state(request: Request) -> str:
     return "done" if request.succeeded else "failed"
 
 
+def about(request: Request) -> str:
+    """What a request is about."""
+    return f"{request.object} ({request.only})" if request.only else request.object
+
+
 def request_lines(requests: Mapping[str, Request], paint: Paint, now: int) -> list[str]:
     """The table of requests, newest first, then one of their replicas. `now` is the wall clock (ns)."""
     if not requests:
@@ -26,9 +31,8 @@ def request_lines(requests: Mapping[str, Request], paint: Paint, now: int) -> li
     for name, one in newest:
         members = one.members or ()
         decided = sum(1 for member in members if member.fate in FINAL)
-        rows.append(
-            [name, one.object, state(one), f"{decided}/{len(members)}", one.who, one.reason, ago(one.at.wall, now)]
-        )
+        done = f"{decided}/{len(members)}"
+        rows.append([name, about(one), state(one), done, one.who, one.reason, ago(one.at.wall, now)])
     head = ["REQUEST", "OBJECT", "STATE", "DECIDED", "BY", "REASON", "ASKED"]
     lines = table(head, [[cell or "-" for cell in row] for row in rows], paint, frozenset({"STATE"}))
     fates = [
@@ -50,6 +54,7 @@ def request_json(name: str, one: Request) -> dict[str, Any]:
     return {
         "id": name,
         "object": one.object,
+        "container": one.only or None,
         "state": state(one),
         "who": one.who,
         "reason": one.reason,

@@ -4,11 +4,12 @@ import socket
 from dataclasses import replace
 
 import pytest
-from docker_bench import Bench
+from docker_bench import GRACE, Bench
 from docker_engine import POLITE, container, template
 
 from manifests.desired import Port, Template
 from manifests.pod import Live
+from providers.actions import StopContainer
 from providers.errors import Conflict, Foreign
 from providers.facts import ContainerState, ExitCause
 from providers.testing.checks import wait_until
@@ -64,6 +65,35 @@ def test_a_dead_member_is_seen_and_a_start_brings_it_back_alone(engine: Bench) -
     assert well.state is ContainerState.RUNNING
     assert well.generation != fact.generation
     assert engine.api.started(fact.name) == main, "the main container was left alone"
+
+
+def test_one_member_can_be_stopped_alone_and_a_start_brings_it_back(engine: Bench) -> None:
+    fact = engine.run(pod(restart="unless-stopped"))
+    names = {"": fact.name, "log": f"{fact.name}-log", "proxy": f"{fact.name}-proxy"}
+    assert {one.container for one in fact.starts} == set(names)
+    assert all(one.running_since for one in fact.starts)
+    before = {name: engine.api.started(name) for name in names.values()}
+    policy = engine.api.inspect(fact.name)["HostConfig"]["RestartPolicy"]
+
+    stop = StopContainer(fact.node, fact.name, fact.generation, GRACE, only="log")
+    engine.runtime.perform(stop)
+    engine.runtime.perform(stop)
+    down = engine.fact(fact.name)
+    assert (down.state, down.exit_cause) == (ContainerState.EXITED, ExitCause.STOPPED_BY_US)
+    assert down.generation == fact.generation
+    assert {one.container for one in down.starts if not one.running_since} == {"log"}
+    assert engine.looked(fact.name) == down
+    well = engine.start(down)
+    assert well.generation != fact.generation
+    changed = {name for name, at in before.items() if engine.api.started(name) != at}
+    assert changed == {names["log"]}
+    assert engine.api.inspect(fact.name)["HostConfig"]["RestartPolicy"] == policy
+
+    with pytest.raises(Conflict, match="the plan saw generation"):
+        engine.runtime.perform(stop)
+    with pytest.raises(Conflict, match="has no container lgo"):
+        engine.runtime.perform(replace(stop, expect=well.generation, only="lgo"))
+    assert engine.fact(fact.name) == well
 
 
 @pytest.mark.server("dockerd")
