@@ -3,7 +3,7 @@
 Used by `switch` and `bake`; `revisions` makes the `Look`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -86,11 +86,14 @@ def due_at(row: Revision, now: Now) -> int:
     return now.steady + row.at - now.wall if row.at else due(row.created, row.delay, now)
 
 
-def health(those: Iterable[Belief], wanted: int, workload: Workload, now: Now) -> Health:
+def health(
+    those: Iterable[Belief], wanted: int, workload: Workload, now: Now, leaving: Container[str] = frozenset()
+) -> Health:
     """Judge replicas by container and application: what is not known is neither well nor failing.
 
     One that was created and not started yet is as good as missing: nothing speaks against it. An order that keeps a replica out of
-    traffic is about its ordinal, whatever the revision, so it says nothing of this one: what the probes say counts.
+    traffic is about its ordinal, whatever the revision, so it says nothing of this one: what the probes say counts. Of one that
+    is on its way out, by its id in `leaving`, nobody knows whether it still runs in a moment.
     """
     available = failing = unknown = 0
     until = FOREVER
@@ -104,7 +107,7 @@ def health(those: Iterable[Belief], wanted: int, workload: Workload, now: Now) -
         ready = belief.word.observer if ordered and belief.word is not None else belief.ready
         if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (ready, belief.live):
             failing += 1
-        elif ready is ProbeValue.PASS and belief.live is ProbeValue.PASS:
+        elif ready is ProbeValue.PASS and belief.live is ProbeValue.PASS and fact.id not in leaving:
             ripe = now.steady if ordered else ripe_at(belief, workload.min_ready)
             if ripe <= now.steady:
                 available += 1

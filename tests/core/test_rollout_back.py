@@ -1,13 +1,21 @@
 """Revisions that are not let in, and switches that are taken back. In virtual time."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from core.rollout_world import names_of, of, revision, row, staged, standing, up
 from manifests.desired import SECOND
 from manifests.rollouts import Supersede
-from providers.actions import CreateContainer, RemoveContainer, StartContainer
+from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
+from reconciler.core.plan import Step
 from reconciler.core.revision import Standing
 from reconciler.core.verdict import Rule, Waiting
+from reconciler.shell.providers import InlineRunner
+from sim.world import World
+
+T = TypeVar("T")
 
 # --- whether ----------------------------------------------------------------------------------------------------
 
@@ -161,6 +169,46 @@ def test_a_person_takes_the_switch_back_and_the_next_poll_does_not_undo_it(world
     assert not any(isinstance(one.action, CreateContainer | RemoveContainer) for one in here.traffic.writes[count:])
     here.push(staged("v2"))
     here.run(1200 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert all(of(here, "v1").values())
+
+
+class SlowStops(InlineRunner):
+    """Calls in place, but a stop takes until the test lets it go on."""
+
+    def __init__(self, here: World) -> None:
+        self.here, self.held, self.go_on = here, 0, asyncio.Event()
+        self._next = ""
+        here.tape.watch = self._begins
+        here.life.loop.applier.runner = self
+
+    def _begins(self, step: Step) -> None:
+        self._next = step.id if isinstance(step.action, StopContainer) else ""
+
+    async def run(self, call: Callable[[], T]) -> T:
+        stop, self._next = self._next, ""
+        if stop:
+            self.held += 1
+            self.here.clock.base_tasks += 10  # calls that take time
+            await self.go_on.wait()
+            self.here.clock.base_tasks -= 10
+        return await super().run(call)
+
+
+def test_replicas_whose_stop_is_under_way_get_the_traffic_back_only_when_they_run_again(world):
+    here = world(staged(delay=0))
+    stops = SlowStops(here)
+    here.push(staged("v2", delay=0))
+    while not stops.held:
+        here.run(SECOND)
+    assert all(of(here, "v2").values())
+    here.memory.say("rollback", "workload/web")
+    here.run(30 * SECOND)
+    assert standing(here, "v1") is Standing.SUPERSEDED, "they run and are ready, but not for long"
+    assert all(of(here, "v2").values())
+    assert not any(of(here, "v1").values())
+    stops.go_on.set()
+    here.run(90 * SECOND)
     assert standing(here, "v1") is Standing.ACTIVE
     assert all(of(here, "v1").values())
 
