@@ -60,7 +60,7 @@ def bake(it: Switching, look: Look) -> None:
             it.rollout = it.rollout._replace(low=None)
         return
     it.later(end, now)
-    found = health(look.group.of(row.revision), workload.replicas, workload, now)
+    found = health(look.group.of(row.revision), workload.replicas, workload, now, shaken=it.rollout.shaken)
     it.until = min(it.until, found.until)
     if found.whole and row.scale != workload.replicas:
         row = it.set(row, scale=workload.replicas)

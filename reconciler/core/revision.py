@@ -69,7 +69,7 @@ class Rollout(NamedTuple):
     `active` is the hash of the one that has the traffic (empty = none yet). `back` is the one that gets it back, after a failure
     or by a person's word. `low` is since when too few replicas of the active one are available while it bakes. `ready` counts the
     available replicas of a rolling rollout and `progressed` is when that rose last. `asked` is who wants it taken back and why,
-    until that is looked at.
+    until that is looked at. `shaken` is when the host took replicas along, until all of the active revision were well again.
     """
 
     active: str = ""
@@ -79,6 +79,7 @@ class Rollout(NamedTuple):
     progressed: Instant | None = None
     asked: tuple[str, str] | None = None
     rows: tuple[Revision, ...] = ()
+    shaken: Instant | None = None
 
     def of(self, revision: str) -> Revision | None:
         """The row of a hash."""
@@ -113,6 +114,7 @@ def read_rollout(raw: list[Any]) -> Rollout:
     return one._replace(
         low=_instant(one.low),
         progressed=_instant(one.progressed),
+        shaken=_instant(one.shaken),
         asked=None if one.asked is None else (one.asked[0], one.asked[1]),
         rows=tuple(
             row._replace(

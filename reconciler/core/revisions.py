@@ -16,6 +16,7 @@ from reconciler.core.availability import ripe_at
 from reconciler.core.instant import FOREVER, Instant, Now, due, instant
 from reconciler.core.ledger import Ledger
 from reconciler.core.revision import ENDED, Revision, RevisionMark, Rollout, Standing
+from reconciler.core.shaken import note
 from reconciler.core.switch import advance
 from reconciler.core.switches import silenced
 from reconciler.core.switching import Look, Switching, due_at
@@ -46,6 +47,7 @@ class Followed:
 def follow(desired: Desired, crew: Roster, seen: Sight, ledger: Ledger, now: Now) -> Followed:
     """Bring the books of all workloads up to date, and carry every switch one step further."""
     clock, jumped = _clock(desired, ledger, now)
+    rebooted = ledger.clock is not None and ledger.clock.boot != now.boot
     out = Followed(ledger)
     rollouts: dict[str, Rollout] = {}
     carried: Mapping[tuple[str, str], int] | None = None
@@ -62,6 +64,8 @@ def follow(desired: Desired, crew: Roster, seen: Sight, ledger: Ledger, now: Now
             rollouts[key] = before
             continue
         after = _declared(group.workload, before, mark, now)
+        if group.workload.strategy in STAGED:
+            after = note(after, group, seen, rebooted, now)
         if group.blind:
             rollouts[key] = after
         elif group.workload.strategy in STAGED:
@@ -116,7 +120,7 @@ def _over(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
     if row is None or row.number != mark.number or row.standing is not Standing.ACTIVE or rollout.asked:
         return False
     others = any(one.standing is Standing.SCHEDULED for one in rollout.rows)
-    settled = rollout.low is None and rollout.progressed is None and not rollout.back
+    settled = (rollout.low, rollout.progressed, rollout.shaken) == (None, None, None) and not rollout.back
     return settled and not others and len(rollout.rows) <= HISTORY
 
 

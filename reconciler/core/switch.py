@@ -160,7 +160,7 @@ def _health(row: Revision, it: Switching, look: Look) -> Health:
     wanted = look.workload.replicas
     if row.revision == it.rollout.back:
         wanted = max(1, min(wanted, len(those)))
-    return health(those, wanted, look.workload, look.now, leaving=look.ledger.grants)
+    return health(those, wanted, look.workload, look.now, look.ledger.grants, it.rollout.shaken)
 
 
 def _held(look: Look, row: Revision) -> Hold | None:

@@ -11,9 +11,10 @@ from manifests.desired import Desired, Workload
 from providers.facts import ContainerState, Endpoint, PoolFact, ProbeValue
 from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
-from reconciler.core.instant import FOREVER, Now, due
+from reconciler.core.instant import FOREVER, Instant, Now, due
 from reconciler.core.ledger import Ledger
 from reconciler.core.revision import Revision, Rollout
+from reconciler.core.shaken import excused_until, struck
 from reconciler.core.trust import Belief, By, Sight
 from reconciler.core.verdict import Hold, Rule, Wait
 from reconciler.core.weights import endpoints
@@ -87,16 +88,23 @@ def due_at(row: Revision, now: Now) -> int:
 
 
 def health(
-    those: Iterable[Belief], wanted: int, workload: Workload, now: Now, leaving: Container[str] = frozenset()
+    those: Iterable[Belief],
+    wanted: int,
+    workload: Workload,
+    now: Now,
+    leaving: Container[str] = frozenset(),
+    shaken: Instant | None = None,
 ) -> Health:
     """Judge replicas by container and application: what is not known is neither well nor failing.
 
     One that was created and not started yet is as good as missing: nothing speaks against it. An order that keeps a replica out of
     traffic is about its ordinal, whatever the revision, so it says nothing of this one: what the probes say counts. Of one that
-    is on its way out, by its id in `leaving`, nobody knows whether it still runs in a moment.
+    is on its way out, by its id in `leaving`, nobody knows whether it still runs in a moment. `shaken` is when the host took
+    replicas along: of those that it struck it is not known for a while whether they fail.
     """
     available = failing = unknown = 0
-    until = FOREVER
+    excused = excused_until(shaken, workload, now)
+    until = excused or FOREVER
     for belief in those:
         until = min(until, belief.until)
         fact = belief.fact
@@ -106,7 +114,10 @@ def health(
         ordered = kept_out(belief)
         ready = belief.word.observer if ordered and belief.word is not None else belief.ready
         if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (ready, belief.live):
-            failing += 1
+            if excused and shaken is not None and struck(belief, shaken, now):
+                unknown += 1
+            else:
+                failing += 1
         elif ready is ProbeValue.PASS and belief.live is ProbeValue.PASS and fact.id not in leaving:
             ripe = now.steady if ordered else ripe_at(belief, workload.min_ready)
             if ripe <= now.steady:
