@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,9 +26,13 @@ SERVER_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/
 
 E2E = Path(__file__).parent / "e2e"
 
-
 GOLDEN = Path(__file__).parent / "golden"
 
+
+# The tests start the program a hundred times, and every worker reads every test. Where PYTHONDONTWRITEBYTECODE is set (images
+# of containers do that), each of these processes would compile all modules again: a third of the time of the whole suite.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How hypothesis searches, set before the first test module is read. By default the same examples on every run, few enough for
 # the suite to stay quick, and no deadlines: a busy machine is no failure. HYPOTHESIS_PROFILE=search looks long and at random;

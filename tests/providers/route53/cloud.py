@@ -8,9 +8,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import boto3
 import botocore.exceptions
-from botocore.config import Config
 
 from manifests.desired import SECOND
 from providers.dns.route53 import Route53Settings, Route53Zones
@@ -135,10 +133,10 @@ def _for_moto(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 class Cloud:
     """An account with hosted zones, and providers that see it through one doorkeeper."""
 
-    def __init__(self) -> None:
+    def __init__(self, client: Any) -> None:
         self.time = Time()
-        self.client = boto3.client("route53", region_name="us-east-1", config=Config(), **KEYS)  # type: ignore[call-overload]
-        self.door = Doorkeeper(self.client)
+        self.client = client
+        self.door = Doorkeeper(client)
         self._next = 0
 
     def new_zone(self, name: str = "") -> str:
