@@ -1,25 +1,50 @@
 """Arrival: new replicas that are available and not yet everywhere where their traffic comes from.
 
 An old replica of a rolling rollout leaves pools and names only after the new one that takes its place is in them: with weight, as
-read back, and published. Otherwise a name would lose an address first and win one later. Called by `decide` before the gates.
+read back, published, and not kept from traffic by a balancer's own checks. Otherwise a name would lose an address first and win one
+later, or all traffic would be on replicas that the balancer believes down. Called by `decide` before the gates; `switching` asks
+`shunned`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from manifests.desired import Desired
 from manifests.rollouts import Strategy
+from providers.facts import Endpoint, MemberFact
 from reconciler.core.activation import Roster
 from reconciler.core.availability import Availability, ripe_at
 from reconciler.core.instant import Now
 from reconciler.core.names import Names
+from reconciler.core.trust import Sight
 from reconciler.core.weights import Weights, endpoints
 
 _ADDRESSES = frozenset({"A", "AAAA"})
 
 
+def shunned(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
+    """Whether a balancer's own checks keep traffic from one of these endpoints, while it has others to give it to.
+
+    A balancer that saw a replica down needs a few checks of its own to see that it is back; until then weight alone brings it
+    nothing. Where it calls everything down its checks are what is wrong, and to wait for them would help nobody.
+    """
+    down = others = False
+    for one in members:
+        if one.endpoint in mine:
+            down = down or one.operational == "down"
+        elif one.ours and one.weight and one.operational != "down":
+            others = True
+    return down and others
+
+
 def arriving(
-    desired: Desired, crew: Roster, counts: Mapping[str, Availability], weights: Weights, names: Names, now: Now
+    desired: Desired,
+    crew: Roster,
+    seen: Sight,
+    counts: Mapping[str, Availability],
+    weights: Weights,
+    names: Names,
+    now: Now,
 ) -> Mapping[str, Availability]:
     """The counts, with how many available new replicas have not arrived, for workloads whose replicas replace each other."""
     rolling = {
@@ -29,7 +54,7 @@ def arriving(
     }
     if not rolling:
         return counts
-    late = _late(desired, crew, set(rolling), weights, names)
+    late = _late(desired, crew, set(rolling), weights, names) | _kept_from(desired, crew, set(rolling), seen)
     changed: dict[str, Availability] = {}
     for key, group in rolling.items():
         available = [one for one in group.current.values() if ripe_at(one, group.workload.min_ready) <= now.steady]
@@ -63,6 +88,21 @@ def _late(desired: Desired, crew: Roster, rolling: set[str], weights: Weights, n
             groups = [crew.groups[one.workload] for one in service.backends if one.workload in rolling]
             late |= {one.fact.id for group in groups for one in group.current.values()} - there
     return late
+
+
+def _kept_from(desired: Desired, crew: Roster, rolling: set[str], seen: Sight) -> set[str]:
+    """Containers that a balancer calls down by checks of its own."""
+    found: set[str] = set()
+    for service in desired.services:
+        if not any(one.workload in rolling for one in service.backends):
+            continue
+        for balancer in service.balancers:
+            pool = seen.pools.get((balancer.provider, balancer.pool))
+            members = pool.members if pool is not None else ()
+            if any(one.operational == "down" for one in members):
+                those = endpoints(service, crew)
+                found |= {belief.fact.id for endpoint, belief in those if shunned(members, (endpoint,))}
+    return found
 
 
 def _published(service: str, desired: Desired) -> bool:

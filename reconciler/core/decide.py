@@ -77,7 +77,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     weights = weigh(desired, crew, seen, ledger, outbreaks.suspect, now)
     ledger = remembered(ledger, weights, crew, seen)
     names = name_all(desired, crew, seen, weights, ledger, observed.leaves, now)  # DNS omission
-    counts = arriving(desired, crew, counts, weights, names, now)
+    counts = arriving(desired, crew, seen, counts, weights, names, now)
     found = differences(desired, crew, ledger, now)
     found.wants += requests.wants(ledger, crew, found.wants)
 

@@ -57,7 +57,7 @@ def replaced(group: Group, counts: Availability, retiring: int) -> str:
     arrived = counts.current - counts.arriving
     if group.outgoing and wanted and len(group.outgoing) - retiring + arrived <= wanted:
         if counts.arriving:
-            return f"{counts.arriving} of {counts.current} available new replicas are not in every pool and name yet"
+            return f"{counts.arriving} of {counts.current} available new replicas do not get traffic from every pool and name yet"
         return f"{counts.current} of {wanted} new replicas are available; the next old one waits for one more"
     return ""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from manifests.desired import Desired, Workload
 from providers.facts import ContainerState, Endpoint, PoolFact, ProbeValue
 from reconciler.core.activation import Group, Roster
+from reconciler.core.arrival import shunned
 from reconciler.core.availability import ripe_at
 from reconciler.core.instant import FOREVER, Instant, Now, due
 from reconciler.core.ledger import Ledger
@@ -160,19 +161,9 @@ def _weights(look: Look, revisions: set[str]) -> Iterable[tuple[int | None, Beli
 
 
 def _shunned(look: Look, revision: str) -> bool:
-    """Whether a balancer's own checks keep traffic from a replica of a revision, while it has others to give it to.
-
-    A balancer that saw a replica down needs a few checks of its own to see that it is back; until then weight alone brings it
-    nothing. Where it calls everything down its checks are what is wrong, and to wait for them would help nobody.
-    """
-    for pool, found in _pools(look, {revision}):
-        mine = {endpoint for endpoint, _ in found}
-        members = pool.members if pool is not None else ()
-        down = any(one.operational == "down" for one in members if one.endpoint in mine)
-        others = (one for one in members if one.ours and one.endpoint not in mine and one.weight)
-        if down and any(one.operational != "down" for one in others):
-            return True
-    return False
+    """Whether any balancer's own checks keep traffic from replicas of a revision."""
+    found = _pools(look, {revision})
+    return any(shunned(pool.members, {one for one, _ in those}) for pool, those in found if pool is not None)
 
 
 def revision_of(belief: Belief) -> str:

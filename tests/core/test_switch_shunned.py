@@ -1,4 +1,4 @@
-"""A switch waits for balancers whose own checks have not seen yet that the raised replicas are back."""
+"""A switch, and a rolling rollout, wait for balancers whose own checks have not seen yet that the raised replicas are back."""
 
 from dataclasses import replace
 
@@ -55,3 +55,26 @@ def test_a_replica_that_only_the_balancer_calls_down_keeps_the_old_ones_in_traff
         assert f"not every pool gives traffic to all replicas of revision {NEW.revision[:8]} yet" in {
             one.message for one in decision.waits
         }
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "leaves"), [("up", "up", 1), ("", "", 1), ("down", "up", 0), ("down", "", 0), ("down", "down", 1)]
+)
+def test_an_old_replica_stays_as_long_as_the_balancer_gives_its_successor_no_traffic(new, old, leaves):
+    """One new replica has weight beside three old ones; what the balancer's checks say decides whether an old one may go."""
+    made = Scene(OLD)
+    fact = container(NEW, 0)
+    ports = tuple(port._replace(address="10.0.200.1") for port in fact.ports)
+    made.add(NEW, replace(fact, address="10.0.200.1", ports=ports))
+    (pool,) = made.pools
+    words = [old] * OLD.replicas + [new]
+    made.pools[pool] = [one._replace(operational=word) for one, word in zip(made.pools[pool], words, strict=True)]
+    (name,) = made.records
+    values = tuple(sorted({*made.records[name].values, "10.0.200.1"}))
+    made.records[name] = made.records[name]._replace(values=values)
+    decision = decide(shop(image="v2").desired(), made.observed(), NOW)
+    going = {one.id for one in made.facts} & set(decision.ledger.grants)
+    assert len(going) == leaves
+    assert f"id-{fact.name}" not in going
+    told = any("do not get traffic from every pool and name yet" in one.message for one in decision.waits)
+    assert told is not bool(leaves)
