@@ -18,6 +18,7 @@ import dns.tsigkeyring
 import dns.xfr
 import dns.zone
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "providers" / "rfc2136"))
 from name_servers import BORN, PATH, SECRETS, Named, program
 

@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path += [str(ROOT / "tests" / "providers" / "rfc2136"), str(ROOT / "tests" / "providers" / "powerdns")]
+TESTS = ROOT / "tests"
+sys.path += [str(TESTS), str(TESTS / "providers" / "rfc2136"), str(TESTS / "providers" / "powerdns")]
 
 import name_servers  # noqa: E402  (found beside the tests of the providers)
 import power_servers  # noqa: E402
 
+from free_ports import free_port  # noqa: E402
 from providers.facts import RecordKey, RecordSet  # noqa: E402
 from providers.spi import Context  # noqa: E402
 
@@ -146,7 +148,7 @@ class World:
         self.manifests.mkdir(parents=True)
         self.env = {**os.environ, "XDG_STATE_HOME": str(base / "home")}
         self.host = f"app.{server.zone}"
-        self.port = name_servers.free_port()
+        self.port = free_port()
         # Addresses of this process's own, so that two worlds of a run do not meet.
         first = os.getpid() % 60 * 4 + 1
         self.gateways = [Gateway(f"127.0.77.{first + number}", self.port) for number in range(gateways)]

@@ -32,28 +32,17 @@ import dns.rcode
 from providers.errors import ProviderError
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "examples" / "edge"), str(ROOT / "tests" / "providers" / "docker")]
+TESTS = ROOT / "tests"
+sys.path[:0] = [str(ROOT / "examples" / "edge"), str(TESTS), str(TESTS / "providers" / "docker")]
 import image  # noqa: E402
 import servers  # noqa: E402
 from docker_engine import Api, ensure_docker, held  # noqa: E402
 
+from free_ports import free_port  # noqa: E402
+
 NAME = "app.edge.test."
 IMAGE = "reconciler-test/web:1"
 """The example's image under a name of the tests' own: whoever takes the example away takes its image with it."""
-
-
-def free_port() -> int:
-    """A free port below those that the kernel gives to clients, so that nobody takes it while a server is down."""
-    for _ in range(100):
-        port = 10_000 + secrets.randbelow(20_000)
-        with socket.socket() as streams, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-            try:
-                streams.bind(("127.0.0.1", port))
-                datagrams.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free port on 127.0.0.1")
 
 
 def until(what: Callable[[], bool], told: str, seconds: float = 30.0) -> None:

@@ -5,7 +5,9 @@ import secrets
 from collections.abc import Iterator
 
 import pytest
-from edge_world import IMAGE, World, free_port, until
+from edge_world import IMAGE, World, until
+
+from free_ports import free_port
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
 

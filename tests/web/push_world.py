@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from free_ports import free_port
 from manifests.desired import Container, Desired, Guard, Instance, Push, PushListener, Role, Template, Workload
 from providers.actions import CreateContainer, StartContainer
 from providers.facts import Generation, Mark, container_name
@@ -26,12 +26,6 @@ from reconciler.web.server import make_server
 from reconciler.web.sockets import open_sockets
 
 NODE = "node-a"
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def desired_of(replicas: int, listener: PushListener | None, push: Push | None) -> Desired:

@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from push_world import PushWorld, free_port
+from push_world import PushWorld
 
+from free_ports import free_port
 from manifests.desired import PushListener
 from reconciler.shell.credentials import SOCKET
 from reconciler.web.push import push_app
@@ -75,7 +76,7 @@ async def test_the_listener_goes_where_the_manifests_want_it(world):
 
 async def test_a_port_that_is_taken_is_told_once_and_tried_again(world):
     told: list[str] = []
-    with socket.create_server(("127.0.0.1", 0)) as taken:
+    with socket.create_server(("127.0.0.1", free_port())) as taken:
         address = taken.getsockname()
         move(world, PushListener(tcp=address))
         async with serving(world, told):

@@ -20,6 +20,7 @@ from typing import Self
 
 from docker_engine import PATIENCE, SERVER_PATH, Api
 
+from free_ports import free_port
 from providers.testing.checks import wait_until
 
 USER, PASSWORD = "joe", "right-password"
@@ -41,8 +42,7 @@ class RegistryServer:
     """
 
     def __init__(self, home: Path, engine: str, *, login: bool = False) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.host = f"127.0.0.1:{free.getsockname()[1]}"
+        self.host = f"127.0.0.1:{free_port()}"
         home.mkdir()
         config: dict[str, object] = {
             "version": "0.1",

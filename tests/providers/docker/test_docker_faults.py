@@ -9,6 +9,7 @@ import pytest
 from docker_bench import GRACE, Bench
 from docker_engine import container, template
 
+from free_ports import free_port
 from manifests.desired import Port
 from manifests.pod import Mount, VolumeKind
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer, UpdateContainer
@@ -23,8 +24,8 @@ from providers.testing.checks import wait_until
 
 
 def test_a_port_in_use_is_named_and_the_container_can_be_started_later(engine: Bench) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
+    with socket.create_server(("127.0.0.1", port)):
         fact = engine.create(template(container(ports=(Port("http", 80, port, "127.0.0.1"),))))
         with pytest.raises(ProviderError, match=r"already in use|already allocated") as caught:
             engine.start(fact)

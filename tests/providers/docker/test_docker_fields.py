@@ -8,6 +8,7 @@ import pytest
 from docker_bench import Bench
 from docker_engine import container, template
 
+from free_ports import free_port
 from manifests.desired import Port
 from manifests.pod import Live, Mount, SecretSource, Ulimit, VolumeKind
 from providers.errors import Rejected
@@ -118,12 +119,13 @@ def test_a_network_that_a_kill_left_out_is_joined_at_the_start(bench: Bench) -> 
 
 
 def test_a_published_port_is_open_on_the_node(bench: Bench) -> None:
+    port = free_port()
     made = container(
-        "web", "/bin/httpd", "-f", "-p", "8080", "-h", "/bin", ports=(Port("http", 8080, 18_080, "127.0.0.1"),)
+        "web", "/bin/httpd", "-f", "-p", "8080", "-h", "/bin", ports=(Port("http", 8080, port, "127.0.0.1"),)
     )
     fact = bench.run(template(made))
     ports = bench.api.inspect(fact.name)["NetworkSettings"]["Ports"]
-    assert ports["8080/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": "18080"}]
+    assert ports["8080/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": str(port)}]
 
 
 def test_without_a_command_the_image_says_what_runs(bench: Bench) -> None:

@@ -1,12 +1,12 @@
 """Probes through a port that a real engine publishes: its proxy accepts whether anybody listens in the container or not."""
 
-import socket
 import time
 
 import pytest
 from docker_bench import Bench
 from docker_engine import POLITE, container, template
 
+from free_ports import free_port
 from manifests.desired import SECOND, Port, Probe, ProbeKind
 from providers.facts import ContainerFact, ProbeFact, ProbeValue
 from providers.testing.checks import wait_until
@@ -14,13 +14,6 @@ from reconciler.probes.engine import ProbeEngine
 from reconciler.probes.target import Target
 
 PROBE = Probe(ProbeKind.TCP, port=10, period=SECOND // 5, failure_threshold=1)
-
-
-def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port: int = taken.getsockname()[1]
-        return port
 
 
 def verdicts(fact: ContainerFact, port: int, wanted: ProbeValue) -> dict[str, ProbeFact]:

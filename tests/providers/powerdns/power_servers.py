@@ -3,13 +3,13 @@
 import json
 import os
 import shutil
-import socket
 import sqlite3
 import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
 
+from free_ports import free_port
 from providers.dns.powerdns import PowerDNSSettings, PowerDNSZones
 from providers.spi import Context
 from providers.testing.checks import wait_until
@@ -17,12 +17,6 @@ from providers.testing.checks import wait_until
 KEY = "sentinel-api-key-0001"
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 SCHEMA = "/usr/share/pdns-backend-sqlite3/schema/schema.sqlite3.sql"
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 class PowerServer:
@@ -90,7 +84,7 @@ negquery-cache-ttl=0
             headers={"X-API-Key": KEY, "Content-Type": "application/json"},
             data=None if body is None else json.dumps(body).encode(),
         )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             text = answer.read()
         return json.loads(text) if text else None
 
@@ -109,7 +103,7 @@ negquery-cache-ttl=0
         fields: dict[str, object] = {
             "url": self.url,
             "apiKey": {"file": str(self.directory / "api.key")},
-            "timeout": "3s",
+            "timeout": "15s",
         }
         return PowerDNSSettings.model_validate(fields | changed)
 
@@ -118,8 +112,8 @@ negquery-cache-ttl=0
 
     def dig(self, name: str, kind: str) -> list[str]:
         """What a client gets."""
-        command = ["dig", "@127.0.0.1", "-p", str(self.dns_port), "+short", "+tries=1", "+time=3", name, kind]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        command = ["dig", "@127.0.0.1", "-p", str(self.dns_port), "+short", "+tries=2", "+time=10", name, kind]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
         return sorted(done.stdout.splitlines())
 
     def _answers(self) -> bool:

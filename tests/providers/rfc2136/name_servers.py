@@ -5,13 +5,12 @@ Each has many empty zones (`z0.test.` and so on), so that no test waits for a se
 
 import base64
 import os
-import secrets
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from free_ports import free_port
 from providers.dns.rfc2136 import RFC2136Zones
 from providers.dns.rfc2136_settings import RFC2136Settings
 from providers.spi import Context
@@ -34,20 +33,6 @@ def program(name: str) -> str:
     found = shutil.which(name, path=PATH)
     assert found, name
     return found
-
-
-def free_port() -> int:
-    """A free port below those that the kernel gives to clients, so that nobody takes it while the server is down."""
-    for _ in range(100):
-        port = 10_000 + secrets.randbelow(20_000)
-        with socket.socket() as streams, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
-            try:
-                streams.bind(("127.0.0.1", port))
-                datagrams.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise AssertionError("no free port on 127.0.0.1")
 
 
 class NameServer:
@@ -116,7 +101,7 @@ class NameServer:
             "port": self.port,
             "updateKey": self.key("update.key"),
             "transferKey": self.key("transfer.key"),
-            "timeout": "3s",
+            "timeout": "15s",
         }
         settings |= changed
         return RFC2136Settings.model_validate({name: value for name, value in settings.items() if value is not None})
@@ -131,7 +116,7 @@ class NameServer:
         """A change by hand, with BIND's own tool."""
         script = f"server 127.0.0.1 {self.port}\n" + "".join(f"{line}\n" for line in lines) + "send\n"
         secret = f"hmac-sha256:{key}:{SECRETS[key]}"
-        subprocess.run([program("nsupdate"), "-v", "-y", secret], input=script, text=True, check=True, timeout=10)
+        subprocess.run([program("nsupdate"), "-v", "-y", secret], input=script, text=True, check=True, timeout=60)
 
 
 class Named(NameServer):
