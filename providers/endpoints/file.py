@@ -6,7 +6,7 @@ writes under a lock and touches only members that carry its own id.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from manifests.desired import Role
 from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.endpoints.pool_file import MAX_PORT, Member, Pool, parse, render
-from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
+from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact, PoolFact
 from providers.files import directory_of, locked, read, replace
 from providers.naming import object_of
@@ -73,20 +73,61 @@ class FileEndpoints:
             Unreachable: the file cannot be read or written, or another writer holds the lock; nothing was changed.
             OutcomeUnknown: see `providers.files.replace`.
         """
+        (error,) = self.perform_all([action])
+        if error is not None:
+            raise error
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        """Like `perform` for many actions, with one replacement of each pool's file: no reader sees a pool between them.
+
+        Returns:
+            What `perform` would have raised for each action, None for success.
+
+        Raises:
+            ProviderError: nothing was begun.
+        """
+        by_pool: dict[str, list[int]] = {}
+        for index, action in enumerate(actions):
+            by_pool.setdefault(action.pool, []).append(index)
         directory = self._directory()
-        path = self._path(directory, action.pool)
-        _check(action)
-        with locked(f"pool {action.pool}", directory):
-            before = read(f"pool {action.pool}", path)
-            pool = Pool(action.pool) if before is None else parse(action.pool, str(path), before)
-            members = dict(pool.members)
-            self._apply(members, action)
-            if members == pool.members:
-                return
-            replace(f"pool {action.pool}", path, render(Pool(pool.name, members, pool.extra)), before)
+        errors: list[ProviderError | None] = [None] * len(actions)
+        with locked(f"provider {self.name}", directory):
+            for pool, indexes in by_pool.items():
+                answers = self._rewrite(directory, pool, [actions[index] for index in indexes])
+                for index, answer in zip(indexes, answers, strict=True):
+                    errors[index] = answer
+        return tuple(errors)
 
     def close(self) -> None:
         """Nothing to let go of."""
+
+    def _rewrite(self, directory: Path, name: str, actions: Sequence[EndpointAction]) -> Sequence[ProviderError | None]:
+        """Do the actions on one pool in one replacement of its file, under the lock; what came of each."""
+        target = f"pool {name}"
+        try:
+            path = self._path(directory, name)
+            before = read(target, path)
+            pool = Pool(name) if before is None else parse(name, str(path), before)
+        except ProviderError as error:
+            return [error] * len(actions)
+        members = dict(pool.members)
+        answers = [self._answer(members, action) for action in actions]
+        if members == pool.members:
+            return answers
+        try:
+            replace(target, path, render(Pool(name, members, pool.extra)), before)
+        except ProviderError as error:
+            return [answer or error for answer in answers]
+        return answers
+
+    def _answer(self, members: dict[Endpoint, Member], action: EndpointAction) -> ProviderError | None:
+        """Do one action on these members; what is wrong with it, and then nothing has changed."""
+        try:
+            _check(action)
+            self._apply(members, action)
+        except ProviderError as error:
+            return error
+        return None
 
     def _apply(self, members: dict[Endpoint, Member], action: EndpointAction) -> None:
         member = members.get(action.endpoint)

@@ -29,7 +29,7 @@ from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Outcome, OutcomeKind
 from reconciler.core.plan import Step, describe, spelled_out, target_of
-from reconciler.shell.batch import Batch, batches
+from reconciler.shell.batch import Batch, Raises, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.observe import Looks
 from reconciler.shell.providers import Runner, perform
@@ -130,6 +130,7 @@ class Applier:
         tasks: dict[str, asyncio.Task[Outcome]] = {}
         shared: dict[str, asyncio.Task[dict[str, Outcome]]] = {}
         first: list[asyncio.Task[object]] = []
+        raises = Raises()
         followed = {name for step in steps for name in step.follows}
 
         async def together(batch: Batch) -> dict[str, Outcome]:
@@ -143,9 +144,11 @@ class Applier:
                 finished(step, outcomes[step.id])
             return outcomes
 
-        async def one(step: Step, before: list[Awaitable[Outcome]]) -> Outcome:
+        async def one(step: Step, before: list[Awaitable[Outcome]], higher: asyncio.Task[object] | None) -> Outcome:
             try:
                 earlier = [await outcome for outcome in before]
+                if higher is not None:
+                    await asyncio.wait((higher,))
                 if first and isinstance(step.action, ChangeRecords):
                     await asyncio.wait(first, timeout=WEIGHTS_FIRST)
                 async with turns.setdefault(step.target, asyncio.Lock()):
@@ -163,14 +166,18 @@ class Applier:
         for batch in batches(steps, target, self.looks.providers):
             call = asyncio.create_task(together(batch))
             shared.update((step.id, call) for step in batch.steps)
+            for action in batch.actions:
+                raises.add(action, call)
             first.append(call)
         for step in steps:
             if step.id in shared and step.id not in followed and left[target[step.id]] == 1:
                 continue
             before: list[Awaitable[Outcome]] = [tasks[name] for name in step.follows if name in tasks]
-            tasks[step.id] = asyncio.create_task(one(step, before))
+            higher = None if step.id in shared else raises.before(step.action)
+            tasks[step.id] = task = asyncio.create_task(one(step, before, higher))
+            raises.add(step.action, task)
             if isinstance(step.action, SetWeight) and not before:
-                first.append(tasks[step.id])
+                first.append(task)
         results = await asyncio.gather(*tasks.values(), *set(shared.values()), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):

@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -197,6 +198,33 @@ def test_a_temporary_file_left_by_a_killed_writer_does_not_disturb(here: Here) -
     put(endpoints, 10)
     assert not left.exists()
     assert endpoints.observe([])[0].members[0].weight == 10
+
+
+def test_nobody_who_reads_sees_a_pool_between_the_weights_of_one_call(here: Here) -> None:
+    """One goes up and another to 0: in between, a pool would have twice the weight, or none."""
+    endpoints = provider(here())
+    one, two = PLACE, Endpoint("127.64.0.2", 8080)
+    put(endpoints, 10, place=one)
+    put(endpoints, 0, place=two)
+    seen: set[tuple[int, ...]] = set()
+    over = threading.Event()
+
+    def read() -> None:
+        while not over.is_set():
+            members = json.loads(pool_path(here()).read_text())["members"]
+            seen.add(tuple(member["weight"] for member in members))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for _ in range(25):
+            cut = SetWeight("edge", "web", one, "web-0", 0, 10)
+            assert endpoints.perform_all([cut, SetWeight("edge", "web", two, "web-1", 10, 0)]) == (None, None)
+            one, two = two, one
+    finally:
+        over.set()
+        reader.join()
+    assert seen <= {(10, 0), (0, 10)}
 
 
 WRITER = """

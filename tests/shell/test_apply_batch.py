@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Collection, Sequence
 
+import pytest
+
 from manifests.desired import SECOND
 from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
 from providers.errors import ProviderError, Unreachable
 from providers.facts import Endpoint, PoolFact
 from providers.owned import owned
 from providers.spi import Context, EndpointProvider
-from providers.testing.faults import Fault, faulty, sequence
+from providers.testing.faults import Call, Fault, faulty, sequence
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Outcome, OutcomeKind
@@ -211,6 +213,24 @@ def test_a_second_step_on_the_same_target_waits_for_the_batch():
     assert bench.apply(*steps) == [DONE] * 3
     assert edge.batches == [["web-1", "web-2"]]
     assert weights(edge) == {"web-1": 20, "web-2": 10}
+
+
+@pytest.mark.parametrize("fault", [Fault.NONE, Fault.REJECTED])
+def test_where_weights_do_not_go_in_one_call_a_pool_gains_some_before_it_loses_any(fault: Fault):
+    """The raise has to wait for something else, and the cut would be free to go at once. It also goes when the raise fails."""
+    edge = Pools("edge", MemoryWorld())
+    edge.perform(put(2).action)
+    told: list[str] = []
+
+    def script(call: Call) -> Fault:
+        if isinstance(call.action, SetWeight):
+            told.append(call.action.name)
+        return fault if told and told[-1] == "web-1" else Fault.NONE
+
+    bench = Bench(faulty(Single(edge), script))
+    steps = [put(8, pool="api"), put(1, 20, follows=("weight 8",)), put(2, 0, before=10)]
+    assert bench.apply(*steps) == [DONE, DONE if fault is Fault.NONE else REJECTED, DONE]
+    assert told == ["web-8", "web-1", "web-2"]
 
 
 def test_what_goes_wrong_with_one_step_is_that_steps_outcome():
