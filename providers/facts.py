@@ -119,6 +119,28 @@ class ContainerStart(NamedTuple):
     running_since: int
 
 
+class MountFact(NamedTuple):
+    """A volume in a container: its name or the host's path, empty for a tmpfs."""
+
+    target: str
+    source: str
+    read_only: bool
+
+
+class Setup(NamedTuple):
+    """What a container was created with, or what its image says of the same.
+
+    It runs `entrypoint` followed by `arguments`. `env` holds (name, fingerprint of the value), sorted: values may be secrets.
+    `user` empty = root; volumes without a name are left out of `mounts`, which are sorted.
+    """
+
+    entrypoint: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    user: str = ""
+    mounts: tuple[MountFact, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerFact:
     """One container as one look saw it.
@@ -135,8 +157,9 @@ class ContainerFact:
     `digests` says what each container of the replica is made from, (name as in `live`, `registry/name@sha256:…` or the id of an
     image that is not from that registry), sorted; `addresses` are those by network, sorted; all three empty where the
     runtime has no such thing. `starts` is there where a replica has several containers: `started_at` is then that of the one
-    that was started last. `adopted` is never set by a provider: the core says by it that a container without our mark is
-    treated as one that has `mark`.
+    that was started last. `setup` says how a container without our mark was created, and `image_setup` what its image says of
+    that; None where that cannot be told. `adopted` is never set by a provider: the core says by it that a container without
+    our mark is treated as one that has `mark`.
     """
 
     node: str
@@ -164,6 +187,8 @@ class ContainerFact:
     addresses: tuple[tuple[str, str], ...] = ()
     adopted: bool = False
     starts: tuple[ContainerStart, ...] = ()
+    setup: Setup | None = None
+    image_setup: Setup | None = None
 
     @property
     def generation(self) -> Generation:

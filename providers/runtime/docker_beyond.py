@@ -91,6 +91,12 @@ def read_bindings(found: Mapping[str, Any]) -> tuple[tuple[int, str, int], ...]:
     return tuple(sorted(tcp | others))
 
 
+def of_the_host(exposed: Mapping[str, Any]) -> tuple[tuple[int, str, int], ...]:
+    """The mappings of a container that lives in the host's own network: each port is the host's."""
+    numbers = {int(port.partition("/")[0]) for port in exposed if port.partition("/")[0].isdecimal()}
+    return tuple((number, "", number) for number in sorted(numbers))
+
+
 def published(bindings: tuple[tuple[int, str, int], ...], address: str) -> tuple[PortFact, ...]:
     """Where those mappings can be reached.
 

@@ -1,6 +1,6 @@
 """Which image a container really is made from: a tag may point to another one tomorrow, a digest never does.
 
-Reads digests for looks, and chooses by which name an image is asked for when a replica is created. Called by `docker_look.py`
+Reads digests and what images say of their containers for looks, and chooses by which name an image is asked for when a replica is created. Called by `docker_look.py`
 and `docker_create.py`.
 """
 
@@ -9,7 +9,9 @@ from collections.abc import Callable, Collection
 from manifests.image_ref import parse_image
 from manifests.pod import PullPolicy
 from providers.errors import Gone, ProviderError
+from providers.facts import Setup
 from providers.runtime.docker_link import Link
+from providers.runtime.docker_setup import read_setup
 
 LABEL_IMAGE = "reconciler.image"
 """The image as the manifest has it: what a container is created from may be the digest behind that name."""
@@ -20,7 +22,7 @@ class Digests:
 
     def __init__(self, link: Link) -> None:
         self._link = link
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._known: dict[str, tuple[tuple[str, ...], Setup | None]] = {}
 
     def of(self, image_id: str, image: str) -> str:
         """The digest of an image, `registry/name@sha256:…`, or its id `sha256:…` where it is not from that registry.
@@ -32,19 +34,29 @@ class Digests:
         Returns:
             Empty when the engine cannot tell: this is asked again at the next look.
         """
+        found = self._inspected(image_id)
+        return "" if found is None else chosen(found[0], image) or image_id
+
+    def setup_of(self, image_id: str) -> Setup | None:
+        """What an image says of the containers that are made from it; None when the engine cannot tell."""
+        found = self._inspected(image_id)
+        return None if found is None else found[1]
+
+    def _inspected(self, image_id: str) -> tuple[tuple[str, ...], Setup | None] | None:
+        """Digests and setup of an image; None when the engine cannot tell now."""
         if not image_id:
-            return ""
+            return None
         found = self._known.get(image_id)
         if found is None:
             try:
-                told = self._link.get(f"/images/{image_id}/json", image_id).get("RepoDigests") or ()
-                found = tuple(sorted(str(one) for one in told))
-            except Gone:
-                found = ()  # it was taken away by force under a container that still runs
+                told = self._link.get(f"/images/{image_id}/json", image_id)
+                found = tuple(sorted(str(one) for one in told.get("RepoDigests") or ())), read_setup(told)
+            except (Gone, AttributeError, TypeError, ValueError):
+                found = (), None  # it was taken away by force under a container that still runs; or it makes no sense
             except ProviderError:
-                return ""
+                return None
             self._known[image_id] = found
-        return chosen(found, image) or image_id
+        return found
 
     def keep(self, image_ids: Collection[str]) -> None:
         """Forget all other images."""

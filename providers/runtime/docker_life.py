@@ -12,6 +12,7 @@ from typing import Any
 
 from manifests.pod import Live
 from providers.facts import (
+    LABEL_INSTANCE,
     ContainerFact,
     ContainerStart,
     ContainerState,
@@ -20,10 +21,12 @@ from providers.facts import (
     Mark,
     PortFact,
     RuntimeHealth,
+    Setup,
     read_mark,
 )
-from providers.runtime.docker_beyond import published, read_bindings, read_healer, read_health
+from providers.runtime.docker_beyond import of_the_host, published, read_bindings, read_healer, read_health
 from providers.runtime.docker_digest import LABEL_IMAGE
+from providers.runtime.docker_setup import read_setup
 from providers.runtime.docker_stops import Stop
 from providers.runtime.docker_time import SECOND, EngineLife, boot_wall, parse_instant, running_since, steady, to_steady
 
@@ -91,6 +94,7 @@ class Life:
     bindings: tuple[tuple[int, str, int], ...] = ()
     image: str = ""
     image_id: str = ""
+    setup: Setup | None = None
 
     @property
     def asked_for(self) -> str:
@@ -182,7 +186,8 @@ def read_life(found: Mapping[str, Any], on_failure: str = "") -> Life:
         healer=read_healer(config.get("Labels") or {}, on_failure),
         image=str(config.get("Image") or ""),
         image_id=_image_id(str(found.get("Image") or "")),
-        bindings=read_bindings(found) or (_of_the_host(exposed) if host.get("NetworkMode") == "host" and up else ()),
+        setup=None if LABEL_INSTANCE in (config.get("Labels") or {}) else read_setup(found),
+        bindings=read_bindings(found) or (of_the_host(exposed) if host.get("NetworkMode") == "host" and up else ()),
     )
 
 
@@ -226,12 +231,6 @@ def policy_body(text: str) -> dict[str, object]:
     """A restart policy, as `Life.restart` spells it, in the engine's words."""
     name, _, tries = text.partition(":")
     return {"Name": name or "no", "MaximumRetryCount": int(tries) if tries.isdecimal() else 0}
-
-
-def _of_the_host(exposed: Mapping[str, Any]) -> tuple[tuple[int, str, int], ...]:
-    """The mappings of a container that lives in the host's own network: each port is the host's."""
-    numbers = {int(port.partition("/")[0]) for port in exposed if port.partition("/")[0].isdecimal()}
-    return tuple((number, "", number) for number in sorted(numbers))
 
 
 def _limit(memory: int) -> int:
@@ -320,6 +319,7 @@ def fact(
     around: Surroundings,
     stale_secrets: tuple[str, ...] = (),
     digests: tuple[tuple[str, str], ...] = (),
+    image_setup: Setup | None = None,
 ) -> ContainerFact:
     """What a look says about one replica, or about a container of somebody else's."""
     main = pod.main
@@ -355,6 +355,8 @@ def fact(
         digests=digests,
         addresses=tuple(sorted(main.addresses.items())) if main.state in UP else (),
         starts=_starts(pod),
+        setup=main.setup,
+        image_setup=image_setup,
     )
 
 

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
-from providers.facts import LABEL_INSTANCE, ContainerFact
+from providers.facts import LABEL_INSTANCE, ContainerFact, Setup
 from providers.runtime.docker_digest import Digests
 from providers.runtime.docker_life import (
     LABEL_CONTAINER,
+    UP,
     Life,
     Pod,
     Surroundings,
@@ -154,7 +155,9 @@ class Looks:
     def _facts(self, pods: Iterable[Pod], engine: EngineLife) -> tuple[ContainerFact, ...]:
         around = Surroundings(self._link.node, self._stops.all(), engine, self.podman(), self._address)
         secrets = self._secrets.look()
-        return tuple(fact(pod, around, secrets.stale(pod), self._digests_of(pod)) for pod in pods)
+        return tuple(
+            fact(pod, around, secrets.stale(pod), self._digests_of(pod), self._image_setup_of(pod)) for pod in pods
+        )
 
     def _digests_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
         """What the containers of a replica of ours are made from."""
@@ -162,6 +165,12 @@ class Looks:
             return ()
         found = ((one.member, self._digests.of(one.image_id, one.asked_for)) for one in (pod.main, *pod.members))
         return tuple(sorted(one for one in found if one[1]))
+
+    def _image_setup_of(self, pod: Pod) -> Setup | None:
+        """What the image of somebody else's container that runs says of it."""
+        if pod.main.setup is None or pod.main.state not in UP:
+            return None
+        return self._digests.setup_of(pod.main.image_id)
 
     def _inspect(self, name: str) -> Life | None:
         try:

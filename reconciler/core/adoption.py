@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from manifests.desired import Desired, Template, Workload
-from manifests.image_ref import parse_image
 from manifests.pod import Live, RuntimeRestart
 from providers.facts import ContainerFact, ContainerState, Mark, PortFact
 from reconciler.core.adopted import Adopted
+from reconciler.core.template_fit import differing, policy_kept
 from reconciler.core.verdict import Hold, Rule
 
 REPLACED = "adopted"
@@ -205,6 +205,8 @@ class _Adopter:
                 self.out.holds.append(self._differs(fact, row, other))
             else:
                 row = row._replace(baseline=revision)
+            if policy := policy_kept(template, fact):
+                self.out.holds.append(self._keeps_policy(fact, *policy))
         self.out.rows[fact.id] = row._replace(ports=tuple(sorted({port.number for port in fact.ports})) or row.ports)
         mark = Mark(self.instance, self.workload.name, row.ordinal, revision)
         self.out.facts[fact.node, fact.id] = replace(fact, mark=mark, adopted=True)
@@ -214,6 +216,13 @@ class _Adopter:
         message = f"{fact.name} was adopted and differs from the template: {'; '.join(other)}"
         person = "make the template say what runs, or set spec.adopt.replace to true to have it replaced"
         return Hold(obj, f"replace {fact.name}", Rule.TEMPLATE_DIFFERS, message, person=person)
+
+    def _keeps_policy(self, fact: ContainerFact, there: str, wanted: str) -> Hold:
+        # Of the workload: its replica is not held by it, and a new one would have the template's policy.
+        message = f"the restart policy is {there}, and the template's is {wanted}: what is adopted keeps its own"
+        person = f"write runtimeRestart in {self.workload.key}, or: docker update --restart={wanted} {fact.name}"
+        action = f"change the restart policy of {fact.name}"
+        return Hold(self.workload.key, action, Rule.POLICY_KEPT, message, person=person)
 
 
 def _reachable(fact: ContainerFact, template: Template) -> ContainerFact:
@@ -236,35 +245,6 @@ def _with_ports(fact: ContainerFact, numbers: set[int]) -> ContainerFact:
         return fact
     numbers = numbers | {port.number for port in fact.ports}
     return replace(fact, ports=tuple(PortFact(one, fact.address, one) for one in sorted(numbers)))
-
-
-def differing(template: Template, fact: ContainerFact) -> list[str]:
-    """What can be seen of a container that its template has otherwise, field by field; empty when nothing is.
-
-    Image, published ports and networks are compared; of the rest an engine's look says nothing.
-    """
-    found: list[str] = []
-    image = template.container.engine.image
-    if image and fact.image and _canonical(image) != _canonical(fact.image):
-        found.append(f"image is {fact.image}, not {image}")
-    if fact.state in _DOWN:
-        return found  # what does not run has neither ports nor addresses
-    published = {(port.number, port.port) for port in fact.published}
-    for port in template.container.ports:
-        if port.host_port and (port.number, port.host_port) not in published:
-            found.append(f"port {port.number} is not published as hostPort {port.host_port}")
-    joined = dict(fact.addresses)
-    missing = [name for name in template.networks if name not in joined] if joined else []
-    if missing:
-        found.append(f"it is not in network {', '.join(missing)}")
-    return found
-
-
-def _canonical(image: str) -> str:
-    try:
-        return str(parse_image(image))
-    except ValueError:
-        return image
 
 
 def wanted_live(workload: Workload, fact: ContainerFact) -> tuple[Live, ...]:

@@ -100,6 +100,7 @@ class Rule(StrEnum):
     ADOPT_PENDING = "AdoptPending"
     ADOPT_CONFLICT = "AdoptConflict"
     TEMPLATE_DIFFERS = "TemplateDiffers"
+    POLICY_KEPT = "RestartPolicyKept"
     PROBE_CONTEXT = "ProbeContextInvalid"
     STEP_FAILED = "StepFailed"
     BUSY = "Busy"

@@ -46,7 +46,7 @@ PERSON = {
 UNKNOWNS = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE}
 """Holds because a provider cannot be read."""
 
-HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY}
+HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT}
 """Holds that leave nothing wrong: what is left over stays where it is, and is told."""
 
 

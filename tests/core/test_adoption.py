@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container
-from manifests.desired import Adopt, Desired, Engine, Port, Strategy
+from manifests.desired import Adopt, Desired, Engine, Strategy
 from manifests.pod import Live
 from providers.actions import (
     CreateContainer,
@@ -23,13 +23,14 @@ from providers.facts import (
     Endpoint,
     ExitCause,
     MemberFact,
-    PortFact,
     Probes,
     RecordKey,
     RecordSet,
+    Setup,
+    fingerprint,
 )
 from reconciler.core.adopted import Adopted
-from reconciler.core.adoption import differing, take, wanted_live
+from reconciler.core.adoption import take, wanted_live
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.ledger import Grant, Ledger, from_rows, to_rows
@@ -227,20 +228,27 @@ def test_another_image_without_a_baseline_is_reported_with_its_name_and_nothing_
     assert {row.name: bool(row.baseline) for row in decision.ledger.adopted.values()} == {"web-1": False, "web-2": True}
 
 
-def test_what_can_be_seen_is_compared_field_by_field():
-    template = workload(WEB).template
-    template = replace(
-        template,
-        networks=("edge",),
-        container=replace(template.container, ports=(Port("http", 8080, host_port=80),)),
-    )
-    fact = stranger(1, addresses=(("shop_default", "10.1.0.1"),))
-    assert differing(template, fact) == [
-        "port 8080 is not published as hostPort 80",
-        "it is not in network edge",
-    ]
-    fine = stranger(1, addresses=(("edge", "10.1.0.1"),), published=(PortFact(8080, "192.0.2.1", 80),))
-    assert not differing(template, fine)
+def test_one_that_was_set_up_otherwise_is_reported_and_never_replaced_by_a_changed_template():
+    setup = Setup(("serve",), ("v1",), (("DATABASE", fingerprint("sentinel")),))
+    world = World(stranger(1, setup=setup, image_setup=Setup()), stranger(2, setup=setup._replace(env=())))
+    decision = decide(adopting(), world.observed(), NOW)
+    (hold,) = [one for one in decision.holds if one.rule is Rule.TEMPLATE_DIFFERS]
+    assert hold.message.startswith("web-1 was adopted and differs from the template: variable DATABASE is set, ")
+    assert {row.name: bool(row.baseline) for row in decision.ledger.adopted.values()} == {"web-1": False, "web-2": True}
+    changed = with_image(adopting(), "shop/web:2", revision="f" * 16)
+    taken = take(changed, {NODE: world.facts}, (), decision.ledger.adopted)
+    assert sorted(fact.mark.revision for fact in taken.facts.values()) == sorted(["f" * 16, WEB.revision])
+
+
+def test_a_restart_policy_that_an_adopted_container_keeps_is_told_and_leaves_nothing_wrong():
+    facts = [stranger(1, live=(Live("", restart="no"),)), stranger(2, live=(Live("", restart="always"),))]
+    world = World(*facts)
+    world.in_pool(*facts)
+    desired = adopting(template=replace(workload(WEB).template, live=(Live(""),)))
+    decision = decide(desired, world.observed(), NOW)
+    (hold,) = [one for one in decision.holds if one.rule is Rule.POLICY_KEPT]
+    assert (hold.object, hold.action) == (WEB.key, "change the restart policy of web-1")
+    assert [step.action.name for step in decision.steps] == ["web-2"]
 
 
 def test_replace_makes_every_adopted_container_an_outgoing_one_that_goes_only_after_its_replacement():

@@ -1,5 +1,7 @@
 """What a run sits through before it ends."""
 
+from dataclasses import replace
+
 import pytest
 
 from manifests.desired import SECOND
@@ -7,7 +9,7 @@ from reconciler.core.instant import Now
 from reconciler.core.ledger import Ledger
 from reconciler.core.plan import Decision
 from reconciler.core.status import Status
-from reconciler.core.verdict import Wait, Waiting
+from reconciler.core.verdict import Hold, Rule, Wait, Waiting
 from reconciler.exits import Exit
 from reconciler.shell.report import pending, summarize
 
@@ -31,3 +33,12 @@ def test_nobody_waits_until_what_is_kept_to_go_back_to_may_go():
     summary = summarize(decision, (), NOW)
     assert summary.exit is Exit.OK
     assert summary.run_again == (("workload/web: rollback window", SOON),)
+
+
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [(Rule.POLICY_KEPT, Exit.OK), (Rule.TEMPLATE_DIFFERS, Exit.PERSON), (Rule.BACK_OFF, Exit.UNFINISHED)],
+)
+def test_what_is_held_makes_the_exit_code_by_whether_something_is_wrong_and_who_ends_it(rule, code):
+    held = (Hold("workload/web", "change it", rule, "for a reason", person="do something"),)
+    assert summarize(replace(waiting(Waiting.DRAIN), waits=(), holds=held), (), NOW).exit is code
