@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from manifests.desired import Desired
 from providers.actions import SetWeight
-from reconciler.core import requests, revisions, steps, windows
+from reconciler.core import leaving, requests, revisions, steps, windows
 from reconciler.core.activation import Roster, roster
 from reconciler.core.arrival import arriving
 from reconciler.core.availability import Availability, count
@@ -70,6 +70,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
         crew = roster(admitted, replace(observed, ledger=rollouts.ledger), now)
     ledger = rollouts.ledger
     ledger = keep(learn(requests.follow(recall(ledger, crew, now), crew, now), crew), crew)
+    ledger = leaving.learn(ledger, crew)
     outbreaks = watch(desired, observed, crew, ledger, now)
     ledger = ledger if outbreaks.rows == ledger.outbreaks else replace(ledger, outbreaks=outbreaks.rows)
     counts: Mapping[str, Availability]

@@ -38,9 +38,6 @@ SLACK = 300 * SECOND
 CUTTING = 10 * SECOND
 """How long ending what is still under way after a drain may take; then the stop ends it."""
 
-DEFAULT_GRACE = 30 * SECOND
-"""How long an orphan may take to stop before it is killed: Kubernetes' default."""
-
 RELEASED = "released"
 """How the way out of an adopted container ends that is nobody's replica any more."""
 
@@ -55,10 +52,6 @@ class Drain(NamedTuple):
 
     quiet: int
     longest: int
-
-
-DEFAULT_DRAIN = Drain(2 * SECOND, 10 * SECOND)
-"""How an orphan drains: its manifest, which could say, is gone."""
 
 
 def drain_of(workload: Workload) -> Drain:

@@ -18,7 +18,7 @@ from reconciler.core.dns_memory import NameRow, read_name
 from reconciler.core.instant import Instant, Now, instant, read_instant
 from reconciler.core.request import Request, read_request
 from reconciler.core.revision import RevisionMark, Rollout, read_rollout
-from reconciler.core.traffic import NEVER, Cut, Override, Ready, Weighed
+from reconciler.core.traffic import NEVER, Cut, Leaving, Override, Ready, Weighed
 from reconciler.core.verdict import Reason
 
 
@@ -141,6 +141,7 @@ class Ledger:
     for health lately. panics: `provider/pool` -> since when too few of it are ready. overrides: object -> a person's order.
     names: key of a policy or record -> what its names wait for. pins: `workload key@revision` -> (container, digest) that it is made from.
     templates: `workload key@revision` -> its template as JSON, while it may still be needed and is not declared any more.
+    leaving: workload key -> how its containers leave, by its last manifest.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -174,6 +175,7 @@ class Ledger:
     names: Mapping[str, NameRow] = field(default_factory=dict)
     pins: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)
+    leaving: Mapping[str, Leaving] = field(default_factory=dict)
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -327,6 +329,7 @@ _READ: Mapping[str, Any] = {
     "names": read_name,
     "pins": lambda raw: tuple((container, digest) for container, digest in raw),
     "templates": str,
+    "leaving": lambda raw: Leaving(*raw),
 }
 _FLAGS = ("passed", "taken", "zones", "approvals")
 _SINGLE = "ledger"

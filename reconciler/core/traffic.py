@@ -49,6 +49,16 @@ class Cut(NamedTuple):
     at: Instant
 
 
+class Leaving(NamedTuple):
+    """How the containers of a workload leave (ns): nothing must be in flight for `quiet`, which is waited for until `longest`; a stop
+    becomes a kill after `grace`.
+    """
+
+    quiet: int
+    longest: int
+    grace: int
+
+
 class Force(StrEnum):
     """What a person may order about an endpoint, or a replica with all its endpoints."""
 

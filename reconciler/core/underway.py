@@ -11,10 +11,11 @@ from reconciler.core import disruption, steps
 from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
 from reconciler.core.diff import why_first
-from reconciler.core.disruption import Exit, Progress
+from reconciler.core.disruption import Drain, Exit, Progress
 from reconciler.core.flight import NOWHERE, in_flight
 from reconciler.core.healing import grace_of
 from reconciler.core.instant import Now, due
+from reconciler.core.leaving import manner_of, said_by
 from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.names import Names
 from reconciler.core.observed import Observed
@@ -167,9 +168,8 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
         workload = desired.former.get(key) if group is None else group.workload
         exit_ = _exit(name, grant, workload, weights, names, seen, out)
         fact = belief.fact if belief is not None else orphans.get(name)
-        drain, grace = disruption.DEFAULT_DRAIN, disruption.DEFAULT_GRACE
-        if workload is not None:
-            drain, grace = disruption.drain_of(workload), workload.template.grace
+        quiet, longest, grace = manner_of(out.ledger, key) if workload is None else said_by(workload)
+        drain = Drain(quiet, longest)
         if group is not None and belief is not None:
             progress = _member(grant, group.workload, belief, current, exit_, now)
             if progress.grant is None and (belief.fact.name in out.under_way or belief.fact.name in out.busy):

@@ -141,6 +141,25 @@ def test_destroy_drains_for_as_long_as_the_manifests_say(worlds):
     assert not world.published()
 
 
+def test_what_is_pruned_drains_for_as_long_as_its_manifest_said_last_and_a_restart_of_the_program_forgets_it_not(
+    worlds,
+):
+    both = Shop((Spec(), Spec("api", replicas=2, pools=("api",), drain=25 * SECOND, publish=None)), prune=True)
+    world = ready(worlds(both))
+    world.push(replace(both, specs=(Spec(), replace(both.specs[1], drain=40 * SECOND))))
+    world.run(30 * SECOND)
+    world.kill()
+    count = len(world.traffic.writes)
+    world.push(replace(both, specs=(Spec(),)))
+    world.run(200 * SECOND)
+    stops = since(world, count, StopContainer)
+    assert len(stops) == 2
+    assert 40 * SECOND <= min(stops) - down(world, count) <= 60 * SECOND
+    assert sorted(world.running()) == [WEB.format(n) for n in range(3)]
+    world.run(60 * SECOND)
+    assert set(world.memory.ledger().leaving) == {"workload/web"}
+
+
 def test_a_destroy_that_is_killed_anywhere_is_ended_by_the_next_one_and_skips_no_wait(worlds):
     shop, point, killed = Shop((Spec(replicas=2, ttl=5, drain=7 * SECOND),)), 0, True
     while killed:
