@@ -12,6 +12,8 @@ from reconciler.probes.engine import ProbeEngine
 from reconciler.probes.target import Target
 
 MS = 1_000_000
+PATIENCE = 60.0
+"""Seconds that anything may take on a busy machine."""
 
 
 def steady() -> int:
@@ -20,13 +22,13 @@ def steady() -> int:
 
 def target(name: str, address: str = "127.0.0.1", port: int = 1, **probe: Any) -> Target:
     """A liveness target whose container id is `name`."""
-    declared = {"kind": ProbeKind.HTTP, "period": 700 * MS, "timeout": 200 * MS, "port": port} | probe
+    declared = {"kind": ProbeKind.HTTP, "period": 700 * MS, "timeout": 10_000 * MS, "port": port} | probe
     return Target(Generation(name, 1), "liveness", Probe(**declared), address, port, steady())
 
 
 def command(name: str, *argv: str, env: tuple[tuple[str, str], ...] = (), cwd: str = "/", **probe: Any) -> Target:
     """An exec liveness target."""
-    declared = {"kind": ProbeKind.EXEC, "period": 700 * MS, "timeout": 500 * MS, "command": argv} | probe
+    declared = {"kind": ProbeKind.EXEC, "period": 700 * MS, "timeout": 10_000 * MS, "command": argv} | probe
     path = (("PATH", "/usr/bin:/bin"),)
     return Target(
         Generation(name, 1), "liveness", Probe(**declared), "", 0, steady(), ExecTarget(argv, path + env, cwd)
@@ -44,7 +46,7 @@ class Watch:
         self.skip_void = True
         self.facts: dict[str, ProbeFact] = {}
 
-    def until(self, done: Callable[[dict[str, ProbeFact]], bool], limit: float = 3.0) -> dict[str, ProbeFact]:
+    def until(self, done: Callable[[dict[str, ProbeFact]], bool], limit: float = PATIENCE) -> dict[str, ProbeFact]:
         """Read until the condition holds; fails after `limit` seconds."""
         deadline = time.monotonic() + limit
         while not done(self.facts):
@@ -56,6 +58,6 @@ class Watch:
                     self.facts[generation.container_id] = fact
         return self.facts
 
-    def of(self, name: str, limit: float = 3.0) -> ProbeFact:
+    def of(self, name: str, limit: float = PATIENCE) -> ProbeFact:
         """The first fact of one target."""
         return self.until(lambda facts: name in facts, limit)[name]

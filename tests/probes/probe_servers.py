@@ -12,7 +12,7 @@ CERTIFICATE = Path(__file__).with_name("self_signed.pem")
 NAMED = Path(__file__).with_name("named.pem")
 """Of an authority of its own, good for web.internal and 127.0.0.1."""
 
-HOLD = 2.0
+HOLD = 60.0
 """Seconds a stalling server holds its connection at most; it lets go when the test ends."""
 
 Behaviour = Callable[[socket.socket, threading.Event], None]

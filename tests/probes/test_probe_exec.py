@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from probe_helpers import MS, Watch, command, target
+from probe_helpers import MS, PATIENCE, Watch, command, target
 from probe_servers import answers, serving
 
 from providers.facts import ProbeValue
@@ -27,7 +27,7 @@ def marked(word: str) -> list[int]:
     return found
 
 
-def gone(word: str, limit: float = 2.0) -> bool:
+def gone(word: str, limit: float = PATIENCE) -> bool:
     """Whether no such process is left, waiting for the kernel to bury them."""
     deadline = time.monotonic() + limit
     while marked(word):
@@ -64,7 +64,7 @@ def test_the_end_of_a_command_is_its_result(
     watch: Watch, argv: tuple[str, ...], value: ProbeValue, detail: str
 ) -> None:
     watch.engine.set_targets(
-        [command("a", *argv, env=(("A", "from the target"),), cwd="/usr", failure_threshold=1, timeout=2000 * MS)]
+        [command("a", *argv, env=(("A", "from the target"),), cwd="/usr", failure_threshold=1, timeout=30_000 * MS)]
     )
     fact = watch.of("a")
     assert (fact.value, fact.detail) == (value, detail)
@@ -96,10 +96,10 @@ def test_running_out_of_time_fails_and_kills_the_whole_tree(watch: Watch, tmp_pa
         "setsid sh -c 'sleep 60 & sleep 60' & (setsid setsid sleep 60 &) ; sh -c 'sleep 60; true' & echo begun; wait"
     )
     watch.engine.set_targets(
-        [command("slow", "sh", "-c", script, env=(("WORD", word),), timeout=150 * MS, failure_threshold=1)]
+        [command("slow", "sh", "-c", script, env=(("WORD", word),), timeout=1500 * MS, failure_threshold=1)]
     )
     fact = watch.of("slow")
-    assert (fact.value, fact.detail) == (ProbeValue.FAIL, "timed out after 150ms: begun")
+    assert (fact.value, fact.detail) == (ProbeValue.FAIL, "timed out after 1.5s: begun")
     assert gone(word)
 
 
@@ -114,7 +114,7 @@ def test_what_a_successful_command_left_running_is_killed_too(watch: Watch) -> N
 def test_a_command_of_a_removed_target_is_killed(watch: Watch) -> None:
     word = f"removed-{os.getpid()}"
     watch.engine.set_targets([command("a", "sleep", "60", env=(("WORD", word),), timeout=60_000 * MS)])
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + PATIENCE
     while not marked(word):
         assert time.monotonic() < deadline
         watch.engine.read()
@@ -128,7 +128,7 @@ def test_closing_the_engine_kills_running_commands(watch: Watch) -> None:
     watch.engine.set_targets(
         [command("a", "sh", "-c", "setsid sleep 60 & sleep 60", env=(("WORD", word),), timeout=60_000 * MS)]
     )
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + PATIENCE
     while len(marked(word)) < 3:
         assert time.monotonic() < deadline
         watch.engine.read()
@@ -140,7 +140,7 @@ def test_closing_the_engine_kills_running_commands(watch: Watch) -> None:
 def test_commands_of_a_killed_engine_are_killed_by_its_parent(watch: Watch) -> None:
     word = f"orphan-{os.getpid()}"
     watch.engine.set_targets([command("a", "sleep", "60", env=(("WORD", word),), timeout=60_000 * MS)])
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + PATIENCE
     while not marked(word):
         assert time.monotonic() < deadline
         watch.engine.read()
@@ -154,20 +154,21 @@ def test_commands_of_a_killed_engine_are_killed_by_its_parent(watch: Watch) -> N
 
 def test_slow_commands_hold_up_neither_network_probes_nor_the_other_commands_for_long(watch: Watch) -> None:
     with serving(answers(OK)) as (server,):
-        slow = [command(f"slow-{n}", "sleep", "60", timeout=150 * MS, failure_threshold=1) for n in range(12)]
+        slow = [command(f"slow-{n}", "sleep", "600", timeout=1000 * MS, failure_threshold=1) for n in range(12)]
         quick = [target("web", port=server.port), command("after", "true")]
         watch.engine.set_targets([*slow, *quick])
+        facts = dict(watch.until(lambda facts: "web" in facts))
+        assert not any(name.startswith("slow") for name in facts), "it waited for none of them"
         facts = dict(watch.until(lambda facts: len(facts) == 14))
     assert all(facts[f"slow-{n}"].value is ProbeValue.FAIL for n in range(12))
     assert facts["after"].value is ProbeValue.PASS
-    assert facts["web"].last_at < min(facts[f"slow-{n}"].last_at for n in range(12))
 
 
 def test_no_zombies_stay_with_the_engine(watch: Watch) -> None:
     watch.engine.set_targets([command(f"{n}", "sh", "-c", "sleep 60 & exit 0") for n in range(10)])
     watch.until(lambda facts: len(facts) == 10)
     children = Path(f"/proc/{watch.engine.pid}/task/{watch.engine.pid}/children")
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + PATIENCE
     while children.read_text().split():
         assert time.monotonic() < deadline
         time.sleep(0.005)

@@ -13,6 +13,7 @@ import pytest
 from grpc_servers import GRPC_HEADERS, NOT_SERVING, Call, health, message
 from probe_helpers import MS, Watch, target
 from probe_servers import (
+    HOLD,
     NAMED,
     Behaviour,
     Server,
@@ -68,7 +69,7 @@ def redirecting_home(conn: socket.socket, stop: threading.Event) -> None:
 def stalls_at_the_second(conn: socket.socket, stop: threading.Event) -> None:
     """Redirects, and then says nothing."""
     if b" /in " in read_request(conn):
-        stop.wait(2)
+        stop.wait(HOLD)
     else:
         conn.sendall(moved("/in"))
 
@@ -125,7 +126,7 @@ CASES: dict[str, Case] = {
         stalls_at_the_second,
         {},
         FAIL,
-        "timed out after 400ms waiting for the answer after 1 redirect, at /in",
+        "timed out after 1.2s waiting for the answer after 1 redirect, at /in",
     ),
     "without a place": (answers(b"HTTP/1.1 302 Found\r\n\r\n"), {}, PASS, "HTTP 302"),
     # statuses and bodies
@@ -137,7 +138,7 @@ CASES: dict[str, Case] = {
         PASS,
         "HTTP 200",
     ),
-    "a long body, the largest limit": (endless_body, {"max_body": 65536, "timeout": 2000 * MS}, PASS, "HTTP 200"),
+    "a long body, the largest limit": (endless_body, {"max_body": 65536, "timeout": 30_000 * MS}, PASS, "HTTP 200"),
     # certificates
     "TLS redirect": (
         over_tls(site({"/": moved("/in"), "/in": OK})),
@@ -236,8 +237,8 @@ CASES: dict[str, Case] = {
         FAIL,
         "not HTTP/2: 'HTTP/1.0 200 OK'",
     ),
-    "gRPC, silent": (never_answers, grpc(), FAIL, "timed out after 400ms waiting for the gRPC answer"),
-    "gRPC, stalls": (health(hold=True), grpc(), FAIL, "timed out after 400ms waiting for the gRPC answer"),
+    "gRPC, silent": (never_answers, grpc(), FAIL, "timed out after 1.2s waiting for the gRPC answer"),
+    "gRPC, stalls": (health(hold=True), grpc(), FAIL, "timed out after 1.2s waiting for the gRPC answer"),
     "gRPC, closes": (closes_at_once, grpc(), FAIL, "closed before a gRPC answer"),
     "gRPC, TLS expected": (health(), grpc(tls=ProbeTLS()), FAIL, "TLS: wrong version number"),
     # published ports
@@ -260,7 +261,7 @@ CASES: dict[str, Case] = {
 
 
 def made(name: str, port: int, fields: dict[str, Any]) -> Target:
-    fields = {"timeout": 400 * MS, "failure_threshold": 1} | fields
+    fields = {"timeout": 10_000 * MS, "failure_threshold": 1} | fields
     published = fields.pop("published", False)
     given = Given()
     tls = fields.get("tls")
@@ -275,15 +276,17 @@ def made(name: str, port: int, fields: dict[str, Any]) -> Target:
 def world() -> Iterator[Watch]:
     with ExitStack() as stack:
         targets = []
-        for name, (behaviour, fields, _, _) in CASES.items():
+        for name, (behaviour, fields, _, detail) in CASES.items():
             server = Server(behaviour)
             stack.callback(server.close)
-            targets.append(made(name, server.port, dict(fields)))
+            # Only whoever is meant to run out of time can, however busy this machine is.
+            late = {"timeout": 1200 * MS} if detail.startswith("timed out") else {}
+            targets.append(made(name, server.port, late | fields))
         engine = ProbeEngine(phase=False)
         stack.callback(engine.close)
         watch = Watch(engine)
         engine.set_targets(targets)
-        watch.until(lambda facts: len(facts) == len(targets), 8)
+        watch.until(lambda facts: len(facts) == len(targets))
         yield watch
 
 
@@ -298,7 +301,7 @@ def test_a_health_check_says_who_asks_and_names_the_service(world: Watch) -> Non
     call = CALLS[0]
     assert call.headers[":path"] == "/grpc.health.v1.Health/Check"
     assert call.headers["te"] == "trailers"
-    assert call.headers["grpc-timeout"] == "400m"
+    assert call.headers["grpc-timeout"] == "10000m"
     assert call.headers["user-agent"] == "reconciler-probe/1"
     assert call.body == b"\0\0\0\0\x06\x0a\x04shop"
 
@@ -321,7 +324,7 @@ def test_a_port_on_which_nothing_listens_fails(watch: Watch, fields: dict[str, A
 def test_a_published_port_that_hangs_up_at_once_fails(watch: Watch, behaviour: Behaviour) -> None:
     """What accepts is the runtime's proxy. It may be slow now and then on a busy machine, so any of some probes counts."""
     with serving(behaviour) as (server,):
-        fields = {"kind": ProbeKind.TCP, "published": True, "period": 50 * MS, "timeout": 1000 * MS}
+        fields = {"kind": ProbeKind.TCP, "published": True, "period": 50 * MS}
         watch.engine.set_targets([made("a", server.port, fields)])
         fact = watch.until(lambda facts: "a" in facts and facts["a"].value is FAIL)["a"]
     assert fact.detail == "connected and hung up at once: nothing listens behind the published port"
@@ -354,7 +357,7 @@ def test_a_secret_that_changed_is_sent_and_the_streak_goes_on(watch: Watch) -> N
 
 def test_a_secret_that_went_away_stops_the_probe_and_is_no_failure(watch: Watch) -> None:
     with serving(answers(OK)) as (server,):
-        fields = {"headers": (("A", SecretSource(file="/secret")),), "period": 20 * MS, "timeout": 1000 * MS}
+        fields = {"headers": (("A", SecretSource(file="/secret")),), "period": 20 * MS}
         one = made("a", server.port, fields)
         watch.engine.set_targets([one])
         assert watch.of("a").value is PASS

@@ -1,7 +1,6 @@
 """The verdict on every kind of server, good and bad, within its deadline. All are probed at once by one engine."""
 
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -20,6 +19,7 @@ from probe_servers import (
     over_tls,
     refused_port,
     resets,
+    serving,
 )
 
 from manifests.desired import ProbeKind
@@ -35,7 +35,7 @@ MISBEHAVIOURS: dict[str, tuple[Behaviour, ProbeValue, str]] = {
     "ok, kept open": (answers(OK, hold=True), ProbeValue.PASS, "HTTP 200"),
     "answer in pieces": (answers(b"HTT", b"P/1.1 20", b"0 OK\r", b"\n\r", b"\nbody"), ProbeValue.PASS, "HTTP 200"),
     "server error": (answers(b"HTTP/1.1 500 Oops\r\n\r\n"), ProbeValue.FAIL, "HTTP 500"),
-    "drips for ever": (drips, ProbeValue.FAIL, "timed out after 200ms reading the body"),
+    "drips for ever": (drips, ProbeValue.FAIL, "timed out after 1.2s reading the body"),
     "speaks HTTP/2 at once": (answers(H2_PREFACE), ProbeValue.FAIL, "not an HTTP answer: 'PRI * HTTP/2.0'"),
     "resets": (resets, ProbeValue.FAIL, "connection reset"),
     "continue": (answers(b"HTTP/1.1 100 Continue\r\n\r\n", OK), ProbeValue.PASS, "HTTP 200"),
@@ -48,30 +48,35 @@ MISBEHAVIOURS: dict[str, tuple[Behaviour, ProbeValue, str]] = {
     "closes at once": (closes_at_once, ProbeValue.FAIL, "closed before an answer"),
     "resets after its answer": (answers_without_reading, ProbeValue.PASS, "HTTP 200"),
     "not HTTP": (answers(b"220 mail ready\r\n"), ProbeValue.FAIL, "not an HTTP answer: '220 mail ready'"),
-    "silent": (never_answers, ProbeValue.FAIL, "timed out after 200ms waiting for the answer"),
-    "stalls in the header": (answers(HEADER, hold=True), ProbeValue.FAIL, "timed out after 200ms reading the header"),
+    "silent": (never_answers, ProbeValue.FAIL, "timed out after 1.2s waiting for the answer"),
+    "stalls in the header": (answers(HEADER, hold=True), ProbeValue.FAIL, "timed out after 1.2s reading the header"),
     "stalls in the body": (
         answers(HEADER + b"Content-Length: 9\r\n\r\nab", hold=True),
         ProbeValue.FAIL,
-        "timed out after 200ms reading the body",
+        "timed out after 1.2s reading the body",
     ),
     "TLS": (over_tls(answers(OK)), ProbeValue.PASS, "HTTP 200"),
     "TLS error": (over_tls(answers(b"HTTP/1.1 503 Busy\r\n\r\n")), ProbeValue.FAIL, "HTTP 503"),
     "TLS without TLS": (answers_without_reading, ProbeValue.FAIL, "TLS: wrong version number"),
-    "TLS stalls": (never_answers, ProbeValue.FAIL, "timed out after 200ms in the TLS handshake"),
+    "TLS stalls": (never_answers, ProbeValue.FAIL, "timed out after 1.2s in the TLS handshake"),
     "TLS closes": (closes_at_once, ProbeValue.FAIL, "closed in the TLS handshake"),
     "TLS stalls in the body": (
         over_tls(answers(HEADER + b"Content-Length: 9\r\n\r\nab", hold=True)),
         ProbeValue.FAIL,
-        "timed out after 200ms reading the body",
+        "timed out after 1.2s reading the body",
     ),
 }
 PLACES = {
     "refused": (ProbeKind.HTTP, ProbeValue.FAIL, "connection refused"),
     "TCP refused": (ProbeKind.TCP, ProbeValue.FAIL, "connection refused"),
-    "slow accept": (ProbeKind.TCP, ProbeValue.FAIL, "timed out after 200ms connecting"),
+    "slow accept": (ProbeKind.TCP, ProbeValue.FAIL, "timed out after 1.2s connecting"),
     "TCP": (ProbeKind.TCP, ProbeValue.PASS, "connected"),
 }
+
+
+def patience(detail: str) -> dict[str, int]:
+    """The time-out of a probe: only whoever is meant to run out of time can, however busy this machine is."""
+    return {"timeout": 1200 * MS} if detail.startswith("timed out") else {}
 
 
 class World:
@@ -79,26 +84,21 @@ class World:
 
     def __init__(self, stack: ExitStack) -> None:
         self.targets: list[Target] = []
-        for name, (behaviour, _, _) in MISBEHAVIOURS.items():
+        for name, (behaviour, _, detail) in MISBEHAVIOURS.items():
             server = Server(behaviour)
             stack.callback(server.close)
-            self.targets.append(
-                target(
-                    name, port=server.port, scheme="HTTPS" if name.startswith("TLS") else "HTTP", failure_threshold=1
-                )
-            )
+            scheme = "HTTPS" if name.startswith("TLS") else "HTTP"
+            self.targets.append(target(name, port=server.port, scheme=scheme, failure_threshold=1, **patience(detail)))
         ports = {name: refused_port() for name in ("refused", "TCP refused")}
         ports["slow accept"] = stack.enter_context(full_backlog())
         ports["TCP"] = self.targets[0].port
-        for name, (kind, _, _) in PLACES.items():
-            self.targets.append(target(name, port=ports[name], kind=kind, failure_threshold=1))
+        for name, (kind, _, detail) in PLACES.items():
+            self.targets.append(target(name, port=ports[name], kind=kind, failure_threshold=1, **patience(detail)))
         engine = ProbeEngine(phase=False)
         stack.callback(engine.close)
         watch = Watch(engine)
-        begun = time.monotonic()
         engine.set_targets(self.targets)
         self.facts = watch.until(lambda facts: len(facts) == len(self.targets))
-        self.took = time.monotonic() - begun
 
 
 @pytest.fixture(scope="module")
@@ -119,10 +119,11 @@ def test_a_port_gets_its_documented_verdict(world: World, name: str) -> None:
     assert verdict(world.facts[name]) == (value, detail)
 
 
-def test_no_server_holds_up_another(world: World) -> None:
-    stalled = world.facts["stalls in the body"].last_at
-    assert all(world.facts[name].last_at < stalled for name in ("ok", "TCP", "server error", "TCP refused"))
-    assert world.took < 1.5
+def test_no_server_holds_up_another(watch: Watch) -> None:
+    with serving(*[never_answers] * 8, answers(OK)) as servers:
+        quick = servers[-1]
+        watch.engine.set_targets([target(str(one.port), port=one.port, timeout=60_000 * MS) for one in servers])
+        assert watch.until(bool).keys() == {str(quick.port)}
 
 
 def verdict(fact: ProbeFact) -> tuple[ProbeValue, str]:
@@ -170,8 +171,8 @@ def test_a_large_request_is_sent_completely(watch: Watch) -> None:
     server = Server(counts)
     try:
         headers = tuple((f"X-{number}", "v" * 8000) for number in range(600))
-        watch.engine.set_targets([target("large", port=server.port, headers=headers, timeout=3000 * MS)])
-        assert verdict(watch.of("large", 4)) == (ProbeValue.PASS, "HTTP 200")
+        watch.engine.set_targets([target("large", port=server.port, headers=headers, timeout=30_000 * MS)])
+        assert verdict(watch.of("large")) == (ProbeValue.PASS, "HTTP 200")
         assert got[0] > 600 * 8000
     finally:
         server.close()
