@@ -34,14 +34,13 @@ from providers.actions import EndpointAction
 from providers.endpoints import haproxy_commands as commands
 from providers.endpoints.haproxy_check import check_socket
 from providers.endpoints.haproxy_look import marked, pool_fact, resting
+from providers.endpoints.haproxy_rows import Rows, state_file
 from providers.endpoints.haproxy_socket import Session, converse
 from providers.endpoints.haproxy_state import (
     Server,
     Slots,
     Table,
     parse_pool,
-    parse_servers,
-    state_file,
     table,
 )
 from providers.endpoints.haproxy_stats import algorithms, sessions
@@ -51,6 +50,7 @@ from providers.facts import PoolFact
 from providers.files import locked, read, replace
 from providers.spi import Context
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 SOCKET_PATH_BYTES = 107
@@ -240,9 +240,11 @@ class HAProxyEndpoints:
         return time.monotonic() + self._settings.timeout / SECOND
 
     def _look(self, path: str, deadline: float, stack: ExitStack) -> Look:
-        session, (state, stats) = converse(path, deadline, [commands.SHOW_ALL_SERVERS, commands.SHOW_ALGORITHMS])
+        questions = [commands.SHOW_ALL_SERVERS, commands.SHOW_ALGORITHMS]
+        session, (_, stats) = converse(path, deadline, questions, tables=questions[:1])
         stack.enter_context(session)
-        return Look(session, _understood(session, parse_servers, state), _understood(session, algorithms, stats))
+        servers = _understood(session, Rows.servers, session.rows[commands.SHOW_ALL_SERVERS])
+        return Look(session, servers or (), _understood(session, algorithms, stats))
 
     def _fact(self, slots: Slots, looks: Sequence[Look]) -> PoolFact:
         tables = [table(slots, look.servers, look.algorithms.get(slots.backend, "")) for look in looks]
@@ -285,6 +287,8 @@ class HAProxyEndpoints:
         """The pools of which all processes were read after they were written, without members whose sessions count."""
         if any(isinstance(job.error, OutcomeUnknown) for job in jobs):
             return ()
+        if len(processes) == 1 and (foreseen := processes[0].foreseen) is not None:
+            return tuple(fact for _, fact in sorted(foreseen.pools.items()))
         fresh = [{job.slots.backend for job in written.get(index, ())} for index in range(len(processes))]
         found = []
         for slots in sorted({job.slots for job in jobs}):
@@ -296,13 +300,13 @@ class HAProxyEndpoints:
     def _begin(self, jobs: Sequence[Job], deadline: float, stack: ExitStack) -> list[Process]:
         """A conversation with each process, and its servers, before anything is changed."""
         backends = sorted({job.slots.backend for job in jobs})
-        questions = [commands.show_servers(backend) for backend in backends]
-        questions += [commands.show_algorithm(backend) for backend in backends]
+        tables = [commands.show_servers(backend) for backend in backends]
+        questions = [*tables, *map(commands.show_algorithm, backends)]
         processes = []
         for path in self._settings.sockets:
-            session, answers = converse(path, deadline, questions)
+            session, answers = converse(path, deadline, questions, tables)
             stack.enter_context(session)
-            servers = servers_of(backends, answers[: len(backends)], session.target)
+            servers = servers_of(backends, session)
             found: dict[str, str] = {}
             for backend, answer in zip(backends, answers[len(backends) :], strict=True):
                 if backend in servers:
@@ -359,7 +363,7 @@ def _told(error: ProviderError | OSError) -> str:
     return f"{error.target}: {error.cause}" if isinstance(error, ProviderError) else str(error)
 
 
-def _understood(session: Session, read: Callable[[str], T], answer: str) -> T:
+def _understood(session: Session, read: Callable[[A], T], answer: A) -> T:
     """An answer as a value. Raises `Unreachable` when it is not what was asked for."""
     try:
         return read(answer)

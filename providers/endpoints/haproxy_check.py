@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from providers.endpoints import haproxy_commands as commands
+from providers.endpoints.haproxy_rows import parse_servers
 from providers.endpoints.haproxy_socket import Session, converse
-from providers.endpoints.haproxy_state import AGENT_ENABLED, Slots, Table, parse_servers, table
+from providers.endpoints.haproxy_state import AGENT_ENABLED, Slots, Table, table
 from providers.endpoints.haproxy_stats import algorithms
 from providers.errors import Unreachable
 

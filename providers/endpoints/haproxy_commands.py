@@ -5,11 +5,12 @@ address or a number. Used by `haproxy_plan.py` and `haproxy_write.py`.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
+from providers.endpoints.haproxy_rows import NO_BACKEND
 from providers.endpoints.haproxy_state import MAX_WEIGHT
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import Endpoint
@@ -23,8 +24,6 @@ SHOW_CONFIGURATION_FILES = "show env HAPROXY_CFGFILES"
 
 SHOW_ALGORITHMS = "show stat -1 2 -1"
 """The rows of all backends themselves."""
-
-NO_BACKEND = "Can't find backend."
 
 BATCH_COMMANDS = 100
 BATCH_BYTES = 8000
@@ -106,13 +105,13 @@ def checked_endpoint(target: str, endpoint: Endpoint) -> Endpoint:
     return endpoint
 
 
-def lines(commands: Iterable[str]) -> Iterator[list[str]]:
-    """Groups of commands that fit into one line each, in order; what changes the mode of the answers has one of its own."""
+def lines(commands: Iterable[str], alone: Container[str] = (INTERACTIVE,)) -> Iterator[list[str]]:
+    """Groups of commands that fit into one line each, in order; those of `alone` have one of their own."""
     group: list[str] = []
     size = 0
     for command in commands:
         full = len(group) == BATCH_COMMANDS or size + len(command) + 1 > BATCH_BYTES
-        if group and (full or group[0] == INTERACTIVE):
+        if group and (full or command in alone or group[0] in alone):
             yield group
             group, size = [], 0
         group.append(command)

@@ -9,11 +9,12 @@ and an answer that breaks off is never taken for a whole one.
 import errno
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import TracebackType
 from typing import Self
 
 from providers.endpoints.haproxy_commands import INTERACTIVE, SHOW_INFO, lines
+from providers.endpoints.haproxy_rows import Rows
 from providers.endpoints.haproxy_state import Info, parse_info
 from providers.errors import OutcomeUnknown, Unreachable
 
@@ -38,11 +39,15 @@ class Session:
     Args:
         path: the socket.
         deadline: monotonic second at which all waiting ends.
+        tables: commands whose answers are read into `rows` while they come; as text they are empty.
     """
 
-    def __init__(self, path: str, deadline: float) -> None:
+    def __init__(self, path: str, deadline: float, tables: Collection[str] = ()) -> None:
         self.target = f"HAProxy at {path}"
         self.info = Info(0, False)
+        self.rows: dict[str, Rows] = {}
+        self._tables = frozenset(tables)
+        self._alone = self._tables | {INTERACTIVE}
         self._deadline = deadline
         self._unread = bytearray()
         self._armed = -ARM_SECONDS
@@ -72,26 +77,31 @@ class Session:
         """Hang up."""
         self._socket.close()
 
-    def ask(self, commands: Iterable[str], *, writes: bool = False) -> list[str]:
+    def ask(
+        self, commands: Iterable[str], *, writes: bool = False, meanwhile: Callable[[], None] | None = None
+    ) -> list[str]:
         """Send commands, and return the answer of each.
 
         Some lines are under way while the answers to the first of them are read, so that HAProxy does not wait for us.
+        `meanwhile` is called once all are sent, so that we need not wait for HAProxy either.
 
         Raises:
             Unreachable: no whole answer to a question.
             OutcomeUnknown: no whole answer, and with `writes` some of the commands may have been carried out.
         """
         answers: list[str] = []
-        due: list[int] = []
+        due: list[list[str]] = []
         try:
-            for group in lines(commands):
+            for group in lines(commands, self._alone):
                 self._wait()
                 self._socket.sendall((";".join(group) + "\n").encode("ascii"))
-                due.append(len(group))
+                due.append(group)
                 if len(due) > LINES_AHEAD:
                     answers += self._receive(due.pop(0))
-            for expected in due:
-                answers += self._receive(expected)
+            if meanwhile is not None:
+                meanwhile()
+            for group in due:
+                answers += self._receive(group)
             self._expect_silence()
         except (OSError, EOFError, UnicodeDecodeError) as error:
             kind = OutcomeUnknown if writes else Unreachable
@@ -102,24 +112,46 @@ class Session:
             raise
         return answers
 
-    def _receive(self, expected: int) -> list[str]:
-        """Read until `expected` prompts have come; what follows them stays for the next line."""
-        data = self._unread
+    def _receive(self, group: Sequence[str]) -> list[str]:
+        """Read until a prompt for each command of a line has come; what follows them stays for the next line."""
+        if group[0] in self._tables:
+            self._receive_rows(group[0])
+            return [""]
+        data, expected = self._unread, len(group)
         prompts = data.count(PROMPT)
         while prompts < expected:
-            self._wait()
-            chunk = self._socket.recv(262144)
-            if not chunk:
-                raise EOFError("HAProxy closed the connection")
             # A prompt may be split between two chunks.
             tail = max(0, len(data) - len(PROMPT) + 1)
-            data += chunk
+            data += self._chunk()
             prompts += data.count(PROMPT, tail)
             if len(data) > MAX_BYTES:
                 raise EOFError(f"it is longer than {MAX_BYTES} bytes")
         *parts, rest = bytes(data).split(PROMPT, expected)
         self._unread = bytearray(rest)
         return [part.decode("utf-8") for part in parts]
+
+    def _receive_rows(self, command: str) -> None:
+        """Read until the prompt has come, and hand on all whole lines as soon as they are there."""
+        rows = self.rows[command] = Rows()
+        data, size = self._unread, 0
+        while (end := data.find(PROMPT)) < 0:
+            whole = data.rfind(b"\n")  # not with the line break, which may begin the prompt
+            if whole > 0:
+                rows.feed(data[:whole].decode("utf-8"))
+                size += whole
+                del data[:whole]
+            data += self._chunk()
+            if size + len(data) > MAX_BYTES:
+                raise EOFError(f"it is longer than {MAX_BYTES} bytes")
+        rows.feed(data[:end].decode("utf-8"))
+        del data[: end + len(PROMPT)]
+
+    def _chunk(self) -> bytes:
+        self._wait()
+        chunk = self._socket.recv(262144)
+        if not chunk:
+            raise EOFError("HAProxy closed the connection")
+        return chunk
 
     def _expect_silence(self) -> None:
         if self._unread:
@@ -135,8 +167,10 @@ class Session:
             self._socket.settimeout(self._deadline - now)
 
 
-def converse(path: str, deadline: float, questions: Sequence[str] = ()) -> tuple[Session, list[str]]:
-    """Open a conversation with the process that is in charge, and ask it something at once.
+def converse(
+    path: str, deadline: float, questions: Sequence[str] = (), tables: Collection[str] = ()
+) -> tuple[Session, list[str]]:
+    """Open a conversation with the process that is in charge, and ask it something at once; see `Session` for `tables`.
 
     Returns:
         The session, whose `info` says who answers, and the answers to `questions`. The caller closes it.
@@ -147,7 +181,7 @@ def converse(path: str, deadline: float, questions: Sequence[str] = ()) -> tuple
     stopping = 0
     while True:
         try:
-            session, answers = _opened(path, deadline, questions)
+            session, answers = _opened(path, deadline, questions, tables)
         except Unreachable as error:
             if not stopping or time.monotonic() < deadline:
                 raise
@@ -162,9 +196,9 @@ def converse(path: str, deadline: float, questions: Sequence[str] = ()) -> tuple
         time.sleep(STOPPING_PAUSE)
 
 
-def _opened(path: str, deadline: float, questions: Sequence[str]) -> tuple[Session, list[str]]:
+def _opened(path: str, deadline: float, questions: Sequence[str], tables: Collection[str]) -> tuple[Session, list[str]]:
     """A conversation with whoever answers. Raises `Unreachable`."""
-    session = Session(path, deadline)
+    session = Session(path, deadline, tables)
     try:
         _, first, *answers = session.ask([INTERACTIVE, SHOW_INFO, *questions])
         session.info = parse_info(first)

@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import ip_address
-from itertools import repeat
 from typing import NamedTuple
 
 from providers.errors import Rejected
@@ -61,9 +59,6 @@ weight in the configuration is taken for static: without one it could never give
 DIGITS = "0123456789"
 MOST_DIGITS = 10
 """Numbers of slots have fewer digits than this."""
-
-STATE_VERSION = "1"
-"""Version of the state file format; the only one there is (HAProxy 1.6 to 3.x)."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -202,53 +197,6 @@ def parse_info(text: str) -> Info:
         raise ValueError(f"'show info' tells no {error.args[0]}") from None
 
 
-def parse_servers(text: str) -> tuple[Server, ...]:
-    """Read `show servers state`. Columns are found by their names in its head.
-
-    Raises:
-        ValueError: it is not that, or of another version; nothing is known then.
-    """
-    head, body = _split_state(text)
-    try:
-        at = [head.index(name) for name in _COLUMNS]
-    except ValueError as error:
-        raise ValueError(f"'show servers state' lacks a column: {error}") from None
-    rows = [row for row in body.split("\n") if row]
-    # By columns: a loop over rows and cells takes longer, and every weight is on its way twice through here.
-    width = len(head) + 1
-    cells = " \n ".join([*rows, ""]).split(" ")
-    ends = cells[width - 1 :: width]
-    if len(ends) != len(rows) or ends.count("\n") != len(rows):
-        raise ValueError(f"'show servers state' has a row that is not of {len(head)} cells")
-    backend, name, address, port, *numbers, host, number, operation = (cells[index::width][: len(rows)] for index in at)
-    ports = _numbers(port)
-    places = map(_endpoint, address, ports)
-    weight, admin, agent, initial, check = (_numbers(column) for column in numbers)
-    columns = zip(
-        backend, name, places, ports, weight, admin, agent, host, initial, check, number, operation, strict=True
-    )
-    return tuple(map(tuple.__new__, repeat(Server), columns))  # what `Server._make` does, in half the time
-
-
-def _numbers(column: Sequence[str]) -> list[int]:
-    """Integers of a column in which most cells are alike."""
-    known = {text: int(text) for text in set(column)}
-    if len(known) == 1:
-        return [*known.values()] * len(column)
-    return [known[text] for text in column]
-
-
-def state_file(text: str) -> bytes:
-    """The state file of an answer to `show servers state`: its head and the slots, whoever they are for.
-
-    Other servers are left out: their addresses and weights are the configuration's, and a state file would pin old ones.
-    """
-    head, body = _split_state(text)
-    host = head.index("srv_fqdn")
-    kept = [row for row in body.split("\n") if row and row.split(" ")[host].endswith(SLOT_HOST)]
-    return "\n".join([STATE_VERSION, "# " + " ".join(head), *kept, ""]).encode()
-
-
 def table(slots: Slots, servers: Iterable[Server], algorithm: str = "") -> Table:
     """The pool among the servers of a process (of its backend, or of all), whose backend has this algorithm."""
     numbered: list[tuple[int, Server]] = []
@@ -290,44 +238,9 @@ def agreed(weights: Sequence[int | None]) -> int | None:
     return 0 if found == {0, None} else DISAGREE
 
 
-_COLUMNS = (
-    "be_name",
-    "srv_name",
-    "srv_addr",
-    "srv_port",
-    "srv_uweight",
-    "srv_admin_state",
-    "srv_agent_state",
-    "srv_iweight",
-    "srv_check_state",
-    "srv_fqdn",
-    "srv_id",
-    "srv_op_state",
-)
-
-
-def _split_state(text: str) -> tuple[list[str], str]:
-    version, _, rest = text.partition("\n")
-    head, _, body = rest.partition("\n")
-    if version.strip() != STATE_VERSION or not head.startswith("# "):
-        raise ValueError(f"'show servers state' begins with {version[:40]!r}, not with {STATE_VERSION!r} and a head")
-    return head[2:].split(), body
-
-
 @lru_cache(maxsize=65_536)
 def _number(prefix: str, name: str) -> int | None:
     digits = name[len(prefix) :]
     if not name.startswith(prefix) or not digits.isdecimal() or not digits.isascii():
         return None
     return int(digits) if digits[0] != "0" and len(digits) < MOST_DIGITS else None
-
-
-@lru_cache(maxsize=65_536)
-def _endpoint(address: str, port: int) -> Endpoint | None:
-    """HAProxy writes IPv4 addresses in one way only; of IPv6 ones Python's spelling is used everywhere."""
-    if ":" not in address:
-        return Endpoint(address, port) if address[:1].isdigit() else None
-    try:
-        return Endpoint(str(ip_address(address)), port)
-    except ValueError:
-        return None

@@ -7,16 +7,18 @@ that takes no slot is laid out while HAProxy already works on the beginning of i
 
 import difflib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.endpoints import haproxy_commands as commands
 from providers.endpoints import haproxy_plan as plan
 from providers.endpoints.haproxy_commands import Command
+from providers.endpoints.haproxy_forecast import Forecast, forecast
 from providers.endpoints.haproxy_plan import Move
 from providers.endpoints.haproxy_socket import Session
-from providers.endpoints.haproxy_state import Server, Slots, Table, agreed, parse_servers, table
+from providers.endpoints.haproxy_state import Server, Slots, Table, agreed, table
 from providers.endpoints.haproxy_stats import sessions
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint
@@ -60,31 +62,40 @@ class Process:
         self.session = session
         self.backends = dict(backends)
         self.algorithms = algorithms
+        self.foreseen: Forecast | None = None
 
     def table(self, slots: Slots) -> Table:
         """A pool as this process has it."""
         servers = self.backends.get(slots.backend, {}).values()
         return table(slots, servers, self.algorithms.get(slots.backend, ""))
 
-    def read_back(self, backends: Sequence[str], answers: Sequence[str]) -> None:
-        """Take over the answers to `show servers` of these backends."""
-        self.backends.update(servers_of(backends, answers, self.session.target))
+    def foresee(self, sent: Sequence["Job"], index: int) -> None:
+        """Make the forecast of what these jobs, for the process with this index, leave behind."""
+        changes = [(job.slots, job.moves[index]) for job in sent if job.moves]
+        self.foreseen = forecast(self.backends, self.algorithms, changes, self.session.info.epoch)
+
+    def read_back(self, backends: Sequence[str]) -> None:
+        """Take over what was read of the servers of these backends. A forecast that did not come true is dropped."""
+        self.backends.update(servers_of(backends, self.session))
+        if self.foreseen is not None and not self.foreseen.holds(self.backends):
+            self.foreseen = None
 
 
-def servers_of(backends: Sequence[str], answers: Sequence[str], target: str) -> dict[str, dict[str, Server]]:
-    """Servers by name for each backend that exists.
+def servers_of(backends: Sequence[str], session: Session) -> dict[str, dict[str, Server]]:
+    """Servers by name for each backend that exists, as last read by this session.
 
     Raises:
         Unreachable: an answer is not a whole list of servers.
     """
     found = {}
-    for backend, answer in zip(backends, answers, strict=True):
-        if answer.strip() == commands.NO_BACKEND:
-            continue
+    for backend in backends:
         try:
-            found[backend] = {server.name: server for server in parse_servers(answer)}
+            servers = session.rows[commands.show_servers(backend)].servers()
         except ValueError as error:
-            raise Unreachable(target, f"does not answer like HAProxy: {error}", "see whether it is supported") from None
+            cause = f"does not answer like HAProxy: {error}"
+            raise Unreachable(session.target, cause, "see whether it is supported") from None
+        if servers is not None:
+            found[backend] = {server.name: server for server in servers}
     return found
 
 
@@ -145,8 +156,9 @@ def write(board: Board, processes: Sequence[Process], jobs: Sequence[Job]) -> di
             if taking:
                 _send(process, (pair for job in todo for pair in job.commands(index, first=True)))
                 _verify_all(process, todo, index, first=True)
-            _send(process, _going_out(board, todo, index))
-            _verify_all(process, todo, index, first=False)
+            _send(process, _going_out(board, todo, index), None if taking else partial(process.foresee, todo, index))
+            if process.foreseen is None:
+                _verify_all(process, todo, index, first=False)
         except OutcomeUnknown as error:
             for job in todo:
                 if job.touches(index):
@@ -168,8 +180,8 @@ def _going_out(board: Board, jobs: Sequence[Job], index: int) -> Iterator[tuple[
                 yield job, command
 
 
-def _send(process: Process, going: Iterable[tuple[Job, Command]]) -> None:
-    """Send commands as they come, and read the backends back.
+def _send(process: Process, going: Iterable[tuple[Job, Command]], meanwhile: Callable[[], None] | None = None) -> None:
+    """Send commands as they come, and read the backends back. `meanwhile` is done while HAProxy works on the last of them.
 
     Raises:
         OutcomeUnknown: an answer was lost; anything may have been done.
@@ -185,12 +197,12 @@ def _send(process: Process, going: Iterable[tuple[Job, Command]]) -> None:
         for backend in backends:
             yield commands.show_servers(backend)
 
-    answers = process.session.ask(texts(), writes=True)
+    answers = process.session.ask(texts(), writes=True, meanwhile=meanwhile)
     for (job, command), answer in zip(sent, answers, strict=False):
         if command.moves or (answer and not answer.isspace()):
             job.error = job.error or commands.refusal(command, answer, job.target)
     try:
-        process.read_back(backends, answers[len(sent) :])
+        process.read_back(backends)
     except Unreachable as error:
         raise OutcomeUnknown(error.target, error.cause, "look again") from error
 

@@ -12,7 +12,8 @@ from providers.endpoints import haproxy_commands as commands
 from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
 from providers.endpoints.haproxy_check import loads_state, parse_configuration
 from providers.endpoints.haproxy_look import marked
-from providers.endpoints.haproxy_state import DISAGREE, Server, agreed, parse_pool, state_file
+from providers.endpoints.haproxy_rows import state_file
+from providers.endpoints.haproxy_state import DISAGREE, Server, agreed, parse_pool
 from providers.facts import Endpoint
 
 Make = Callable[..., HAProxyEndpoints]

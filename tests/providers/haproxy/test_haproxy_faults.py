@@ -12,6 +12,7 @@ import pytest
 
 from providers.actions import SetWeight
 from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy_rows import Rows, parse_servers
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.spi import Context
@@ -113,14 +114,20 @@ def cut(after: bytes, length: int) -> Answer:
     return answer
 
 
-@pytest.mark.parametrize("length", [0, 1, len(INFO), len(INFO) + 3, len(INFO) + 60, len(INFO) + len(STATE) + 2])
-def test_a_look_whose_answer_breaks_off_anywhere_is_unreachable(fake: Make, length: int) -> None:
-    _, endpoints = fake(cut(b"show info", length))
+@pytest.mark.parametrize(
+    ("line", "length"),
+    [
+        *((b"show info", length) for length in (0, 1, len(INFO), len(INFO) + 2)),
+        *((b"show servers", length) for length in (0, 1, 60, len(STATE) - 20, len(STATE), len(STATE) + 2)),
+    ],
+)
+def test_a_look_whose_answer_breaks_off_anywhere_is_unreachable(fake: Make, line: bytes, length: int) -> None:
+    _, endpoints = fake(cut(line, length))
     with pytest.raises(Unreachable, match="the answer was lost"):
         endpoints.observe(["web"])
 
 
-@pytest.mark.parametrize("length", [0, 1, 3, 40])
+@pytest.mark.parametrize("length", [0, 1, 2, 3])
 def test_a_write_whose_answer_breaks_off_is_an_unknown_outcome(fake: Make, length: int) -> None:
     server, endpoints = fake(cut(b"set server", length))
     with pytest.raises(OutcomeUnknown, match="the answer was lost"):
@@ -141,9 +148,58 @@ def test_a_write_that_reads_back_as_before_is_an_unknown_outcome(fake: Make) -> 
         endpoints.perform(ACTION)
 
 
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        (b"web2 192.0.2.2 2 0 10 0 ", {1: 20, 2: 10}),
+        (b"web2 192.0.2.2 2 0 11 0 ", {1: 20, 2: 11}),
+        (b"web2 192.0.2.3 2 0 10 0 ", {1: 20, 3: 10}),
+        (b"web2 192.0.2.2 2 1 10 0 ", None),
+    ],
+)
+def test_what_is_told_after_a_write_is_what_was_read_also_where_somebody_else_wrote_meanwhile(
+    fake: Make, row: bytes, told: dict[int, int] | None
+) -> None:
+    second = STATE + STATE.splitlines()[2].replace(b"web1 192.0.2.1", b"web2 192.0.2.2") + b"\n"
+    state = [second, second.replace(b"web1 192.0.2.1 2 0 10", b"web1 192.0.2.1 2 0 20")]
+
+    def answer(line: bytes) -> bytes:
+        return state.pop(0) + PROMPT if b"show servers" in line else PROMPT if b"set server" in line else honest(line)
+
+    state[1] = state[1].replace(b"web2 192.0.2.2 2 0 10 0 ", row)
+    _, endpoints = fake(answer)
+    errors, facts = endpoints.perform_and_read([ACTION])
+    assert errors == (None,)
+    found = [{int(one.endpoint.address[-1]): one.weight for one in fact.members} for fact in facts]
+    # A member without weight may have sessions, which a write does not count: another look tells.
+    assert found == ([] if told is None else [told])
+
+
+def test_a_table_of_servers_is_the_same_however_it_comes_in() -> None:
+    text = STATE.decode() + "".join(
+        f"3 web {n} web{n} 192.0.2.{n} 2 {n % 3} {n} 0 6 0 slot.invalid 80\n" for n in range(2, 9)
+    )
+    rows = text.splitlines(keepends=True)
+    for first in range(len(rows) + 1):
+        for last in range(first, len(rows) + 1):
+            reader = Rows()
+            for piece in (rows[:first], rows[first:last], rows[last:]):
+                reader.feed("".join(piece))
+            assert reader.servers() == parse_servers(text)
+
+
+@pytest.mark.parametrize("broken", ["2 0 ten 0 0 0 slot.invalid 80", "2 0 10 0 0 0 slot.invalid", "x"])
+def test_a_table_of_servers_with_a_broken_row_tells_nothing_at_all(broken: str) -> None:
+    reader = Rows()
+    for piece in (STATE.decode(), f"3 web 2 web2 192.0.2.2 {broken}\n", STATE.decode().splitlines()[2]):
+        reader.feed(piece)
+    with pytest.raises(ValueError, match=r"show servers state|invalid literal"):
+        reader.servers()
+
+
 def test_any_other_answer_than_the_expected_one_is_an_error(fake: Make) -> None:
     def answer(line: bytes) -> bytes:
-        return b"Surprise!\n" + PROMPT + STATE + PROMPT if b"set server" in line else honest(line)
+        return b"Surprise!\n" + PROMPT if b"set server" in line else honest(line)
 
     _, endpoints = fake(answer)
     with pytest.raises(Rejected, match=r"answered 'Surprise!' to 'set server web/web1 weight 20'"):
