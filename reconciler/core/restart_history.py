@@ -65,8 +65,8 @@ def _runtime(ledger: Ledger, crew: Roster, now: Now) -> tuple[Mapping[str, tuple
     for key, group in crew.groups.items():
         for ordinal, belief in group.current.items():
             fact = belief.fact
-            if not fact.live:
-                continue
+            if not fact.live or not fact.started_at:
+                continue  # never started, or somebody else's that could only be listed: the count is not known
             seen += 1
             before = counts.get(fact.id)
             if before == fact.restarts:

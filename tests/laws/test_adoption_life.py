@@ -117,6 +117,21 @@ def test_whenever_it_is_killed_an_adopted_replica_is_healed_in_place_and_nobody_
         point += STRIDE
 
 
+def test_what_the_runtime_restarted_before_anybody_counted_spends_no_attempt_also_when_the_memory_is_lost(strange):
+    world = planted(strange(Adopting((Spec(drain=2 * SECOND),))))
+    for name in NAMES:
+        world.runtime.alter(name, restarts=7)
+    world.run(120 * SECOND)
+    world.kill()
+    world.memory.rows.clear()
+    world.run(400 * SECOND)
+    assert not world.memory.ledger().attempts
+    world.apps.sick.add(world.generation("web-2"))
+    world.run(60 * SECOND)
+    assert done(world, StopContainer) == done(world, StartContainer) == ["web-2"]
+    assert len(world.memory.ledger().attempts["workload/web/1"]) == 1
+
+
 def test_an_adopted_container_that_crashes_is_started_again_and_one_that_is_removed_is_made_anew(strange):
     world = planted(strange(Adopting()))
     world.run(120 * SECOND)
