@@ -4,13 +4,16 @@ A forecast is never told by itself. `haproxy_write.py` compares its servers, fie
 does it stand for what it would otherwise make of them now, and everything else is taken from what was read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
 from typing import NamedTuple
 
 from providers.endpoints.haproxy_look import pool_fact, resting
 from providers.endpoints.haproxy_plan import Move
 from providers.endpoints.haproxy_state import Server, Slots, table
 from providers.facts import PoolFact
+
+_WEIGHT = Server._fields.index("weight")
 
 Backends = Mapping[str, Mapping[str, Server]]
 """Servers by backend and name."""
@@ -41,15 +44,21 @@ def forecast(
     Returns:
         None unless each move only gives another weight than 0 to a slot that is in use.
     """
-    written = {slots.backend for slots, moves in changes if moves}
-    after = {backend: dict(before.get(backend, {})) for backend in written}
-    pools = {slots for slots, _ in changes if slots.backend in written}
+    weights: dict[str, dict[str, int]] = {slots.backend: {} for slots, moves in changes if moves}
     for slots, moves in changes:
-        for move in moves:
-            servers = after[slots.backend]
-            server = servers.get(move.slot)
-            if server is None or not move.only_weight or server.out:
+        for slot, _, weight, prepare, finish, cut in moves:
+            if not weight or prepare or len(finish) > 1 or cut:
                 return None
-            servers[move.slot] = server._replace(weight=move.weight or 0)
+            weights[slots.backend][slot] = weight
+    after = {backend: _with_weights(before.get(backend, {}), given) for backend, given in weights.items()}
+    pools = {slots for slots, _ in changes if slots.backend in weights}
     tables = [table(slots, after[slots.backend].values(), algorithms.get(slots.backend, "")) for slots in pools]
     return Forecast(after, {one.slots: pool_fact([one], epoch) for one in tables if not resting(one)})
+
+
+def _with_weights(servers: Mapping[str, Server], weights: Mapping[str, int]) -> dict[str, Server]:
+    """Servers with other weights. By columns, as they were read: HAProxy is not to wait for us."""
+    columns: list[Iterable[object]] = [*zip(*servers.values(), strict=True)]
+    if columns:
+        columns[_WEIGHT] = [weights.get(name, server.weight) for name, server in servers.items()]
+    return dict(zip(servers, map(tuple.__new__, repeat(Server), zip(*columns, strict=True)), strict=True))

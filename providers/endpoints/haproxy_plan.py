@@ -45,11 +45,6 @@ class Move(NamedTuple):
     finish: tuple[Command, ...]
     cut: bool = False
 
-    @property
-    def only_weight(self) -> bool:
-        """Whether a slot that keeps its address gets another weight than 0, and nothing else."""
-        return bool(self.weight) and len(self.finish) == 1 and not self.prepare and not self.cut
-
     def prepared(self, server: Server) -> bool:
         """Whether the slot points to the new address and gets no traffic yet."""
         return server.endpoint == self.endpoint and server.weight == 0 and bool(server.admin & OUT_MAINTENANCE)

@@ -116,12 +116,11 @@ class Board:
 
     def takes(self, jobs: Sequence[Job]) -> bool:
         """Whether an action may need a slot that its endpoint has not got yet."""
-        return any(
-            job.action.endpoint not in one.taken
-            for job in jobs
-            if isinstance(job.action, SetWeight)
-            for one in self._tables[job.action.pool]
-        )
+        for job in jobs:
+            for one in self._tables[job.action.pool]:
+                if job.action.endpoint not in one.taken and isinstance(job.action, SetWeight):
+                    return True
+        return False
 
     def lay_out(self, job: Job) -> None:
         """Compare an action with what is there, and find its moves for each process. The job's error says what is wrong."""

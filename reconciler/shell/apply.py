@@ -166,9 +166,11 @@ class Applier:
         for batch in batches(steps, target, self.looks.providers):
             call = asyncio.create_task(together(batch))
             shared.update((step.id, call) for step in batch.steps)
-            for action in batch.actions:
-                raises.add(action, call)
             first.append(call)
+        if len(shared) < len(steps):  # else nothing is there that would wait for a raise
+            for step in steps:
+                if step.id in shared:
+                    raises.add(step.action, shared[step.id])
         for step in steps:
             if step.id in shared and step.id not in followed and left[target[step.id]] == 1:
                 continue
@@ -220,11 +222,12 @@ class Applier:
             failed = (nothing_begun,) * len(batch.steps)
         read = await self._read_pools(batch, told, began)
         outcomes: dict[str, Outcome] = {}
+        done = OutcomeKind.DONE
         for step, action, entry, error in zip(batch.steps, batch.actions, entries, failed, strict=True):
             members = read[action.pool]
             wrong = members if isinstance(members, ProviderError) else _wrong(action, members)
             fine = error is None and not wrong
-            outcome = Outcome(step.id, OutcomeKind.DONE) if fine else self._judge(step, error, wrong)
+            outcome = Outcome(step.id, done) if fine else self._judge(step, error, wrong)
             outcomes[step.id] = outcome
             if entry:
                 self._end(entry, outcome)
