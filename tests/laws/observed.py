@@ -1,6 +1,7 @@
 """Random worlds as `decide` sees them: any mixture of containers, members, records, verdicts and ledgers, some unknown."""
 
 from dataclasses import replace
+from functools import cache
 
 from hypothesis import strategies as st
 
@@ -70,44 +71,71 @@ OUTBREAKS = [
 ]
 
 
+FLIP = st.booleans()
+KINDS = st.lists(
+    st.tuples(
+        st.sampled_from(["web", "web", "api"]),
+        st.integers(0, 3),
+        st.sampled_from(["v1", "v2"]),
+        st.sampled_from([NODE, NODE, "node-b"]),
+    ),
+    max_size=6,
+    unique=True,
+)
+UNKNOWN = st.sets(st.sampled_from([NODE, "node-b", "web", "api", NAMES]), max_size=2)
+
+
+@cache
+def index(count: int) -> st.SearchStrategy[int]:
+    return st.integers(0, count - 1)
+
+
+def pick(draw, values):
+    """One of these, drawn by its number: a strategy that is made anew for each draw costs more than the draw."""
+    return values[draw(index(len(values)))]
+
+
 @st.composite
 def verdict(draw) -> ProbeFact | None:
-    value = draw(st.sampled_from([*VALUES, None]))
+    value = pick(draw, [*VALUES, None])
     if value is None:
         return None
-    age = draw(st.integers(0, 20))
+    age = draw(index(21))
     return ProbeFact(value, value, 3, 3, NOW.steady - (age + 5) * SECOND, NOW.steady - age * SECOND, 16 * SECOND)
+
+
+VERDICT = verdict()
 
 
 @st.composite
 def observed(draw) -> tuple[Desired, Observed]:
     """Manifests and everything seen: two workloads, of which one may be gone, with containers of two revisions."""
     web = Spec(
-        replicas=draw(st.integers(0, 3)),
-        image=draw(st.sampled_from(["v1", "v2"])),
-        startup=draw(st.booleans()),
-        readiness=draw(st.booleans()),
-        min_ready=draw(st.sampled_from([0, 10 * SECOND])),
-        nodes=draw(st.sampled_from([(NODE,), (NODE, "node-b")])),
+        replicas=draw(index(4)),
+        image=pick(draw, ["v1", "v2"]),
+        startup=draw(FLIP),
+        readiness=draw(FLIP),
+        min_ready=pick(draw, [0, 10 * SECOND]),
+        nodes=pick(draw, [(NODE,), (NODE, "node-b")]),
     )
     api = Spec(name="api", replicas=1, pools=("api",))
     guard = Guard(
         mass_change=MassChange(100, 50),
-        restarts=RestartLimits(draw(st.sampled_from(list(Mode))), in_flight=draw(st.integers(1, 2))),
-        windows=draw(st.sampled_from([(), (), (NIGHTS,)])),
+        restarts=RestartLimits(pick(draw, list(Mode)), in_flight=pick(draw, (1, 2))),
+        windows=pick(draw, [(), (), (NIGHTS,)]),
     )
-    shop = Shop((web, api) if draw(st.booleans()) else (web,), prune=draw(st.booleans()), guard=guard)
+    shop = Shop((web, api) if draw(FLIP) else (web,), prune=draw(FLIP), guard=guard)
     desired = shop.desired()
     manners = {
-        "strategy": draw(st.sampled_from(list(Strategy))),
-        "on_secret_change": draw(st.sampled_from(list(OnSecretChange))),
-        "max_unavailable": draw(st.integers(0, 3)),
+        "strategy": pick(draw, list(Strategy)),
+        "on_secret_change": pick(draw, list(OnSecretChange)),
+        "max_unavailable": draw(index(4)),
     }
-    manners["push"] = draw(st.sampled_from([None, Push(), Push(middle_zone=MiddleZone.HOLD)]))
+    manners["push"] = pick(draw, [None, Push(), Push(middle_zone=MiddleZone.HOLD)])
     desired = replace(desired, workloads=tuple(replace(one, **manners) for one in desired.workloads))
     traffic = {
-        "ramp": draw(st.sampled_from([None, None, Ramp(30 * SECOND, 10)])),
-        "panic": Panic(draw(st.sampled_from([50, 50, 0, 100])), draw(st.sampled_from(list(PanicMode)))),
+        "ramp": pick(draw, [None, None, Ramp(30 * SECOND, 10)]),
+        "panic": Panic(pick(draw, [50, 50, 0, 100]), pick(draw, list(PanicMode))),
     }
     desired = replace(desired, services=tuple(replace(one, **traffic) for one in desired.services))
     pushes: dict[Generation, PushFact] = {}
@@ -118,15 +146,9 @@ def observed(draw) -> tuple[Desired, Observed]:
     grants: dict[str, Grant] = {}
     step_failures: dict[str, StepFailure] = {}
     published: dict[str, list[str]] = {"web": [], "api": []}
-    kinds = st.tuples(
-        st.sampled_from(["web", "web", "api"]),
-        st.integers(0, 3),
-        st.sampled_from(["v1", "v2"]),
-        st.sampled_from([NODE, NODE, "node-b"]),
-    )
-    for number, (name, ordinal, image, node) in enumerate(draw(st.lists(kinds, max_size=6, unique=True)), start=1):
+    for number, (name, ordinal, image, node) in enumerate(draw(KINDS), start=1):
         mark = Mark(INSTANCE, name, ordinal, Spec(name=name, image=image).revision)
-        state = draw(st.sampled_from([*[ContainerState.RUNNING] * 4, *ContainerState]))
+        state = pick(draw, [*[ContainerState.RUNNING] * 4, *ContainerState])
         up = state in {ContainerState.RUNNING, ContainerState.PAUSED}
         address = f"127.77.0.{number}"
         fact = ContainerFact(
@@ -135,75 +157,71 @@ def observed(draw) -> tuple[Desired, Observed]:
             f"id-{number}",
             state,
             NOW.wall - 100 * SECOND if state is not ContainerState.CREATED else 0,
-            NOW.steady - draw(st.sampled_from([5, 100])) * SECOND if up else 0,
+            NOW.steady - pick(draw, [5, 100]) * SECOND if up else 0,
             address,
             (PortFact(8080, address, 8080),),
             mark,
             exit_code=None if up else 1,
-            exit_cause=None if up else draw(st.sampled_from(list(ExitCause))),
+            exit_cause=None if up else pick(draw, list(ExitCause)),
             exited_at=0 if up else NOW.steady - 3 * SECOND,
-            stale_secrets=draw(st.sampled_from([(), (), (), ("main/PASSWORD",)])),
-            healer=draw(st.sampled_from(["", "", "", "autoheal"])),
-            live=draw(st.sampled_from([(), (), LIVE])),
-            restarts=draw(st.sampled_from([0, 0, 9])),
+            stale_secrets=pick(draw, [(), (), (), ("main/PASSWORD",)]),
+            healer=pick(draw, ["", "", "", "autoheal"]),
+            live=pick(draw, [(), (), LIVE]),
+            restarts=pick(draw, [0, 0, 9]),
         )
         facts[node].append(fact)
-        probes[fact.generation] = Probes(draw(verdict()), draw(verdict()), draw(verdict()))
-        weight = draw(st.sampled_from([None, 0, 100, 100, 50]))
+        probes[fact.generation] = Probes(draw(VERDICT), draw(VERDICT), draw(VERDICT))
+        weight = pick(draw, [None, 0, 100, 100, 50])
         if weight is not None:
-            flight = draw(st.sampled_from([None, 0, 0, 2]))
+            flight = pick(draw, [None, 0, 0, 2])
             members[name].append(MemberFact(Endpoint(address, 8080), weight, True, fact.name, flight))
-        if up and draw(st.integers(0, 2)) == 0:
-            heard = NOW.steady - draw(st.sampled_from([1, 29, 30, 45, 60, 61, 200])) * SECOND
-            pushes[fact.generation] = PushFact(draw(st.sampled_from(list(PushEvent))), heard, heard, "boot", 1)
-        if fact.started_at and draw(st.booleans()):
-            born = fact.started_at - draw(st.sampled_from([0, 0, 0, 1]))
-            ready[fact.id] = Ready(born, ago(draw(st.sampled_from([2, 90]))), draw(st.booleans()))
-        if draw(st.booleans()):
+        if up and draw(index(3)) == 0:
+            heard = NOW.steady - pick(draw, [1, 29, 30, 45, 60, 61, 200]) * SECOND
+            pushes[fact.generation] = PushFact(pick(draw, list(PushEvent)), heard, heard, "boot", 1)
+        if fact.started_at and draw(FLIP):
+            born = fact.started_at - pick(draw, [0, 0, 0, 1])
+            ready[fact.id] = Ready(born, ago(pick(draw, [2, 90])), draw(FLIP))
+        if draw(FLIP):
             published[name].append(address)
-        if draw(st.integers(0, 3)) == 0:
-            out = draw(st.sampled_from([None, 5, 40]))
-            cause, recreate = draw(st.sampled_from(GRANTS))
+        if draw(index(4)) == 0:
+            out = pick(draw, [None, 5, 40])
+            cause, recreate = pick(draw, GRANTS)
             at = None if out is None else ago(out)
-            container = draw(st.sampled_from([fact.id, fact.id, f"gone-{number}"]))
+            container = pick(draw, [fact.id, fact.id, f"gone-{number}"])
             grants[container] = Grant(
                 f"workload/{name}/{ordinal}", fact.generation, cause, ago(60), at, 30 * SECOND, at, True, recreate
             )
-        if draw(st.integers(0, 5)) == 0:
-            step_failures[f"start {fact.name}"] = StepFailure(2, ago(1), draw(st.booleans()), "refused")
+        if draw(index(6)) == 0:
+            step_failures[f"start {fact.name}"] = StepFailure(2, ago(1), draw(FLIP), "refused")
     members["web"].append(MemberFact(Endpoint("192.0.2.1", 80), 10, False))
-    if draw(st.booleans()):
+    if draw(FLIP):
         members["web"].append(MemberFact(Endpoint("127.77.0.99", 8080), 100, True, "shop-web-gone-9"))
     records, owners = {RecordKey(f"by-hand.{ZONE}", "A"): RecordSet(60, ("192.0.2.9",))}, {}
     for name, values in published.items():
         if values:
             key = RecordKey(f"{name}.{ZONE}", "A")
             records[key] = RecordSet(30, tuple(sorted(values)))
-            if draw(st.integers(0, 5)):
+            if draw(index(6)):
                 owners[key] = f"{INSTANCE}/dnspolicy/{name}"
-    seen_at = NOW.steady - draw(st.integers(0, 4)) * SECOND
+    seen_at = NOW.steady - draw(index(5)) * SECOND
     ledger = Ledger(
         grants=grants,
         step_failures=step_failures,
-        failures=draw(
-            st.sampled_from([{}, {"workload/web/0": Failures(2, ago(3), Generation("id-1", NOW.wall - 100 * SECOND))}])
+        failures=pick(draw, [{}, {"workload/web/0": Failures(2, ago(3), Generation("id-1", NOW.wall - 100 * SECOND))}]),
+        attempts=pick(draw, [{}, {"workload/web/1": tuple(ago(n) for n in (200, 150, 100, 50, 20))}]),
+        escalations=pick(
+            draw, [{}] + [{"workload/web/0": Escalation(tries, web.revision, ago(300))} for tries in (1, 3, 7)]
         ),
-        attempts=draw(st.sampled_from([{}, {"workload/web/1": tuple(ago(n) for n in (200, 150, 100, 50, 20))}])),
-        escalations=draw(
-            st.sampled_from(
-                [{}] + [{"workload/web/0": Escalation(tries, web.revision, ago(300))} for tries in (1, 3, 7)]
-            )
-        ),
-        outbreaks=draw(st.sampled_from([{}, *OUTBREAKS])),
-        restarted=draw(st.sampled_from([{}, {f"{NODE}|workload/web": (ago(70), ago(10))}])),
+        outbreaks=pick(draw, [{}, *OUTBREAKS]),
+        restarted=pick(draw, [{}, {f"{NODE}|workload/web": (ago(70), ago(10))}]),
         ready=ready,
-        overrides=draw(st.sampled_from([{}, {}, *ORDERS])),
-        cuts=draw(st.sampled_from([{}, {f"{POOLS}/web": (Cut("id-1", ago(4)),)}])),
-        panics=draw(st.sampled_from([{}, {f"{POOLS}/web": ago(20)}])),
+        overrides=pick(draw, [{}, {}, *ORDERS]),
+        cuts=pick(draw, [{}, {f"{POOLS}/web": (Cut("id-1", ago(4)),)}]),
+        panics=pick(draw, [{}, {f"{POOLS}/web": ago(20)}]),
         source=desired.source,
         zones=frozenset({f"{NAMES}/{ZONE}"}),
     )
-    unknown = draw(st.sets(st.sampled_from([NODE, "node-b", "web", "api", NAMES]), max_size=2))
+    unknown = draw(UNKNOWN)
 
     def maybe(name: str, value: object) -> object:
         return Unknown("switched off", name, seen_at) if name in unknown else Known(value, name, seen_at)

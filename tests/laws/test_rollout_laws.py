@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from laws.examples import examples
-from laws.observed import NOW, observed, settled
+from laws.observed import FLIP, NOW, observed, pick, settled
 from laws.test_decide_laws import answer, destructive
 from manifests.desired import SECOND
 from manifests.rollouts import STAGED, CanaryStep, Rollout, Supersede
@@ -25,25 +25,31 @@ PAST = st.integers(0, 4000).map(
     lambda seconds: Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.boot)
 )
 MAYBE = st.none() | PAST
+DUE = st.just(0) | AT
+WORLDS = observed()
+OTHERS = [one for one in Standing if one is not Standing.ACTIVE]
 
 
 @st.composite
 def rollouts(draw):
-    steps = draw(st.sampled_from([(), (CanaryStep(1_000, 60 * SECOND),)]))
+    steps = pick(draw, [(), (CanaryStep(1_000, 60 * SECOND),)])
     return Rollout(
-        draw(st.just(0) | AT), draw(SPAN), draw(SPAN), draw(SPAN), draw(st.sampled_from(list(Supersede))), draw(SPAN),
+        draw(DUE), draw(SPAN), draw(SPAN), draw(SPAN), pick(draw, list(Supersede)), draw(SPAN),
         draw(SPAN), 600 * SECOND, steps,
     )  # fmt: skip
+
+
+ROLLOUTS = rollouts()
 
 
 @st.composite
 def staged(draw):
     """A world whose workloads are staged, with books that may say anything of the revisions that are there."""
-    desired, world = draw(observed())
+    desired, world = draw(WORLDS)
     workloads, books = [], {}
     for one in desired.workloads:
-        chosen = draw(st.sampled_from(sorted(STAGED)))
-        workloads.append(replace(one, strategy=chosen, rollout=draw(rollouts())))
+        chosen = pick(draw, sorted(STAGED))
+        workloads.append(replace(one, strategy=chosen, rollout=draw(ROLLOUTS)))
         there = sorted(
             {
                 fact.mark.revision
@@ -53,19 +59,19 @@ def staged(draw):
             }
             | {one.template.revision}
         )
-        if not draw(st.booleans()):
+        if not draw(FLIP):
             continue
-        active = draw(st.sampled_from(there))
+        active = pick(draw, there)
         rows = tuple(
             Revision(
                 each, number + 1,
-                Standing.ACTIVE if each == active else draw(st.sampled_from([one for one in Standing if one != "active"])),
+                Standing.ACTIVE if each == active else pick(draw, OTHERS),
                 draw(PAST), due=draw(MAYBE), opened=None if each == active else draw(MAYBE), failed_at=draw(MAYBE),
                 stepped=draw(MAYBE), activated=draw(MAYBE), ended=None if each == active else draw(MAYBE),
             )
             for number, each in enumerate(there)
         )  # fmt: skip
-        back = draw(st.sampled_from(["", *there]))
+        back = pick(draw, ["", *there])
         books[one.key] = Books(active, "" if back == active else back, draw(MAYBE), rows=rows)
     ledger = replace(world.ledger, rollouts=books)
     return replace(desired, workloads=tuple(workloads)), replace(world, ledger=ledger)

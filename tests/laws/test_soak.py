@@ -6,14 +6,20 @@ import os
 import random
 import sys
 import threading
+from dataclasses import replace
 
 from manifests.desired import SECOND
-from sim.manifest import shop
+from sim.manifest import Shop, shop
 from sim.world import World
 
 TICKS = 10_000
 GROWTH = TICKS
 """Blocks of memory: less than one for each tick."""
+
+
+def busy(**fields: object) -> Shop:
+    """A shop whose pools are looked at often, so that thousands of ticks take not too many turns."""
+    return replace(shop(**fields), look_pools=5 * SECOND)
 
 
 def descriptors() -> int:
@@ -43,9 +49,9 @@ def churn(world: World, rng: random.Random, turns: int) -> None:
         elif event == 1 and ours:
             world.apps.sick = {world.generation(rng.choice(ours))}
         elif event == 2:
-            world.push(shop(image=f"v{turn}"))
+            world.push(busy(image=f"v{turn}"))
         elif event == 3:
-            world.push(shop(image=f"v{turn}", replicas=rng.randrange(1, 5)))
+            world.push(busy(image=f"v{turn}", replicas=rng.randrange(1, 5)))
         elif event == 4:
             world.restart()
         elif event == 5:
@@ -57,7 +63,7 @@ def churn(world: World, rng: random.Random, turns: int) -> None:
 
 def test_thousands_of_ticks_with_churn_leave_threads_descriptors_tasks_children_and_memory_flat():
     rng = random.Random(7)
-    world = World(shop())
+    world = World(busy())
     try:
         churn(world, rng, 40)
         world.restart()

@@ -133,7 +133,7 @@ class Shop:
     take_over: bool = False
     source: str = "git:shop"
     guard: Guard = field(default_factory=lambda: Guard(mass_change=MassChange(100, 50)))
-    look_pools: int = 5 * SECOND
+    look_pools: int = 15 * SECOND
 
     def desired(self) -> Desired:
         specs = sorted(self.specs, key=lambda one: one.name)
