@@ -28,7 +28,16 @@ from providers.dns.change import show
 from providers.dns.ownership import Marked, mark_key, mark_record, split
 from providers.dns.routing import label
 from providers.errors import Foreign, ProviderError
-from providers.facts import LABEL_LIVENESS, ContainerFact, Endpoint, PoolFact, ZoneFact, wants_liveness
+from providers.facts import (
+    LABEL_LIVENESS,
+    ContainerFact,
+    Endpoint,
+    PoolFact,
+    RecordKey,
+    RecordSet,
+    ZoneFact,
+    wants_liveness,
+)
 from providers.naming import object_of
 from providers.spi import (
     Batching,
@@ -237,7 +246,7 @@ class OwnedDNS:
             Foreign: a set exists without a mark, or with a mark of another instance, which is named.
             Rejected: a name leaves no room for a mark.
         """
-        found = split(self._around(action).records)
+        found = split(self._around(action))
         changes: list[RecordChange] = []
         for change in action.changes:
             self._check(change, found, action.zone)
@@ -246,14 +255,15 @@ class OwnedDNS:
             changes += [change, mark] if change.after is None else [mark, change]
         self.inner.perform(ChangeRecords(action.provider, action.zone, tuple(changes)))
 
-    def _around(self, action: ChangeRecords) -> ZoneFact:
-        """The sets that an action is about, and their marks; the whole zone where the provider cannot look at less."""
-        if not isinstance(self.inner, ByName):
-            return self.inner.observe([action.zone])[0]
+    def _around(self, action: ChangeRecords) -> dict[RecordKey, RecordSet]:
+        """The sets that an action is about, and their marks, as far as they exist."""
         keys = [change.key for change in action.changes]
-        return self.inner.observe_names(
-            action.zone, {key.name for key in [*keys, *(mark_key(key, action.zone) for key in keys)]}
-        )
+        keys += [mark_key(key, action.zone) for key in keys]
+        if isinstance(self.inner, ByName):
+            records = self.inner.observe_names(action.zone, {key.name for key in keys}).records
+        else:
+            records = self.inner.observe([action.zone])[0].records
+        return {key: records[key] for key in keys if key in records}
 
     def _check(self, change: RecordChange, found: Marked, zone: str) -> None:
         target = label(change.key)

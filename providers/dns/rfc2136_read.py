@@ -1,6 +1,6 @@
-"""Reads from a name server: the serial of a zone, a whole zone by transfer (RFC 5936), single answers.
+"""Reads from a name server: the serial of a zone and single answers. What a zone is made of is gathered here as well.
 
-Used by `rfc2136.py` and `rfc2136_queries.py`. A transfer that ends early raises; a part of a zone is never returned.
+Used by the other `rfc2136_*` modules; whole zones are read by `rfc2136_transfer.py`.
 """
 
 from collections.abc import Iterable
@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from providers.dns import rfc2136_wire as wire
-from providers.dns.change import in_zone
 from providers.dns.rfc2136_link import BadSignature, Clocks, Link, Lost, Signer, Verifier, number, walk
 from providers.dns.rfc2136_refusals import NOERROR, NXDOMAIN, allow_transfer, bad_signature, not_served, read_refused
 from providers.dns.rfc2136_settings import KeySettings, RFC2136Settings
 from providers.errors import Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
-
-MAX_RECORDS = 5_000_000
-"""Records in one transfer. More are refused, so that no server can fill the memory."""
 
 BATCH = 64
 """Queries on their way at the same time: few enough that neither side waits for the other with full buffers."""
@@ -179,74 +175,3 @@ def _answer(message: wire.Message, expected: tuple[Question, Verifier] | None) -
         groups[1].all(),
         serial_found,
     )
-
-
-def transfer(server: Server, link: Link, signer: Signer | None, zone: str) -> Zone:
-    """A whole zone.
-
-    Raises:
-        Unreachable: the transfer did not come to its end, or what came is no zone; nothing of it is used.
-        Rejected: the server refuses the transfer, or does not accept the key.
-    """
-    try:
-        return _transferred(server, link, signer, zone)
-    except Lost as error:
-        raise server.lost(zone, Lost(f"{error}; the transfer is not complete and not used")) from error
-    except wire.Malformed as error:
-        raise server.lost(zone, Lost(f"its transfer cannot be used: {error}")) from error
-    except BadSignature as error:
-        raise bad_signature(zone, error, server.reading_key, allow_transfer(zone, server.reading_key)) from error
-
-
-def _transferred(server: Server, link: Link, signer: Signer | None, zone: str) -> Zone:
-    one = number()
-    verifier = link.send(wire.query(one, zone, wire.AXFR), signer, many=True)
-    sets = Sets()
-    first: int | None = None
-    last: int | None = None
-    count = 0
-    while last is None:
-        message = wire.parse(link.receive())
-        names: dict[int, str] = {}
-        if message.id != one or not message.flags & wire.RESPONSE:
-            raise wire.Malformed("it sent an answer that nobody asked for")
-        if message.rcode != NOERROR:
-            tsig = walk(message, names)[1]
-            if tsig is not None:
-                verifier.check(message, tsig)
-            raise read_refused(zone, "a transfer", message.rcode, server.reading_key)
-        if message.flags & wire.TRUNCATED or not message.answers:
-            raise wire.Malformed("it sent a message without records")
-        tsig = None
-        for section, begin, record in wire.records(message, names):
-            if section:
-                tsig = (begin, record) if record.type == wire.TSIG else tsig
-                continue
-            if last is not None:
-                raise wire.Malformed("records follow its closing SOA")
-            count += 1
-            if record.type == wire.SOA:
-                if record.owner != zone:
-                    raise wire.Malformed(f"it holds the SOA of {record.owner}")
-                found = wire.serial_at(message, record)
-                if first is None:
-                    first = found
-                else:
-                    last = found
-            elif first is None:
-                raise wire.Malformed("it does not begin with the SOA of the zone")
-            else:
-                sets.add(message, record, names)
-        verifier.check(message, tsig)
-        if count > MAX_RECORDS:
-            raise wire.Malformed(f"it has more than {MAX_RECORDS} records")
-    if not verifier.complete:
-        raise BadSignature("the last message of its transfer is not signed")
-    if first is None or first != last:
-        raise wire.Malformed("the zone changed while it was transferred")
-    # Glue below a cut belongs to the zone; what lies outside is no data of it and is not believed.
-    found_sets = sets.all()
-    outside = [key for key in found_sets if not in_zone(key.name, zone)]
-    for key in outside:
-        del found_sets[key]
-    return Zone(first, found_sets)

@@ -21,7 +21,7 @@ import dns.rdatatype
 
 from providers.dns import canonical
 
-A, NS, CNAME, SOA, PTR, TXT, AAAA, DNAME, TSIG, AXFR, ANY = 1, 2, 5, 6, 12, 16, 28, 39, 250, 252, 255
+A, NS, CNAME, SOA, PTR, TXT, AAAA, DNAME, TSIG, IXFR, AXFR, ANY = 1, 2, 5, 6, 12, 16, 28, 39, 250, 251, 252, 255
 CLASS_IN, CLASS_NONE, CLASS_ANY = 1, 254, 255
 
 QUERY = 0
@@ -215,6 +215,13 @@ def _ipv6(packed: bytes) -> str:
 def query(number: int, name: str, kind: int) -> bytes:
     """A query for one name and type. The server is asked itself: recursion is not desired."""
     return HEADER.pack(number, QUERY << 11, 1, 0, 0, 0) + name_wire(name) + QUESTION_FIXED.pack(kind, CLASS_IN)
+
+
+def changes_query(number: int, zone: str, serial: int) -> bytes:
+    """A query for what changed in a zone since this serial (RFC 1995 section 3); of the SOA that tells it only the serial counts."""
+    question = name_wire(zone) + QUESTION_FIXED.pack(IXFR, CLASS_IN)
+    soa = b"\0\0" + serial.to_bytes(4, "big") + bytes(16)
+    return HEADER.pack(number, QUERY << 11, 1, 0, 1, 0) + question + record_wire(ZONE_POINTER, SOA, CLASS_IN, 0, soa)
 
 
 def update(number: int, zone: str, prerequisites: list[bytes], updates: list[bytes]) -> bytes:

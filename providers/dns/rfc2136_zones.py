@@ -11,21 +11,22 @@ from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import DNSCapabilities
 from providers.dns import rfc2136_read as read
 from providers.dns import rfc2136_update as update
-from providers.dns.change import changed_sets, in_zone, show, zone_name
+from providers.dns.change import changed_sets, in_zone, parents, show, zone_name
 from providers.dns.rfc2136_link import Clocks
 from providers.dns.rfc2136_names import Names
 from providers.dns.rfc2136_queries import look
 from providers.dns.rfc2136_settings import RFC2136Settings
+from providers.dns.rfc2136_transfer import catch_up, transfer
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
 from providers.spi import Context
 
 FULL_READ = 15 * 60 * SECOND
-"""After this time (ns) a zone is transferred again even when its serial is the same."""
+"""After this time (ns) a zone is transferred whole again, whatever its serial says and whatever changes were told since."""
 
 
 class _Transferred(NamedTuple):
-    """The last complete transfer of a zone, and when it began."""
+    """A zone as it was last seen, and when its last whole transfer began."""
 
     zone: read.Zone
     at: int
@@ -58,13 +59,14 @@ class Zones:
         zone = zone_name(action.zone)
         changes = update.canonical_changes(action.changes)
         found = self._asked(zone, changes) if self._by_queries else self._whole(zone)
-        result = changed_sets(zone, found.records, changes, self._capabilities)
+        records = _around(zone, changes, found.records)
+        result = changed_sets(zone, records, changes, self._capabilities)
         if not result:
             return
         signer = self._server.signer(self._server.settings.update_key, zone)
-        messages = update.parts(zone, changes, result, found.records, update.room_for(zone, signer))
+        messages = update.parts(zone, changes, result, records, update.room_for(zone, signer))
         # From here on the zone may differ from what was read, whatever happens.
-        self._transferred.pop(zone, None)
+        known = self._transferred.pop(zone, None)
         with self._server.link() as link:
             for index, part in enumerate(messages):
                 done = f"{index} of {len(messages)} messages were carried out before" if index else update.NOTHING
@@ -75,6 +77,8 @@ class Zones:
                         raise
                     # Unreachable promises that nothing was changed.
                     raise OutcomeUnknown(error.target, error.cause, error.next_step or "look at the zone") from error
+        if known is not None:
+            self._transferred[zone] = known
         self._read_back(zone, result)
 
     def check(self, zones: Collection[str]) -> tuple[str, ...]:
@@ -120,19 +124,31 @@ class Zones:
         return self._current(zone).zone
 
     def _current(self, zone: str) -> _Transferred:
-        """The zone by transfer, or as it was transferred before when that is still true."""
+        """The zone: as it was seen before when that is still true, else with what changed since, else by a whole transfer."""
         signer = self._server.signer(self._server.reading_key, zone)
         now = self._server.clocks.steady()
         with self._server.link() as link:
             serial = read.serial(self._server, link, signer, zone)
-            known = self._transferred.get(zone)
-            if known is not None and known.zone.serial == serial and now - known.at < FULL_READ:
-                return known
-            with collector_paused():
-                found = read.transfer(self._server, link, signer, zone)
-        # While nothing is transferred again a look gives the very same value, so that nobody has to go through it again.
-        fact = ZoneFact(zone, found.serial, MappingProxyType(found.records), {}, self._capabilities)
-        known = self._transferred[zone] = _Transferred(found, now, fact)
+            # Taken out: what fails from here on must not leave behind what is not true any more.
+            known = self._transferred.pop(zone, None)
+            if known is not None and now - known.at < FULL_READ:
+                if known.zone.serial == serial:
+                    return self._remember(zone, known)
+                caught = catch_up(self._server, link, signer, zone, known.zone, serial)
+                if caught is not None:
+                    return self._remember(zone, self._seen(zone, caught, known.at))
+        with self._server.link() as link, collector_paused():
+            found = transfer(self._server, link, signer, zone)
+        return self._remember(zone, self._seen(zone, found, now))
+
+    def _seen(self, zone: str, found: read.Zone, at: int) -> _Transferred:
+        return _Transferred(
+            found, at, ZoneFact(zone, found.serial, MappingProxyType(found.records), {}, self._capabilities)
+        )
+
+    def _remember(self, zone: str, known: _Transferred) -> _Transferred:
+        """Keep it: while nothing changes a look gives the very same value, so that nobody has to go through it again."""
+        self._transferred[zone] = known
         return known
 
     def _named(self, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()) -> read.Zone:
@@ -157,14 +173,34 @@ class Zones:
     def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
         try:
             found = self._named(zone, result) if self._by_queries else self._whole(zone)
+            if not self._by_queries and _other(result, found.records) is not None:
+                # Nothing is said against the server before a whole transfer says it: where it counts its serial up later,
+                # neither the serial nor the changes tell of this update yet.
+                self._transferred.pop(zone, None)
+                found = self._whole(zone)
         except ProviderError as error:
             cause = f"the update was accepted, but reading it back failed: {error.cause}"
             raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
-        for key, after in result.items():
-            present = found.records.get(key)
-            if present != after:
-                cause = f"the server accepted the change to {show(after)}, but now it is {show(present)}"
-                step = "look again; if it stays so, see what else the server has or forbids at this name"
-                raise Conflict(f"{key.name} {key.type}", cause, step)
+        key = _other(result, found.records)
+        if key is not None:
+            cause = (
+                f"the server accepted the change to {show(result[key])}, but now it is {show(found.records.get(key))}"
+            )
+            step = "look again; if it stays so, see what else the server has or forbids at this name"
+            raise Conflict(f"{key.name} {key.type}", cause, step)
         if self._by_queries:
             self._names.drop(zone, {key for key, after in result.items() if after is None})
+
+
+def _around(
+    zone: str, changes: Iterable[RecordChange], records: Mapping[RecordKey, RecordSet]
+) -> dict[RecordKey, RecordSet]:
+    """The sets that decide about some changes: those at their names and above. A zone has many more."""
+    names = {change.key.name for change in changes}
+    names |= {above for name in names for above in parents(name, zone)}
+    return {key: record for key, record in records.items() if key[0] in names}
+
+
+def _other(result: Mapping[RecordKey, RecordSet | None], records: Mapping[RecordKey, RecordSet]) -> RecordKey | None:
+    """The first set that is not as it was written; None when all are."""
+    return next((key for key, after in result.items() if records.get(key) != after), None)

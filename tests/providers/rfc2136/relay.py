@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 UPDATE = 5
+IXFR = 251
 AXFR = 252
 
 
