@@ -246,6 +246,10 @@ class OwnedDNS:
             Foreign: a set exists without a mark, or with a mark of another instance, which is named.
             Rejected: a name leaves no room for a mark.
         """
+        with collector_paused():
+            self._perform(action)
+
+    def _perform(self, action: ChangeRecords) -> None:
         found = split(self._around(action))
         changes: list[RecordChange] = []
         for change in action.changes:
