@@ -19,7 +19,8 @@ from reconciler.core.verdict import Rule
 class Known:
     """Keys of all objects (workloads, replicas, nodes, services, policies, and others that decisions speak of).
 
-    `suspended` are those that a person suspended, `failed` the replicas whose restarts were given up, `ordered` the replicas
+    `suspended` are those that a person suspended, `failed` the replicas whose restarts were given up and the workloads whose rolling
+    rollout is stuck, `ordered` the replicas
     and endpoints that a person drained or forced, `containers` the names of each workload's containers, the main one first.
     """
 
@@ -28,6 +29,10 @@ class Known:
     failed: frozenset[str] = frozenset()
     ordered: frozenset[str] = frozenset()
     containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+_TRIED_AGAIN = frozenset({Rule.FAILED.value, Rule.PROGRESS.value})
+"""Rules of holds that end, for another try, when a person resumes their object."""
 
 
 def key_of(word: str) -> str:
@@ -91,7 +96,7 @@ def known_objects(place: Place) -> Known:
             keys |= of_stored(stored)
             for row in stored["status"]["workloads"]:  # an older version has stored no containers
                 containers[row["key"]] = tuple(row.get("containers", ()))
-            failed |= {one["object"] for one in stored["holds"] if one["rule"] == Rule.FAILED.value}
+            failed |= {one["object"] for one in stored["holds"] if one["rule"] in _TRIED_AGAIN}
     if place.desired is not None:
         keys |= of_desired(place.desired)
         for one in place.desired.workloads:

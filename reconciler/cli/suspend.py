@@ -72,7 +72,8 @@ def suspend(
 
 @click.command(
     epilog="""\b
-A replica or workload whose restarts were given up (Failed) is tried again.
+A replica or workload whose restarts were given up (Failed) is tried again, and so is a
+rolling rollout that has failed.
 
 \b
 Examples:

@@ -1,7 +1,8 @@
 """Activation, the second stage: which containers should be up now, and what each existing one is for.
 
 Replicas of the desired revision are *current*; those of another revision are *outgoing* until their replacements are
-available; those beyond `replicas`, doubled or on another node are *surplus*; those of a workload that is not wanted are
+available; those beyond `replicas`, doubled or on another node are *surplus*, and so is what is down of a rolling rollout that
+failed; those of a workload that is not wanted are
 *orphans*. An adopted container that its workload does not name any more makes way like an outgoing one, and is released.
 
 Where whole revisions stand beside each other (strategies `activate` and `canary`), the *current* ones are those that have the
@@ -16,10 +17,11 @@ from typing import NamedTuple
 
 from manifests.desired import Push, Workload
 from manifests.rollouts import STAGED, Strategy
-from providers.facts import ContainerFact, ContainerState, Mark, container_name
+from providers.facts import ContainerFact, ContainerState, Mark, ProbeValue, container_name
 from reconciler.core.authority import NO_CHANNEL, hear, heed, order
 from reconciler.core.foreign import Admitted
 from reconciler.core.instant import Now, elapsed
+from reconciler.core.ledger import Ledger
 from reconciler.core.observed import Observed
 from reconciler.core.overrides import in_force
 from reconciler.core.pushes import Channel
@@ -219,6 +221,8 @@ def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
                 _place(group, belief, mark, stages.get(workload.name), fact.id in observed.ledger.grants)
     hidden = seen.unknown_runtimes
     for group in groups.values():
+        if group.outgoing and group.workload.strategy not in STAGED:
+            _stop_trying(group, observed.ledger)
         for those in (group.outgoing, group.surplus, group.waiting, group.kept):
             if len(those) > 1:
                 those.sort(key=_order)
@@ -237,6 +241,25 @@ def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
         released=admitted.released,
         shares={name: one.shares for name, one in stages.items()},
     )
+
+
+def _stop_trying(group: Group, ledger: Ledger) -> None:
+    """A rolling rollout that failed makes and starts nothing more, and what is down of it goes, while enough others are there.
+
+    Where that is not so any more, because somebody took old ones away, new ones are all there is, and tried again and again.
+    """
+    books = ledger.rollouts.get(group.workload.key)
+    row = books.of(group.workload.template.revision) if books is not None else None
+    if row is None or row.standing is not Standing.FAILED:
+        return
+    old = sum(one.fact.id not in ledger.grants for one in group.outgoing)
+    down = {ordinal: one for ordinal, one in group.current.items() if one.fact.state in _DOWN}
+    well = sum(ProbeValue.FAIL not in (one.ready, one.live) for one in group.current.values())
+    if old + well < group.workload.replicas:
+        return
+    group.coming = False
+    group.surplus += down.values()
+    group.current = {ordinal: one for ordinal, one in group.current.items() if ordinal not in down}
 
 
 def _all_stages(groups: Mapping[str, Group], observed: Observed, now: Now) -> dict[str, _Stages]:

@@ -22,6 +22,7 @@ from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.overrides import kept_out
 from reconciler.core.restart_history import settings
 from reconciler.core.restarts import Try, next_try
+from reconciler.core.revision import why_failed
 from reconciler.core.trust import Belief
 from reconciler.core.verdict import Hold, Reason, Rule, Wait, Waiting
 
@@ -214,6 +215,8 @@ def _over(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences
         cause, message = Reason.TEMPLATE_CHANGED, f"revision {mark.revision[:8]} is over"
         if staged.stays(group, belief.fact, ledger, now) is not None:
             cause, message = Reason.SUPERSEDED, f"{message}; it is stopped and kept for a while"
+        elif (failed := why_failed(ledger.rollouts.get(group.workload.key), mark.revision)) is not None:
+            cause, message = Reason.REVISION_FAILED, failed
         out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
 
 
@@ -262,8 +265,10 @@ def _outdated(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differe
         elif mark is not None and belief.fact.adopted and belief.fact.state in _DOWN:
             continue  # stopped because it is one too many, and not ours to remove
         elif mark is not None and belief.fact.id not in grants:
-            message = f"{group.workload.replicas} replicas are wanted"
-            out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, Reason.SURPLUS, message, belief))
+            failed = why_failed(ledger.rollouts.get(group.workload.key), mark.revision)
+            cause = Reason.SURPLUS if failed is None else Reason.REVISION_FAILED
+            message = failed or f"{group.workload.replicas} replicas are wanted"
+            out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
 
 
 def _released(group: Group, belief: Belief, grants: Mapping[str, Grant], out: Differences) -> None:
@@ -313,7 +318,7 @@ def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Dif
                 _current(group, ordinal, belief, ledger, now, out)
         if workload.strategy in STAGED and (group.waiting or not staged.made(group)):
             _beside(group, crew, instance, ledger, out)
-        elif len(group.current) < workload.replicas:
+        elif len(group.current) < workload.replicas and group.coming:
             _missing(group, crew, instance, out)
         if group.outgoing or group.surplus:
             _outdated(group, crew, ledger, now, out)

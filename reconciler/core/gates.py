@@ -33,7 +33,15 @@ STARTS_PER_NODE = 4
 """Containers started at the same time on a node; more gains nothing on common engines and starves what runs."""
 
 
-_ROLLOUT = frozenset({Reason.TEMPLATE_CHANGED, Reason.SECRET_CHANGED, Reason.SETTINGS_CHANGED, Reason.SURPLUS})
+_ROLLOUT = frozenset(
+    {
+        Reason.TEMPLATE_CHANGED,
+        Reason.REVISION_FAILED,
+        Reason.SECRET_CHANGED,
+        Reason.SETTINGS_CHANGED,
+        Reason.SURPLUS,
+    }
+)
 """Causes of changes that people plan, and may want to keep out of some hours."""
 
 
@@ -120,7 +128,8 @@ class _Gate:
         unknown = serves and want.ready is ProbeValue.UNKNOWN
         outgoing = {one.fact.id for one in group.outgoing}
         retiring = sum(1 for name in self.tally.ledger.grants if name in outgoing)
-        message = rollout.replaced(group, counts, retiring) if want.kind is Kind.RETIRE else ""
+        replaces = want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED
+        message = rollout.replaced(group, counts, retiring) if replaces else ""
         if want.kind is Kind.RECREATE and want.cause is Reason.TEMPLATE_CHANGED and want.ordinal not in group.current:
             message = "its replacement is created first, to see that it can be made"
         if message:

@@ -17,7 +17,7 @@ from reconciler.core.adopted import Adopted
 from reconciler.core.dns_memory import NameRow, read_name
 from reconciler.core.instant import Instant, Now, instant, read_instant
 from reconciler.core.request import Request, read_request
-from reconciler.core.revision import RevisionMark, Rollout, read_rollout
+from reconciler.core.revision import RevisionMark, Rollout, read_rollout, tried_again
 from reconciler.core.traffic import NEVER, Cut, Leaving, Override, Ready, Weighed
 from reconciler.core.verdict import Reason
 
@@ -242,7 +242,7 @@ class Command:
 def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
     """The ledger after these commands. Unknown verbs change nothing: the inbox may hold those of a newer version.
 
-    Resuming an object also lets its replicas that have failed for good be tried again.
+    Resuming an object also lets its replicas that have failed for good be tried again, and a rolling rollout that has failed.
     """
     suspensions, escalations, rollouts = dict(ledger.suspensions), dict(ledger.escalations), dict(ledger.rollouts)
     approvals, requests, orders = set(ledger.approvals), dict(ledger.requests), ledger.overrides
@@ -252,6 +252,7 @@ def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
         elif command.verb == "resume":
             suspensions.pop(command.object, None)
             escalations = {name: one for name, one in escalations.items() if not _covers(command.object, name)}
+            rollouts |= {key: tried_again(one) for key, one in rollouts.items() if _covers(command.object, key)}
         elif command.verb == "approve":
             approvals.add(command.object)
         elif command.verb == "restart" and command.request is not None:

@@ -91,6 +91,25 @@ class Rollout(NamedTuple):
         return self._replace(rows=tuple(sorted([*others, row], key=lambda one: (one.number, one.revision))))
 
 
+def why_failed(rollout: Rollout | None, revision: str) -> str | None:
+    """In words, that a revision has failed and why; None where it has not."""
+    row = rollout.of(revision) if rollout is not None else None
+    if row is None or row.standing is not Standing.FAILED:
+        return None
+    return f"revision {revision[:8]} has failed: {row.why}"
+
+
+def tried_again(rollout: Rollout) -> Rollout:
+    """The same where a person has a rolling rollout that failed tried once more; of whole revisions only the manifest says that."""
+    if rollout.progressed is None:
+        return rollout
+    rows = (
+        one._replace(standing=Standing.SCHEDULED, ended=None, why="") if one.standing is Standing.FAILED else one
+        for one in rollout.rows[-1:]
+    )
+    return rollout._replace(progressed=None, rows=(*rollout.rows[:-1], *rows))
+
+
 def may_go_back(rollout: Rollout) -> bool:
     """Whether there is anything to take back: a revision that waits, or one that had the traffic before.
 

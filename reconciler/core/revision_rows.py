@@ -15,6 +15,7 @@ from reconciler.core.ledger import Ledger
 from reconciler.core.observed import Observed
 from reconciler.core.pins import pins_of
 from reconciler.core.revision import Revision, Rollout, Standing
+from reconciler.core.trouble import trouble
 from reconciler.core.trust import Belief
 from reconciler.core.weights import endpoints
 
@@ -31,7 +32,7 @@ def revision_rows(desired: Desired, observed: Observed, crew: Roster, now: Now) 
             continue
         rollout = observed.ledger.rollouts.get(key, Rollout())
         for row in sorted(_all(group, rollout, observed.ledger, now), key=lambda one: (-one.number, one.revision)):
-            found.append(_row(group, rollout, row, observed, addresses, now))
+            found.append(_row(group, rollout, row, observed, addresses, desired.instance.id, now))
     return found
 
 
@@ -65,6 +66,7 @@ def _row(
     row: Revision,
     observed: Observed,
     addresses: Mapping[str, Sequence[str]],
+    instance: str,
     now: Now,
 ) -> dict[str, Any]:
     workload = group.workload
@@ -97,10 +99,16 @@ def _row(
         "containers": [
             {"name": fact.name, "id": fact.id, "node": fact.node, "state": fact.state.value} for fact in facts
         ],
-        "why": row.why or None,
+        "why": _why(group, row, observed, instance) or None,
         "next": after or None,
         "next_wall": after_at,
     }
+
+
+def _why(group: Group, row: Revision, observed: Observed, instance: str) -> str:
+    """What happened to it last; of one that is on its way, what is in its way now."""
+    found = trouble(group, row.revision, instance, observed.ledger) if row.standing is Standing.SCHEDULED else None
+    return found.message if found is not None else row.why
 
 
 def _each(probes: Probes) -> Iterable[ProbeFact]:

@@ -20,6 +20,7 @@ from reconciler.core.shaken import note
 from reconciler.core.switch import advance
 from reconciler.core.switches import silenced
 from reconciler.core.switching import Look, Switching, due_at
+from reconciler.core.trouble import trouble
 from reconciler.core.trust import Belief, Sight
 from reconciler.core.verdict import Hold, Rule, Wait
 from reconciler.core.weights import endpoints
@@ -76,7 +77,7 @@ def follow(desired: Desired, crew: Roster, seen: Sight, ledger: Ledger, now: Now
             out.waits += switching.waits
             out.until = min(out.until, switching.until)
         else:
-            rollouts[key] = _trimmed(group, _rolled(group, after, out, now))
+            rollouts[key] = _trimmed(group, _rolled(desired, group, after, out, now))
     if clock != ledger.clock or rollouts != ledger.rollouts:
         out.ledger = replace(ledger, clock=clock, rollouts=rollouts)
     return out
@@ -208,7 +209,7 @@ def _trimmed(group: Group, rollout: Rollout) -> Rollout:
 # --- rolling ------------------------------------------------------------------------------------------------------
 
 
-def _rolled(group: Group, rollout: Rollout, out: Followed, now: Now) -> Rollout:
+def _rolled(desired: Desired, group: Group, rollout: Rollout, out: Followed, now: Now) -> Rollout:
     """How far replicas of the declared revision have taken the place of the old ones, one after the other."""
     workload, wanted = group.workload, group.workload.template.revision
     row = rollout.of(wanted)
@@ -231,18 +232,46 @@ def _rolled(group: Group, rollout: Rollout, out: Followed, now: Now) -> Rollout:
     if rollout.active == wanted and not group.outgoing:
         return rollout._replace(progressed=None, ready=0)
     if rollout.progressed is None or ready > rollout.ready or row.due is None:
-        rollout = rollout.put(row._replace(due=instant(now)))._replace(ready=ready, progressed=instant(now))
+        if row.standing is Standing.FAILED:
+            row = row._replace(standing=Standing.SCHEDULED, ended=None, why="")
+        row = row._replace(due=instant(now))
+        rollout = rollout.put(row)._replace(ready=ready, progressed=instant(now))
     assert rollout.progressed is not None  # noqa: S101  (set just above; for the type checker)
     end = due(rollout.progressed, workload.rollout.progress_deadline, now)
     if end > now.steady:
         out.until = min(out.until, end)
         return rollout
+    return _stuck(desired, group, rollout, row, ready, out, now)
+
+
+def _stuck(
+    desired: Desired, group: Group, rollout: Rollout, row: Revision, ready: int, out: Followed, now: Now
+) -> Rollout:
+    """A rolling rollout has made no progress for too long: it is said, and it has failed where something speaks against it.
+
+    A registry that gives no answer, probes that cannot run, or a balancer that calls the new ones down say nothing of the revision.
+    """
+    workload, lacking = group.workload, f"{ready} of {group.workload.replicas} new replicas are available"
+    if row.standing is not Standing.FAILED:
+        found = trouble(group, row.revision, desired.instance.id, out.ledger)
+        sick = [one for one in group.current.values() if ProbeValue.FAIL in (one.ready, one.live)]
+        up = next((one.fact.name for one in sick if one.fact.state is ContainerState.RUNNING), "")
+        why = found.message if found is not None else f"{up} fails its probe" if up else ""
+        if up or (found is not None and found.certain):
+            row = row._replace(standing=Standing.FAILED, ended=instant(now), why=why)
+            rollout = rollout.put(row)
+        lacking = f"{lacking}; {why}" if why else lacking
+    else:
+        lacking = f"{lacking}; {row.why}"
     message = (
-        f"revision {wanted[:8]} has made no progress for {workload.rollout.progress_deadline // SECOND}s: "
-        f"{ready} of {workload.replicas} new replicas are available; the old ones stay"
+        f"revision {row.revision[:8]} has made no progress for {workload.rollout.progress_deadline // SECOND}s: {lacking}"
+        f"{'; the old ones stay' if group.outgoing else ''}"
     )
-    person = f"see why in: reconcile explain {workload.key}; then correct the template, which takes over at once"
-    out.holds.append(Hold(workload.key, f"roll out {wanted[:8]}", Rule.PROGRESS, message, person=person))
+    person = (
+        f"correct the template of {workload.key}, which takes over at once; or remove the cause, and then: "
+        f"reconcile resume {workload.key}"
+    )
+    out.holds.append(Hold(workload.key, f"roll out {row.revision[:8]}", Rule.PROGRESS, message, person=person))
     return rollout
 
 

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from manifests.desired import Desired, Workload
+from manifests.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, Generation, PoolFact, Probes, ProbeValue
 from reconciler.core.activation import Roster, replica_name
 from reconciler.core.availability import Availability
@@ -23,6 +24,7 @@ from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.names import Names
 from reconciler.core.observed import Observed
 from reconciler.core.record_lists import list_rows
+from reconciler.core.revision import why_failed
 from reconciler.core.revision_rows import revision_rows
 from reconciler.core.staged import there as declared
 from reconciler.core.switches import node_key
@@ -94,6 +96,8 @@ def assess(
             condition = Condition.SUSPENDED
         elif count.current >= workload.replicas and existing == workload.replicas:
             condition = Condition.READY
+        elif workload.strategy not in STAGED and why_failed(ledger.rollouts.get(key), workload.template.revision):
+            condition = Condition.DEGRADED
         elif group.outgoing or group.surplus or count.leaving or count.unknown or existing < workload.replicas:
             condition = Condition.PROGRESSING
         else:

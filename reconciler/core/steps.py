@@ -27,6 +27,7 @@ from reconciler.core.pins import pins_of
 from reconciler.core.plan import Step
 from reconciler.core.pool import MemberChange
 from reconciler.core.restart_history import settings, without_restarts
+from reconciler.core.revision import why_failed
 from reconciler.core.verdict import Reason
 from reconciler.core.weights import endpoints
 
@@ -145,10 +146,13 @@ def cut(grant: Grant, fact: ContainerFact, place: Place) -> Step:
     return Step(identity, grant.object, action, grant.cause, message)
 
 
-def remove(grant: Grant, fact: ContainerFact) -> Step:
+def remove(grant: Grant, fact: ContainerFact, ledger: Ledger) -> Step:
     """Remove a container that is down and not wanted."""
     action = RemoveContainer(fact.node, fact.name, Generation(fact.id, fact.started_at), adopted=fact.adopted)
     message = "down and not wanted"
+    if grant.cause is Reason.REVISION_FAILED and fact.mark is not None:
+        failed = why_failed(ledger.rollouts.get(grant.object.rpartition("/")[0]), fact.mark.revision)
+        message = f"{message}; {failed}" if failed else message
     return Step(f"remove {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
 
 

@@ -12,11 +12,11 @@ from manifests.rollouts import Strategy, Supersede, format_moment
 from reconciler.core import restarts, windows
 from reconciler.core.activation import keeps
 from reconciler.core.bake import bake, take_back
-from reconciler.core.history import failures_of
 from reconciler.core.instant import Now, due, instant, next_after
 from reconciler.core.revision import ENDED, Revision, Standing
 from reconciler.core.switches import suspended
 from reconciler.core.switching import Health, Look, Switching, carries, due_at, health, raised, revision_of, say_over
+from reconciler.core.trouble import trouble
 from reconciler.core.trust import Belief
 from reconciler.core.verdict import Hold, Rule, Wait, Waiting
 
@@ -103,15 +103,13 @@ def _supersede(it: Switching, look: Look) -> None:
 
 
 def _give_up(it: Switching, look: Look) -> None:
-    """A waiting revision of which a replica ends again and again has failed: it is started no more, and frees what it holds."""
-    limit = max(1, look.workload.restarts.limit)
-    for belief in look.group.waiting:
-        row = it.rollout.of(revision_of(belief))
-        if row is None or row.standing is not Standing.SCHEDULED:
+    """A waiting revision of which a replica is refused for good, or ends, again and again has failed: it frees what it holds."""
+    for row in it.rollout.rows:
+        if row.standing is not Standing.SCHEDULED or row.revision == it.rollout.active:
             continue
-        failures = look.ledger.failures.get(failures_of(look.group, belief.fact))
-        if failures is not None and failures.streak > limit:
-            why = f"{belief.fact.name} ended {failures.streak} times in a row while it waited"
+        found = trouble(look.group, row.revision, look.desired.instance.id, look.ledger)
+        if found is not None and found.over:
+            why = f"{found.message}, while it waited"
             it.set(row, standing=Standing.FAILED, ended=instant(look.now), opened=None, due=None, why=why)
 
 
@@ -213,7 +211,7 @@ def _open(it: Switching, look: Look, row: Revision) -> None:
 
 
 def _not_well(it: Switching, look: Look, row: Revision, found: Health) -> None:
-    """A due revision whose replicas are not all verified: it is waited for, and in the end it expires."""
+    """A due revision whose replicas are not all verified: it is waited for; in the end it expires, or has failed to start."""
     workload, now = look.workload, look.now
     message = (
         f"{found.available} of {found.wanted} replicas of revision {row.revision[:8]} are verified "
@@ -227,8 +225,12 @@ def _not_well(it: Switching, look: Look, row: Revision, found: Health) -> None:
     if end > now.steady:
         it.waits.append(Wait(workload.key, Waiting.VERIFIED, message, end))
     elif found.failing or found.missing > 0:
-        why = f"it was not well within {workload.rollout.pending_grace // SECOND}s: {message}"
-        row = it.set(row, standing=Standing.EXPIRED, ended=instant(now), due=None, why=why)
+        worst = trouble(look.group, row.revision, look.desired.instance.id, look.ledger)
+        why = (
+            f"it was not well within {workload.rollout.pending_grace // SECOND}s: {worst.message if worst else message}"
+        )
+        standing = Standing.EXPIRED if worst is None else Standing.FAILED
+        row = it.set(row, standing=standing, ended=instant(now), due=None, why=why)
         say_over(it, look, row)
     else:
         # Nothing speaks against it but that nothing is known, and that takes nothing away.

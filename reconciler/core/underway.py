@@ -218,4 +218,4 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
             why = why_first(group.workload) if first and group is not None else ""
             out.put(steps.stop(progress.grant, fact, grace, links, key, why))
         else:
-            out.put(steps.remove(progress.grant, fact))
+            out.put(steps.remove(progress.grant, fact, out.ledger))

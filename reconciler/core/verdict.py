@@ -31,6 +31,7 @@ class Reason(StrEnum):
     HOST_RESTARTED = "HostRestarted"
     STOPPED = "Stopped"
     TEMPLATE_CHANGED = "TemplateChanged"
+    REVISION_FAILED = "RevisionFailed"
     SETTINGS_CHANGED = "SettingsChanged"
     SUPERSEDED = "Superseded"
     INACTIVE = "Inactive"

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from providers.actions import RemoveContainer, StartContainer, StopContainer
 from providers.errors import ProviderError
-from providers.facts import ContainerFact, ExitCause, Generation, Known, ProbeFact, Probes, ProbeValue
+from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core.plan import Step
 from reconciler.core.verdict import Reason
 from reconciler.shell.clock import Clock
@@ -37,7 +37,7 @@ DETAIL_LIMIT = 1_000
 STOPS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREATE})
 """Causes of a stop that evidence is kept of."""
 
-LEAVES = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED})
+LEAVES = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED, Reason.REVISION_FAILED})
 """Causes for which a replica makes way to one of another revision: evidence is kept if it was not well."""
 
 OURS = frozenset({ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED})
@@ -92,6 +92,7 @@ class Witness:
         value: dict[str, Any] = {
             "container": action.name,
             "cause": step.cause.value,
+            "why": _short(step.message) if step.cause is Reason.REVISION_FAILED else None,
             "generation": {"id": action.expect.container_id, "started_at": action.expect.started_at},
             "probes": _probes(self._probing.verdicts.get(action.expect), now.steady, now.wall),
             "log": lines,
@@ -134,7 +135,8 @@ class Witness:
             return step.cause in STOPS or (step.cause in LEAVES and failing)
         ended = fact is not None and fact.exit_cause is not None and fact.exit_cause not in OURS
         if isinstance(action, RemoveContainer):
-            return step.cause in LEAVES and ended
+            never = fact is not None and fact.state is ContainerState.CREATED and step.cause is Reason.REVISION_FAILED
+            return step.cause in LEAVES and (ended or never)
         return step.cause is Reason.CRASHED
 
     def _fact(self, node: str, name: str) -> ContainerFact | None:
@@ -167,7 +169,8 @@ class Witness:
 
 def _summary(value: dict[str, Any]) -> str:
     """What was kept, in a line."""
-    parts = [f"{name} {one['verdict']} {one['streak']}" for name, one in value["probes"].items()]
+    parts = [value["why"]] if value["why"] else []
+    parts += [f"{name} {one['verdict']} {one['streak']}" for name, one in value["probes"].items()]
     if value["end"] is not None:
         parts.append(f"{value['end']['cause']}, exit code {value['end']['exit_code']}")
     count = len(value["log"])

@@ -2,6 +2,7 @@ import json
 import threading
 
 from reconciler.core.ledger import from_rows, obey, to_rows
+from reconciler.core.verdict import Rule
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.lock import Lock
 from reconciler.shell.memory import StoreMemory
@@ -99,3 +100,15 @@ def test_a_suspension_may_come_before_the_first_run(tree, home, reconcile):
     assert not home.exists()
     assert reconcile("suspend", "workload/web", tree, "--reason", "x").code == 0
     assert [word["object"] for _, word, _ in inbox(home / "small")] == ["workload/web"]
+
+
+def test_a_rolling_rollout_that_is_stuck_can_be_resumed(stored, reconcile):
+    with Store.open(stored, SystemClock()) as store:
+        last = json.loads(store.last_decision().text)
+        last["status"]["suspensions"] = []
+        last["holds"].append(last["holds"][0] | {"object": "workload/web", "rule": Rule.PROGRESS.value})
+        store.put_decision(json.dumps(last))
+        ledger = store.load_ledger()
+        store.save_ledger({key: row for key, row in ledger.items() if key[0] != "suspensions"})
+    assert reconcile("resume", "workload/web").code == 0
+    assert [(command, word["object"]) for command, word, _ in inbox(stored)] == [("resume", "workload/web")]

@@ -191,7 +191,8 @@ def test_a_rolling_rollout_keeps_the_books_and_is_called_stuck_in_the_end(world)
     here.push(shop(image="v3"))
     here.run(300 * SECOND)
     assert standing(here, "v3") is Standing.ACTIVE
-    assert standing(here, "v2") is standing(here, "v1") is Standing.SUPERSEDED
+    assert standing(here, "v1") is Standing.SUPERSEDED
+    assert standing(here, "v2") is Standing.FAILED
     assert up(here, "v3") == 3
     assert len(here.running()) == 3
 

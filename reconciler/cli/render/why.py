@@ -61,6 +61,8 @@ def evidence_lines(pieces: Sequence[Mapping[str, Any]], paint: Paint, now: int) 
         ended = "" if end is None else f"; ended: {end['cause']}, exit code {end['exit_code']}"
         head = f"evidence of {one['object']} ({one['cause']}), kept {ago(one['wall'], now)}{ended}"
         lines += ["", paint.bold(head)]
+        if one.get("why"):
+            lines.append(f"  {one['why']}")
         for name, probe in one["probes"].items():
             lines.append(f"  {name}: {_said(probe)}")
         if one.get("runtime_health"):
