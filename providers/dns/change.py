@@ -180,7 +180,9 @@ def canonical_change(change: RecordChange) -> RecordChange:
     try:
         kind = canonical.type_name(change.key.type.upper())
         key = RecordKey(canonical.absolute(change.key.name), kind, change.key.set_id)
-        before, after = _canonical_set(kind, change.before), _canonical_set(kind, change.after)
+        before = _canonical_set(kind, change.before)
+        # Most marks are only compared.
+        after = before if change.after == change.before else _canonical_set(kind, change.after)
     except ValueError as error:
         raise Rejected(label(change.key), str(error), "correct the record") from error
     return RecordChange(key, before, after, change.owner)
@@ -193,4 +195,5 @@ def _canonical_set(kind: str, record: RecordSet | None) -> RecordSet | None:
         raise ValueError("a value has a line end or a NUL in it")
     if record.alias:
         return record._replace(values=tuple(canonical.absolute(value) for value in record.values))
-    return record._replace(values=tuple(sorted(canonical.text_value(kind, value) for value in record.values)))
+    values = tuple(sorted(canonical.text_value(kind, value) for value in record.values))
+    return record if values == record.values else record._replace(values=values)

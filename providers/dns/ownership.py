@@ -46,6 +46,8 @@ MAX_NAME = 253
 CHUNK = 255
 """Octets in one character-string of a TXT record (RFC 1035 section 3.3)."""
 
+PLAIN = re.compile(r"[ !#-\[\]-~]{0,255}")
+"""A text in which nothing has to be escaped, and which is one character-string."""
 
 FIRST_LABEL = re.compile(r"(?:[^.\\]|\\\d{3}|\\.)*\.")
 
@@ -154,6 +156,8 @@ def _digest(set_id: str) -> str:
 
 def quote(text: str) -> str:
     """A text as the value of a TXT record in presentation form: quoted, escaped, in pieces of at most 255 octets."""
+    if PLAIN.fullmatch(text):
+        return f'"{text}"'
     raw = text.encode()
     pieces = [raw[start : start + CHUNK] for start in range(0, len(raw), CHUNK)] or [b""]
     return " ".join(f'"{"".join(map(_escape, piece))}"' for piece in pieces)
