@@ -1,7 +1,7 @@
 """`type: docker`: replicas as containers of a Docker Engine or Podman on this host, over its unix socket.
 
 What happens where: `docker_look.py` reads, `docker_create.py` creates, `docker_act.py` starts, stops, removes and changes in
-place, `docker_image.py` pulls, `docker_check.py` answers the doctor, `docker_events.py` hints at changes. The `docker` package is loaded with the first call.
+place, `docker_image.py` pulls, `docker_check.py` answers the doctor, `docker_events.py` and `docker_ends.py` hint at changes. The `docker` package is loaded with the first call.
 """
 
 import os
@@ -22,6 +22,7 @@ from providers.runtime import docker_exec
 from providers.runtime.docker_act import Actor
 from providers.runtime.docker_check import problems_of
 from providers.runtime.docker_create import Creator
+from providers.runtime.docker_ends import Ends
 from providers.runtime.docker_events import Listener
 from providers.runtime.docker_exec_watch import ExecWatch
 from providers.runtime.docker_image import Images, Registry
@@ -100,11 +101,17 @@ class DockerRuntime:
         self._actor = Actor(self._link, self._looks, stops, self._creator.network)
         self._instance = context.instance
         self._watch = ExecWatch(found.socket)
+        self._changed: list[Callable[[], None]] = []
         self._listeners: list[Listener] = []
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
         """All containers of this node, or those of `names`, in the order of their names. Raises Unreachable."""
-        return self._looks.all() if names is None else self._looks.named(names)
+        if names is not None:
+            return self._looks.named(names)
+        facts = self._looks.all()
+        if self._looks.take_again():
+            self._tell()
+        return facts
 
     def perform(self, action: RuntimeAction) -> None:
         """Do one action; a stop blocks for its grace, a creation for at most 15 s of pulling."""
@@ -163,12 +170,21 @@ class DockerRuntime:
 
     def watch(self, changed: Callable[[], None]) -> None:
         """Call `changed`, from another thread, whenever something may have changed here; until `close`. A hint, no proof."""
+        self._changed.append(changed)
         self._listeners.append(Listener(self._socket, self._instance, changed))
+        if self._looks.ends is None:
+            self._looks.ends = Ends(self._tell)
+
+    def _tell(self) -> None:
+        for changed in self._changed:
+            changed()
 
     def close(self) -> None:
         """Close the connections. Containers and pulls go on."""
         for listener in self._listeners:
             listener.close()
+        if self._looks.ends is not None:
+            self._looks.ends.close()
         self._watch.close()
         self._images.close()
         self._link.close()

@@ -14,12 +14,13 @@ import json
 import re
 import threading
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
-from providers.facts import LABEL_INSTANCE, ContainerFact, Setup
+from providers.facts import LABEL_INSTANCE, ContainerFact, ContainerState, Setup
 from providers.runtime.docker_digest import Digests
+from providers.runtime.docker_ends import Ends
 from providers.runtime.docker_life import (
     LABEL_CONTAINER,
     UP,
@@ -76,7 +77,11 @@ class _Nonsense(Unreachable):
 
 
 class Looks:
-    """The looks of one node. Thread-safe; keeps the lives that it has seen. `address` is the host's for others, or empty."""
+    """The looks of one node. Thread-safe; keeps the lives that it has seen. `address` is the host's for others, or empty.
+
+    Attributes:
+        ends: who knows of ends before the engine does; None while nobody waits for changes.
+    """
 
     def __init__(self, link: Link, stops: Stops, address: str = "") -> None:
         self._link, self._stops, self._address = link, stops, address
@@ -87,6 +92,8 @@ class Looks:
         self._last = _Last()
         self._podman: bool | None = None
         self._checked: EngineLife | None = None
+        self._again = False
+        self.ends: Ends | None = None
 
     # --- for DockerRuntime --------------------------------------------------------------------------------------
 
@@ -104,6 +111,12 @@ class Looks:
                 pods.append(make_pod(one, members.pop(one.name, ())))
         pods += [headless_pod(left) for left in members.values()]
         return self._facts(sorted(pods, key=lambda pod: pod.main.name), self._last.engine)
+
+    def take_again(self) -> bool:
+        """Whether a look since the last call took the kernel's word for an end: then the engine is to be asked, too."""
+        with self._lock:
+            again, self._again = self._again, False
+            return again
 
     def named(self, names: Collection[str]) -> tuple[ContainerFact, ...]:
         """The replicas of these names as they are this moment, mark or not. Raises Unreachable, Rejected."""
@@ -219,15 +232,31 @@ class Looks:
         for entry in listed:
             container_id = str(entry["Id"])
             known = None if full else self._lives.get(container_id)
+            if known is not None and self._has_ended(known) and known.word == str(entry.get("State") or "").lower():
+                lives[container_id] = _ending(known)  # an inspection would wait until the engine has tidied up
+                self._again = True
+                continue
             if known is None or not _same_life(entry, known, touched, began - last.steady) or _health_due(known, began):
                 known = self._listed(entry)
             if known is not None:  # it may have gone since the list was made
-                lives[container_id] = known
+                lives[container_id] = _ending(known) if self._has_ended(known) else known
         self._lives = lives
+        self._watch_ends()
         self._digests.keep({one.image_id for one in lives.values()})
         self._on_failure = {key: action for key, action in self._on_failure.items() if key in lives}
         self._last = _Last(began, began_wall, engine, began if full else last.full)
         return list(lives.values())
+
+    def _has_ended(self, life: Life) -> bool:
+        """Whether the kernel says of a container that runs for the engine that its main process has ended."""
+        return self.ends is not None and life.state is ContainerState.RUNNING and self.ends.has(life.id, life.pid)
+
+    def _watch_ends(self) -> None:
+        """Watch the containers of ours whose end is the end of a replica; until the engine knows of it as well."""
+        if self.ends is not None:
+            running = (ContainerState.RUNNING, ContainerState.STOPPING)
+            ours = (one for one in self._lives.values() if one.mark[0] is not None and not one.member)
+            self.ends.watch((one.id, one.pid) for one in ours if one.state in running and one.pid > 0)
 
     def _events(self, since: int, until: int) -> set[str] | None:
         """Ids of containers that something happened to; None when that cannot be told."""
@@ -261,6 +290,11 @@ def _touched(event: dict[str, Any]) -> str:
     if event.get("Type") != "container" or action in _QUIET:
         return ""
     return str((event.get("Actor") or {}).get("ID", ""))
+
+
+def _ending(life: Life) -> Life:
+    """A container whose main process has ended, before the engine says so."""
+    return replace(life, word="stopping", since=0, health=None)
 
 
 def _health_due(known: Life, now: int) -> bool:
