@@ -57,12 +57,15 @@ class _Engine(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
         super().__init__("localhost", timeout=SECONDS)
         self._path = path
+        self.link: socket.socket | None = None
+        """The connection. An answer that goes on to the end of the connection has taken `sock` away by the time it is read."""
 
     def connect(self) -> None:
         """Connect to the socket instead of a host."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(SECONDS)
         self.sock.connect(self._path)
+        self.link = self.sock
 
 
 def ask(path: str, method: str, where: str, body: Any = None) -> Any:
@@ -96,8 +99,8 @@ def run(path: str, container: str, watch: str, argv: list[str]) -> int:
     number = ask(path, "POST", f"/containers/{container}/exec", body)["Id"]
     with _told(watch, number, mark), contextlib.closing(_Engine(path)) as engine:
         answer = _send(engine, "POST", f"/exec/{number}/start", {"Detach": False, "Tty": False})
-        if engine.sock is not None:
-            engine.sock.settimeout(None)
+        if engine.link is not None:
+            engine.link.settimeout(None)
         try:
             _copy(answer)
         except (OSError, http.client.HTTPException) as error:
