@@ -7,6 +7,7 @@ place, `docker_image.py` pulls, `docker_check.py` answers the doctor, `docker_ev
 import os
 import sys
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address
 from typing import ClassVar
 
@@ -173,7 +174,8 @@ class DockerRuntime:
         self._changed.append(changed)
         self._listeners.append(Listener(self._socket, self._instance, changed))
         if self._looks.ends is None:
-            self._looks.ends = Ends(self._tell)
+            with suppress(OSError):  # the engine tells as well, only later
+                self._looks.ends = Ends(self._tell)
 
     def _tell(self) -> None:
         for changed in self._changed:

@@ -26,7 +26,10 @@ Process = tuple[str, int]
 
 
 class Ends:
-    """The ends of main processes, until it is closed. `changed` is called on a thread for each; it must not raise."""
+    """The ends of main processes, until it is closed. `changed` is called on a thread for each; it must not raise.
+
+    Raises OSError when no descriptor is free.
+    """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -49,8 +52,15 @@ class Ends:
                 os.close(self._open.pop(one))  # which takes it out of the epoll set, too
             for one in sorted(wanted - self._open.keys() - self._ended):
                 if len(self._open) < MOST and not self._closed and (fd := _pidfd(*one)) >= 0:
-                    self._open[one] = fd
-                    self._epoll.register(fd, select.EPOLLIN)
+                    self._add(one, fd)
+
+    def _add(self, one: Process, fd: int) -> None:
+        try:
+            self._epoll.register(fd, select.EPOLLIN)
+        except OSError:  # the user may have no more watches
+            os.close(fd)
+            return
+        self._open[one] = fd
 
     def has(self, container: str, pid: int) -> bool:
         """Whether this process was watched and has ended. False says nothing."""
