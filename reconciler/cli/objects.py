@@ -11,6 +11,7 @@ from manifests.desired import Desired, Role
 from reconciler.cli.options import mistake
 from reconciler.cli.where import Place, joined
 from reconciler.core.ledger import Ledger, from_rows
+from reconciler.core.overrides import target_key
 from reconciler.core.switches import node_key
 from reconciler.core.verdict import Rule
 
@@ -21,7 +22,8 @@ class Known:
 
     `suspended` are those that a person suspended, `failed` the replicas whose restarts were given up and the workloads whose rolling
     rollout is stuck, `ordered` the replicas
-    and endpoints that a person drained or forced, `containers` the names of each workload's containers, the main one first.
+    and endpoints that a person drained or forced, and the targets of names that one forced, `targets` the targets of names there are,
+    `containers` the names of each workload's containers, the main one first.
     """
 
     all: frozenset[str]
@@ -29,6 +31,7 @@ class Known:
     failed: frozenset[str] = frozenset()
     ordered: frozenset[str] = frozenset()
     containers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    targets: frozenset[str] = frozenset()
 
 
 _TRIED_AGAIN = frozenset({Rule.FAILED.value, Rule.PROGRESS.value})
@@ -49,6 +52,13 @@ def of_desired(desired: Desired) -> set[str]:
     keys |= {f"{one.key}/{ordinal}" for one in desired.workloads for ordinal in range(one.replicas)}
     keys |= {node_key(one.name) for one in desired.providers if one.role is Role.RUNTIME}
     return keys
+
+
+def targets_of(stored: dict[str, Any]) -> set[str]:
+    """The keys of the targets of names in a stored decision. A target without any address is not in it."""
+    return {
+        target_key(one["key"], leaf["target"]) for one in stored["status"]["names"] for leaf in one.get("leaves", ())
+    }
 
 
 def of_stored(stored: dict[str, Any]) -> set[str]:
@@ -75,6 +85,7 @@ def known_objects(place: Place) -> Known:
     suspended: set[str] = set()
     failed: set[str] = set()
     ordered: set[str] = set()
+    targets: set[str] = set()
     if place.used:
         with joined(place) as store:
             last, rows, waiting = store.last_decision(), store.load_ledger(), store.pending()
@@ -94,14 +105,18 @@ def known_objects(place: Place) -> Known:
         if last is not None:
             stored = json.loads(last.text)
             keys |= of_stored(stored)
+            targets |= targets_of(stored)
             for row in stored["status"]["workloads"]:  # an older version has stored no containers
                 containers[row["key"]] = tuple(row.get("containers", ()))
             failed |= {one["object"] for one in stored["holds"] if one["rule"] in _TRIED_AGAIN}
     if place.desired is not None:
         keys |= of_desired(place.desired)
+        targets |= {target_key(one.key, target.name) for one in place.desired.policies for target in one.targets}
         for one in place.desired.workloads:
             containers[one.key] = tuple(part.name for part in (one.template.container, *one.template.sidecars))
-    return Known(frozenset(keys), frozenset(suspended), frozenset(failed), frozenset(ordered), containers)
+    return Known(
+        frozenset(keys), frozenset(suspended), frozenset(failed), frozenset(ordered), containers, frozenset(targets)
+    )
 
 
 def no_such(key: str, known: Known) -> click.UsageError:

@@ -1,7 +1,7 @@
-"""`reconcile drain`, `force` and `release`: a person's order about an endpoint, which ranks above everything but facts.
+"""`reconcile drain`, `force` and `release`: a person's order about an endpoint or a target of a name, above everything but facts.
 
-An order is about a replica with all its endpoints (`workload/web/0`), or about one member of one pool
-(`endpoint/PROVIDER/POOL/ADDRESS:PORT`). It is left in the inbox of the instance, and remembered until it expires or is released.
+An order is about a replica with all its endpoints (`workload/web/0`), about one member of one pool
+(`endpoint/PROVIDER/POOL/ADDRESS:PORT`), or, to force only, about one target of a DNSPolicy (`dnspolicy/app/eu`). It is left in the inbox of the instance, and remembered until it expires or is released.
 """
 
 from collections.abc import Callable
@@ -24,6 +24,7 @@ EVERYTHING = "*"
 """The object of a release of all orders."""
 
 _WHAT = "give a replica such as workload/web/0, or an endpoint as 'reconcile get endpoints' names it"
+_TARGET = ", or a target of a name such as dnspolicy/app/eu"
 
 
 @click.command(
@@ -56,9 +57,14 @@ Facts rank above an order: what does not run gets no weight. --for is required, 
 forced endpoint is one that nobody watches.
 
 \b
+A target of a name (dnspolicy/NAME/TARGET) is published or withdrawn, whatever its check,
+its service and its manifest say. The last target of a name stays.
+
+\b
 Examples:
   reconcile force workload/web/0 up manifests/ --for 10m --reason "its probe is wrong"
   reconcile force endpoint/edge-1/be_web:web/172.20.0.4:8080 down --for 1h --reason "bad disk"
+  reconcile force dnspolicy/app/eu down manifests/ --for 2h --reason "work on the line"
 """,
 )
 @click.argument("key")
@@ -71,7 +77,7 @@ Examples:
 @target_options
 @common_options
 def force(key: str, value: str, path: Path | None, duration: int, reason: str, **raw: Any) -> Exit:
-    """Give KEY, a replica or one of its endpoints, traffic or none, whatever pushes and probes say."""
+    """Give KEY, a replica, one of its endpoints or a target of a name, traffic or none, whatever pushes and probes say."""
     if not reason.strip():
         raise mistake("--reason is empty", "say why, for whoever finds it forced")
     return _order("force", key, path, duration, reason, value, raw)
@@ -133,14 +139,25 @@ def _order(
 
 
 def _check(verb: str, key: str, known: Known) -> None:
-    """Refuse what cannot be ordered about: only replicas and endpoints can; without any knowledge every such KEY is taken."""
+    """Refuse what cannot be ordered about; without any knowledge every KEY of a kind that can is taken."""
     kind, _, name = key.partition("/")
+    if kind == "dnspolicy" and "/" in name:
+        _check_target(verb, key, known)
+        return
     whole = kind == "workload" and "/" not in name
     if kind not in {"workload", "endpoint"} or whole:
         more = f"; a whole workload leaves traffic when its {key} is scaled to 0 in its manifest" if whole else ""
-        raise mistake(f"'{key}' cannot be {'drained' if verb == 'drain' else 'forced'}", _WHAT + more)
+        word, what = ("drained", _WHAT) if verb == "drain" else ("forced", _WHAT + _TARGET)
+        raise mistake(f"'{key}' cannot be {word}", what + more)
     if known.all and key not in known.all:
         raise no_such(key, known)
+
+
+def _check_target(verb: str, key: str, known: Known) -> None:
+    if verb == "drain":
+        raise mistake(f"'{key}' cannot be drained: a name has no requests under way", f"reconcile force {key} down")
+    if known.all and key not in known.targets:
+        raise mistake(f"there is no target '{key}'", f"targets: {', '.join(sorted(known.targets)) or 'none'}")
 
 
 def _say(verb: str, words: list[dict[str, Any]], in_effect: bool, options: Options, text: str) -> Exit:

@@ -9,6 +9,7 @@ from typing import Any
 from manifests.desired import Desired
 from manifests.dns import DNSPolicy
 from providers.facts import ProbeValue, RecordKey, ZoneFact
+from reconciler.core.endpoint_status import order_words
 from reconciler.core.instant import Now
 from reconciler.core.leaf_status import answer_row
 from reconciler.core.leaves import Leaf
@@ -122,6 +123,7 @@ def _leaf(policy: DNSPolicy, leaf: Leaf, named: Named, observed: Observed, now: 
         "published": None if named.published is None else published,
         "wanted": wanted,
         "forced": leaf.force or None,
+        "override": None if leaf.order is None else order_words(leaf.order, now),
         "why": _why(policy, leaf, named, wanted=wanted, published=published),
         "service": None if leaf.service is None else leaf.service.value,
     }
@@ -146,7 +148,7 @@ def _why(policy: DNSPolicy, leaf: Leaf, named: Named, *, wanted: bool, published
     """Why a leaf is in or out, in a few words."""
     mode = named.answer.mode
     if leaf.force == "down" and not (mode is Mode.KEPT and published):
-        return "forced down by the policy, about to be withdrawn" if published else "forced down by the policy"
+        return f"{_by(leaf)}, about to be withdrawn" if published else _by(leaf)
     if mode is Mode.ALL_UNHEALTHY:
         if wanted:
             fallback = leaf.target == policy.fallback
@@ -159,8 +161,15 @@ def _why(policy: DNSPolicy, leaf: Leaf, named: Named, *, wanted: bool, published
     if leaf.leaving:
         return "is on its way out"
     if leaf.value is ProbeValue.PASS:
-        healthy = "forced up by the policy" if leaf.force else "healthy"
+        healthy = _by(leaf) if leaf.force else "healthy"
         return healthy if published else f"{healthy}, about to be published"
     if leaf.value is ProbeValue.FAIL:
         return "unhealthy, about to be withdrawn" if published else "unhealthy"
     return "not known, so it stays" if wanted else "joins after its first success"
+
+
+def _by(leaf: Leaf) -> str:
+    """Whose word forces a leaf, and why."""
+    if leaf.order is None:
+        return f"forced {leaf.force} by the policy"
+    return f"forced {leaf.force} by {leaf.order.who or 'somebody'} ({leaf.order.reason or 'no reason given'})"

@@ -130,7 +130,7 @@ def _container(
         "overruled": word is not None and word.overruled,
         "push": _push(belief, observed, now),
         "observer": _observer(belief, observed, now),
-        "override": None if override is None else _override(override, now),
+        "override": None if override is None else order_words(override, now),
     }
 
 
@@ -189,7 +189,8 @@ def _observer(belief: Belief, observed: Observed, now: Now) -> dict[str, Any]:
     }
 
 
-def _override(one: Override, now: Now) -> dict[str, Any]:
+def order_words(one: Override, now: Now) -> dict[str, Any]:
+    """A person's order, as it is told."""
     return {
         "force": one.force.value,
         "who": one.who,

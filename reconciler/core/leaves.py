@@ -14,7 +14,9 @@ from reconciler.core.activation import Roster
 from reconciler.core.instant import FOREVER, Now
 from reconciler.core.leaf import LeafProbe
 from reconciler.core.leaf_health import LeafVerdict, both, probe_of, verdict
-from reconciler.core.ledger import Grant
+from reconciler.core.ledger import Ledger
+from reconciler.core.overrides import expires_at, in_force, target_key
+from reconciler.core.traffic import Override
 from reconciler.core.weights import Weights, endpoints
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
@@ -27,7 +29,7 @@ class Leaf(NamedTuple):
     without one; `probe` what is asked, None without a check. `leaving`: nothing that could serve is behind it any more, or a
     planned step takes it out, so it is never published anew. `behind` are ids of containers. `early`:
     what is behind it carries no weight yet, so a check that passes does not let it in. `force`: a person's word that made
-    `value` what it is, `up` or `down`; empty without one. `unproven`: its service says that it is ready and its check has not
+    `value` what it is, `up` or `down`; empty without one. `order`: that word, where it is an order and not the manifest's. `unproven`: its service says that it is ready and its check has not
     said yet what it says, so it stays where it is published and joins nowhere (see `proven`).
     """
 
@@ -42,6 +44,7 @@ class Leaf(NamedTuple):
     early: bool = False
     force: str = ""
     unproven: bool = False
+    order: Override | None = None
 
 
 class Around(NamedTuple):
@@ -51,7 +54,7 @@ class Around(NamedTuple):
     checks: Mapping[str, HealthCheck]
     roster: Roster
     weights: Weights
-    grants: Mapping[str, Grant]
+    ledger: Ledger
     answers: Mapping[LeafProbe, ProbeFact]
     now: Now
 
@@ -60,31 +63,34 @@ def around(
     desired: Desired,
     roster: Roster,
     weights: Weights,
-    grants: Mapping[str, Grant],
+    ledger: Ledger,
     answers: Mapping[LeafProbe, ProbeFact],
     now: Now,
 ) -> Around:
     """Everything once, for all policies of one decision."""
     services = {one.key: one for one in desired.services}
-    return Around(services, {one.key: one for one in desired.checks}, roster, weights, grants, answers, now)
+    return Around(services, {one.key: one for one in desired.checks}, roster, weights, ledger, answers, now)
 
 
 def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:
     """All leaves of a policy, by target and address."""
     found: list[Leaf] = []
     for target in policy.targets:
+        order = in_force(here.ledger.overrides, target_key(policy.key, target.name), here.now)
         for leaf in _of_target(target, here):
-            found.append(_forced(target, _asked(policy, target, leaf, here)))
+            found.append(_forced(target, _asked(policy, target, leaf, here), order, here.now))
     return tuple(found)
 
 
-def _forced(target: Target, leaf: Leaf) -> Leaf:
+def _forced(target: Target, leaf: Leaf, order: Override | None, now: Now) -> Leaf:
     """The leaf with a person's word on it. What leaves or is not in traffic yet does not become healthy by a word."""
-    if target.force == "down":
-        return leaf._replace(value=_FAIL, until=FOREVER, leaving=True, force="down")
-    if target.force == "up" and not leaf.leaving and not leaf.early:
-        return leaf._replace(value=_PASS, until=FOREVER, force="up")
-    return leaf
+    force = target.force if order is None else order.force.value
+    until = FOREVER if order is None else expires_at(order, now)
+    if force == "down":
+        return leaf._replace(value=_FAIL, until=until, leaving=True, force="down", order=order)
+    if force == "up" and not leaf.leaving and not leaf.early:
+        return leaf._replace(value=_PASS, until=until, force="up", order=order)
+    return leaf if order is None else leaf._replace(until=min(leaf.until, until))
 
 
 def _asked(policy: DNSPolicy, target: Target, leaf: Leaf, here: Around) -> Leaf:
@@ -147,7 +153,7 @@ def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
         name, address = belief.fact.id, endpoint.address
         behind[address] = (*behind.get(address, ()), name)
         share = here.roster.share(belief.fact)
-        out = share == 0 or name in here.grants or belief.fact.state is not ContainerState.RUNNING
+        out = share == 0 or name in here.ledger.grants or belief.fact.state is not ContainerState.RUNNING
         value = belief.ready if share is not None else _UNKNOWN
         early = share is None or (
             value is _PASS and bool(service.balancers) and (service.key, name) in here.weights.lacking

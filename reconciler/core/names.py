@@ -82,7 +82,7 @@ def name_all(
         answers: verdicts of what was asked of leaves.
     """
     out = Names()
-    here = around(desired, roster, weights, ledger.grants, answers, now)
+    here = around(desired, roster, weights, ledger, answers, now)
     marked = {key: _by_mark(zone) for key, zone in seen.zones.items()}
     claims = Claims(desired, seen.zones, marked, out.taken)
     for policy in sorted(desired.policies, key=lambda one: one.key):

@@ -1,7 +1,8 @@
-"""Overrides: what people order about endpoints. An order ranks above pushes and probes; only facts rank above it.
+"""Overrides: what people order about endpoints and targets of names. An order ranks above pushes and probes; only facts rank above it.
 
 Orders are about a replica with all its endpoints (`workload/web/0`) or one member of one pool (`endpoint/PROVIDER/POOL/ADDRESS:PORT`);
-the latter ranks higher, because it says more. Called by `trust` for replicas, by `weights` for members, by `ledger.obey` for commands.
+the latter ranks higher, because it says more. Those about one target of a name (`dnspolicy/app/eu`) say whether it is healthy, and
+rank above its manifest. Called by `trust` for replicas, by `weights` for members, by `leaves` for targets, by `ledger.obey` for commands.
 """
 
 from collections.abc import Mapping
@@ -35,9 +36,17 @@ def ordered(
     if verb == "release":
         return {name: one for name, one in overrides.items() if key not in {name, "*"}}
     force = "drain" if verb == "drain" else value
-    if force not in set(Force) or key.partition("/")[0] not in {"endpoint", "workload"}:
+    kind = key.partition("/")[0]
+    if force not in set(Force) or kind not in {"endpoint", "workload", "dnspolicy"}:
         return overrides
+    if kind == "dnspolicy" and force == Force.DRAIN:
+        return overrides  # a name has nothing in flight: there is up and down only
     return {**overrides, key: Override(Force(force), at, who, reason, until)}
+
+
+def target_key(policy: str, target: str) -> str:
+    """The object that stands for one target of a name."""
+    return f"{policy}/{target}"
 
 
 def in_force(overrides: Mapping[str, Override], key: str, now: Now) -> Override | None:

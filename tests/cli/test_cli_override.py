@@ -85,3 +85,20 @@ def test_release_takes_a_key_or_all(stored, tree, reconcile):
     assert reconcile("release", "--all", "workload/web/0", tree).code == 64
     reconcile("drain", "workload/web/1", tree)
     assert reconcile("release", "--all", tree).code == 0
+
+
+def test_a_target_of_a_name_can_be_forced_and_released_and_not_drained(home, tree, reconcile):
+    why = ("--for", "10m", "--reason", "work on the line")
+    done = reconcile("force", "dnspolicy/app/local", "down", tree, *why)
+    assert (done.code, done.err) == (0, "")
+    assert "to be forced down until" in done.out
+    (instance,) = home.iterdir()
+    assert orders(instance)["dnspolicy/app/local"].force is Force.DOWN
+    refused = reconcile("force", "dnspolicy/app/us", "down", tree, *why)
+    assert (refused.code, "targets: dnspolicy/app/local" in refused.err) == (64, True)
+    whole = reconcile("force", "dnspolicy/app", "down", tree, *why)
+    assert (whole.code, "or a target of a name such as dnspolicy/app/eu" in whole.err) == (64, True)
+    drained = reconcile("drain", "dnspolicy/app/local", tree)
+    assert (drained.code, "reconcile force dnspolicy/app/local down" in drained.err) == (64, True)
+    assert reconcile("release", "dnspolicy/app/local", tree).code == 0
+    assert orders(instance) == {}

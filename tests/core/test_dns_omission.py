@@ -5,10 +5,14 @@ from dataclasses import replace
 import pytest
 from dns_worlds import A1, A2, B1, CHECK, FAIL, HOST, NAMES, PASS, TARGETS, UNKNOWN, ZONE, World, X, geo_world, policy
 
+from manifests.desired import SECOND
 from manifests.dns import AllUnhealthy, Publish, Routing, Target
 from manifests.dns_names import balancer_name, target_name
 from providers.facts import RecordKey
+from reconciler.core.dns_status import name_rows
+from reconciler.core.instant import instant
 from reconciler.core.leaf_health import leaf_probes
+from reconciler.core.ledger import Command, obey
 from reconciler.core.omission import HOLD_DOWN
 from reconciler.core.verdict import Rule
 
@@ -294,6 +298,37 @@ def test_a_target_that_is_forced_up_stays_whatever_its_check_says() -> None:
     world.told(a1=FAIL, a2=FAIL, x=FAIL)
     world.settle()
     assert set(world.lines()) == {*HEAD, EVERYBODY_US, US, TO_GW3, AT_GW3}
+
+
+def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_itself() -> None:
+    world = geo_world()
+    without = set(EVERYTHING) - {US, TO_GW3, AT_GW3}
+    end = world.now.wall + 1800 * SECOND
+    word = Command("force", "dnspolicy/app/gw3", "jo", "work on the line", end, value="down", at=instant(world.now))
+    world.ledger = obey(world.ledger, (word,))
+    decision = world.decide()
+    assert decision.wake_at <= world.now.steady + 1800 * SECOND
+    world.write(decision)
+    world.policies = (policy(*forced("gw3", "up")),)
+    while world.now.wall < end - 60 * SECOND:
+        world.write(world.decide())
+        world.pass_time(30)
+    assert set(world.lines()) == without
+    rows = name_rows(
+        world.desired(), world.observed(), world.decide().status.seen, world.decide().status.names, world.now
+    )
+    (leaf,) = (one for one in rows[0]["leaves"] if one["target"] == "gw3")
+    assert (leaf["why"], leaf["override"]["until_wall"]) == ("forced down by jo (work on the line)", end)
+
+    world.pass_time(61)
+    world.settle()
+    assert sorted(world.lines()) == EVERYTHING
+    world.told(b1=FAIL)
+    world.settle()
+    assert sorted(world.lines()) == EVERYTHING, "the manifest's own word counts again"
+
+    drain = Command("drain", "dnspolicy/app/gw1", at=instant(world.now))
+    assert obey(world.ledger, (drain,)).overrides == world.ledger.overrides
 
 
 def test_a_name_whose_targets_are_all_forced_down_keeps_what_it_has() -> None:

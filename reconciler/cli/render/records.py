@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.table import table
-from reconciler.cli.render.times import ago
+from reconciler.cli.render.times import ago, short
 from reconciler.shell.clock import utc
 
 Row = Mapping[str, Any]
@@ -120,6 +120,9 @@ def _leaf(one: Row, leaf: Row, now: int) -> list[str]:
     """One leaf. Where its check says something that the rest does not, that is told too."""
     check = leaf["check"]
     why = leaf["why"]
+    order = leaf.get("override")  # not in what an older version has stored
+    if order is not None and order["until_wall"] is not None:
+        why = f"{why}, for {short(order['until_wall'] - now)} more"
     if check is not None and leaf["healthy"] is not True and check["reason"]:
         why = f"{why}: {check['reason']}"
     return [
