@@ -10,7 +10,7 @@ traffic, whatever is declared; those that may get it are *waiting*, and those th
 `decide` only.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
@@ -159,7 +159,7 @@ def _stages(workload: Workload, rollout: Rollout | None, now: Now) -> _Stages:
     return _Stages(serving, frozenset(waiting - {"", serving}), frozenset(kept - {serving}), coming, shares)
 
 
-def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, granted: bool) -> None:
+def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, grants: Container[str]) -> None:
     """Put one container where it belongs by its revision, its ordinal and its node."""
     workload, fact = group.workload, belief.fact
     misplaced = mark.ordinal >= workload.replicas or fact.node != node_of(workload, mark.ordinal)
@@ -170,7 +170,7 @@ def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, gra
             group.current[mark.ordinal] = belief
     elif stages is not None and mark.revision in stages.waiting:
         (group.surplus if misplaced else group.waiting).append(belief)
-    elif stages is not None and mark.revision in stages.kept and fact.state in _DOWN and not granted:
+    elif stages is not None and mark.revision in stages.kept and fact.state in _DOWN and fact.id not in grants:
         group.kept.append(belief)
     else:
         group.outgoing.append(belief)
@@ -218,7 +218,7 @@ def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
                 first_out = workload.strategy is Strategy.RECREATE
                 (group.surplus if first_out else group.outgoing).append(belief)
             else:
-                _place(group, belief, mark, stages.get(workload.name), fact.id in observed.ledger.grants)
+                _place(group, belief, mark, stages.get(workload.name), observed.ledger.grants)
     hidden = seen.unknown_runtimes
     for group in groups.values():
         if group.outgoing and group.workload.strategy not in STAGED:

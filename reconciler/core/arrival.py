@@ -7,7 +7,6 @@ later, or all traffic would be on replicas that the balancer believes down. Call
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
 
 from manifests.desired import Desired
 from manifests.rollouts import Strategy
@@ -60,7 +59,7 @@ def arriving(
         available = [one for one in group.current.values() if ripe_at(one, group.workload.min_ready) <= now.steady]
         many = sum(1 for one in available if one.fact.id in late)
         if many:
-            changed[key] = replace(counts[key], arriving=many)
+            changed[key] = counts[key]._replace(arriving=many)
     return {**counts, **changed} if changed else counts
 
 

@@ -5,7 +5,7 @@ Called by `decide` only.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from manifests.rollouts import STAGED
 from providers.facts import ProbeValue
@@ -14,9 +14,10 @@ from reconciler.core.instant import FOREVER, Now
 from reconciler.core.ledger import Grant
 from reconciler.core.trust import Belief
 
+_PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
 
-@dataclass(frozen=True, slots=True)
-class Availability:
+
+class Availability(NamedTuple):
     """Counts of one workload. `until` is the steady instant at which a count changes on the same facts.
 
     `current` counts available replicas of the desired revision, `total` those of every revision; `leaving` counts open
@@ -34,7 +35,7 @@ class Availability:
 
 def ripe_at(belief: Belief, min_ready: int) -> int:
     """The steady instant from which this container is available, FOREVER while it is not ready."""
-    return belief.since + min_ready if belief.ready is ProbeValue.PASS else FOREVER
+    return belief.since + min_ready if belief.ready is _PASS else FOREVER
 
 
 def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:
@@ -50,7 +51,7 @@ def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:
             if grants and belief.fact.id in grants:
                 leaving += 1
                 continue
-            if belief.ready is ProbeValue.UNKNOWN:
+            if belief.ready is _UNKNOWN:
                 unknown += 1
                 continue
             ripe = ripe_at(belief, min_ready)

@@ -5,12 +5,12 @@ its set gets another mark instead of being deleted and made again. Only sets tha
 the new document answers the same question. Called by `names`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from manifests.desired import Desired
 from manifests.dns import DNSPolicy, Record
 from providers.facts import RecordKey, ZoneFact
-from reconciler.core.dns_tree import managed
+from reconciler.core.dns_tree import managed, managing
 from reconciler.core.published import names_of
 from reconciler.core.records import owner_of
 
@@ -40,35 +40,50 @@ class Claims:
         taken: dict[Place, set[RecordKey]],
     ) -> None:
         self._prefix = f"{desired.instance.id}/"
-        self._zones, self._lists = zones, desired.record_lists
+        self._zones, self._taken = zones, taken
+        self._lists = {one.key: one for one in desired.record_lists}
         self._policies = {one.key: one for one in desired.policies}
         self._records = {(one.provider, one.zone, one.host, one.type) for one in desired.records}
-        self._left = {place: self._leftovers(place, by_mark) for place, by_mark in marked.items()}
-        self._taken = taken
+        places = {(one.provider, one.zone) for one in desired.policies if (one.provider, one.zone) in zones}
+        self._left = {place: self._leftovers(place, marked[place]) for place in places}
 
-    def _leftovers(self, place: Place, by_mark: ByMark) -> list[RecordKey]:
-        """Sets of policies that are gone or have another host: members of routed sets are found in no other way."""
-        found: list[RecordKey] = []
+    def _leftovers(self, place: Place, by_mark: ByMark) -> dict[str, list[RecordKey]]:
+        """The free sets of a zone, by the hosts whose policies may have them. Almost always there are none."""
+        found: dict[str, list[RecordKey]] = {}
         for mark, keys in by_mark.items():
-            if not mark.startswith(self._prefix + _POLICY):
+            if not mark.startswith(self._prefix):
                 continue
-            policy = self._policies.get(owner_of(mark)[1])
-            if policy is None or (policy.provider, policy.zone) != place:
-                found += keys
-            else:
-                found += [key for key in keys if not managed(policy, key.name)]
+            owner = owner_of(mark)[1]
+            policy, listed = self._policies.get(owner), self._lists.get(owner)
+            # What its own document wants is not free; there may be very much of that, so it is left out first.
+            rest = keys
+            if policy is not None and (policy.provider, policy.zone) == place:
+                rest = [key for key in keys if not managed(policy, key.name)]
+            elif listed is not None and (listed.provider, listed.zone) == place:
+                rest = [key for key in keys if key not in listed.sets]
+            for key in rest:
+                if self._free(place, key):
+                    for host in managing(key.name):
+                        found.setdefault(host, []).append(key)
         return found
 
     def inherit(self, policy: DNSPolicy) -> list[RecordKey]:
         """Take over what is free at the names of a policy. Each set is taken once."""
         place = (policy.provider, policy.zone)
-        records = self._zones[place].records
-        plain = (RecordKey(name, kind) for name in names_of(policy) for kind in ANSWERS)
-        found = {key for key in plain if key in records}
-        found |= {key for key in self._left.get(place, ()) if managed(policy, key.name)}
-        mine = sorted(key for key in found if self._free(place, key))
+        left = self._left[place].get(policy.host)
+        if not left:
+            return []
+        names = names_of(policy)
+        mine = sorted({key for key in left if self._fits(place, key, policy, names) and self._free(place, key)})
         self.take(place, mine)
         return mine
+
+    def _fits(self, place: Place, key: RecordKey, policy: DNSPolicy, names: Container[str]) -> bool:
+        """Whether a free set is at a name of a policy. Members of routed sets come from policies only, whatever their name."""
+        if key.name in names and not key.set_id:
+            return True
+        mark = self._zones[place].owners[key]
+        return mark.startswith(self._prefix + _POLICY) and managed(policy, key.name)
 
     def yields(self, record: Record, key: RecordKey) -> bool:
         """Whether a plain record may have the place of a set that exists: its own, or one that answers the same question."""
@@ -96,7 +111,7 @@ class Claims:
         """Whether a set that exists carries a mark of ours, answers for addresses, and is wanted by no manifest."""
         if key.type not in ANSWERS or (*place, key.name, key.type) in self._records or not self._ours(place, key):
             return False
-        return not any((one.provider, one.zone) == place and key in one.sets for one in self._lists)
+        return not any((one.provider, one.zone) == place and key in one.sets for one in self._lists.values())
 
     def _ours(self, place: Place, key: RecordKey) -> bool:
         """Whether a set carries a mark of ours, and not that of a policy which has the name."""

@@ -84,7 +84,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
 
     pruned = _pruned(crew, weights, names)
     ledger = absences(ledger, pruned, desired.revision, now)
-    pruning = mass_change(desired, ledger, pruned, _owned(crew, seen, desired))
+    pruning = mass_change(desired, ledger, pruned, _owned(crew, seen, desired) if pruned else 0)
     gated = gate(desired, observed, crew, counts, ledger, outbreaks, found.wants, pruning, weights.dead, now)
     if gated.granted and not last:
         return gated.ledger

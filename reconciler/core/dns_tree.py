@@ -21,6 +21,7 @@ CATCH_ALL = "default"
 """Which member of the balancer name is for everybody whose place has none."""
 
 _CNAME = "CNAME"
+_SIMPLE = Routing.SIMPLE
 
 
 def tree(policy: DNSPolicy, leaves: Leaves) -> dict[RecordKey, RecordSet]:
@@ -28,8 +29,8 @@ def tree(policy: DNSPolicy, leaves: Leaves) -> dict[RecordKey, RecordSet]:
     alive = [target for target in policy.targets if leaves.get(target.name)]
     if not alive:
         return {}
-    if policy.routing is Routing.SIMPLE:
-        return _simple(policy, frozenset().union(*(leaves[target.name] for target in alive)))
+    if policy.routing is _SIMPLE:
+        return _simple(policy, {value for target in alive for value in leaves[target.name]})
     top = policy.host == policy.zone
     kinds = _families(leaves, alive) if top else (_CNAME,)
     sets: dict[RecordKey, RecordSet] = {}
@@ -41,9 +42,9 @@ def tree(policy: DNSPolicy, leaves: Leaves) -> dict[RecordKey, RecordSet]:
     return sets
 
 
-def _simple(policy: DNSPolicy, values: frozenset[str]) -> dict[RecordKey, RecordSet]:
+def _simple(policy: DNSPolicy, values: set[str]) -> dict[RecordKey, RecordSet]:
     """All addresses together at the host; a host name only where there is no address, because nothing stands beside it."""
-    addresses = {value for value in values if not value.endswith(".")}
+    addresses = [value for value in values if not value.endswith(".")]
     if addresses:
         return address_sets(policy.host, policy.ttl, addresses)
     name = min(values)
@@ -121,5 +122,20 @@ class _Level:
 
 def managed(policy: DNSPolicy, name: str) -> bool:
     """Whether a name belongs to what this policy publishes: its host, and everything of its tree."""
+    if name == policy.host:
+        return True
     balancer = balancer_name(policy.host)
-    return name in (policy.host, balancer) or name.endswith("." + balancer)
+    return name == balancer or name.endswith("." + balancer)
+
+
+def managing(name: str) -> list[str]:
+    """All hosts whose policies may have this name: where `managed` is true. There may be others among them."""
+    labels = name.split(".")
+    hosts = [name]
+    for at, label in enumerate(labels):
+        below = ".".join(labels[at + 1 :])
+        if label == "klb":
+            hosts.append(below)
+        elif label == "klb-wildcard":
+            hosts.append(f"*.{below}")
+    return hosts

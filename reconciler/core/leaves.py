@@ -4,7 +4,7 @@ An endpoint's leaf is healthy when a container behind it is ready and carries we
 endpoint is; fixed addresses and host names as their check says. Where a check is asked as well, both must hold.
 """
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
 from manifests.desired import Desired, Service
@@ -14,12 +14,19 @@ from reconciler.core.activation import Roster
 from reconciler.core.instant import FOREVER, Now
 from reconciler.core.leaf import LeafProbe
 from reconciler.core.leaf_health import LeafVerdict, both, probe_of, verdict
+<<<<<<< next/reconciler/core/leaves.py
 from reconciler.core.ledger import Ledger
 from reconciler.core.overrides import expires_at, in_force, target_key
 from reconciler.core.traffic import Override
 from reconciler.core.weights import Weights, endpoints
+=======
+from reconciler.core.ledger import Grant
+from reconciler.core.weights import Weights
+>>>>>>> new/reconciler/core/leaves.py
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
+_RUNNING = ContainerState.RUNNING
+_ADDRESSES, _HOSTNAME, _ENDPOINTS = Publish.ADDRESSES, Publish.HOSTNAME, Publish.ENDPOINTS
 
 
 class Leaf(NamedTuple):
@@ -76,9 +83,18 @@ def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:
     """All leaves of a policy, by target and address."""
     found: list[Leaf] = []
     for target in policy.targets:
+<<<<<<< next/reconciler/core/leaves.py
         order = in_force(here.ledger.overrides, target_key(policy.key, target.name), here.now)
         for leaf in _of_target(target, here):
             found.append(_forced(target, _asked(policy, target, leaf, here), order, here.now))
+=======
+        leaves = _of_target(target, here)
+        if policy.check is not None or target.check:
+            leaves = [_asked(policy, target, leaf, here) for leaf in leaves]
+        if target.force:
+            leaves = [_forced(target, leaf) for leaf in leaves]
+        found += leaves
+>>>>>>> new/reconciler/core/leaves.py
     return tuple(found)
 
 
@@ -95,8 +111,6 @@ def _forced(target: Target, leaf: Leaf, order: Override | None, now: Now) -> Lea
 
 def _asked(policy: DNSPolicy, target: Target, leaf: Leaf, here: Around) -> Leaf:
     """The leaf with the answer of its check, if one is asked."""
-    if policy.check is None and not target.check:
-        return leaf
     probe = probe_of(policy, target, leaf.address, here.checks)
     if probe is None:
         return leaf
@@ -122,31 +136,26 @@ def proven(leaf: Leaf, published: Container[str]) -> Leaf:
 
 
 def _of_target(target: Target, here: Around) -> list[Leaf]:
-    if target.publish is Publish.ADDRESSES:
+    publish = target.publish
+    if publish is _ADDRESSES:
         return [Leaf(target.name, address, _PASS) for address in target.addresses]
-    if target.publish is Publish.HOSTNAME:
+    if publish is _HOSTNAME:
         return [Leaf(target.name, target.hostname, _PASS)]
     service = here.services.get(target.service)
     if service is None:
         return []
     found = _endpoints(target, service, here)
-    if target.publish is Publish.ENDPOINTS:
+    if publish is _ENDPOINTS:
         return found
-    values = {leaf.value for leaf in found if not leaf.leaving}
-    value = _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL
+    value = _best(leaf for leaf in found if not leaf.leaving)
     early = value is _UNKNOWN and any(leaf.early for leaf in found)
     addresses = sorted({address for balancer in service.balancers for address in balancer.addresses})
     return [Leaf(target.name, address, value, service=value, early=early) for address in addresses]
 
 
-class _Endpoint(NamedTuple):
-    value: ProbeValue
-    leaving: bool
-    early: bool
-
-
 def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
     """Distinct addresses of endpoints; the best of those that share an address counts."""
+<<<<<<< next/reconciler/core/leaves.py
     opinions: dict[str, list[_Endpoint]] = {}
     behind: dict[str, tuple[str, ...]] = {}
     for endpoint, belief in endpoints(service, here.roster):
@@ -159,13 +168,35 @@ def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
             value is _PASS and bool(service.balancers) and (service.key, name) in here.weights.lacking
         )
         if early or (value is _FAIL and name in here.weights.suspect):
+=======
+    grants, suspect, lacking = here.grants, here.weights.suspect, here.weights.lacking
+    pooled = bool(service.balancers)
+    found: dict[str, list[Leaf]] = {}
+    for endpoint, belief in here.weights.endpoints[service.key]:
+        fact, value = belief.fact, belief.ready
+        name, share = fact.id, here.roster.share(fact)
+        early = share is None or (value is _PASS and pooled and (service.key, name) in lacking)
+        if early or (value is _FAIL and name in suspect):
+>>>>>>> new/reconciler/core/leaves.py
             value = _UNKNOWN
-        opinions.setdefault(address, []).append(_Endpoint(_FAIL if out else value, out, early and not out))
-    found: list[Leaf] = []
-    for address, many in sorted(opinions.items()):
-        values = {one.value for one in many}
-        value = _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL
-        leaving = all(one.leaving for one in many)
-        early = value is _UNKNOWN and any(one.early for one in many)
-        found.append(Leaf(target.name, address, value, FOREVER, value, None, leaving, behind[address], early))
-    return found
+        out = share == 0 or name in grants or fact.state is not _RUNNING
+        if out:
+            value, early = _FAIL, False
+        leaf = Leaf(target.name, endpoint.address, value, FOREVER, value, None, out, (name,), early)
+        found.setdefault(endpoint.address, []).append(leaf)
+    return [many[0] if len(many) == 1 else _shared(many) for _, many in sorted(found.items())]
+
+
+def _shared(many: list[Leaf]) -> Leaf:
+    """One leaf of several endpoints that have the same address."""
+    value = _best(many)
+    leaving = all(one.leaving for one in many)
+    early = value is _UNKNOWN and any(one.early for one in many)
+    behind = tuple(name for one in many for name in one.behind)
+    return many[0]._replace(value=value, service=value, leaving=leaving, behind=behind, early=early)
+
+
+def _best(leaves: Iterable[Leaf]) -> ProbeValue:
+    """Passes if any does, and fails only if all do."""
+    values = {leaf.value for leaf in leaves}
+    return _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL

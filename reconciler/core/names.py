@@ -12,7 +12,7 @@ from manifests.dns import DNSPolicy, Record
 from providers.facts import ProbeFact, ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.activation import Roster
 from reconciler.core.adapt import Note, adapt
-from reconciler.core.claims import Claims
+from reconciler.core.claims import ANSWERS, Claims
 from reconciler.core.dns_memory import NOTHING, NameRow
 from reconciler.core.dns_tree import managed, tree
 from reconciler.core.instant import FOREVER, Now
@@ -29,6 +29,7 @@ from reconciler.core.weights import Weights
 
 _TYPES = ("A", "AAAA")
 _PROTECTED = ("SOA", "NS")
+_PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class Names:
 
     `named`: container -> TTL (ns) of the names that publish its address for it and should not any more, or would not if it
     left. `kept`: containers that a name keeps because they are its last. `hidden`: container -> zone that cannot be read. All by container id.
-    `wanted`: all addresses that names should have. `strays`: record sets of ours that nothing wants: removing them is pruning.
+    `wanted`: all record sets that names should have. `strays`: record sets of ours that nothing wants: removing them is pruning.
     `own`: (provider, zone) -> names that are published there; `taken`: -> sets that another object of ours had. `rows`: what is to be remembered, by policy. `until`: the steady
     instant until which the answer holds. `policies` is by key.
     """
@@ -59,7 +60,7 @@ class Names:
     named: dict[str, int] = field(default_factory=dict)
     kept: set[str] = field(default_factory=set)
     hidden: dict[str, str] = field(default_factory=dict)
-    wanted: set[str] = field(default_factory=set)
+    wanted: list[Sets] = field(default_factory=list)
     own: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     taken: dict[tuple[str, str], set[RecordKey]] = field(default_factory=dict)
     rows: dict[str, NameRow] = field(default_factory=dict)
@@ -95,13 +96,14 @@ def name_all(
             for leaf in leaves:
                 for name in leaf.behind:
                     out.hidden.setdefault(name, policy.zone)
-            out.rows[policy.key] = row
+            if row != NOTHING:
+                out.rows[policy.key] = row
             out.policies[policy.key] = Named(leaves, Answer(Mode.WAITING, {}, row), None)
             continue
-        mine = marked[place].get(mark, ())
-        current = {key: zone.records[key] for key in mine if managed(policy, key.name)}
-        current |= {key: zone.records[key] for key in claims.inherit(policy)}
-        _Judge(policy, zone, mark, leaves, current, bool(roster.blind), out).judge(row, now)
+        current = {key: zone.records[key] for key in marked[place].get(mark, ()) if managed(policy, key.name)}
+        inherited = claims.inherit(policy)
+        current |= {key: zone.records[key] for key in inherited}
+        _Judge(policy, zone, mark, leaves, current, bool(inherited), bool(roster.blind), out).judge(row, now)
     for record in desired.records:
         _record(record, owner_mark(desired.instance.id, record.key), seen, claims, out)
     _strays(desired, seen, marked, out)
@@ -125,7 +127,7 @@ def _by_mark(zone: ZoneFact) -> dict[str, list[RecordKey]]:
 
 
 class _Judge:
-    """One policy while it is compared with its zone."""
+    """One policy while it is compared with its zone. `current` is what it has there, some of it `inherited` with another mark."""
 
     def __init__(
         self,
@@ -134,12 +136,14 @@ class _Judge:
         mark: str,
         leaves: tuple[Leaf, ...],
         current: Sets,
+        inherited: bool,
         blind: bool,
         out: Names,
     ) -> None:
-        self.policy, self.zone, self.mark, self.current, self.out = policy, zone, mark, current, out
+        self.policy, self.zone, self.mark, self.out = policy, zone, mark, out
+        self.current, self.inherited = current, inherited
         self.reached = reached(policy.host, current)
-        leaves = tuple(proven(leaf, self.reached) for leaf in leaves)
+        leaves = tuple(proven(leaf, self.reached) if leaf.unproven else leaf for leaf in leaves)
         if blind:
             leaves = (*leaves, *unseen(policy, leaves, self.reached))
         self.leaves, self.blind = leaves, blind
@@ -150,7 +154,8 @@ class _Judge:
         answer = omit(policy, self.leaves, self.reached, row, self.blind, now)
         named = Named(self.leaves, answer, self.reached)
         out.policies[policy.key] = named
-        out.rows[policy.key] = answer.row
+        if answer.row != NOTHING:
+            out.rows[policy.key] = answer.row
         out.until = min(out.until, answer.until)
         if answer.wait is not None:
             what = (
@@ -159,27 +164,30 @@ class _Judge:
                 else "healthy again, but not for long enough"
             )
             out.waits.append(Wait(policy.key, Waiting.VERDICT, f"{policy.host}: {what}", answer.wait))
-        foreign = self._foreign(RecordKey(policy.host, kind) for kind in (*_TYPES, "CNAME"))
+        foreign = self._foreign((policy.host, kind, "") for kind in ANSWERS)
         if foreign:
             self._refuse(foreign)
             return
-        wanted = self._keep(answer) if answer.mode is Mode.KEPT else self._fit(answer, named)
+        wanted = self._keep(answer) if answer.mode is _KEPT else self._fit(answer, named)
         if wanted is None:
             return
-        if wanted != self.current:
+        if wanted is not self.current:
             foreign = self._foreign(self._rivals(wanted))
             if foreign:
                 self._refuse(foreign)
                 return
-        self._links(wanted, kept=answer.mode is Mode.KEPT)
+        self._links(wanted, kept=answer.mode is _KEPT)
         self._differ(wanted, named)
 
     def _fit(self, answer: Answer, named: Named) -> Sets | None:
-        """What the leaves that are in make, as the provider can hold it; None when it can hold no answer for the host."""
+        """What the leaves that are in make, as the provider can hold it; None when it can hold no answer for the host.
+
+        It is `current` itself where nothing differs.
+        """
         policy = self.policy
         wanted = tree(policy, answer.leaves)
         if wanted == self.current:
-            return wanted
+            return self.current
         order = sorted({target.geo for target in policy.targets if target.default})
         adapted = adapt(wanted, policy.zone, self.zone.capabilities, order)
         named.notes = adapted.notes
@@ -191,12 +199,12 @@ class _Judge:
                 Hold(policy.key, f"publish {policy.host}", Rule.CANNOT_PUBLISH, message, person=person)
             )
             return None
-        return adapted.records
+        return self.current if adapted.records == self.current else adapted.records
 
     def _keep(self, answer: Answer) -> Sets:
         """What is published stays as it is; say so where something would change otherwise."""
         policy, there = self.policy, self.reached
-        sure_not = {leaf.address for leaf in self.leaves if leaf.value is ProbeValue.FAIL or leaf.leaving}
+        sure_not = {leaf.address for leaf in self.leaves if leaf.value is _FAIL or leaf.leaving}
         known = {leaf.address for leaf in self.leaves}
         going = sorted(there & sure_not | (there - known))
         if going:
@@ -211,16 +219,18 @@ class _Judge:
     def _links(self, wanted: Sets, kept: bool) -> None:
         """Which containers still have a name, and which keep it because they are its last."""
         out = self.out
-        there = addresses(self.current)
-        after = addresses(wanted)
-        out.wanted |= set(after)
-        sure = {leaf.address for leaf in self.leaves if leaf.value is ProbeValue.PASS}
-        for leaf in self.leaves:
+        out.wanted.append(wanted)
+        doubtful = [leaf for leaf in self.leaves if leaf.value is not _PASS and leaf.behind]
+        if not doubtful:
+            return
+        there, after = addresses(self.current), addresses(wanted)
+        sure = {leaf.address for leaf in self.leaves if leaf.value is _PASS}
+        for leaf in doubtful:
             ttl = there.get(leaf.address)
-            if ttl is None or not leaf.behind or leaf.address in sure:
+            if ttl is None or leaf.address in sure:
                 # Where another endpoint shares the address, it does not disappear and nobody waits for a TTL.
                 continue
-            stays = kept and (leaf.value is ProbeValue.FAIL or leaf.leaving)
+            stays = kept and (leaf.value is _FAIL or leaf.leaving)
             for name in leaf.behind:
                 if stays or leaf.address not in after:
                     out.named[name] = max(out.named.get(name, 0), max(ttl, self.policy.ttl) * SECOND)
@@ -229,10 +239,12 @@ class _Judge:
 
     def _differ(self, wanted: Sets, named: Named) -> None:
         policy, current = self.policy, self.current
+        self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in wanted)
+        if wanted is current and not self.inherited:
+            return
         notes: dict[str, set[str]] = {}
         for one in named.notes:
             notes.setdefault(one.key.name, set()).add(one.message)
-        self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in wanted)
         names = names_of(policy)
         for key in sorted(wanted.keys() | current.keys()):
             before, after = current.get(key), wanted.get(key)
@@ -260,9 +272,10 @@ class _Judge:
             if key.name in names and (names[key.name] or key.type == "CNAME" or key.type in types[key.name])
         ]
 
-    def _foreign(self, keys: Iterable[RecordKey]) -> list[RecordKey]:
+    def _foreign(self, keys: Iterable[tuple[str, str, str]]) -> list[RecordKey]:
         """Record sets of others among these."""
-        return sorted(key for key in keys if key in self.zone.records and key not in self.current)
+        records, current = self.zone.records, self.current
+        return sorted(RecordKey(*key) for key in keys if key in records and key not in current)
 
     def _refuse(self, foreign: list[RecordKey]) -> None:
         policy = self.policy
@@ -364,10 +377,11 @@ def _orphans(desired: Desired, roster: Roster, seen: Sight, out: Names) -> None:
                 continue
             for value in record.values:
                 published[value] = max(published.get(value, 0), record.ttl * SECOND)
+    wanted = {address for sets in out.wanted for address in addresses(sets)}
     hidden = next(iter(sorted(zone for _, zone in seen.unknown_zones)), "")
     for fact in roster.orphans:
         if hidden:
             out.hidden[fact.id] = hidden
         for port in fact.ports:
-            if port.address in published and port.address not in out.wanted:
+            if port.address in published and port.address not in wanted:
                 out.named[fact.id] = max(out.named.get(fact.id, 0), published[port.address])

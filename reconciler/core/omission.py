@@ -38,6 +38,9 @@ class Mode(StrEnum):
     """There is nothing to publish."""
 
 
+_HEALTHY = Mode.HEALTHY
+
+
 class Answer(NamedTuple):
     """Which leaves are in, by target. `mode` KEPT: the records stay as they are, whatever `leaves` says.
 
@@ -65,8 +68,8 @@ def omit(
         blind: a node cannot be seen, so there may be endpoints that are not among the leaves.
         now: this instant.
     """
-    until = min((leaf.until for leaf in leaves), default=FOREVER)
-    regular = [leaf for leaf in leaves if leaf.target != policy.fallback]
+    until = min([leaf.until for leaf in leaves], default=FOREVER)
+    regular = [leaf for leaf in leaves if leaf.target != policy.fallback] if policy.fallback else leaves
     blind = blind and any(target.publish is Publish.ENDPOINTS for target in policy.targets)
     if any(leaf.value is _PASS for leaf in regular):
         return _healthy(policy, leaves, regular, published, row, until, now)
@@ -86,16 +89,16 @@ def _healthy(
 ) -> Answer:
     chosen = [one for one in regular if one.value is _PASS or (one.value is _UNKNOWN and one.address in published)]
     if row.down is None:
-        return Answer(Mode.HEALTHY, _by_target(chosen), NOTHING, until)
+        return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
     over = row.over or instant(now)
     end = due(over, _hold_down(policy), now)
     if end <= now.steady or not _swings(policy):
-        return Answer(Mode.HEALTHY, _by_target(chosen), NOTHING, until)
+        return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
     # Only what is there is kept: nothing unhealthy joins because something else has become healthy.
     sure = {one.address for one in chosen}
     kept = [one for one in leaves if one.address in published and one.address not in sure and _spare(policy, one)]
     if not kept:
-        return Answer(Mode.HEALTHY, _by_target(chosen), NOTHING, until)
+        return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
     chosen += kept
     return Answer(Mode.HOLD_DOWN, _by_target(chosen), NameRow(down=row.down, over=over), min(until, end), end)
 
@@ -168,7 +171,7 @@ def _hold_down(policy: DNSPolicy) -> int:
 
 
 def _by_target(leaves: Iterable[Leaf]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    found: dict[str, list[str]] = {}
     for leaf in leaves:
-        found.setdefault(leaf.target, set()).add(leaf.address)
+        found.setdefault(leaf.target, []).append(leaf.address)
     return {target: frozenset(found[target]) for target in sorted(found)}

@@ -5,7 +5,6 @@ anew after a failure. `decide` calls `learn` at every look; `steps.create` asks 
 again from the containers.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from reconciler.core.activation import Group, Roster
@@ -30,24 +29,32 @@ def learn(ledger: Ledger, crew: Roster) -> Ledger:
     pins: dict[str, Pins] = {}
     for key, group in crew.groups.items():
         if not group.workload.restart_only:
-            pins |= _of(key, group, ledger)
+            _learn(key, group, ledger, pins)
     return ledger if pins == ledger.pins else replace(ledger, pins=pins)
 
 
-def _of(key: str, group: Group, ledger: Ledger) -> Mapping[str, Pins]:
-    """The pins of one workload: what is known counts, then what its containers say."""
-    facts = [belief.fact for belief in (*group.members(), *group.kept)]
-    told = [(one.mark.revision, one.digests) for one in facts if one.mark is not None and not one.adopted]
+def _learn(key: str, group: Group, ledger: Ledger, pins: dict[str, Pins]) -> None:
+    """Add the pins of one workload: what is known counts, then what its containers say."""
+    revisions = {group.workload.template.revision}
     rollout = ledger.rollouts.get(key)
-    listed = [one.revision for one in rollout.rows] if rollout is not None else []
-    revisions = {group.workload.template.revision, *listed, *(revision for revision, _ in told)}
-    pins = {name: ledger.pins[name] for one in revisions if (name := pin_key(key, one)) in ledger.pins}
-    for revision, digests in told:
+    if rollout is not None:
+        revisions.update([one.revision for one in rollout.rows])
+    told: list[tuple[str, Pins]] = []
+    for belief in (*group.members(), *group.kept):
+        fact = belief.fact
+        if fact.mark is None or fact.adopted:
+            continue
+        revisions.add(fact.mark.revision)
+        if fact.digests:
+            told.append((pin_key(key, fact.mark.revision), fact.digests))
+    for revision in revisions:
         name = pin_key(key, revision)
+        if name in ledger.pins:
+            pins[name] = ledger.pins[name]
+    for name, digests in told:
         before = ledger.pins.get(name, ())
-        if digests and digests != before:
+        if digests != before:
             # Two that differ were made before either was known: the lower digest counts, whoever is seen first.
             mine = dict(pins.get(name, ()))
             new = {one: min(digest, mine.get(one, digest)) for one, digest in digests}
             pins[name] = tuple(sorted({**mine, **new, **dict(before)}.items()))
-    return pins

@@ -30,9 +30,7 @@ from reconciler.core.verdict import Hold, Reason, Wait, Waiting
 from reconciler.core.writers import in_force, stopped_until, watch
 
 _PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
-_RUNNING = ContainerState.RUNNING
-_CALM: tuple[tuple[int, ...], tuple[Instant, ...]] = ((), ())
-"""Nothing asked for, and no reversals."""
+_RUNNING, _READY, _ON_OFF = ContainerState.RUNNING, Reason.READY, Takes.ON_OFF
 
 
 class MemberChange(NamedTuple):
@@ -52,7 +50,7 @@ class MemberChange(NamedTuple):
 class Weights:
     """The answer for all pools. Filled while this stage runs, read-only after it.
 
-    `strays` are members of pools or services that no manifest names any more: removing them is pruning. `carrying` are the
+    `endpoints` has those of every service by its key, whether it has pools or not. `strays` are members of pools or services that no manifest names any more: removing them is pruning. `carrying` are the
     containers that were read back with a weight above 0, `pooled` those that are in any pool and were ready in their generation,
     `hidden` those behind a pool that cannot be read, `lacking` the (service, container) pairs without weight in all of the service's
     pools, `flights` what is under way on those that are on their way out; all by container id, because a name may exist on two nodes
@@ -60,6 +58,7 @@ class Weights:
     liveness is doubted. The rest is for the ledger.
     """
 
+    endpoints: dict[str, list[tuple[Endpoint, Belief]]] = field(default_factory=dict)
     changes: list[MemberChange] = field(default_factory=list)
     strays: list[MemberChange] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
@@ -87,14 +86,8 @@ class _Failing(NamedTuple):
     share: int
 
 
-class _Serving(NamedTuple):
-    """A ready member, its revision, and the share of that."""
-
-    endpoint: Endpoint
-    belief: Belief
-    member: MemberFact | None
-    revision: tuple[str, str]
-    share: int
+_Serving = tuple[Endpoint, Belief, MemberFact | None, Ready | None, int]
+"""A ready member, what is remembered of its being ready, and the share of its revision."""
 
 
 def _revision(fact: ContainerFact) -> tuple[str, str]:
@@ -106,7 +99,7 @@ class Pool:
 
     __slots__ = (
         "balancer", "considered", "fact", "failing", "keeping", "key", "ledger", "lowered", "members", "now", "out", "ready",
-        "rows", "same", "seen", "service", "serving", "size", "survivor",
+        "rows", "same", "seen", "service", "serving", "size", "split", "survivor",
     )  # fmt: skip
 
     def __init__(
@@ -125,7 +118,7 @@ class Pool:
         self.rows = {row.endpoint: row for row in ledger.weighed.get(self.key, ())}
         self.seen: list[Weighed] = []
         self.size = self.considered = self.ready = self.same = 0
-        self.survivor = False
+        self.survivor = self.split = False
         self.lowered: list[tuple[Endpoint, Belief, MemberFact, Reason, bool]] = []
         self.failing: list[_Failing] = []
         self.serving: list[_Serving] = []
@@ -149,7 +142,9 @@ class Pool:
         if known is None:
             if before is None and not after:
                 return
-        elif (before, after, self.fact.epoch) == (known.weight, known.weight, known.epoch) and known[3:5] == _CALM:
+        elif (
+            before == after == known.weight and known.epoch == self.fact.epoch and not (known.asked or known.reversals)
+        ):
             # The usual case, and there may be thousands: all is as it was.
             self.seen.append(known)
             self.same += 1
@@ -173,21 +168,21 @@ class Pool:
         else:
             self.out.changes.append(change)
 
-    def _grown(self, belief: Belief, before: int | None, weight: int) -> tuple[int, Reason]:
+    def _grown(self, belief: Belief, row: Ready | None, before: int | None, weight: int) -> tuple[int, Reason]:
         """What a ready endpoint that comes to `weight` weighs now, and why. Remembers since when it has been ready."""
         fact, now = belief.fact, self.now
-        row = self.ledger.ready.get(fact.id) or self.out.ready.get(fact.id)
+        row = row or self.out.ready.get(fact.id)
         if row is None or row.started_at != fact.started_at:
             since = Instant(now.wall - now.steady + belief.since, belief.since, now.boot)
             row = Ready(fact.started_at, since, not before)
         self.out.ready.setdefault(fact.id, row)
-        if self.fact.weights is Takes.ON_OFF:
-            return ON_WEIGHT, Reason.READY
+        if self.fact.weights is _ON_OFF:
+            return ON_WEIGHT, _READY
         if self.service.ramp is None or not row.grows:
-            return weight, Reason.READY
+            return weight, _READY
         share, step = grown(weight, self.service.ramp, row.since, now)
         if share == weight:
-            return weight, Reason.READY
+            return weight, _READY
         message = f"{fact.name} has {share} of {weight} in pool {self.balancer.pool} and grows"
         self.out.waits.append(Wait(self.service.key, Waiting.RAMP, message, step))
         return share, Reason.RAMP
@@ -235,10 +230,18 @@ class Pool:
             key = endpoint_key(self.balancer.provider, self.balancer.pool, endpoint)
             override = order_on(self.ledger.overrides, key, self.now)
             belief = belief if override is None else order(belief, override, self.now)
-        word, kept = belief.word, in_force(self.rows.get(endpoint), before, self.fact.epoch)
+        word, passes = belief.word, belief.ready is _PASS
         if word is not None and word.out and not self._doubted(belief):
             self.want(endpoint, belief, member, 0, belief.reason)
             return
+        if passes and grant is None and share is not None:
+            self.considered += 1
+            self.ready += 1
+            self.split = self.split or share != FULL
+            self.survivor = self.survivor or bool(before)
+            self.serving.append((endpoint, belief, member, row, share))
+            return
+        kept = in_force(self.rows.get(endpoint), before, self.fact.epoch)
         if grant is not None:
             if member is not None and before and may_cut(grant, self.now):
                 why = Reason.RESTARTING if returns(grant) else Reason.DRAINING
@@ -246,19 +249,15 @@ class Pool:
             else:
                 self.want(endpoint, belief, member, kept, belief.reason)
             return
-        if reborn and belief.ready is not _PASS:
+        if reborn and not passes:
             # It has been started again since it was ready, so what it carries was given to the life before.
             self.want(endpoint, belief, member, 0, Reason.PENDING, fact=True)
             return
-        self.considered += belief.ready is _PASS or row is not None or bool(before)
-        if kept and share is not None and belief.ready is not _PASS:
+        self.considered += passes or row is not None or bool(before)
+        if kept and share is not None:
             self.keeping.append((_revision(fact), share))
         if belief.ready is _UNKNOWN or share is None:
             self.want(endpoint, belief, member, kept, belief.reason)
-        elif belief.ready is _PASS:
-            self.ready += 1
-            self.survivor = self.survivor or bool(before)
-            self.serving.append(_Serving(endpoint, belief, member, _revision(fact), share))
         elif row is not None or before or kept:
             self.ready += fact.id in out.suspect  # it is doubted that this one fails at all
             self.failing.append(_Failing(endpoint, belief, member, kept, share))
@@ -288,7 +287,7 @@ class Pool:
                 self.out.holds.append(floors.last_member(self.service, self.balancer, belief, member.weight, why))
                 self.want(endpoint, belief, member, member.weight, why)
         rules, since = self.service.panic, self.ledger.panics.get(self.key)
-        failing = sum(1 for one in self.failing if one.belief.fact.id not in self.out.suspect)
+        failing = len([one for one in self.failing if one.belief.fact.id not in self.out.suspect])
         panic = floors.panicking(self.considered, self.ready, failing, since, rules)
         if panic:
             self.out.panics[self.key] = since or instant(self.now)
@@ -306,7 +305,7 @@ class Pool:
         Those that carry weight and are not known, or fail and are not out yet, count with the ready ones: a canary must not come
         to more traffic because nothing is known of the others.
         """
-        known = [*self.keeping, *((one.revision, one.share) for one in self.serving)]
+        known = [*self.keeping, *((_revision(belief.fact), share) for _, belief, _, _, share in self.serving)]
         shares, counts = dict(known), Counter(revision for revision, _ in known)
         weights: dict[tuple[str, str], list[int]] = {}
         for workload in sorted({name for (name, _), share in shares.items() if share != FULL}):
@@ -317,16 +316,19 @@ class Pool:
 
     def _serve(self) -> None:
         """What ready members weigh: all of them the same, unless revisions have shares of their own."""
-        weights = self._shared() if any(one.share != FULL for one in self.serving) else {}
-        # The order tells only which endpoints of a revision get the remainders.
-        serving = sorted(self.serving, key=lambda one: (one.endpoint, one.belief.fact.id)) if weights else self.serving
-        for one in serving:
-            full = weights[one.revision].pop(0) if one.revision in weights else self.service.weight
-            before = None if one.member is None else one.member.weight
-            after, why = self._grown(one.belief, before, full)
-            if one.share != FULL and why is Reason.READY:
+        weights: dict[tuple[str, str], list[int]] = {}
+        serving = self.serving
+        if self.split:
+            weights = self._shared()
+            # The order tells only which endpoints of a revision get the remainders.
+            serving = sorted(serving, key=lambda one: (one[0], one[1].fact.id))
+        for endpoint, belief, member, row, share in serving:
+            mine = weights.get(_revision(belief.fact)) if weights else None
+            full = self.service.weight if mine is None else mine.pop(0)
+            after, why = self._grown(belief, row, None if member is None else member.weight, full)
+            if share != FULL and why is _READY:
                 why = Reason.CANARY
-            self.want(one.endpoint, one.belief, one.member, after, why)
+            self.want(endpoint, belief, member, after, why)
 
     def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool) -> None:
         """What becomes of those that the probes say are not ready."""

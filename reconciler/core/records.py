@@ -35,10 +35,10 @@ def record_type(address: str) -> str:
 
 def address_sets(host: str, ttl: int, addresses: Iterable[str]) -> dict[RecordKey, RecordSet]:
     """The A and AAAA record sets of a name; a family without addresses has none. TTL in seconds."""
-    by_type: dict[str, list[str]] = {}
-    for address in sorted(set(addresses)):
-        by_type.setdefault(record_type(address), []).append(address)
-    return {RecordKey(host, kind): RecordSet(ttl, tuple(values)) for kind, values in sorted(by_type.items())}
+    ordered = sorted(set(addresses))
+    aaaa = [address for address in ordered if record_type(address) == "AAAA"]
+    a = [address for address in ordered if record_type(address) == "A"] if aaaa else ordered
+    return {RecordKey(host, kind): RecordSet(ttl, tuple(those)) for kind, those in (("A", a), ("AAAA", aaaa)) if those}
 
 
 def owner_mark(instance: str, key: str) -> str:

@@ -83,7 +83,10 @@ class Rollout(NamedTuple):
 
     def of(self, revision: str) -> Revision | None:
         """The row of a hash."""
-        return next((one for one in self.rows if one.revision == revision), None)
+        for one in self.rows:
+            if one.revision == revision:
+                return one
+        return None
 
     def put(self, row: Revision) -> "Rollout":
         """The same with this row in place of the one of its hash."""

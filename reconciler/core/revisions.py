@@ -32,6 +32,9 @@ JUMP = 300 * SECOND
 """A difference between wall and steady clock above this, from one look to the next, is a jump and not a correction."""
 
 
+_ACTIVE, _SCHEDULED = Standing.ACTIVE, Standing.SCHEDULED
+
+
 @dataclass(slots=True)
 class Followed:
     """The ledger after this look, and what is to be said. Filled while this stage runs, read-only after it.
@@ -118,9 +121,9 @@ def _over(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
     if rollout.active != mark.revision or group.outgoing or group.waiting or group.kept or group.blind:
         return False
     row = rollout.of(mark.revision)
-    if row is None or row.number != mark.number or row.standing is not Standing.ACTIVE or rollout.asked:
+    if row is None or row.number != mark.number or row.standing is not _ACTIVE or rollout.asked:
         return False
-    others = any(one.standing is Standing.SCHEDULED for one in rollout.rows)
+    others = any(one.standing is _SCHEDULED for one in rollout.rows)
     settled = (rollout.low, rollout.progressed, rollout.shaken) == (None, None, None) and not rollout.back
     return settled and not others and len(rollout.rows) <= HISTORY
 

@@ -87,12 +87,13 @@ def assess(
     ledger = observed.ledger
     rows: list[WorkloadStatus] = []
     everything = desired.guard.suspend or "*" in ledger.suspensions
+    anything = bool(ledger.suspensions or desired.guard.deny)
     for key, group in crew.groups.items():
         count, workload = counts[key], group.workload
         existing = len(group.current) + len(group.outgoing) + len(group.surplus)
         if group.blind:
             condition = Condition.UNKNOWN
-        elif everything or workload.suspend or _stopped(key, workload, ledger, desired):
+        elif everything or workload.suspend or (anything and _stopped(key, workload, ledger, desired)):
             condition = Condition.SUSPENDED
         elif count.current >= workload.replicas and existing == workload.replicas:
             condition = Condition.READY

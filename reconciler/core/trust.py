@@ -34,6 +34,7 @@ CADENCES = 3
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 _RUNNING = ContainerState.RUNNING
+_READY = Reason.READY
 _NO_PROBES = Probes()
 
 
@@ -114,7 +115,9 @@ def sight(desired: Desired, observed: Observed, now: Now) -> Sight:
         return fact
 
     nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}
-    pool_keys = set(observed.pools) | {(b.provider, b.pool) for service in desired.services for b in service.balancers}
+    # A dict and no set: what was looked at is nearly in order, and that sorts fast.
+    pool_keys = dict.fromkeys(observed.pools)
+    pool_keys |= dict.fromkeys((b.provider, b.pool) for service in desired.services for b in service.balancers)
     zone_keys = set(observed.zones) | desired.zones
     runtimes = {node: usable(observed.runtimes.get(node), node, every.look_runtime) for node in sorted(nodes)}
     pools = {key: usable(observed.pools.get(key), key[0], every.look_endpoints) for key in sorted(pool_keys)}
@@ -167,11 +170,11 @@ def believe(fact: ContainerFact, container: Container, probes: Mapping[Generatio
         if live is _FAIL:
             return Belief(fact, _FAIL, _FAIL, 0, until, Reason.LIVENESS_FAILED)
     if container.readiness is None:
-        return Belief(fact, live, _PASS, since, until, Reason.READY)
+        return Belief(fact, live, _PASS, since, until, _READY)
     ready, ready_since, limit = _fresh(verdicts.readiness, steady)
     until = min(until, limit)
     if ready is _PASS:
-        return Belief(fact, live, _PASS, max(since, ready_since), until, Reason.READY)
+        return Belief(fact, live, _PASS, max(since, ready_since), until, _READY)
     if ready is _FAIL:
         return Belief(fact, live, _FAIL, 0, until, Reason.NOT_READY)
     return Belief(fact, live, _UNKNOWN, 0, until, Reason.READINESS_UNKNOWN)

@@ -18,12 +18,13 @@ from reconciler.core.floors import all_failing
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Grant, Ledger
 from reconciler.core.pool import MemberChange, Pool, Weights
+from reconciler.core.traffic import Ready
 from reconciler.core.trust import Belief, Sight
 from reconciler.core.verdict import Hold, Reason, Rule
 
 __all__ = ["MemberChange", "Weights", "endpoints", "remembered", "weigh"]
 
-_RUNNING = ContainerState.RUNNING
+_RUNNING, _HOST = ContainerState.RUNNING, AddressFrom.HOST
 
 
 def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Belief]]:
@@ -31,27 +32,24 @@ def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Beli
 
     Where the service wants ports of the host, it is the mapping that was observed that counts, not the one that was asked for.
     """
+    host = service.address_from is _HOST
+    network = "" if host else service.network
     for backend in service.backends:
         group = roster.groups.get(backend.workload)
         if group is None:
             continue
         number = backend.port
         for belief in group.members():
-            endpoint = _endpoint(service, belief.fact, number)
-            if endpoint is not None:
-                yield endpoint, belief
-
-
-def _endpoint(service: Service, fact: ContainerFact, number: int) -> Endpoint | None:
-    """Where a balancer reaches this port of a container; None while that is not known."""
-    if service.address_from is AddressFrom.CONTAINER and service.network:
-        address = dict(fact.addresses).get(service.network)
-        return None if address is None else Endpoint(address, number)
-    ports = fact.published if service.address_from is AddressFrom.HOST else fact.ports
-    for port in ports:
-        if port.number == number:
-            return Endpoint(port.address, port.port)
-    return None
+            fact = belief.fact
+            if network:
+                address = dict(fact.addresses).get(network)
+                if address is not None:
+                    yield Endpoint(address, number), belief
+                continue
+            for port in fact.published if host else fact.ports:
+                if port.number == number:
+                    yield Endpoint(port.address, port.port), belief
+                    break
 
 
 def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
@@ -155,7 +153,7 @@ def weigh(desired: Desired, roster: Roster, seen: Sight, ledger: Ledger, suspect
     named: set[tuple[str, str]] = set()
     doubt: bool | None = None
     for service in sorted(desired.services, key=lambda one: one.key):
-        members = list(endpoints(service, roster)) if service.balancers else []
+        members = out.endpoints[service.key] = list(endpoints(service, roster))
         groups = [roster.groups[one.workload] for one in service.backends if one.workload in roster.groups]
         intended = desired.destroy or all(group.workload.replicas == 0 for group in groups)
         blind = bool(roster.blind) and any(group.blind for group in groups)
@@ -196,7 +194,7 @@ def weigh(desired: Desired, roster: Roster, seen: Sight, ledger: Ledger, suspect
 def remembered(ledger: Ledger, weights: Weights, roster: Roster, seen: Sight) -> Ledger:
     """The ledger with what this stage found out. What cannot be seen now keeps what was remembered of it."""
     hidden = {"/".join(key) for key in seen.unknown_pools}
-    ready = dict(weights.ready)
+    ready: Mapping[str, Ready] = weights.ready
     if ledger.ready.keys() - ready.keys():
         there = {belief.fact.id for group in roster.groups.values() for belief in group.members()}
         kept = (one for one in ledger.ready.items() if one[0] in there or roster.blind)
