@@ -14,15 +14,10 @@ from reconciler.core.activation import Roster
 from reconciler.core.instant import FOREVER, Now
 from reconciler.core.leaf import LeafProbe
 from reconciler.core.leaf_health import LeafVerdict, both, probe_of, verdict
-<<<<<<< next/reconciler/core/leaves.py
 from reconciler.core.ledger import Ledger
 from reconciler.core.overrides import expires_at, in_force, target_key
 from reconciler.core.traffic import Override
-from reconciler.core.weights import Weights, endpoints
-=======
-from reconciler.core.ledger import Grant
 from reconciler.core.weights import Weights
->>>>>>> new/reconciler/core/leaves.py
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 _RUNNING = ContainerState.RUNNING
@@ -83,18 +78,14 @@ def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:
     """All leaves of a policy, by target and address."""
     found: list[Leaf] = []
     for target in policy.targets:
-<<<<<<< next/reconciler/core/leaves.py
-        order = in_force(here.ledger.overrides, target_key(policy.key, target.name), here.now)
-        for leaf in _of_target(target, here):
-            found.append(_forced(target, _asked(policy, target, leaf, here), order, here.now))
-=======
         leaves = _of_target(target, here)
         if policy.check is not None or target.check:
             leaves = [_asked(policy, target, leaf, here) for leaf in leaves]
-        if target.force:
-            leaves = [_forced(target, leaf) for leaf in leaves]
+        orders = here.ledger.overrides
+        order = in_force(orders, target_key(policy.key, target.name), here.now) if orders else None
+        if target.force or order is not None:
+            leaves = [_forced(target, leaf, order, here.now) for leaf in leaves]
         found += leaves
->>>>>>> new/reconciler/core/leaves.py
     return tuple(found)
 
 
@@ -155,21 +146,7 @@ def _of_target(target: Target, here: Around) -> list[Leaf]:
 
 def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
     """Distinct addresses of endpoints; the best of those that share an address counts."""
-<<<<<<< next/reconciler/core/leaves.py
-    opinions: dict[str, list[_Endpoint]] = {}
-    behind: dict[str, tuple[str, ...]] = {}
-    for endpoint, belief in endpoints(service, here.roster):
-        name, address = belief.fact.id, endpoint.address
-        behind[address] = (*behind.get(address, ()), name)
-        share = here.roster.share(belief.fact)
-        out = share == 0 or name in here.ledger.grants or belief.fact.state is not ContainerState.RUNNING
-        value = belief.ready if share is not None else _UNKNOWN
-        early = share is None or (
-            value is _PASS and bool(service.balancers) and (service.key, name) in here.weights.lacking
-        )
-        if early or (value is _FAIL and name in here.weights.suspect):
-=======
-    grants, suspect, lacking = here.grants, here.weights.suspect, here.weights.lacking
+    grants, suspect, lacking = here.ledger.grants, here.weights.suspect, here.weights.lacking
     pooled = bool(service.balancers)
     found: dict[str, list[Leaf]] = {}
     for endpoint, belief in here.weights.endpoints[service.key]:
@@ -177,7 +154,6 @@ def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
         name, share = fact.id, here.roster.share(fact)
         early = share is None or (value is _PASS and pooled and (service.key, name) in lacking)
         if early or (value is _FAIL and name in suspect):
->>>>>>> new/reconciler/core/leaves.py
             value = _UNKNOWN
         out = share == 0 or name in grants or fact.state is not _RUNNING
         if out:
