@@ -28,8 +28,8 @@ from providers.facts import RecordKey, RecordSet  # noqa: E402
 from providers.spi import Context  # noqa: E402
 
 NETWORK = "127.0.77.0/24"
-PATIENCE = 45.0
-"""Seconds that anything may take on a busy machine."""
+PATIENCE = 120.0
+"""Seconds that anything may take on a busy machine. Only a failure waits for so long."""
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -103,7 +103,7 @@ class NameServer:
             keys = {"updateKey": self._names.key("update.key"), "transferKey": self._names.key("transfer.key")}
             settings = {"server": "127.0.0.1", "port": self.port, **keys}
         kind = "powerdns" if self.kind == "powerdns" else "rfc2136"
-        self.document = document("Provider", "names", type=kind, settings={**settings, "timeout": "5s"})
+        self.document = document("Provider", "names", type=kind, settings={**settings, "timeout": "15s"})
 
     def new_zone(self) -> str:
         """Another empty zone of the same server."""
@@ -126,8 +126,8 @@ class NameServer:
 
     def dig(self, name: str, kind: str = "A") -> list[str]:
         """What a client gets, without names on the way."""
-        command = [shutil.which("dig") or "dig", "@127.0.0.1", "-p", str(self.port), "+short", "+tries=2", "+time=3"]
-        done = subprocess.run([*command, name, kind], capture_output=True, text=True, check=True, timeout=20)
+        command = [shutil.which("dig") or "dig", "@127.0.0.1", "-p", str(self.port), "+short", "+tries=2", "+time=10"]
+        done = subprocess.run([*command, name, kind], capture_output=True, text=True, check=True, timeout=PATIENCE)
         return sorted(line for line in done.stdout.splitlines() if not line.endswith("."))
 
     def kill(self) -> None:
@@ -187,7 +187,7 @@ class World:
 
     def run(self, *words: str) -> tuple[int, str]:
         process = self.start(*words)
-        out, _ = process.communicate(timeout=90)
+        out, _ = process.communicate(timeout=2 * PATIENCE)
         assert "Traceback" not in self.log(), self.log()
         return process.returncode, out
 
@@ -197,7 +197,7 @@ class World:
     def stop(self, how: int = signal.SIGTERM) -> None:
         if self.daemon is not None:
             self.daemon.send_signal(how)
-            self.daemon.communicate(timeout=30)
+            self.daemon.communicate(timeout=PATIENCE)
             self.daemon = None
 
     def log(self) -> str:

@@ -44,9 +44,15 @@ NAME = "app.edge.test."
 IMAGE = "reconciler-test/web:1"
 """The example's image under a name of the tests' own: whoever takes the example away takes its image with it."""
 
+PATIENCE = 120.0
+"""Seconds that anything may take on a busy machine. Only a failure waits for so long."""
 
-def until(what: Callable[[], bool], told: str, seconds: float = 30.0) -> None:
-    """Wait for a condition. What cannot be asked just now (a server is down) is not true yet."""
+ANSWER = 20.0
+"""Seconds that one answer of a server may take."""
+
+
+def until(what: Callable[[], bool], told: str, seconds: float = PATIENCE) -> None:
+    """Wait for a condition. What cannot be asked just now (a server is down, nothing was decided yet) is not true yet."""
     end = time.monotonic() + seconds
     while True:
         with suppress(OSError, dns.exception.DNSException, ProviderError, LookupError, TypeError):
@@ -173,7 +179,7 @@ class World:
         self.running.append(process)
         return process
 
-    def run(self, *words: str, seconds: float = 90) -> tuple[int, str]:
+    def run(self, *words: str, seconds: float = 2 * PATIENCE) -> tuple[int, str]:
         process = self.start(*words)
         out, _ = process.communicate(timeout=seconds)
         assert "Traceback" not in out, out
@@ -204,7 +210,7 @@ class World:
             yield daemon
             if daemon.poll() is None:
                 daemon.send_signal(signal.SIGTERM)
-                daemon.wait(15)
+                daemon.wait(PATIENCE)
             assert daemon.returncode == 143, log.read_text()
         except BaseException:
             print(log.read_text())
@@ -225,6 +231,8 @@ class World:
 
     def status(self) -> dict[str, Any]:
         code, out = self.run("status", "-o", "json")
+        if code == 6:
+            raise LookupError(out)  # nothing has been decided yet
         assert code == 0, out
         found: dict[str, Any] = json.loads(out)["status"]
         return found
@@ -270,7 +278,7 @@ class World:
     def pool(self) -> dict[str, int]:
         """Weight by address of all slots in use, as HAProxy itself says."""
         with socket.socket(socket.AF_UNIX) as link:
-            link.settimeout(2)
+            link.settimeout(ANSWER)
             link.connect(str(self.directory / "admin.sock"))
             link.sendall(b"show servers state be_web\n")
             data = b""
@@ -282,13 +290,13 @@ class World:
 
     def names(self) -> set[str]:
         """The addresses that BIND answers with."""
-        answer = dns.query.udp(dns.message.make_query(NAME, "A"), "127.0.0.1", timeout=2, port=self.edge.dns)
+        answer = dns.query.udp(dns.message.make_query(NAME, "A"), "127.0.0.1", timeout=ANSWER, port=self.edge.dns)
         assert answer.rcode() in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN), answer
         return {item.address for rrset in answer.answer for item in rrset}
 
     def ask(self, address: str, path: str = "/", port: int = 8080) -> str:
         try:
-            with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=ANSWER) as answer:
                 return str(answer.read().decode().strip())
         except urllib.error.HTTPError as error:
             error.close()
@@ -346,4 +354,4 @@ class World:
         finally:
             stop.set()
             for thread in threads:
-                thread.join(20)
+                thread.join(PATIENCE)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PORT = 8080
+PATIENCE = 120.0
+"""Seconds that anything may take on a busy machine. Only a failure waits for so long."""
 
 
 class World:
@@ -22,9 +25,14 @@ class World:
         self.home = base / "home"
         self.manifests = base / "manifests"
         shutil.copytree(ROOT / "examples" / "quickstart", self.manifests)
+        # An id of its own: replicas get their addresses by their names, and other worlds on this machine have some too.
+        self.id = f"q{secrets.token_hex(4)}"
         for file in self.manifests.glob("*.yaml"):
-            file.write_text(file.read_text().replace("ttl: 5s", "ttl: 1s"))
-        self.state = self.home / "reconciler" / "quickstart"
+            text = file.read_text().replace("ttl: 5s", "ttl: 1s").replace("  id: quickstart\n", f"  id: {self.id}\n")
+            # A program that this machine starts slowly is no reason to restart it.
+            slow = "livenessProbe:\n            initialDelaySeconds: 6"
+            file.write_text(text.replace("livenessProbe:", slow))
+        self.state = self.home / "reconciler" / self.id
         self.env = {**os.environ, "XDG_STATE_HOME": str(self.home)}
 
     def start(self, *words: str) -> subprocess.Popen[str]:
@@ -41,7 +49,7 @@ class World:
 
     def run(self, *words: str) -> tuple[int, str]:
         process = self.start(*words)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
         assert "Traceback" not in err, err
         return process.returncode, out or err
 
@@ -81,7 +89,7 @@ class World:
 
 def ask(address: str, path: str = "/", method: str = "GET") -> str:
     request = urllib.request.Request(f"http://{address}:{PORT}{path}", method=method)
-    with urllib.request.urlopen(request, timeout=5) as answer:
+    with urllib.request.urlopen(request, timeout=20) as answer:
         return answer.read().decode()
 
 
@@ -89,7 +97,7 @@ def pid_of(address: str) -> int:
     return int(ask(address).rpartition("process ")[2])
 
 
-def until(what: Callable[[], bool], seconds: float = 15) -> None:
+def until(what: Callable[[], bool], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
     while not what():
         assert time.monotonic() < end, "it did not come true in time"

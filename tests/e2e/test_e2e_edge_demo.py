@@ -22,7 +22,7 @@ def demo(home: Path, word: str) -> tuple[int, str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=110,
+        timeout=280,
         check=False,
     )
     return done.returncode, done.stdout

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from edge_world import IMAGE, World, image, servers, until
+from edge_world import IMAGE, PATIENCE, World, image, servers, until
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
@@ -91,7 +91,7 @@ def test_a_daemon_that_is_told_to_stop_in_the_middle_of_an_action_ends_and_the_n
     with world.watching() as daemon:
         until(lambda: len(world.containers()) > 0, "it has begun to create")
         os.kill(daemon.pid, signal.SIGTERM)
-        daemon.wait(15)
+        daemon.wait(PATIENCE)
         assert daemon.returncode == 143
     world.once()
     world.settle()

@@ -17,7 +17,7 @@ def interrupted(world: World, seconds: float) -> None:
         process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGKILL)
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
 
 
 def test_killed_at_any_moment_it_converges_to_one_copy_of_each_replica(world):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_world import IMAGE, until
+from edge_world import IMAGE, PATIENCE, until
 
 from providers.facts import Generation
 from reconciler.core.ledger import PushRow, from_rows
@@ -87,7 +87,7 @@ class Daemon:
     def kill(self) -> None:
         if self.process is not None:
             self.process.kill()
-            self.process.wait(30)
+            self.process.wait(PATIENCE)
             self.process = None
 
     def where(self) -> list[str]:
@@ -99,7 +99,7 @@ class Daemon:
 
     def docker(self, *words: str) -> str:
         command = ["docker", "-H", f"unix://{self.engine}", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.strip()
 
     def ids(self) -> list[str]:
         return self.docker("ps", "-q", "--no-trunc", "--filter", f"label=reconciler.instance={self.instance}").split()
@@ -138,7 +138,7 @@ def ready(daemon: Daemon) -> dict[str, PushRow]:
         rows = daemon.rows() if (daemon.state / "state.db").exists() else {}
         return len(rows) == 2 and {row.event for row in rows.values()} == {"ready"}
 
-    until(both, "both replicas say that they are ready", 60)
+    until(both, "both replicas say that they are ready")
     return daemon.rows()
 
 

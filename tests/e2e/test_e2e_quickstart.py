@@ -4,7 +4,7 @@ import json
 import os
 import signal
 
-from quickstart_world import ask, pid_of, until
+from quickstart_world import PATIENCE, ask, pid_of, until
 
 
 def test_the_main_job_from_nothing_through_faults_to_nothing(world):
@@ -76,12 +76,12 @@ def test_a_daemon_heals_obeys_and_leaves_everything_running_when_it_is_told_to_s
         assert (code, json.loads(out)["exit_code"]) == (0, 0)
         until(lambda: world.status()["workloads"][0]["condition"] == "Suspended")
 
-        _, err = second.communicate(timeout=20)
+        _, err = second.communicate(timeout=PATIENCE)
         assert second.returncode == 5, err
         assert "reconcile --watch" in err
 
         daemon.send_signal(signal.SIGTERM)
-        _, err = daemon.communicate(timeout=10)
+        _, err = daemon.communicate(timeout=PATIENCE)
     finally:
         if daemon.poll() is None:
             daemon.kill()

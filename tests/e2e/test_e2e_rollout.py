@@ -12,7 +12,6 @@ pytestmark = [
     pytest.mark.server("docker-registry"),
     pytest.mark.server("haproxy"),
     pytest.mark.server("named"),
-    pytest.mark.timeout(400),
 ]
 
 ROLLOUT = "{strategy: activate, activationDelay: 1s, precheck: 0s, pendingGrace: 5m, bake: 5m, rollbackWindow: 10m}"
@@ -48,10 +47,10 @@ def test_a_switch_at_its_time_under_load_fails_no_request(shop: Shop) -> None:
         new = set(shop.of_version("2").values())
         assert shop.standing("2") == "scheduled"
         assert not new & set(shop.pool())
-        until(lambda: "2" in versions(seen.pages), "the switch", 60)
+        until(lambda: "2" in versions(seen.pages), "the switch")
         assert any(set(old.values()) | new == {one for one in pool if pool[one]} for pool in seen.pools), seen.pools
-        until(lambda: shop.serves(new), "only the new replicas serve", 60)
-        until(lambda: not shop.of_version("1"), "the old ones are stopped", 60)
+        until(lambda: shop.serves(new), "only the new replicas serve")
+        until(lambda: not shop.of_version("1"), "the old ones are stopped")
         until(lambda: shop.standing("1") == "superseded", "the old one is superseded")
         count = seen.pages.copy()
         until(lambda: sum(seen.pages.values()) > sum(count.values()) + 50, "pages go on")
@@ -71,16 +70,15 @@ def test_a_switch_at_its_time_under_load_fails_no_request(shop: Shop) -> None:
 def test_a_revision_that_never_becomes_ready_is_never_let_in(shop: Shop) -> None:
     shop.publish("2-quiet")
     with shop.watching(), shop.clients() as seen:
-        before = shop.started_at()
+        before, starts, serving = shop.started_at(), len(shop.journal("start")), shop.addresses()
         shop.deploy("2-quiet")
-        until(lambda: len(shop.of_version("2-quiet")) == 2, "its replicas run")
-        bad = set(shop.of_version("2-quiet").values())
-        until(lambda: shop.standing("2-quiet") in {"expired", "failed"}, "it is given up", 90)
-        until(lambda: shop.containers() == sorted(before), "its replicas are gone", 60)
+        until(lambda: shop.standing("2-quiet") in {"expired", "failed"}, "it is given up")
+        until(lambda: shop.containers() == sorted(before), "its replicas are gone")
         assert shop.revisions()["2-quiet"]["why"]
         assert shop.started_at() == before
+        assert len(shop.journal("start")) == starts + 2, "both of its replicas ran"
     assert versions(seen.pages) == {"1"}
-    assert not any(bad & set(pool) for pool in seen.pools)
+    assert all(set(pool) <= serving for pool in seen.pools)
     seen.check_all_served(100)
     seen.check_never_empty()
 
@@ -91,7 +89,7 @@ def test_an_image_that_the_registry_does_not_have_changes_nothing_that_runs(shop
         before = shop.started_at()
         shop.deploy("no-such-version")
         until(lambda: "cannot pull image" in shop.log(), "the pull is refused")
-        until(lambda: shop.standing("no-such-version") in {"expired", "failed"}, "it is given up", 90)
+        until(lambda: shop.standing("no-such-version") in {"expired", "failed"}, "it is given up")
         assert shop.started_at() == before
     assert versions(seen.pages) == {"1"}
     seen.check_all_served()
@@ -103,12 +101,12 @@ def test_where_the_old_one_goes_first_it_stays_until_the_new_image_is_here(shop:
     with shop.watching(), shop.clients() as seen:
         before = shop.started_at()
         shop.deploy("2")
-        until(lambda: "cannot pull image" in shop.log(), "the pull is refused", 60)
+        until(lambda: "cannot pull image" in shop.log(), "the pull is refused")
         assert shop.started_at() == before
         shop.publish("3")
         shop.deploy("3")
-        until(lambda: len(shop.of_version("3")) == 2 and not shop.of_version("1"), "both are replaced", 180)
-        until(lambda: shop.serves(set(shop.of_version("3").values())), "the new ones serve", 60)
+        until(lambda: len(shop.of_version("3")) == 2 and not shop.of_version("1"), "both are replaced")
+        until(lambda: shop.serves(set(shop.of_version("3").values())), "the new ones serve")
     seen.check_all_served()
     seen.check_never_empty()
 
@@ -118,14 +116,14 @@ def test_a_revision_that_turns_bad_while_it_bakes_is_taken_back_without_a_pull(s
     first = shop.ids()
     with shop.watching(), shop.clients() as seen:
         shop.deploy("2-frail")
-        until(lambda: shop.standing("2-frail") == "active", "the switch", 60)
-        until(lambda: not shop.of_version("1"), "the old ones are stopped", 60)
+        until(lambda: shop.standing("2-frail") == "active", "the switch")
+        until(lambda: not shop.of_version("1"), "the old ones are stopped")
         shop.registry.stop()
         creations = len(shop.journal("create"))
         for address in shop.of_version("2-frail").values():
             shop.ask(address, "/cgi-bin/unready")
-        until(lambda: shop.standing("1") == "active", "it is taken back", 120)
-        until(lambda: shop.serves(set(shop.of_version("1").values())), "the old ones serve", 60)
+        until(lambda: shop.standing("1") == "active", "it is taken back")
+        until(lambda: shop.serves(set(shop.of_version("1").values())), "the old ones serve")
         until(lambda: shop.standing("2-frail") == "failed", "it has failed")
         assert len(shop.journal("create")) == creations
         assert {name: shop.ids()[name] for name in first} == first
@@ -141,12 +139,12 @@ def test_a_rollback_by_hand_needs_no_registry_and_the_next_run_does_not_undo_it(
     first = shop.ids()
     with shop.watching(), shop.clients() as seen:
         shop.deploy("2")
-        until(lambda: shop.standing("2") == "active", "the switch", 60)
+        until(lambda: shop.standing("2") == "active", "the switch")
         shop.registry.stop()
         code, out = shop.run("rollback", "workload/web", "--reason", "checkout fails")
         assert code == 0, out
-        until(lambda: shop.standing("1") == "active", "it is taken back", 60)
-        until(lambda: shop.serves({shop.address(name) for name in first}), "the old ones serve", 60)
+        until(lambda: shop.standing("1") == "active", "it is taken back")
+        until(lambda: shop.serves({shop.address(name) for name in first}), "the old ones serve")
         assert {name: shop.ids()[name] for name in first} == first
     seen.check_all_served(100)
     seen.check_never_empty()

@@ -6,7 +6,7 @@ import pytest
 from edge_world import until
 from traffic_world import serving
 
-pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy")]
 
 BLIND = [sys.executable, "-m", "reconciler.push", "run"]
 """The client without a probe: it says ready as soon as the program runs, and repeats that."""
@@ -14,12 +14,12 @@ BLIND = [sys.executable, "-m", "reconciler.push", "run"]
 
 def test_a_replica_that_says_that_it_starts_gets_no_traffic_before_it_says_ready(engine: str):
     with serving(engine, push=True, words=["cold"], settled=False) as world:
-        until(lambda: len(world.containers()) == 3 and "" not in world.addresses(), "all three run", 60)
+        until(lambda: len(world.containers()) == 3 and "" not in world.addresses(), "all three run")
         first, *others = world.containers()
-        until(lambda: world.events() == ["startup"] * 3, "all three have said that they start", 60)
+        until(lambda: world.events() == ["startup"] * 3, "all three have said that they start")
         assert not any(world.pool().values())
         world.ask(world.address(first), "/ready")
-        until(lambda: world.weight(first) == 100, "who has become ready gets its weight", 20)
+        until(lambda: world.weight(first) == 100, "who has become ready gets its weight")
         assert [world.weight(other) for other in others] == [0, 0]
 
 
@@ -41,11 +41,11 @@ def test_a_container_that_says_draining_before_it_ends_loses_no_request(engine: 
         for victim in world.containers():
             started = world.started_at()[victim]
             place = f"{world.address(victim)}:8080"
-            world.docker("stop", "-t", "10", victim)
+            world.docker("stop", "-t", "60", victim)
             ended = world.api.finished(victim)
             [cut] = [one for one in world.log().splitlines() if "PushedDraining" in one and place in one]
             assert cut.partition(" ")[0] < ended, "its weight was 0 before it ended"
-            until(lambda it=victim, at=started: world.started_at()[it] not in {at, ""}, "it was started again", 60)
+            until(lambda it=victim, at=started: world.started_at()[it] not in {at, ""}, "it was started again")
             world.settle()
         before = seen.total
         until(lambda: seen.total > before + 30, "there is load still")

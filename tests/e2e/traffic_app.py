@@ -2,12 +2,13 @@
 
     GET /                which container it is
     GET /slow?S          the same, after S seconds
+    GET /hold            the same, after somebody has asked for /go
     GET /healthz         200
     GET /readyz          200, or 503 while it was told so
     GET /unready         makes /readyz answer 503; /ready takes that back
 
-With the word `cold` it is not ready before it is told so. With the word `polite`, SIGTERM stops it as good programs stop: it serves on for a second, finishes what is under way, and
-ends. Without it, it ends at once, as most programs do.
+With the word `cold` it is not ready before it is told so. With the word `polite`, SIGTERM stops it as good programs stop: it serves on until nothing new has come for a while,
+finishes what is under way, and ends. Without it, it ends at once, as most programs do.
 """
 
 import os
@@ -18,14 +19,21 @@ import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-READY = threading.Event()
+READY, GO = threading.Event(), threading.Event()
 UNDER_WAY: set[int] = set()
-LINGER = 1.0
+PROBED = "/readyz"
+LINGER, QUIET = 2.0, 1.0
+"""Seconds that it serves on at least, and without a new request at the end."""
+
+last_asked = 0.0
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
+        global last_asked  # noqa: PLW0603  (of this small program)
         UNDER_WAY.add(threading.get_ident())
+        if self.path != PROBED:
+            last_asked = time.monotonic()
         try:
             self.answer()
         finally:
@@ -35,11 +43,15 @@ class Handler(BaseHTTPRequestHandler):
         path, _, value = self.path.partition("?")
         if path == "/slow":
             time.sleep(float(value))
+        elif path == "/hold":
+            GO.wait(600)
+        elif path == "/go":
+            GO.set()
         elif path == "/ready":
             READY.set()
         elif path == "/unready":
             READY.clear()
-        status = 503 if path == "/readyz" and not READY.is_set() else 200
+        status = 503 if path == PROBED and not READY.is_set() else 200
         body = f"hello from {socket.gethostname()}\n".encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
@@ -63,6 +75,8 @@ def main() -> None:
 
     def leave() -> None:
         time.sleep(LINGER)
+        while time.monotonic() < last_asked + QUIET:
+            time.sleep(0.05)
         server.shutdown()
         while UNDER_WAY:
             time.sleep(0.01)

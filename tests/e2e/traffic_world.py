@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edge_world import IMAGE, ROOT, World, servers, until
+from edge_world import ANSWER, IMAGE, PATIENCE, ROOT, World, servers, until
 
 BORROWED = sorted({str(ROOT), sys.base_prefix, sys.prefix, "/usr"})
 APP = str(Path(__file__).with_name("traffic_app.py"))
@@ -140,9 +140,12 @@ class Traffic(World):
     def start_servers(self, slots: str = "") -> None:
         """HAProxy only. `slots` are further words for its servers."""
         servers.prepare(self.edge)
-        if slots:
-            path = self.directory / "haproxy.cfg"
-            path.write_text(path.read_text().replace("check inter 2s fall 3", f"check inter 2s fall 3 {slots}"))
+        path = self.directory / "haproxy.cfg"
+        text = path.read_text().replace("check inter 2s fall 3", f"check inter 2s fall 3 {slots}")
+        for side in ("client", "server"):
+            assert f"timeout {side} 10s" in text
+            text = text.replace(f"timeout {side} 10s", f"timeout {side} 600s")  # no request is cut but by us
+        path.write_text(text)
         servers.start_haproxy(self.edge)
 
     def reload(self) -> None:
@@ -156,7 +159,7 @@ class Traffic(World):
             found = self.addresses()
             return len(found) == count and "" not in found and self.pool() == dict.fromkeys(found, 100)
 
-        until(settled, f"{count} containers carry weight", 60)
+        until(settled, f"{count} containers carry weight")
 
     def weight(self, container: str) -> int:
         """The weight of one container, 0 when it has no slot."""
@@ -175,7 +178,7 @@ class Traffic(World):
     def socket(self, words: str) -> str:
         """One command on HAProxy's socket, and its answer."""
         with socket.socket(socket.AF_UNIX) as link:
-            link.settimeout(2)
+            link.settimeout(ANSWER)
             link.connect(str(self.directory / "admin.sock"))
             link.sendall(f"{words}\n".encode())
             data = b""
@@ -183,7 +186,7 @@ class Traffic(World):
                 data += chunk
         return data.decode()
 
-    def fetch(self, path: str, seconds: float = 30) -> str:
+    def fetch(self, path: str, seconds: float = PATIENCE) -> str:
         """One page through HAProxy. Raises OSError, also for an answer other than 200."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.edge.http}{path}", timeout=seconds) as answer:
@@ -205,11 +208,18 @@ class Traffic(World):
         """The same of one container."""
         return next(one for one in self.endpoints() if one["container"] == container)
 
-    def under_way(self) -> int:
-        """Requests that HAProxy has sent to its servers and that are not answered yet."""
+    def under_way(self, *containers: str) -> int:
+        """Requests that HAProxy has sent to these containers, or to all, and that are not answered yet."""
+        addresses = {self.address(name) for name in containers}
+        wanted = {row[3] for row in self.slots() if not containers or row[4] in addresses}
         rows = [line.split(",") for line in self.socket("show stat be_web 4 -1").splitlines()]
-        scur = rows[0].index("scur")
-        return sum(int(row[scur]) for row in rows[1:] if len(row) > scur)
+        scur, name = rows[0].index("scur"), rows[0].index("svname")
+        return sum(int(row[scur]) for row in rows[1:] if len(row) > scur and row[name] in wanted)
+
+    def go(self, *containers: str) -> None:
+        """Let these containers answer what they hold."""
+        for name in containers:
+            self.ask(self.address(name), "/go")
 
     def held(self) -> list[dict[str, Any]]:
         """What the last decision holds back."""
@@ -241,7 +251,7 @@ class Traffic(World):
         finally:
             stop.set()
             for thread in threads:
-                thread.join(40)
+                thread.join(PATIENCE)
 
     def tell(self, *words: str, expect: int = 0) -> str:
         """A command to the running daemon, and what it says."""
@@ -252,7 +262,7 @@ class Traffic(World):
     def docker(self, *words: str) -> str:
         """The engine's own command line, as a person uses it."""
         command = ["docker", "-H", f"unix://{self.edge.docker}", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.strip()
 
 
 INTERVALS = "  intervals: {runtime: 2s}\n"
