@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
 
-from manifests.desired import Container, Desired
+from manifests.desired import Container, Desired, Role
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -115,6 +115,8 @@ def sight(desired: Desired, observed: Observed, now: Now) -> Sight:
         return fact
 
     nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}
+    # Also where no workload lives any more: what is adopted or left over there is not gone before somebody has looked.
+    nodes |= {one.name for one in desired.providers if one.role is Role.RUNTIME}
     # A dict and no set: what was looked at is nearly in order, and that sorts fast.
     pool_keys = dict.fromkeys(observed.pools)
     pool_keys |= dict.fromkeys((b.provider, b.pool) for service in desired.services for b in service.balancers)
