@@ -17,6 +17,7 @@ from manifests.kinds.base import Model
 from manifests.scalars import MILLISECOND, Duration, bad_value
 from providers.actions import ChangeRecords
 from providers.capabilities import Atomic, DNSCapabilities, Write
+from providers.dns.late import Late
 from providers.facts import ZoneFact
 from providers.limited import boottime
 from providers.secrets import SecretRef
@@ -89,7 +90,7 @@ class PowerDNSZones:
         self._settings = settings
         self._steady = steady
         self._wall = wall or (lambda: time.clock_gettime(time.CLOCK_REALTIME))
-        self._loaded: Zones | None = None
+        self._zones: Late[Zones] = Late(self._load)
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """The named zones without their SOA (its serial is in the fact).
@@ -127,13 +128,9 @@ class PowerDNSZones:
 
     def close(self) -> None:
         """Close connections and forget what was read."""
-        loaded, self._loaded = self._loaded, None
-        if loaded is not None:
-            loaded.close()
+        self._zones.close()
 
-    def _zones(self) -> "Zones":
-        if self._loaded is None:
-            from providers.dns.powerdns_zones import Zones  # noqa: PLC0415  (loads httpx and dnspython)
+    def _load(self) -> "Zones":
+        from providers.dns.powerdns_zones import Zones  # noqa: PLC0415  (loads httpx and dnspython)
 
-            self._loaded = Zones(self._settings, self._steady, self._wall, self.capabilities)
-        return self._loaded
+        return Zones(self._settings, self._steady, self._wall, self.capabilities)

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from manifests.desired import Role
 from providers.actions import ChangeRecords
 from providers.capabilities import Atomic, DNSCapabilities, ReadBack, Write
+from providers.dns.late import Late
 from providers.dns.rfc2136_settings import RFC2136Settings
 from providers.facts import ZoneFact
 from providers.limited import boottime
@@ -52,7 +53,7 @@ class RFC2136Zones:
         self._context = context
         self._steady = steady
         self._wall = wall
-        self._loaded: Zones | None = None
+        self._zones: Late[Zones] = Late(self._load)
         if settings.read_back == "queries":
             self.capabilities = replace(self.capabilities, read_back=ReadBack.NAMES)
 
@@ -94,13 +95,10 @@ class RFC2136Zones:
 
     def close(self) -> None:
         """Forget what was read. Connections never outlive a call."""
-        self._loaded = None
+        self._zones.close()
 
-    def _zones(self) -> "Zones":
-        if self._loaded is None:
-            from providers.dns.rfc2136_zones import Zones, clocks  # noqa: PLC0415  (loads dnspython)
+    def _load(self) -> "Zones":
+        from providers.dns.rfc2136_zones import Zones, clocks  # noqa: PLC0415  (loads dnspython)
 
-            self._loaded = Zones(
-                self.name, self._settings, self._context, clocks(self._steady, self._wall), self.capabilities
-            )
-        return self._loaded
+        times = clocks(self._steady, self._wall)
+        return Zones(self.name, self._settings, self._context, times, self.capabilities)

@@ -98,6 +98,10 @@ class Zones:
                 found.append(str(error))
         return tuple(dict.fromkeys(found))
 
+    def close(self) -> None:
+        """Forget what was read. Connections never outlive a call."""
+        self._transferred.clear()
+
     def _check_update(self, zone: str) -> None:
         """Raise unless the server would take our updates. The prerequisite asks for a zone without SOA: it never holds."""
         key = RecordKey(zone, "SOA")

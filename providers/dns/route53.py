@@ -17,6 +17,7 @@ from manifests.kinds.base import Model
 from manifests.scalars import MILLISECOND, Duration, bad_value
 from providers.actions import ChangeRecords
 from providers.capabilities import Alias, Atomic, DNSCapabilities, Write
+from providers.dns.late import Late
 from providers.facts import ZoneFact
 from providers.limited import boottime
 from providers.secrets import SecretRef
@@ -148,7 +149,7 @@ class Route53Zones:
         self._steady = steady
         self._sleep = sleep
         self._connect = connect
-        self._loaded: Zones | None = None
+        self._zones: Late[Zones] = Late(self._load)
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """The named zones without their SOA. Their serial is 0 here: Route 53 never counts it up.
@@ -183,15 +184,11 @@ class Route53Zones:
 
     def close(self) -> None:
         """Close connections and forget what was read."""
-        loaded, self._loaded = self._loaded, None
-        if loaded is not None:
-            loaded.close()
+        self._zones.close()
 
-    def _zones(self) -> "Zones":
-        if self._loaded is None:
-            from providers.dns.route53_client import Client  # noqa: PLC0415  (loads boto3)
-            from providers.dns.route53_zones import Zones  # noqa: PLC0415  (loads dnspython)
+    def _load(self) -> "Zones":
+        from providers.dns.route53_client import Client  # noqa: PLC0415  (loads boto3)
+        from providers.dns.route53_zones import Zones  # noqa: PLC0415  (loads dnspython)
 
-            client = Client(self._settings, self._steady, self._sleep, self._connect)
-            self._loaded = Zones(self._settings, client, self.capabilities)
-        return self._loaded
+        client = Client(self._settings, self._steady, self._sleep, self._connect)
+        return Zones(self._settings, client, self.capabilities)
