@@ -5,22 +5,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from listening import Shell
 
 from manifests.desired import SECOND, Desired
 from manifests.dns import Check, DNSPolicy, HealthCheck, Publish, Target
 from manifests.pod import SecretSource
-from providers.facts import Generation, ProbeFact, ProbeValue
+from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.leaf import LeafProbe
 from reconciler.probes.target import Target as ProbeTarget
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.leaves import LEAF, TRIES, question, stand_in
-from reconciler.shell.observe import Looks
-from reconciler.shell.probing import EVERYTHING, Probing
-from reconciler.shell.providers import InlineRunner, Providers
-from reconciler.shell.triggers import Wake
+from reconciler.shell.probing import EVERYTHING
 from sim.manifest import Shop
 
-START = 1000 * SECOND
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
 CHECK = Check(host="app.example.com", port=8443, path="/ok", interval=10 * SECOND, expected=(200, 204))
 
@@ -32,42 +28,11 @@ def policy(*addresses: str, check: Check | None = CHECK, weight: int = 100, host
     return DNSPolicy("dnspolicy/app", "app", "app.example.com.", "dns", "example.com.", tuple(targets), check=check)
 
 
-class Listener:
-    """A `Prober` that keeps what it is told, and says what it is given to say."""
-
-    def __init__(self) -> None:
-        self.targets: dict[tuple[Generation, str], ProbeTarget] = {}
-        self.results: dict[tuple[Generation, str], ProbeFact] = {}
-        self.told = 0
-
-    def set_targets(self, targets: list[ProbeTarget]) -> None:
-        self.told += 1
-        self.targets = {target.key: target for target in targets}
-
-    def read(self) -> dict[tuple[Generation, str], ProbeFact]:
-        results, self.results = self.results, {}
-        return results
-
-    def fileno(self) -> int:
-        return -1
-
-    def silent(self) -> str:
-        return ""
-
-    def restart(self) -> None:
-        self.targets.clear()
-
-    def close(self) -> None:
-        self.targets.clear()
-
-
-class World:
+class World(Shell):
     """Policies, and the shell's probing over them."""
 
     def __init__(self, root: Path, *policies: DNSPolicy) -> None:
-        self.clock = VirtualClock(steady=START)
-        self.prober = Listener()
-        self.probing = Probing(self.prober, Looks(Providers(), InlineRunner(), self.clock, Wake()))
+        super().__init__()
         empty = replace(Shop(()).desired(), root=str(root), workloads=(), services=())
         self.desired: Desired = empty
         self.want(*policies)

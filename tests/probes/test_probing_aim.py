@@ -1,18 +1,18 @@
 """Which probes are aimed at which containers, and which results count: the shell's side, with a prober that only listens."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from listening import START, Shell
 
 from manifests.desired import SECOND, Desired, Probe, ProbeKind, ProbeTLS
 from manifests.pod import SecretSource
 from providers.facts import (
     ContainerFact,
     ContainerState,
-    Generation,
     Known,
     Mark,
     PortFact,
@@ -26,56 +26,21 @@ from providers.spi import Context
 from providers.testing.memory import MemorySettings
 from providers.testing.memory_runtime import MemoryRuntime
 from reconciler.core.instant import FOREVER
-from reconciler.probes.target import Target
-from reconciler.shell.clock import VirtualClock
-from reconciler.shell.observe import Looks
 from reconciler.shell.probe_inputs import REFRESH, RETRY
-from reconciler.shell.probing import EVERYTHING, Probing
-from reconciler.shell.providers import InlineRunner, Providers
-from reconciler.shell.triggers import Wake
+from reconciler.shell.probing import EVERYTHING
+from reconciler.shell.providers import Providers
 from sim.manifest import HTTP, Shop, Spec
 
 NODE = "local"
-START = 1000 * SECOND
 PASS, FAIL, UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 CA_TEXT = Path(__file__).with_name("named.pem").read_text()
 
 
-class Listener:
-    """A `Prober` that keeps what it is told, and says what it is given to say."""
-
-    def __init__(self) -> None:
-        self.targets: dict[tuple[Generation, str], Target] = {}
-        self.results: dict[tuple[Generation, str], ProbeFact] = {}
-
-    def set_targets(self, targets: list[Target]) -> None:
-        self.targets = {target.key: target for target in targets}
-
-    def read(self) -> Mapping[tuple[Generation, str], ProbeFact]:
-        results, self.results = self.results, {}
-        return results
-
-    def fileno(self) -> int:
-        return -1
-
-    def silent(self) -> str:
-        return ""
-
-    def restart(self) -> None:
-        self.targets.clear()
-
-    def close(self) -> None:
-        self.targets.clear()
-
-
-class World:
+class World(Shell):
     """One node, one workload `web`, and the shell's probing over it."""
 
     def __init__(self, root: Path, **probes: Probe) -> None:
-        self.clock = VirtualClock(steady=START)
-        self.prober = Listener()
-        self.looks = Looks(Providers(), InlineRunner(), self.clock, Wake())
-        self.probing = Probing(self.prober, self.looks)
+        super().__init__()
         desired = Shop((Spec(replicas=1),)).desired()
         (workload,) = desired.workloads
         container = replace(workload.template.container, startup=None, liveness=None, readiness=None)

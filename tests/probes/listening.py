@@ -1,0 +1,53 @@
+"""The shell's probing with a prober that only listens, in virtual time. Used by the tests of what is aimed at whom."""
+
+from collections.abc import Mapping
+
+from manifests.desired import SECOND
+from providers.facts import Generation, ProbeFact
+from reconciler.probes.target import Target
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.observe import Looks
+from reconciler.shell.probing import Probing
+from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.triggers import Wake
+
+START = 1000 * SECOND
+
+
+class Listener:
+    """A `Prober` that keeps what it is told, and says what it is given to say. `told` counts how often it was told."""
+
+    def __init__(self) -> None:
+        self.targets: dict[tuple[Generation, str], Target] = {}
+        self.results: dict[tuple[Generation, str], ProbeFact] = {}
+        self.told = 0
+
+    def set_targets(self, targets: list[Target]) -> None:
+        self.told += 1
+        self.targets = {target.key: target for target in targets}
+
+    def read(self) -> Mapping[tuple[Generation, str], ProbeFact]:
+        results, self.results = self.results, {}
+        return results
+
+    def fileno(self) -> int:
+        return -1
+
+    def silent(self) -> str:
+        return ""
+
+    def restart(self) -> None:
+        self.targets.clear()
+
+    def close(self) -> None:
+        self.targets.clear()
+
+
+class Shell:
+    """The clock, the looks and the probing of one process; nothing is looked at by itself."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock(steady=START)
+        self.prober = Listener()
+        self.looks = Looks(Providers(), InlineRunner(), self.clock, Wake())
+        self.probing = Probing(self.prober, self.looks)
