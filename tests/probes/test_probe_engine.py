@@ -3,8 +3,10 @@
 import os
 import select
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -141,6 +143,25 @@ def test_a_killed_child_is_noticed_and_can_be_replaced(watch: Watch, server: Ser
     engine.restart()
     assert watch.of("b").value is ProbeValue.PASS
     assert engine.alive()
+
+
+def test_each_probe_has_a_connection_of_its_own_though_the_server_would_keep_it() -> None:
+    """What an earlier probe left of a connection can never make a later one fail."""
+
+    def keeps(conn: socket.socket, stop: threading.Event) -> None:
+        while not stop.is_set() and conn.recv(65536):
+            conn.sendall(b"HTTP/1.1 200 OK\r\nConnection: keep-alive\r\nContent-Length: 2\r\n\r\nok")
+
+    server = Server(keeps)
+    engine = ProbeEngine(phase=False)
+    try:
+        engine.set_targets([target("a", port=server.port, period=100 * MS)])
+        facts = Watch(engine).until(lambda facts: "a" in facts and facts["a"].streak >= 3)
+        assert facts["a"].value is ProbeValue.PASS
+        assert server.accepted >= 3
+    finally:
+        engine.close()
+        server.close()
 
 
 def test_a_child_that_is_stopped_is_silent_and_its_results_are_void() -> None:

@@ -93,6 +93,18 @@ async def test_startup_holds_the_others_back_and_is_not_probed_again(tmp_path: P
     assert verdict.valid_for == FOREVER
 
 
+async def test_the_delay_of_the_others_counts_from_the_start_of_the_container_however_long_its_startup_took(
+    tmp_path: Path,
+) -> None:
+    world = all_three(tmp_path)
+    one = world.container()
+    await world.see(one)
+    world.clock.advance(120 * SECOND)
+    world.says(one, "startup", PASS)
+    assert await world.aim() == {"liveness", "readiness"}
+    assert {target.started for target in world.prober.targets.values()} == {START}
+
+
 async def test_a_new_generation_starts_from_nothing(tmp_path: Path) -> None:
     world = all_three(tmp_path)
     one = world.container()
