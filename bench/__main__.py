@@ -23,6 +23,7 @@ BENCHMARKS = (
     "haproxy_weights",
     "dns_updates",
     "dns_zone",
+    "dns_powerdns",
     "dns_health",
     "docker_look",
     "edge_latency",

@@ -1,0 +1,123 @@
+"""A zone of 100,000 record sets on PowerDNS: how long it takes to read, to see that nothing changed, and to change 1,000 sets.
+
+Run by `make bench`; prints a Markdown table. Needs `pdns_server`; starts its own on loopback, with SQLite, filled without the API.
+A zone of a tenth of that is measured beside it, so that what does not grow in proportion is seen. Each set has an owner mark. PowerDNS
+itself goes through the whole zone at each change while the zone's `api_rectify` is on; one change is measured without that too.
+"""
+
+import shutil
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "providers" / "powerdns"))
+from power_servers import PATH, SCHEMA, PowerServer
+
+from providers.actions import ChangeRecords, RecordChange
+from providers.dns.ownership import mark_key, mark_record
+from providers.facts import RecordKey, RecordSet
+from providers.owned import owned
+
+SIZES = (10_000, 100_000)
+CHANGES = 1_000
+TIMES = 3
+OWNER = "bench/recordlist/big"
+
+
+def zone_of(size: int) -> str:
+    return f"s{size}.test."
+
+
+def fill(server: PowerServer, size: int) -> None:
+    """Put the sets and their marks into the server's database."""
+    zone = server.new_zone(zone_of(size), soa_edit_api="DEFAULT")
+    rows: list[tuple[str, str, str]] = []
+    for index in range(size):
+        key = RecordKey(f"n{index:06d}.{zone}", "A")
+        rows.append((key.name.rstrip("."), "A", address(index, 0)))
+        mark = mark_record(OWNER, key, zone)
+        rows.append((mark_key(key, zone).name.rstrip("."), "TXT", mark.values[0]))
+    with sqlite3.connect(server.directory / "db", timeout=60) as database:
+        (number,) = database.execute("SELECT id FROM domains WHERE name = ?", (zone.rstrip("."),)).fetchone()
+        database.executemany(
+            "INSERT INTO records (domain_id, name, type, content, ttl, prio, disabled, auth) VALUES (?, ?, ?, ?, 300, 0, 0, 1)",
+            ((number, *row) for row in rows),
+        )
+    database.close()
+
+
+def address(index: int, turn: int) -> str:
+    return f"{10 + turn}.{index >> 16}.{index >> 8 & 255}.{index & 255}"
+
+
+def timed(act: Callable[[], object]) -> float:
+    begun = time.perf_counter()
+    act()
+    return time.perf_counter() - begun
+
+
+def measured(server: PowerServer, size: int) -> list[float]:
+    """Median seconds of a whole look, of one with nothing changed, of 1,000 changes with reading back, and of one change with and
+    without the server's `api_rectify`.
+    """
+    zone, first, again, many, one, bare = zone_of(size), [], [], [], [], []
+    step = size // CHANGES
+
+    def action(turn: int, count: int) -> ChangeRecords:
+        changes = (
+            RecordChange(
+                RecordKey(f"n{index:06d}.{zone}", "A"),
+                RecordSet(300, (address(index, turn),)),
+                RecordSet(300, (address(index, turn + 1),)),
+                OWNER,
+            )
+            for index in range(0, count * step, step)
+        )
+        return ChangeRecords("names", zone, tuple(changes))
+
+    for turn in range(TIMES):
+        names = owned(server.provider(), "bench")
+        first.append(timed(lambda looked=names: looked.observe([zone])))
+        again.append(timed(lambda looked=names: looked.observe([zone])))
+        given = action(turn, CHANGES)
+        many.append(timed(lambda written=names, wanted=given: written.perform(wanted)))
+        names.close()
+    for turn in range(TIMES, 3 * TIMES):
+        server.call("PUT", f"/zones/{zone}", {"api_rectify": turn < 2 * TIMES})
+        names, given = owned(server.provider(), "bench"), action(turn, 1)
+        (one if turn < 2 * TIMES else bare).append(timed(lambda written=names, wanted=given: written.perform(wanted)))
+        names.close()
+    return [statistics.median(times) for times in (first, again, many, one, bare)]
+
+
+def main() -> int:
+    if shutil.which("pdns_server", path=PATH) is None or not Path(SCHEMA).exists():
+        print("not measured: PowerDNS with SQLite is not installed (apt-get install pdns-server pdns-backend-sqlite3)")
+        return 0
+    with tempfile.TemporaryDirectory() as name:
+        server = PowerServer(Path(name))
+        try:
+            server.start()
+            for size in SIZES:
+                fill(server, size)
+            found = {size: measured(server, size) for size in SIZES}
+        finally:
+            server.kill()
+    print("## A zone on PowerDNS\n")
+    print(f"Each record set has an owner mark beside it. Medians of {TIMES}, in ms; the server's share is in them.\n")
+    print(
+        "| record sets | first look | nothing changed | 1,000 changes, read back | one change | one, without api_rectify |"
+    )
+    print("| --- | --- | --- | --- | --- | --- |")
+    for size, times in found.items():
+        print(f"| {size:,} | {' | '.join(f'{one * 1000:,.0f}' for one in times)} |")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
