@@ -260,7 +260,8 @@ def _stuck(
         sick = [one for one in group.current.values() if ProbeValue.FAIL in (one.ready, one.live)]
         up = next((one.fact.name for one in sick if one.fact.state is ContainerState.RUNNING), "")
         why = found.message if found is not None else f"{up} fails its probe" if up else ""
-        if up or (found is not None and found.certain):
+        # One that had the traffic before, and is declared again in the middle of the next one's rollout, stays what it is.
+        if row.standing is Standing.SCHEDULED and (up or (found is not None and found.certain)):
             row = row._replace(standing=Standing.FAILED, ended=instant(now), why=why)
             rollout = rollout.put(row)
         lacking = f"{lacking}; {why}" if why else lacking

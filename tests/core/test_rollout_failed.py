@@ -178,3 +178,22 @@ def test_a_failed_rollout_is_tried_on_where_somebody_takes_the_old_ones_away(wor
     here.run(600 * SECOND)
     assert standing(here, "v2") is Standing.ACTIVE
     assert up(here, "v2") == 3
+
+
+def test_the_active_revision_that_is_declared_again_in_the_middle_of_the_next_one_does_not_fail(world):
+    here = world(rolling())
+    here.push(rolling("v2"))
+    for _ in range(60):
+        if up(here, "v1") < 3:
+            break
+        here.run(10 * SECOND)
+    assert up(here, "v1") == 2, "v2 is on its way"
+    here.apps.mute |= set(names_of("v1"))
+    here.push(rolling("v1"))
+    here.run(600 * SECOND)
+    assert any(one.rule is Rule.PROGRESS for one in here.tape.last.holds)
+    assert standing(here, "v1") is Standing.ACTIVE
+    here.apps.mute.clear()
+    here.run(300 * SECOND)
+    assert (up(here, "v1"), up(here, "v2")) == (3, 0)
+    assert standing(here, "v1") is Standing.ACTIVE
