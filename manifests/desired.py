@@ -286,12 +286,13 @@ class Provider:
 class MassChange:
     """How much may be deleted without approval: at most `share` percent of what is owned, once more than `minimum` go.
 
-    Of one zone never more than `records` record sets.
+    Of one zone never more than `records` record sets, and never the last record sets of more than `names` names.
     """
 
     share: int = 30
     minimum: int = 3
     records: int = 100
+    names: int = 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,8 @@ def _guard(scope: Scope) -> desired.Guard:
             )
     for one in scope.all("Workload") if spec.exec_commands is not None else ():
         check_commands(one, scope, spec.exec_commands or ())
-    mass_change = desired.MassChange(int(spec.mass_change.share), spec.mass_change.minimum, spec.mass_change.records)
+    limits = spec.mass_change
+    mass_change = desired.MassChange(int(limits.share), limits.minimum, limits.records, limits.names)
     return desired.Guard(
         spec.suspend,
         frozenset(spec.deny),

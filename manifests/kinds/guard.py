@@ -23,6 +23,12 @@ class MassChange(Model):
     records: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         100, description="Largest number of record sets of one zone that may be deleted."
     )
+    names: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
+        10,
+        description=(
+            "Largest number of names of one zone that may lose their last record set. With 0 no name goes without approval."
+        ),
+    )
 
 
 _Tokens = Annotated[int, Field(ge=1, le=1000)]

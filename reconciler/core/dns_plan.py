@@ -3,7 +3,7 @@
 Health never comes to the guard: a withdrawal is not a deletion. Called by `decide`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from manifests.desired import Desired
@@ -93,26 +93,39 @@ def _remember(ledger: Ledger, rows: Mapping[str, NameRow], farewells: Mapping[st
 
 
 def _suspended(desired: Desired, ledger: Ledger, seen: Sight, names: Names) -> dict[Place, Pruning]:
-    """Zones of which more would be deleted than the guard allows without a person's word: share and absolute number."""
+    """Zones of which more would be deleted than the guard allows without a person's word: share, number, and names that end."""
     going: dict[Place, list[RecordDiff]] = {}
-    for diff in (*names.strays, *(one for one in names.changes if one.edited)):
+    # What is not pruned anyway must not hold back the rest.
+    strays = names.strays if desired.prune else ()
+    for diff in (*strays, *(one for one in names.changes if one.edited)):
         going.setdefault((diff.provider, diff.zone), []).append(diff)
     found: dict[Place, Pruning] = {}
     limit = desired.guard.mass_change
     for place, diffs in going.items():
         count, owned = len(diffs), _owned(seen.zones[place], desired.instance.id)
         few = count <= limit.minimum or count * 100 <= limit.share * owned
-        if desired.destroy or (few and count <= limit.records):
+        ending = _ending(seen.zones[place], place, diffs, names) if len(diffs) > limit.names else 0
+        if desired.destroy or (few and count <= limit.records and ending <= limit.names):
             continue
         digest = fingerprint(desired.revision, *place, *sorted("/".join(diff.key) for diff in diffs))
         if digest in ledger.approvals:
             continue
         share = count * 100 // max(owned, 1)
         why = f"more than {limit.records}" if count > limit.records else f"more than {limit.share} %"
+        if few and count <= limit.records:
+            why = f"{ending} name{'' if ending == 1 else 's'} would lose the last one, more than {limit.names}"
         found[place] = Pruning(
             digest, f"{count} of {owned} owned record sets ({share} %) of zone {place[1]} would be deleted, {why}"
         )
     return found
+
+
+def _ending(zone: ZoneFact, place: Place, going: Sequence[RecordDiff], names: Names) -> int:
+    """How many names would have nothing left, or nothing new instead."""
+    gone = {diff.key for diff in going}
+    stay = {diff.key.name for diff in names.changes if (diff.provider, diff.zone) == place and diff.after is not None}
+    ending = {key.name for key in gone} - stay
+    return len(ending - {key.name for key in zone.records if key.name in ending and key not in gone})
 
 
 def _owned(zone: ZoneFact, instance: str) -> int:

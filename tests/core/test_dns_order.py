@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from dns_worlds import A1, A2, B1, FAIL, HOST, NAMES, PASS, TARGETS, ZONE, World, geo_world, policy
 
 from manifests.desired import SECOND, Guard, MassChange
@@ -138,6 +139,44 @@ def test_an_absolute_number_of_deletions_waits_for_a_person_in_a_large_zone() ->
 
     assert not held.steps
     assert {hold.rule for hold in held.holds} == {Rule.MASS_CHANGE}
+
+
+@pytest.mark.parametrize(("allowed", "gone", "held"), [(10, 10, False), (10, 11, True), (0, 1, True), (1, 1, False)])
+def test_so_many_names_may_lose_their_last_record_without_a_person(allowed: int, gone: int, held: bool) -> None:
+    made = [Record(f"record/r{n}", f"r{n}", f"r{n}.{ZONE}", NAMES, ZONE, "A", 60, (B1,)) for n in range(100)]
+    also = [Record(f"record/t{n}", f"t{n}", f"r{n}.{ZONE}", NAMES, ZONE, "TXT", 60, ('"t"',)) for n in range(20, 100)]
+    guard = Guard(mass_change=MassChange(names=allowed))
+    world = World((), records=(*made, *also), prune=True, guard=guard)
+    world.settle()
+    # Of the last twenty names something is left.
+    world.records, world.revision = (*made[gone:80], *also), "r2"
+    world.decide()
+    world.pass_time(61)
+    found = world.decide()
+
+    assert {hold.rule for hold in found.holds} == ({Rule.MASS_CHANGE} if held else set())
+    assert bool(found.guard_hash) is held
+    if held:
+        assert (
+            f"{gone} name{'s' if gone > 1 else ''} would lose the last one, more than {allowed}"
+            in found.holds[0].message
+        )
+        world.ledger = replace(world.ledger, approvals=frozenset({found.guard_hash}))
+    world.settle()
+    assert sum(key.type == "A" for key in world.sets) == 80 - gone
+
+
+def test_names_that_are_kept_because_pruning_is_off_hold_nothing_back() -> None:
+    made = [Record(f"record/r{n}", f"r{n}", f"r{n}.{ZONE}", NAMES, ZONE, "A", 60, (B1,)) for n in range(20)]
+    world = geo_world()
+    world.records = tuple(made)
+    world.settle()
+    world.records, world.policies = (), (policy(*TARGETS[1:]),)
+    world.revision = "r2"
+    world.settle()
+
+    assert RecordKey(target_name(HOST, "gw1"), "A") not in world.sets
+    assert sum(key.name.startswith("r") for key in world.sets) == 20
 
 
 def test_nothing_is_waited_for_but_what_resolvers_remember() -> None:
