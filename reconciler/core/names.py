@@ -22,13 +22,12 @@ from reconciler.core.ledger import Ledger
 from reconciler.core.omission import Answer, Mode, omit
 from reconciler.core.published import Sets, addresses, names_of, reached, unseen
 from reconciler.core.record_lists import compare, is_list, yields
-from reconciler.core.records import RecordDiff, owner_mark, owner_of, why
+from reconciler.core.records import RecordDiff, owner_mark, owner_of, protected, why
 from reconciler.core.trust import Sight
 from reconciler.core.verdict import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.weights import Weights
 
 _TYPES = ("A", "AAAA")
-_PROTECTED = ("SOA", "NS")
 _PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
 
 
@@ -355,16 +354,12 @@ def _strays(
                     key in taken
                     or key == record
                     or (policy is not None and managed(policy, key.name))
-                    or _protected(key, zone_name)
+                    or protected(key, zone_name)
                 ):
                     continue
                 diff = RecordDiff(owner_of(mark)[1], provider, zone_name, key, records[key], None, Reason.PRUNED, True)
                 out.strays.append(diff)
     out.strays.sort(key=lambda one: (one.provider, one.zone, one.key))
-
-
-def _protected(key: RecordKey, zone: str) -> bool:
-    return (key.name == zone and key.type in _PROTECTED) or key.name.startswith("_acme-challenge")
 
 
 def _orphans(desired: Desired, roster: Roster, seen: Sight, out: Names) -> None:

@@ -12,7 +12,7 @@ from manifests.dns import RecordList, SetKey, SetValue
 from providers.capabilities import DNSCapabilities
 from providers.facts import RecordKey, RecordSet, ZoneFact
 from reconciler.core.claims import Claims
-from reconciler.core.records import RecordDiff, owner_mark, owner_of, why
+from reconciler.core.records import RecordDiff, owner_mark, owner_of, protected, why
 from reconciler.core.verdict import Hold, Reason, Rule
 
 PREFIX = "recordlist/"
@@ -170,9 +170,9 @@ def _gone(desired: Desired, zone: _Zone, out: Out) -> None:
             left = left - one.sets.keys()
         going = out.changes if owner in present else out.strays
         for key in sorted(left):
-            if key[0] == zone.place[1] and key[1] in ("SOA", "NS"):
-                continue  # what belongs to the zone itself is never touched
             before = RecordKey(*key)
+            if protected(before, zone.place[1]):
+                continue
             going.append(RecordDiff(owner, *zone.place, before, zone.fact.records[before], None, Reason.PRUNED, True))
 
 

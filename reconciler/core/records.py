@@ -64,3 +64,8 @@ def why(before: RecordSet | None, after: RecordSet | None) -> Reason:
     if new - old:
         return Reason.PUBLISHED
     return Reason.WITHDRAWN if old - new else Reason.CHANGED
+
+
+def protected(key: RecordKey, zone: str) -> bool:
+    """Whether a set is never deleted, whoever its mark names: the zone's own NS and SOA, and what comes and goes with certificates."""
+    return (key.name == zone and key.type in ("SOA", "NS")) or key.name.startswith("_acme-challenge")

@@ -207,15 +207,17 @@ def test_after_a_failure_a_list_is_written_in_smaller_steps() -> None:
     assert [len(changes(step).changes) for step in world.decide().steps] == [100, 100, 100, 100, 50]
 
 
-def test_the_zone_itself_keeps_its_name_servers() -> None:
+def test_name_servers_of_the_zone_and_names_of_certificates_stay_whoever_their_mark_names() -> None:
     world = Listed((), lists=(one(a_A="192.0.2.1"),), prune=True)
-    key = RecordKey(ZONE, "NS")
-    fact = world.zone.value
-    owned = replace(fact, records={key: RecordSet(300, ("ns.example.net.",))}, owners={key: mark()})
+    keys = [RecordKey(ZONE, "NS"), *(RecordKey(f"_acme-challenge.{name}.{ZONE}", "TXT") for name in "ab")]
+    owners = dict(zip(keys, (mark(), mark(), f"{INSTANCE}/record/gone"), strict=True))
+    owned = replace(world.zone.value, records=dict.fromkeys(keys, RecordSet(300, ("x.",))), owners=owners)
     world.zone = Known(owned, NAMES, world.now.steady)
+    world.decide()
+    world.pass_time(61)
     world.settle()
 
-    assert key in world.sets
+    assert set(keys) <= set(world.sets)
 
 
 _NAMES = st.sampled_from(["a", "b", "c", "d", "e", "f"])
