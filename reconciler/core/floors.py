@@ -46,15 +46,14 @@ def recent(cuts: Iterable[Cut], now: Now) -> tuple[Cut, ...]:
     return tuple(one for one in cuts if elapsed(one.at, now) < SPAN)
 
 
-def may_lose(cuts: Sequence[Cut], container: str, size: int, now: Now) -> int:
-    """When this container may lose its weight for observed health: 0 = now, else the steady instant at which to ask again.
+def spent_until(cuts: Sequence[Cut], size: int, now: Now) -> int:
+    """When one more container may lose its weight for observed health: 0 = now, else the steady instant at which to ask again.
 
     Args:
-        cuts: the recent ones of the pool.
+        cuts: the recent ones of the pool; who is among them may lose it anyway.
         size: how many endpoints the pool has.
     """
-    others = [one for one in cuts if one.container != container]
-    if len(others) < len(cuts) or len(cuts) < max(1, size * SHARE // 100):
+    if len(cuts) < max(1, size * SHARE // 100):
         return 0
     return min(due(one.at, SPAN, now) for one in cuts)
 

@@ -7,6 +7,7 @@ Called by `decide` only.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from manifests.desired import SECOND, Desired, Workload
 from manifests.limits import Held
@@ -58,16 +59,33 @@ class Gated:
     granted: bool = False
 
 
+class _Members(NamedTuple):
+    """The containers of a workload by (node, id), and the ids of those that make way."""
+
+    beliefs: Mapping[tuple[str, str], Belief]
+    outgoing: frozenset[str]
+
+
 class _Gate:
     """The counters of one decision while its candidates pass in order."""
 
     def __init__(self, tally: Tally, pruning: Pruning, dead: set[str]) -> None:
-        self.tally, self.pruning, self.dead = tally, pruning, dead
+        self.tally, self.pruning, self.dead, self.first_dead = tally, pruning, dead, min(dead, default="")
         self.desired, self.crew, self.counts, self.now = tally.desired, tally.crew, tally.counts, tally.now
         self.started: dict[str, int] = {}
         self.created: dict[str, int] = {}
         self.taken: dict[str, int] = {}
+        self.members: dict[str, _Members] = {}
         self.out = Gated()
+
+    def members_of(self, key: str) -> _Members:
+        """The containers of a workload, which stay the same while candidates pass."""
+        known = self.members.get(key)
+        if known is None:
+            group = self.crew.groups[key]
+            beliefs = {(one.fact.node, one.fact.id): one for one in group.members()}
+            known = self.members[key] = _Members(beliefs, frozenset(one.fact.id for one in group.outgoing))
+        return known
 
     # one method per kind of candidate: each holds, or lets pass
 
@@ -87,9 +105,9 @@ class _Gate:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         address = fact.address if fact is not None else ""
         # Engines give a stopped container's address to whoever starts next: without an own address any dead one may be it.
-        dead = sorted(self.dead) if not address else sorted(self.dead & {address})
+        dead = self.first_dead if not address else address if address in self.dead else ""
         if dead:
-            message = f"a pool still sends traffic to {dead[0]}, where nothing lives"
+            message = f"a pool still sends traffic to {dead}, where nothing lives"
             return Wait(want.object, Waiting.DEAD_ENDPOINT, message)
         key = want.object if fact is None else failures_of(self.crew.groups[workload.key], fact)
         failures = self.tally.ledger.failures.get(key)
@@ -122,14 +140,15 @@ class _Gate:
             message = f"{want.container} was paused by somebody, who wants it as it is; it is made anew once it runs"
             return Wait(want.object, Waiting.READY, message)
         prefix = f"{workload.key}/"
-        belief = _belief(self.crew, want)
+        members = self.members_of(workload.key)
+        belief = None if want.fact is None else members.beliefs.get((want.fact.node, want.fact.id))
         serves = want.fact is None or self.crew.share(want.fact) != 0
         available = serves and belief is not None and ripe_at(belief, workload.min_ready) <= self.now.steady
         unknown = serves and want.ready is ProbeValue.UNKNOWN
-        outgoing = {one.fact.id for one in group.outgoing}
-        retiring = sum(1 for name in self.tally.ledger.grants if name in outgoing)
-        replaces = want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED
-        message = rollout.replaced(group, counts, retiring) if replaces else ""
+        message = ""
+        if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED:
+            retiring = sum(1 for name in self.tally.ledger.grants if name in members.outgoing)
+            message = rollout.replaced(group, counts, retiring)
         if want.kind is Kind.RECREATE and want.cause is Reason.TEMPLATE_CHANGED and want.ordinal not in group.current:
             message = "its replacement is created first, to see that it can be made"
         if message:
@@ -202,13 +221,6 @@ class _Gate:
                 return self.restart(want, workload)
             case Kind.RETIRE:
                 return self.retire(want, workload)
-
-
-def _belief(crew: Roster, want: Want) -> Belief | None:
-    group = crew.groups.get(want.workload.key) if want.workload is not None else None
-    if group is None:
-        return None
-    return next((one for one in group.members() if one.fact is want.fact), None)
 
 
 def gate(

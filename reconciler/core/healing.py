@@ -10,13 +10,12 @@ from typing import NamedTuple
 
 from manifests.desired import SECOND, Container, Desired, Workload
 from manifests.limits import Mode
-from providers.facts import ContainerState, ProbeFact, ProbeValue
 from reconciler.core import buckets, mass_failure, restarts
 from reconciler.core.deadlines import soonest_end
 from reconciler.core.diff import Want
 from reconciler.core.disruption import URGENT
 from reconciler.core.history import amnesia
-from reconciler.core.instant import Now, due
+from reconciler.core.instant import due
 from reconciler.core.tally import Tally
 from reconciler.core.verdict import Hold, Reason, Rule
 
@@ -54,18 +53,7 @@ def _foreign_healer(ask: Ask) -> Hold | None:
 def _prober_fault(ask: Ask) -> Hold | None:
     """Probes of many containers of a node that fail on our side at once say something about us, not about them."""
     want, tally = ask.want, ask.tally
-    erring = probed = 0
-    for group in tally.crew.groups.values():
-        container = group.workload.template.container
-        if want.node not in group.workload.nodes or (container.liveness is None and container.startup is None):
-            continue
-        for belief in group.current.values():
-            if belief.fact.node == want.node and belief.fact.state is ContainerState.RUNNING:
-                probed += 1
-                verdicts = tally.observed.probes.get(belief.fact.generation)
-                erring += verdicts is not None and (
-                    _erring(verdicts.liveness, tally.now) or _erring(verdicts.startup, tally.now)
-                )
+    erring, probed = tally.probing.get(want.node, (0, 0))
     if erring < 2 or erring * 2 < probed:
         return None
     message = f"the probes of {erring} of {probed} containers on {want.node} have no result: the fault is on our side"
@@ -73,16 +61,9 @@ def _prober_fault(ask: Ask) -> Hold | None:
     return _hold(want, Rule.PROBER_FAULT, message, person=person)
 
 
-def _erring(fact: ProbeFact | None, now: Now) -> bool:
-    """Whether the latest run gave no result for a reason of ours, or results stopped coming."""
-    if fact is None:
-        return False
-    return fact.last is ProbeValue.UNKNOWN or fact.last_at + fact.valid_for <= now.steady
-
-
 def _mass(ask: Ask) -> Hold | None:
     want, tally = ask.want, ask.tally
-    if want.fact is None:
+    if want.fact is None or want.fact.id not in tally.outbreaks.of:
         return None
     limits, rows = tally.desired.guard.mass_failure, tally.ledger.outbreaks
     ends: dict[str, int] = {}

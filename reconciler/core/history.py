@@ -62,11 +62,10 @@ def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
         row = before.streak if before is not None and elapsed(before.last, now) < backoff.reset else 0
         failures[name] = Failures(row + 1, instant(now), fact.generation)
     resets = {group.workload.key: group.workload.restarts.backoff.reset for group in crew.groups.values()}
+    down = {belief.fact.generation for _, belief in crew.down}
     for name, one in list(failures.items()):
         reset = resets.get(name.rpartition("/")[0], 0)
-        if elapsed(one.last, now) >= reset and not any(
-            belief.fact.generation == one.generation for _, belief in crew.down
-        ):
+        if elapsed(one.last, now) >= reset and one.generation not in down:
             del failures[name]
     return failures
 

@@ -179,14 +179,12 @@ def _by_node(crew: Roster, failing: Collection[str], ledger: Ledger) -> dict[str
     nodes = {one.partition("/")[2] for one in ledger.outbreaks if one.startswith("node/")}
     if len(failing) > 1:
         nodes |= {one.fact.node for key in failing for one in crew.groups[key].current.values() if one.live is _FAIL}
-    return {
-        node: [
-            group
-            for _, group in sorted(crew.groups.items())
-            if node in group.workload.nodes and window_of(group.workload.template.container)
-        ]
-        for node in nodes
-    }
+    found: dict[str, list[Group]] = {node: [] for node in nodes}
+    for _, group in sorted(crew.groups.items()) if nodes else ():
+        if window_of(group.workload.template.container):
+            for node in nodes.intersection(group.workload.nodes):
+                found[node].append(group)
+    return found
 
 
 def pause(failures: int, limits: MassFailure) -> int:

@@ -20,7 +20,7 @@ from reconciler.core.leaf import LeafProbe
 from reconciler.core.leaves import Leaf, around, leaves_of, proven
 from reconciler.core.ledger import Ledger
 from reconciler.core.omission import Answer, Mode, omit
-from reconciler.core.published import Sets, addresses, names_of, reached, unseen
+from reconciler.core.published import ByName, Sets, addresses, names_of, reached, unseen
 from reconciler.core.record_lists import compare, is_list, yields
 from reconciler.core.records import RecordDiff, owner_mark, owner_of, protected, why
 from reconciler.core.trust import Sight
@@ -85,6 +85,7 @@ def name_all(
     here = around(desired, roster, weights, ledger, answers, now)
     marked = {key: _by_mark(zone) for key, zone in seen.zones.items()}
     claims = Claims(desired, seen.zones, marked, out.taken)
+    there = {key: ByName(zone) for key, zone in seen.zones.items()}
     for policy in sorted(desired.policies, key=lambda one: one.key):
         mark = owner_mark(desired.instance.id, policy.key)
         leaves = leaves_of(policy, here)
@@ -102,9 +103,11 @@ def name_all(
         current = {key: zone.records[key] for key in marked[place].get(mark, ()) if managed(policy, key.name)}
         inherited = claims.inherit(policy)
         current |= {key: zone.records[key] for key in inherited}
-        _Judge(policy, zone, mark, leaves, current, bool(inherited), bool(roster.blind), out).judge(row, now)
+        _Judge(policy, zone, there[place], mark, leaves, current, bool(inherited), bool(roster.blind), out).judge(
+            row, now
+        )
     for record in desired.records:
-        _record(record, owner_mark(desired.instance.id, record.key), seen, claims, out)
+        _record(record, owner_mark(desired.instance.id, record.key), seen, there, claims, out)
     _strays(desired, seen, marked, out)
     compare(desired, seen.zones, marked, claims, out)
     if roster.orphans:
@@ -132,6 +135,7 @@ class _Judge:
         self,
         policy: DNSPolicy,
         zone: ZoneFact,
+        there: ByName,
         mark: str,
         leaves: tuple[Leaf, ...],
         current: Sets,
@@ -139,7 +143,7 @@ class _Judge:
         blind: bool,
         out: Names,
     ) -> None:
-        self.policy, self.zone, self.mark, self.out = policy, zone, mark, out
+        self.policy, self.zone, self.there, self.mark, self.out = policy, zone, there, mark, out
         self.current, self.inherited = current, inherited
         self.reached = reached(policy.host, current)
         leaves = tuple(proven(leaf, self.reached) if leaf.unproven else leaf for leaf in leaves)
@@ -267,8 +271,9 @@ class _Judge:
         types = {key.name: {one.type for one in wanted if one.name == key.name} for key in wanted if key.name in names}
         return [
             key
-            for key in self.zone.records
-            if key.name in names and (names[key.name] or key.type == "CNAME" or key.type in types[key.name])
+            for name, alone in names.items()
+            for key in self.there.at(name)
+            if alone or key.type == "CNAME" or key.type in types[name]
         ]
 
     def _foreign(self, keys: Iterable[tuple[str, str, str]]) -> list[RecordKey]:
@@ -288,7 +293,9 @@ class _Judge:
 # --- records, strays, orphans ------------------------------------------------------------------------------------------
 
 
-def _record(record: Record, mark: str, seen: Sight, claims: Claims, out: Names) -> None:
+def _record(
+    record: Record, mark: str, seen: Sight, there: Mapping[tuple[str, str], ByName], claims: Claims, out: Names
+) -> None:
     """Compare one plain record set with its zone."""
     place = (record.provider, record.zone)
     zone = seen.zones.get(place)
@@ -307,7 +314,7 @@ def _record(record: Record, mark: str, seen: Sight, claims: Claims, out: Names) 
         person = f"use a provider that has records of type {record.type}"
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.CANNOT_PUBLISH, message, person=person))
         return
-    beside = _beside(record, zone)
+    beside = _beside(record, there[place])
     free = [one for one in beside if claims.yields(record, one)]
     others = [one for one in beside if one not in free and not yields(zone.owners.get(one, ""), mark)]
     if others:
@@ -324,12 +331,12 @@ def _record(record: Record, mark: str, seen: Sight, claims: Claims, out: Names) 
         out.changes.append(RecordDiff(record.key, *place, key, before, after, why(before, after)))
 
 
-def _beside(record: Record, zone: ZoneFact) -> list[RecordKey]:
+def _beside(record: Record, there: ByName) -> list[RecordKey]:
     """Record sets that keep this one from being written: its own place, a CNAME there, and beside a CNAME anything."""
     if record.type == "CNAME":
-        return sorted(key for key in zone.records if key.name == record.host)
+        return sorted(there.at(record.host))
     keys = (RecordKey(record.host, record.type), RecordKey(record.host, "CNAME"))
-    return [key for key in keys if key in zone.records]
+    return [key for key in keys if key in there.at(record.host)]
 
 
 def _strays(

@@ -334,6 +334,7 @@ class Pool:
         """What becomes of those that the probes say are not ready."""
         out, rules = self.out, self.service.panic
         cuts = list(floors.recent(self.ledger.cuts.get(self.key, ()), self.now))
+        lost, spent = {cut.container for cut in cuts}, 0
         spread = panic and rules.mode is PanicMode.SPREAD and not blind and not doubt
         closed = rules.mode is PanicMode.CLOSED
         held = floors.Held(self.service, self.balancer, self.considered, self.ready)
@@ -358,9 +359,11 @@ class Pool:
             elif panic and not intended:
                 held.add(floors.Floor.PANIC, name)
             else:
-                until = floors.may_lose(cuts, belief.fact.id, self.size, self.now)
+                spent = spent or floors.spent_until(cuts, self.size, self.now)
+                until = 0 if belief.fact.id in lost else spent
                 if not until:
-                    if all(cut.container != belief.fact.id for cut in cuts):
+                    if belief.fact.id not in lost:
+                        lost.add(belief.fact.id)
                         cuts.append(Cut(belief.fact.id, instant(self.now)))
                     self.want(endpoint, belief, member, 0, why)
                     continue

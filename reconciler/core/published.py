@@ -3,17 +3,36 @@
 Used by `names` before and after it decides what should be there instead.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 from manifests.dns import DNSPolicy
 from manifests.dns_names import balancer_name, place_name, target_name
-from providers.facts import ProbeValue, RecordKey, RecordSet
+from providers.facts import ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.leaves import Leaf
 from reconciler.core.records import points_at
 
 _TYPES = ("A", "AAAA")
 
 Sets = dict[RecordKey, RecordSet]
+
+
+class ByName:
+    """The record sets of a zone by their name; made when it is first asked, because mostly nobody asks."""
+
+    def __init__(self, zone: ZoneFact) -> None:
+        self._zone = zone
+
+    @cached_property
+    def _keys(self) -> dict[str, list[RecordKey]]:
+        found: dict[str, list[RecordKey]] = {}
+        for key in self._zone.records:
+            found.setdefault(key.name, []).append(key)
+        return found
+
+    def at(self, name: str) -> Sequence[RecordKey]:
+        """All record sets of one name."""
+        return self._keys.get(name, ())
 
 
 def names_of(policy: DNSPolicy) -> frozenset[str]:

@@ -3,7 +3,7 @@
 Also says which steps come after which in a plan, for people to read and for `apply` to skip dependents. Called by `decide`.
 """
 
-from collections.abc import Iterable
+from functools import cached_property
 
 from manifests.desired import Desired
 from manifests.dns import DNSPolicy, Publish, Routing, Target
@@ -49,34 +49,47 @@ def _holder(policy: DNSPolicy, target: Target) -> str:
 
 
 class Links:
-    """Which steps touch the same replica: looked up only when something changes."""
+    """Which steps touch the same replica: looked up only when something changes, and gone through once for all of it."""
 
     def __init__(self, desired: Desired, crew: Roster) -> None:
         self.desired, self.crew = desired, crew
 
-    def _endpoints(self) -> Iterable[tuple[str, str, str, Endpoint]]:
+    @cached_property
+    def _weights(self) -> tuple[list[str], dict[str, list[int]], dict[str, list[int]]]:
+        """The ids of all weight steps in order, and the places in it of those of a container and of an address."""
+        ids: list[str] = []
+        containers: dict[str, list[int]] = {}
+        addresses: dict[str, list[int]] = {}
         for service in self.desired.services:
-            for endpoint, belief in endpoints(service, self.crew):
+            for endpoint, belief in endpoints(service, self.crew) if service.balancers else ():
                 for balancer in service.balancers:
-                    yield belief.fact.name, balancer.provider, balancer.pool, endpoint
+                    containers.setdefault(belief.fact.name, []).append(len(ids))
+                    addresses.setdefault(endpoint.address, []).append(len(ids))
+                    ids.append(weight_id(balancer.provider, balancer.pool, endpoint))
+        return ids, containers, addresses
 
     def weights_of(self, containers: frozenset[str], addresses: frozenset[str]) -> tuple[str, ...]:
         """Weight steps of these containers or addresses."""
-        return tuple(
-            weight_id(provider, pool, endpoint)
-            for name, provider, pool, endpoint in self._endpoints()
-            if name in containers or endpoint.address in addresses
-        )
+        ids, of_container, of_address = self._weights
+        places = {place for name in containers for place in of_container.get(name, ())}
+        places.update(place for address in addresses for place in of_address.get(address, ()))
+        return tuple(ids[place] for place in sorted(places))
+
+    @cached_property
+    def _records(self) -> dict[str, list[str]]:
+        """Steps on the names that publish endpoints, by the service's key."""
+        found: dict[str, list[str]] = {}
+        for policy in self.desired.policies:
+            for target in policy.targets:
+                if target.publish is Publish.ENDPOINTS:
+                    keys = [RecordKey(_holder(policy, target), kind) for kind in ("A", "AAAA")]
+                    ids = [records_id(policy.provider, policy.zone, key) for key in keys]
+                    found.setdefault(target.service, []).extend(ids)
+        return found
 
     def records_of(self, service: str) -> tuple[str, ...]:
         """Steps on the names that publish endpoints of this service."""
-        return tuple(
-            records_id(policy.provider, policy.zone, RecordKey(_holder(policy, target), kind))
-            for policy in self.desired.policies
-            for target in policy.targets
-            if target.service == service and target.publish is Publish.ENDPOINTS
-            for kind in ("A", "AAAA")
-        )
+        return tuple(self._records.get(service, ()))
 
     def records_of_workload(self, key: str) -> tuple[str, ...]:
         """Steps on the names that publish endpoints of this workload."""

@@ -5,8 +5,10 @@ Filled by `gates` and `healing`, which share it; what it holds at the end goes i
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from manifests.desired import Desired
+from providers.facts import ContainerState, ProbeFact, ProbeValue
 from reconciler.core.activation import Roster, node_of
 from reconciler.core.availability import Availability
 from reconciler.core.diff import Kind, Want
@@ -17,7 +19,14 @@ from reconciler.core.mass_failure import Outbreaks
 from reconciler.core.observed import Observed
 
 
-@dataclass(slots=True)
+def _erring(fact: ProbeFact | None, now: Now) -> bool:
+    """Whether the latest run gave no result for a reason of ours, or results stopped coming."""
+    if fact is None:
+        return False
+    return fact.last is ProbeValue.UNKNOWN or fact.last_at + fact.valid_for <= now.steady
+
+
+@dataclass
 class Tally:
     """Counters that start as the ledger has them."""
 
@@ -29,6 +38,28 @@ class Tally:
     outbreaks: Outbreaks
     now: Now
     granted: bool = False
+    grants: dict[str, Grant] | None = None
+    """Those of `ledger`, once this decision has added some."""
+
+    @cached_property
+    def probing(self) -> dict[str, tuple[int, int]]:
+        """Node -> on how many of its running containers with probes our side fails, and how many there are."""
+        found: dict[str, tuple[int, int]] = {}
+        for group in self.crew.groups.values():
+            container, nodes = group.workload.template.container, group.workload.nodes
+            if container.liveness is None and container.startup is None:
+                continue
+            for belief in group.current.values():
+                node = belief.fact.node
+                if belief.fact.state is not ContainerState.RUNNING or node not in nodes:
+                    continue
+                verdicts = self.observed.probes.get(belief.fact.generation)
+                ours = verdicts is not None and (
+                    _erring(verdicts.liveness, self.now) or _erring(verdicts.startup, self.now)
+                )
+                erring, probed = found.get(node, (0, 0))
+                found[node] = (erring + ours, probed + 1)
+        return found
 
     def grant(self, want: Want) -> None:
         """Let one disruption begin: from here on it counts, whatever becomes of it."""
@@ -36,7 +67,10 @@ class Tally:
         if fact is None:
             return
         grant = Grant(want.object, fact.generation, want.cause, at, recreate=want.kind is Kind.RECREATE, only=want.only)
-        self.ledger = ledger = replace(ledger, grants={**ledger.grants, fact.id: grant})
+        if self.grants is None:
+            self.grants = dict(ledger.grants)
+            self.ledger = ledger = replace(ledger, grants=self.grants)
+        self.grants[fact.id] = grant
         self.granted = True
         if want.cause not in URGENT or want.workload is None:
             return

@@ -3,6 +3,7 @@
 Called by `decide` only, after the gates.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from manifests.desired import SECOND, Desired, Workload
@@ -40,6 +41,8 @@ class Outbox:
         self.holds: list[Hold] = []
         self.waits: list[Wait] = []
         self.ids: set[str] = set()
+        self.grants: dict[str, Grant] | None = None
+        """Those of `ledger`, once one of them has changed."""
 
     def put(self, step: Step) -> None:
         """Take one step in, unless its target or its own past holds it."""
@@ -55,13 +58,15 @@ class Outbox:
 
     def granted(self, name: str, grant: Grant | None) -> None:
         """Keep what became of one grant; None ends it."""
-        grants = dict(self.ledger.grants)
+        if self.ledger.grants.get(name) == grant:
+            return
+        if self.grants is None:
+            self.grants = dict(self.ledger.grants)
+            self.ledger = replace(self.ledger, grants=self.grants)
         if grant is None:
-            grants.pop(name, None)
+            self.grants.pop(name, None)
         else:
-            grants[name] = grant
-        if grants != self.ledger.grants:
-            self.ledger = replace(self.ledger, grants=grants)
+            self.grants[name] = grant
 
     def released(self, name: str) -> None:
         """Forget an adopted container."""
@@ -95,17 +100,20 @@ def _exit(
     )
 
 
-def _find(group: Group | None, name: str) -> tuple[Belief | None, bool]:
-    """The container of a grant, and whether it is the current one of its replica."""
-    if group is None:
-        return None, False
-    for belief in group.current.values():
-        if belief.fact.id == name:
-            return belief, True
-    for belief in group.waiting:
-        if belief.fact.id == name:
-            return belief, True
-    return next((one for one in (*group.outgoing, *group.surplus) if one.fact.id == name), None), False
+def _found(crew: Roster, grants: Iterable[Grant]) -> dict[tuple[str, str], tuple[Belief, bool]]:
+    """The containers of workloads with open grants by (workload, id), and whether each is the current one of its replica."""
+    found: dict[tuple[str, str], tuple[Belief, bool]] = {}
+    for key in {grant.object.rpartition("/")[0] for grant in grants} & crew.groups.keys():
+        group = crew.groups[key]
+        for those, current in (
+            (group.current.values(), True),
+            (group.waiting, True),
+            (group.outgoing, False),
+            (group.surplus, False),
+        ):
+            for belief in those:
+                found.setdefault((key, belief.fact.id), (belief, current))
+    return found
 
 
 def _available(workload: Workload, belief: Belief | None, now: Now) -> bool:
@@ -159,10 +167,11 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
     desired, now = out.desired, out.now
     links = steps.Links(desired, crew)
     orphans = {fact.id: fact for fact in crew.orphans}
+    found = _found(crew, out.ledger.grants.values())
     for name, grant in sorted(out.ledger.grants.items()):
         key = grant.object.rpartition("/")[0]
         group = crew.groups.get(key)
-        belief, current = _find(group, name)
+        belief, current = found.get((key, name), (None, False))
         if crew.blind and belief is None and name not in orphans:
             continue
         workload = desired.former.get(key) if group is None else group.workload
