@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_world import World, engine_with_image
+from edge_world import World, engine_with_image, podman_with_image
 from quickstart_world import World as Quickstart
 
 
@@ -39,6 +39,22 @@ def engine(shared: Path) -> str:
 def edge(engine: str) -> Iterator[World]:
     """The example, with its servers running and nothing in them yet."""
     world = World(engine)
+    try:
+        world.start_servers()
+        yield world
+    finally:
+        world.close()
+
+
+@pytest.fixture(
+    params=[
+        pytest.param("docker", marks=pytest.mark.server("dockerd")),
+        pytest.param("podman", marks=pytest.mark.server("podman")),
+    ]
+)
+def bare(request: pytest.FixtureRequest, shared: Path) -> Iterator[World]:
+    """The example's servers with nothing in them yet, on each engine."""
+    world = World(request.getfixturevalue("engine") if request.param == "docker" else podman_with_image(shared))
     try:
         world.start_servers()
         yield world

@@ -36,7 +36,7 @@ TESTS = ROOT / "tests"
 sys.path[:0] = [str(ROOT / "examples" / "edge"), str(TESTS), str(TESTS / "providers" / "docker")]
 import image  # noqa: E402
 import servers  # noqa: E402
-from docker_engine import Api, ensure_docker, held  # noqa: E402
+from docker_engine import Api, ensure_docker, ensure_podman, held  # noqa: E402
 
 from free_ports import free_port  # noqa: E402
 
@@ -88,6 +88,19 @@ def engine_with_image(shared: Path) -> str:
     path = ensure_docker(shared)
     with held(shared / "edge-image.lock"):
         image.ensure(path, IMAGE)
+    return path
+
+
+def podman_with_image(home: Path) -> str:
+    """The socket of a Podman service of the directory `home` that has the example's image."""
+    path = ensure_podman(home)
+    with held(home / "podman-image.lock"):
+        api = Api(path)
+        try:
+            if not api.has_image(IMAGE):
+                api.import_image(IMAGE, image.tar())
+        finally:
+            api.close()
     return path
 
 

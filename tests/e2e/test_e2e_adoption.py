@@ -9,7 +9,7 @@ from edge_world import IMAGE, World, until
 
 from free_ports import free_port
 
-pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
+pytestmark = [pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
 ENHANCED = """\
 apiVersion: reconciler/v1
@@ -25,10 +25,14 @@ spec: {{type: docker, settings: {{socket: {socket}}}}}
 
 
 class Strangers:
-    """Containers of somebody else's, in the network of a world."""
+    """Containers of somebody else's, in the network of a world.
+
+    `kept` is the restart policy that an adopted one has afterwards if it had `always`: Podman changes nothing in place.
+    """
 
     def __init__(self, world: World) -> None:
         self.world, self.api = world, world.api
+        self.kept = "always" if world.edge.docker.endswith("podman.sock") else "unless-stopped"
         self.prefix = f"foreign-{secrets.token_hex(4)}"
         self.names: list[str] = []
         self.api.link.post("/networks/create", "test", {"Name": world.network})
@@ -56,17 +60,17 @@ class Strangers:
 
 
 @pytest.fixture
-def strangers(edge: World) -> Iterator[Strangers]:
-    """Nobody yet; whoever was started is removed."""
-    made = Strangers(edge)
+def strangers(bare: World) -> Iterator[Strangers]:
+    """Nobody yet, on each engine; whoever was started is removed."""
+    made = Strangers(bare)
     yield made
     made.close()
 
 
 def test_adoption_changes_nothing_then_heals_one_in_place_and_destroy_leaves_them_running(
-    edge: World, strangers: Strangers
+    bare: World, strangers: Strangers
 ):
-    world, label = edge, f"e2e.{edge.id}"
+    world, label = bare, f"e2e.{bare.id}"
     world.edit("replicas: 3", f"replicas: 2\n  adopt: {{labels: {{{label}: web}}}}")
     first, second = (strangers.run({label: "web"}) for _ in range(2))
     before = strangers.lives()
@@ -77,7 +81,7 @@ def test_adoption_changes_nothing_then_heals_one_in_place_and_destroy_leaves_the
     assert strangers.lives() == before, told
     assert world.serves(addresses)
     assert not world.containers()
-    assert {strangers.policy(name) for name in strangers.names} == {"unless-stopped"}
+    assert {strangers.policy(name) for name in strangers.names} == {strangers.kept}
     assert f"{first} ({before[first][0][:12]}) on local is a replica from here on" in told
     world.once()
     assert strangers.lives() == before
@@ -93,7 +97,7 @@ def test_adoption_changes_nothing_then_heals_one_in_place_and_destroy_leaves_the
     assert after[second] == before[second]
     assert after[first][0] == before[first][0]
     assert [one for one, _, _ in world.journal("stop")] == ["workload/web/0"]
-    assert strangers.policy(first) == "unless-stopped"
+    assert strangers.policy(first) == strangers.kept
 
     code, out = world.run("destroy", "--yes")
     assert code == 0, out
@@ -103,6 +107,7 @@ def test_adoption_changes_nothing_then_heals_one_in_place_and_destroy_leaves_the
     assert not world.names()
 
 
+@pytest.mark.server("dockerd")
 def test_a_port_of_the_host_is_what_pool_and_name_get_and_what_a_new_revision_waits_for(edge: World):
     world, host, port = edge, "127.0.0.2", free_port()
     world.edit("replicas: 3", "replicas: 1")
@@ -128,8 +133,10 @@ def test_a_port_of_the_host_is_what_pool_and_name_get_and_what_a_new_revision_wa
     assert removed[2] <= started[1]
 
 
-def test_a_match_that_is_down_keeps_us_from_creating_in_its_place(edge: World, strangers: Strangers):
-    world, label = edge, f"e2e.{edge.id}"
+@pytest.mark.server("dockerd")
+@pytest.mark.parametrize("bare", ["docker"], indirect=True)
+def test_a_match_that_is_down_keeps_us_from_creating_in_its_place(bare: World, strangers: Strangers):
+    world, label = bare, f"e2e.{bare.id}"
     world.edit("replicas: 3", f"replicas: 1\n  adopt: {{labels: {{{label}: web}}}}")
     name = strangers.run({label: "web"}, restart="no")
     world.api.link.post(f"/containers/{name}/stop", name, t="1")
@@ -141,9 +148,9 @@ def test_a_match_that_is_down_keeps_us_from_creating_in_its_place(edge: World, s
 
 
 def test_a_labelled_container_is_restarted_once_when_its_probe_fails_and_a_bad_label_is_only_said(
-    edge: World, strangers: Strangers
+    bare: World, strangers: Strangers
 ):
-    world = edge
+    world = bare
     for file in world.manifests.glob("*.yaml"):
         file.unlink()
     (world.manifests / "enhanced.yaml").write_text(ENHANCED.format(id=world.id, socket=world.edge.docker))

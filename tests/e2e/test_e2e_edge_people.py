@@ -11,13 +11,12 @@ import struct
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from docker_engine import ensure_podman
-from edge_world import IMAGE, World, image, until
+from edge_world import World, podman_with_image, until
 
 pytestmark = [pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
@@ -32,40 +31,12 @@ spec:
 """
 
 
-@pytest.fixture(
-    params=[pytest.param("docker", marks=DOCKER), pytest.param("podman", marks=pytest.mark.server("podman"))]
-)
-def bare(request: pytest.FixtureRequest, shared: Path) -> Iterator[World]:
-    """Nothing yet, on each engine."""
-    if request.param == "docker":
-        path = request.getfixturevalue("engine")
-    else:
-        path = ensure_podman(shared)
-        with_image(path)
-    world = World(path)
-    try:
-        world.start_servers()
-        yield world
-    finally:
-        world.close()
-
-
 @pytest.fixture
 def either(bare: World) -> World:
     """Three containers that serve, on each engine."""
     bare.once()
     bare.settle()
     return bare
-
-
-def with_image(path: str) -> None:
-    """The example's image in this engine."""
-    world = World(path)
-    try:
-        if not world.api.has_image(IMAGE):
-            world.api.import_image(IMAGE, image.tar())
-    finally:
-        world.close()
 
 
 def restarted(world: World, before: dict[str, str]) -> set[str]:
@@ -313,8 +284,7 @@ def peer(path: str) -> int:
 @pytest.mark.server("podman")
 def test_the_end_of_podmans_service_stops_nothing_and_what_it_hid_is_known_again():
     home = Path(tempfile.mkdtemp(prefix="pm-", dir="/tmp"))
-    path = ensure_podman(home)
-    with_image(path)
+    path = podman_with_image(home)
     world = World(path)
     try:
         world.start_servers()
