@@ -115,8 +115,11 @@ def reload(target: str, found: Running, pid_file: str, deadline: float) -> Runni
 
 
 def _wall_of_boot() -> int:
-    """The wall-clock instant of the boot (ns), by the wall clock as it is now: steps of it move what was before."""
-    return time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+    """The wall-clock instant of the boot (ns), by the wall clock as it is now: steps of it move what was before.
+
+    Of some readings the latest instant: a process that the kernel puts aside between the two clocks reads one that is too early.
+    """
+    return max(time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME) for _ in range(3))
 
 
 def _workers(master: int) -> Iterator[Process]:

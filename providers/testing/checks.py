@@ -15,7 +15,7 @@ RULES = {
 }
 """The rules of `spi.py`, by their number there, in short."""
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 """How long the suites wait for a real thing (a process that starts) before they call it a failure."""
 
 

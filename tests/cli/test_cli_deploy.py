@@ -146,7 +146,7 @@ def test_without_a_path_the_current_directory_is_meant(shop, reconcile, monkeypa
 
 
 def test_in_a_git_work_tree_it_says_what_is_left_to_do(shop, reconcile):
-    subprocess.run(["git", "init", "-q", shop.parent], check=True, timeout=10)
+    subprocess.run(["git", "init", "-q", shop.parent], check=True, timeout=60)
     done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5")
     assert "commit it: git add shop.yaml && git commit" in done.out
 

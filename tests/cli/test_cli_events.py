@@ -65,5 +65,5 @@ def test_following_shows_what_happens_meanwhile_until_it_is_interrupted(stored):
             if json.loads(line)["step"] == "while following":
                 break
         os.kill(child.pid, signal.SIGINT)
-        assert child.wait(20) == 130
+        assert child.wait(120) == 130
     assert first["kind"] == "evidence"

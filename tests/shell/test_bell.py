@@ -10,7 +10,7 @@ def test_a_ring_wakes_whoever_listens_and_nobody_else_is_disturbed(tmp_path):
         wake = Wake()
         with listening(tmp_path, wake):
             assert ring(tmp_path) is True
-            await asyncio.wait_for(wake.event.wait(), 10)
+            await asyncio.wait_for(wake.event.wait(), 60)
             assert wake.take() == ("somebody left a word",)
         assert ring(tmp_path) is False
 
@@ -23,7 +23,7 @@ def test_ringing_without_end_does_not_block_and_needs_one_wake(tmp_path):
         wake = Wake()
         with listening(tmp_path, wake):
             assert all(ring(tmp_path) for _ in range(70_000))
-            await asyncio.wait_for(wake.event.wait(), 10)
+            await asyncio.wait_for(wake.event.wait(), 60)
 
     asyncio.run(body())
 

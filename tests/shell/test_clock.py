@@ -27,7 +27,7 @@ async def test_a_system_sleep_ends_at_its_instant_and_not_before():
 async def test_a_system_sleep_of_any_length_ends_as_soon_as_it_is_woken():
     clock, wake = SystemClock(), asyncio.Event()
     asyncio.get_running_loop().call_later(0.01, wake.set)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         await clock.sleep_until(FOREVER, wake)
     assert wake.is_set()
 

@@ -91,7 +91,7 @@ def unreadable() -> tuple[str, ...]:
 def test_a_log_that_does_not_come_is_left_out_and_that_is_said(log, hangs, said):
     cabinet = Cabinet()
     taker, _ = witness(cabinet, log, hangs)
-    asyncio.run(asyncio.wait_for(taker.take(STOP), 5))
+    asyncio.run(asyncio.wait_for(taker.take(STOP), 60))
     [kept] = cabinet.kept.values()
     assert said in kept["log_missing"]
     assert kept["probes"]["liveness"]["detail"] == "HTTP 503"

@@ -198,5 +198,5 @@ def test_a_program_whose_standard_error_was_closed_goes_on():
     )
     os.close(write)
     os.close(read)
-    out, _ = process.communicate("go\n", timeout=10)
+    out, _ = process.communicate("go\n", timeout=60)
     assert out == "still here\n"

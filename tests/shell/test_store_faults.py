@@ -309,7 +309,7 @@ def test_everything_acknowledged_before_a_kill_is_there_after_it(tmp_path, clock
                 break
         acknowledged = int((process.stdout.read().split() or [acknowledged])[-1])
         process.stdout.close()
-        process.wait(20)
+        process.wait(120)
         killer.cancel()
         with Store.open(state, clock) as store:
             assert store.recovered is None

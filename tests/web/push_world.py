@@ -162,7 +162,7 @@ class Client:
         try:
             writer.write(request)
             await writer.drain()
-            answer = await asyncio.wait_for(reader.read(), 10)
+            answer = await asyncio.wait_for(reader.read(), 60)
         finally:
             writer.close()
             await writer.wait_closed()

@@ -277,7 +277,7 @@ async def test_a_new_state_wakes_the_loop_at_once_and_a_heartbeat_does_not(world
         sender = world.sender()
         world.wake.take()
         first = asyncio.create_task(sender.push("ready"))
-        await asyncio.wait_for(world.wake.event.wait(), 5)
+        await asyncio.wait_for(world.wake.event.wait(), 60)
         await world.look()
         world.tick()
         await first
@@ -293,7 +293,7 @@ async def test_the_answer_to_a_new_state_waits_until_it_is_written_down(world):
     async with world.listening(ticking=False):
         world.wake.take()
         answer = asyncio.create_task(world.sender().push("draining"))
-        await asyncio.wait_for(world.wake.event.wait(), 5)
+        await asyncio.wait_for(world.wake.event.wait(), 60)
         assert not answer.done()
         world.tick()
         assert await answer == (200, {"message": "taken", "remembered": True})

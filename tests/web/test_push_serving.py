@@ -36,7 +36,7 @@ def listens(place: tuple[str, int] | str) -> bool:
 
 
 async def until(what) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not what():
         assert time.monotonic() < end
         await asyncio.sleep(0.01)  # another process's socket can only be tried

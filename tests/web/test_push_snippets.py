@@ -34,7 +34,7 @@ async def run(shell: list[str], program: str, world: PushWorld) -> tuple[int, st
     done = await asyncio.create_subprocess_exec(
         *shell, "-euc", program, env=env, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    out, _ = await asyncio.wait_for(done.communicate(), 20)
+    out, _ = await asyncio.wait_for(done.communicate(), 120)
     return done.returncode or 0, out.decode()
 
 

@@ -66,7 +66,7 @@ async def ask(world: PushWorld, token: str | None, *, method: str = "GET", unix:
     def work() -> tuple[int, dict]:
         host, port = world.listener.tcp
         path = str(world.credentials.directory / SOCKET)
-        connection = Unix(path, timeout=10) if unix else http.client.HTTPConnection(host, port, timeout=10)
+        connection = Unix(path, timeout=60) if unix else http.client.HTTPConnection(host, port, timeout=60)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         try:
             connection.request(method, "/v1/revisions", headers=headers)

@@ -20,8 +20,9 @@ def docker_socket(shared: Path) -> str:
     return ensure_docker(shared)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def podman_socket(shared: Path) -> str:
+    """For each test anew: the service ends when nobody has used it for a while."""
     return ensure_podman(shared)
 
 

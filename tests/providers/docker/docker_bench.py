@@ -8,6 +8,7 @@ from docker_engine import Api, template
 from manifests.desired import Template
 from manifests.pod import Live
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer, UpdateContainer
+from providers.errors import Gone, ProviderError
 from providers.facts import ContainerFact, ContainerState, Mark, container_name
 from providers.runtime.docker import DockerRuntime, DockerSettings
 from providers.spi import Context
@@ -37,8 +38,18 @@ class Bench:
         self.runtime.close()
         self.api.clean(self.instance)
         for name in self.networks:
-            self.api.link.delete(f"/networks/{name}", name)
+            wait_until(lambda it=name: self._forgotten(it), f"network {name} is not in use any more")
         self.api.close()
+
+    def _forgotten(self, network: str) -> bool:
+        """Whether a network is gone. An engine may still be letting go of the containers that were in it."""
+        try:
+            self.api.link.delete(f"/networks/{network}", network)
+        except Gone:
+            return True
+        except ProviderError:
+            return False
+        return True
 
     def network(self) -> str:
         """The name of a network that is removed at the end."""

@@ -48,7 +48,7 @@ TOOLS = (
     "ls",
     "mount",
 )
-PATIENCE = 20.0
+PATIENCE = 120.0
 
 SERVER_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 """Servers live in directories that are not on every user's PATH."""
@@ -78,7 +78,7 @@ def answers(path: str) -> bool:
     """Whether an engine answers at a socket."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-            link.settimeout(2.0)
+            link.settimeout(20.0)
             link.connect(path)
             link.sendall(b"GET /_ping HTTP/1.0\r\nHost: x\r\n\r\n")
             return b" 200 " in link.recv(200)
@@ -135,7 +135,7 @@ def ensure_podman(shared: Path) -> str:
                 '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nevents_logger = "file"\n'
             )
             store = ["--root", str(home / "root"), "--runroot", str(home / "run"), "--cgroup-manager", "cgroupfs"]
-            argv = ["podman", *store, "system", "service", "--time=30", f"unix://{path}"]
+            argv = ["podman", *store, "system", "service", "--time=120", f"unix://{path}"]
             _start(argv, shared / "podman.log", path, CONTAINERS_CONF=str(settings))
         _ensure_image(path)
     return path

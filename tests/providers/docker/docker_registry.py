@@ -84,7 +84,7 @@ class RegistryServer:
         assert self._process is not None
         assert self._process.poll() is None, (self._home / "log").read_text()[-2000:]
         try:
-            with urllib.request.urlopen(f"http://{self.host}/v2/", timeout=2.0):
+            with urllib.request.urlopen(f"http://{self.host}/v2/", timeout=20.0):
                 return True
         except urllib.error.HTTPError as error:
             error.close()

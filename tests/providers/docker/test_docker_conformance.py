@@ -1,7 +1,9 @@
 """The public runtime suite on a real Docker Engine and on Podman."""
 
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,10 +25,12 @@ class OnEngine(RuntimeConformance):
     def engine(self, tmp_path: Path) -> Iterator[None]:
         raise NotImplementedError
 
-    def use(self, path: str, shared: Path, tmp_path: Path) -> Iterator[None]:
-        # The suite's instance is the same in every worker, and there is one engine: one test at a time.
-        with held(shared / f"{Path(path).name}.lock"):
+    def use(self, path: str, tmp_path: Path) -> Iterator[None]:
+        # The suite's instance is the same in every process, and there is one engine: one test at a time on this machine.
+        with held(Path(tempfile.gettempdir()) / f"reconciler-test-{Path(path).name}.lock"):
+            self._take_away(path)  # what was killed in the middle of a test has left something
             yield from self._use(path, tmp_path)
+            self._take_away(path)
 
     def _use(self, path: str, tmp_path: Path) -> Iterator[None]:
         # A link of this test's own to the engine's socket can be broken without breaking the engine.
@@ -34,10 +38,13 @@ class OnEngine(RuntimeConformance):
         link.symlink_to(path)
         self.socket = str(link)
         yield
-        api = Api(path)
-        api.clean(runtime_hooks.INSTANCE)
-        api.clean("other")
-        api.close()
+
+    @staticmethod
+    def _take_away(path: str) -> None:
+        with closing(Api(path)) as api:
+            api.clean(runtime_hooks.INSTANCE)
+            api.clean(runtime_hooks.OTHER)
+            api.remove(runtime_hooks.STRANGER)
 
     def make(self, context: Context) -> RuntimeProvider:
         return DockerRuntime("local", DockerSettings(socket=self.socket), context)
@@ -69,12 +76,12 @@ class OnEngine(RuntimeConformance):
 @pytest.mark.server("dockerd")
 class TestDocker(OnEngine):
     @pytest.fixture(autouse=True)
-    def engine(self, docker_socket: str, shared: Path, tmp_path: Path) -> Iterator[None]:
-        yield from self.use(docker_socket, shared, tmp_path)
+    def engine(self, docker_socket: str, tmp_path: Path) -> Iterator[None]:
+        yield from self.use(docker_socket, tmp_path)
 
 
 @pytest.mark.server("podman")
 class TestPodman(OnEngine):
     @pytest.fixture(autouse=True)
-    def engine(self, podman_socket: str, shared: Path, tmp_path: Path) -> Iterator[None]:
-        yield from self.use(podman_socket, shared, tmp_path)
+    def engine(self, podman_socket: str, tmp_path: Path) -> Iterator[None]:
+        yield from self.use(podman_socket, tmp_path)

@@ -1,6 +1,7 @@
 """Hints from the engine: they come soon, for others not too often, and stop with the provider."""
 
 import threading
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -55,17 +56,18 @@ def test_what_happens_to_a_container_is_hinted_at_until_the_provider_is_closed(
 
 
 def test_what_happens_to_others_is_hinted_at_now_and_then_and_never_lost(docker_socket: str, api: Api) -> None:
-    told = Told()
+    told, pause = Told(), 0.2
     name = first = f"other-{uuid4().hex[:8]}"
     api.create(name)
-    listener = Listener(docker_socket, "hint", told, others_pause=0.2)
+    listener = Listener(docker_socket, "hint", told, others_pause=pause)
     try:
         wait_until(lambda: told.count > 0, "the stream began")
+        began = time.monotonic()
         for number in range(60):
             api.link.post(f"/containers/{name}/rename", name, name=f"{first}-{number}")
             name = f"{first}-{number}"
         before = told.count
-        assert before < 50, "not for each event"
+        assert before <= (time.monotonic() - began) / pause + 2, "not for each event"
         api.start(name)
         wait_until(lambda: told.count > before, "the last one is told")
     finally:
@@ -84,7 +86,7 @@ def test_without_an_engine_listening_is_tried_again_and_ends_at_once_when_closed
     try:
         assert not told.is_set()
         link.symlink_to(docker_socket)
-        assert told.wait(5)
+        assert told.wait(60)
     finally:
         runtime.close()
     assert not listening()

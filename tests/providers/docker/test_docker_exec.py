@@ -20,7 +20,7 @@ from providers.testing.checks import wait_until
 
 def run(target: ExecTarget) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        target.argv, env=dict(target.env), cwd=target.cwd, capture_output=True, text=True, timeout=20, check=False
+        target.argv, env=dict(target.env), cwd=target.cwd, capture_output=True, text=True, timeout=120, check=False
     )
 
 

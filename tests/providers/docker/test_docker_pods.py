@@ -17,7 +17,7 @@ from providers.testing.checks import wait_until
 
 def reached(address: str, port: int) -> bool:
     try:
-        with socket.create_connection((address, port), timeout=1.0):
+        with socket.create_connection((address, port), timeout=10.0):
             return True
     except OSError:
         return False

@@ -66,7 +66,7 @@ async def test_a_run_that_waits_for_a_pull_tells_every_10_s_how_far_it_is(
                 instance_file=None,
                 state=tmp_path / "state",
                 intent=wire.Intent(),
-                within=60 * SECOND,
+                within=300 * SECOND,
                 wait=True,
                 reporter=reporter,
             )
@@ -75,7 +75,7 @@ async def test_a_run_that_waits_for_a_pull_tells_every_10_s_how_far_it_is(
             r": 0 done, local: pulling \S+: 0 of 1 layers are here, [12]\.\d of \d\.\d MB, create \S+ on local for "
         )
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 while not far.search(stream.getvalue()) and not run.done():
                     clock.advance(10 * SECOND)
                     reporter.tick()

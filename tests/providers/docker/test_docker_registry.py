@@ -273,7 +273,7 @@ def test_a_refused_image_of_a_pod_is_told_while_another_one_is_still_being_pulle
     narrow = Narrow(server.host, 0)  # not a byte of an answer
     slow, none = f"{narrow.host}/{name}", f"{server.host}/team/none:1"
     link = Link("local", bench.socket)
-    images = Images(link, (), patience=0.5)
+    images = Images(link, (), patience=5)
     try:
         with pytest.raises(Rejected, match=r"cannot pull image .*team/none"):
             images.ensure("web", [(slow, PullPolicy.IF_NOT_PRESENT), (none, PullPolicy.IF_NOT_PRESENT)])

@@ -30,7 +30,7 @@ backend be_plain
     server plain2 127.0.0.1:9 weight 1
 
 backend be_checked
-    server-template chk 1-2 slot.invalid:1 {TEMPLATE} check inter 20ms fall 1 rise 1
+    server-template chk 1-2 slot.invalid:1 {TEMPLATE} check inter 200ms fall 1 rise 1
 
 backend be_source
     balance source
@@ -58,7 +58,7 @@ PLAIN = (("static", "st"), ("static_zero", "sz"), ("sticky", "stick"), ("agent",
 """Backends for one test or two, with the prefixes of their slots."""
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     pause = Event()
     deadline = time.monotonic() + seconds
     while not condition():
@@ -99,7 +99,7 @@ class HAProxy:
             f"global\n    stats socket {self.socket} mode 600 level admin\n"
             f"    stats socket {self.operator} mode 600 level operator\n"
             f"    server-state-file {self.state}\n    nbthread 1\n"
-            "defaults\n    mode http\n    timeout connect 1s\n    timeout client 5s\n    timeout server 5s\n"
+            "defaults\n    mode http\n    timeout connect 10s\n    timeout client 60s\n    timeout server 60s\n"
             "    load-server-state-from-file global\n"
             f"frontend front\n    bind unix@{self.front}\n" + backends
         )
@@ -115,7 +115,7 @@ class HAProxy:
         """Unlike a worker it does not hang up after its answer."""
         try:
             with socket.socket(socket.AF_UNIX) as connection:
-                connection.settimeout(1)
+                connection.settimeout(30)
                 connection.connect(self.master)
                 connection.sendall(b"show proc\n")
                 return b"master" in connection.recv(4096)
@@ -124,7 +124,7 @@ class HAProxy:
 
     def ask(self, *commands: str) -> str:
         with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(5)
+            connection.settimeout(30)
             connection.connect(self.socket)
             connection.sendall((";".join(commands) + "\n").encode())
             data = b""
@@ -178,8 +178,8 @@ class HAProxy:
     def stop(self) -> None:
         self.process.terminate()
         try:
-            self.process.wait(5)
+            self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait(5)
+            self.process.wait(30)
         self.log.close()

@@ -40,7 +40,7 @@ class Silent:
 
     def stop(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
-        self.thread.join(5)
+        self.thread.join(60)
         for one in (self.listener, *self.taken):
             one.close()
 
@@ -55,7 +55,7 @@ def silent() -> Iterator[Silent]:
 def request(server: HAProxy, path: str = "/") -> socket.socket:
     """A client that waits for an answer."""
     client = socket.socket(socket.AF_UNIX)
-    client.settimeout(5)
+    client.settimeout(60)
     client.connect(server.front)
     client.sendall(f"GET {path} HTTP/1.1\r\nHost: web\r\n\r\n".encode())
     return client
@@ -183,7 +183,7 @@ def test_the_word_of_haproxys_own_check_is_told_and_none_where_it_does_not_check
     put(endpoints, silent.place, 10, None, "be_checked:chk")
     put(endpoints, silent.place, 10, None, "web")
     wait_until(lambda: haproxy.operational("be_checked", "chk1") == 2, "the check passes")
-    assert member(endpoints, "be_checked:chk").operational == "up"
+    wait_until(lambda: member(endpoints, "be_checked:chk").operational == "up", "that is told")
     assert member(endpoints).operational == ""
 
 

@@ -35,7 +35,7 @@ class App(ThreadingHTTPServer):
     def stop(self) -> None:
         self.leave.set()
         self.shutdown()
-        self.thread.join(5)
+        self.thread.join(60)
         self.server_close()
 
 
@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/slow":
             self.server.entered.set()
-            self.server.leave.wait(5)
+            self.server.leave.wait(60)
         body = self.server.name.encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -60,12 +60,12 @@ class Connection(http.client.HTTPConnection):
     """HTTP over HAProxy's front end on a Unix socket."""
 
     def __init__(self, path: str) -> None:
-        super().__init__("front", timeout=5)
+        super().__init__("front", timeout=60)
         self.path = path
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.settimeout(5)
+        self.sock.settimeout(60)
         self.sock.connect(self.path)
 
 
@@ -116,12 +116,12 @@ def test_a_request_under_way_outlives_weight_zero_and_the_release_of_its_slot(
     answers: list[str] = []
     client = threading.Thread(target=lambda: answers.append(get(haproxy, "/slow")))
     client.start()
-    assert a.entered.wait(5)
+    assert a.entered.wait(60)
     endpoints.perform(put(b, 10))
     endpoints.perform(put(a, 0, before=10))
     assert {get(haproxy) for _ in range(10)} == {"b"}
     endpoints.perform(RemoveEndpoint("edge", "web", a.place, "a"))
     assert haproxy.servers("web")["web1"] == ("127.0.0.1:1", 0, 5)
     a.leave.set()
-    client.join(5)
+    client.join(60)
     assert answers == ["a"]

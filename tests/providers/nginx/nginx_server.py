@@ -34,7 +34,7 @@ http {{
 """
 
 
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 10.0) -> None:
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
     pause = Event()
     deadline = time.monotonic() + seconds
     while not condition():
@@ -88,9 +88,9 @@ class Nginx:
 
     def get(self, pool: str) -> tuple[int, bytes]:
         """Status and body of a request to an upstream."""
-        connection = http.client.HTTPConnection(pool, timeout=5)
+        connection = http.client.HTTPConnection(pool, timeout=60)
         connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(5)
+        connection.sock.settimeout(60)
         connection.sock.connect(str(self.directory / "front"))
         try:
             connection.request("GET", "/")
@@ -102,8 +102,8 @@ class Nginx:
     def stop(self) -> None:
         self.process.terminate()
         try:
-            self.process.wait(5)
+            self.process.wait(30)
         except subprocess.TimeoutExpired:
             self.process.kill()
-            self.process.wait(5)
+            self.process.wait(30)
         self.log.close()

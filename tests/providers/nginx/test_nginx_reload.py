@@ -43,7 +43,7 @@ def apps() -> Iterator[list[Endpoint]]:
     yield [Endpoint("127.0.0.1", one.server_address[1]) for one in servers]
     for one, thread in zip(servers, threads, strict=True):
         one.shutdown()
-        thread.join(5)
+        thread.join(60)
         one.server_close()
 
 
@@ -176,8 +176,8 @@ def _touched(path: Path) -> int:
 
 
 def test_a_reload_that_brings_no_worker_is_an_unknown_outcome_and_heals(nginx: Nginx, pools: Make) -> None:
-    endpoints = pools(timeout="1s")
-    endpoints.perform(put(PLACE, 10))
+    pools().perform(put(PLACE, 10))
+    endpoints = pools(timeout="3s")
     os.kill(nginx.process.pid, signal.SIGSTOP)
     try:
         with pytest.raises(OutcomeUnknown, match="it started no new worker"):

@@ -46,7 +46,7 @@ def time() -> Time:
 def names(request: pytest.FixtureRequest, power: PowerServer, relay: Relay, time: Time) -> Iterator[PowerDNSZones]:
     """The provider; it is patient with a busy machine, unless the test is about an answer that never comes."""
     spoil = request.node.callspec.params.get("spoil") if hasattr(request.node, "callspec") else None
-    settings = power.settings(url=relay.url, timeout="1s" if spoil is hang else "10s")
+    settings = power.settings(url=relay.url, timeout="2s" if spoil is hang else "60s")
     provider = PowerDNSZones("names", settings, Context("suite", "/nowhere"), steady=time.steady, wall=time.wall)
     yield provider
     provider.close()

@@ -57,12 +57,12 @@ class Relay:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._accepting.join(5)
+        self._accepting.join(60)
         for one in list(self._open):
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
 
     def _accept(self) -> None:
         while True:
@@ -80,7 +80,7 @@ class Relay:
             if self._server is None:
                 self._alone(client)
                 return
-            with socket.create_connection(("127.0.0.1", self._server), 5) as server:
+            with socket.create_connection(("127.0.0.1", self._server), 60) as server:
                 self._open.append(server)
                 back = threading.Thread(target=self._back, args=(client, server))
                 back.start()
@@ -93,7 +93,7 @@ class Relay:
                 finally:
                     with suppress(OSError):
                         server.shutdown(socket.SHUT_RDWR)
-                    back.join(5)
+                    back.join(60)
 
     def _alone(self, client: socket.socket) -> None:
         while True:
