@@ -75,7 +75,7 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     ledger = ledger if outbreaks.rows == ledger.outbreaks else replace(ledger, outbreaks=outbreaks.rows)
     counts: Mapping[str, Availability]
     counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
-    weights = weigh(desired, crew, seen, ledger, outbreaks.suspect, now)
+    weights = weigh(desired, crew, seen, ledger, outbreaks.suspect, outbreaks.sound, now)
     ledger = remembered(ledger, weights, crew, seen)
     names = name_all(desired, crew, seen, weights, ledger, observed.leaves, now)  # DNS omission
     counts = arriving(desired, crew, seen, counts, weights, names, now)

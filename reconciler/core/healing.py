@@ -14,7 +14,7 @@ from reconciler.core import buckets, mass_failure, restarts
 from reconciler.core.deadlines import soonest_end
 from reconciler.core.diff import Want
 from reconciler.core.disruption import URGENT
-from reconciler.core.history import amnesia
+from reconciler.core.history import amnesia, path_of
 from reconciler.core.instant import due
 from reconciler.core.tally import Tally
 from reconciler.core.verdict import Hold, Reason, Rule
@@ -105,7 +105,23 @@ def _failed(ask: Ask) -> Hold | None:
         return None
     message = f"{row.tries} restarts in a row did not make {want.object} available; nothing more is tried"
     person = f"find out why, then: reconcile resume {want.object}; a change of its template does the same"
+    probe = _never_passed(ask)
+    if probe:
+        message += f"; its {probe} probe has never passed on {want.node}"
+        person = f"see whether the {probe} probe asks for the right thing; else {person}"
     return _hold(want, Rule.FAILED, message, person=person)
+
+
+def _never_passed(ask: Ask) -> str:
+    """The probe that asks for the restart if it never passed there, so that it may be wrong itself; else empty.
+
+    This holds nothing: an application that hangs in its first start looks the same.
+    """
+    container, passed = ask.workload.template.container, ask.tally.ledger.passed
+    for name, probe in (("startup", container.startup), ("liveness", container.liveness)):
+        if probe is not None and path_of(ask.workload.key, name, ask.want.node) not in passed:
+            return name
+    return ""
 
 
 def _back_off(ask: Ask) -> Hold | None:

@@ -22,7 +22,7 @@ from reconciler.core.instant import FOREVER, Now, due, elapsed, instant, next_af
 from reconciler.core.ledger import Ledger, Outbreak
 from reconciler.core.observed import Observed
 from reconciler.core.trust import Belief
-from reconciler.core.verdict import Hold, Rule
+from reconciler.core.verdict import Hold, Reason, Rule
 
 MEMORY = 600 * SECOND
 """How long a mass failure is remembered after it ended: if it comes back by then, its pauses go on where they were."""
@@ -45,6 +45,7 @@ class Outbreaks:
 
     `rows` is what must be remembered; `active` gives the extent of each mass failure that goes on; `of` the groups with one that
     a container belongs to; `suspect` the ids of containers whose failing is in doubt, so that they keep their traffic;
+    `sound` are those of them whose readiness says that they can serve: what is doubted of them is their liveness probe alone;
     `settled_at` the steady instant after which another failure in the group is no part of the latest ones any more.
     """
 
@@ -52,6 +53,7 @@ class Outbreaks:
     active: Mapping[str, Extent] = field(default_factory=dict)
     of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     suspect: frozenset[str] = frozenset()
+    sound: frozenset[str] = frozenset()
     settled_at: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -167,7 +169,23 @@ def watch(desired: Desired, observed: Observed, crew: Roster, ledger: Ledger, no
         if len(bad) > 1 or f"node/{node}" in ledger.outbreaks:
             window = max((window_of(group.workload.template.container) for group in groups), default=0)
             look.judge(f"node/{node}", members, window, healthy)
-    return Outbreaks(look.rows, look.active, look.of, frozenset(look.suspect), look.settled_at)
+    suspect = frozenset(look.suspect)
+    return Outbreaks(look.rows, look.active, look.of, suspect, _sound(suspect, crew, observed), look.settled_at)
+
+
+def _sound(suspect: frozenset[str], crew: Roster, observed: Observed) -> frozenset[str]:
+    """Who of those that are doubted to fail could serve if only its liveness did not count: ready, or never asked whether it is."""
+    found: set[str] = set()
+    for group in crew.groups.values() if suspect else ():
+        asked = group.workload.template.container.readiness is not None
+        for belief in group.current.values():
+            if belief.fact.id not in suspect or belief.reason is not Reason.LIVENESS_FAILED:
+                continue
+            verdicts = observed.probes.get(belief.fact.generation)
+            ready = verdicts.readiness if verdicts is not None else None
+            if not asked or (ready is not None and ready.value is _PASS):
+                found.add(belief.fact.id)
+    return frozenset(found)
 
 
 def _replicas(group: Group) -> dict[str, Belief]:

@@ -52,10 +52,10 @@ class Weights:
 
     `endpoints` has those of every service by its key, whether it has pools or not. `strays` are members of pools or services that no manifest names any more: removing them is pruning. `carrying` are the
     containers that were read back with a weight above 0, `pooled` those that are in any pool and were ready in their generation,
-    `hidden` those behind a pool that cannot be read, `lacking` the (service, container) pairs without weight in all of the service's
-    pools, `flights` what is under way on those that are on their way out; all by container id, because a name may exist on two nodes
+    `hidden` those behind a pool that cannot be read, `contested` those whose weight is left to another writer, with the pool,
+    `lacking` the (service, container) pairs without weight in all of the service's pools, `flights` what is under way on those that are on their way out; all by container id, because a name may exist on two nodes
     while a replica moves. `dead` are addresses with weight where nothing of ours lives any more. `suspect` are containers whose failed
-    liveness is doubted. The rest is for the ledger.
+    liveness is doubted, `sound` those of them that could serve but for that. The rest is for the ledger.
     """
 
     endpoints: dict[str, list[tuple[Endpoint, Belief]]] = field(default_factory=dict)
@@ -65,10 +65,12 @@ class Weights:
     carrying: set[str] = field(default_factory=set)
     pooled: set[str] = field(default_factory=set)
     hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
+    contested: dict[str, str] = field(default_factory=dict)
     lacking: set[tuple[str, str]] = field(default_factory=set)
     flights: dict[str, Flight] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     suspect: frozenset[str] = frozenset()
+    sound: frozenset[str] = frozenset()
     waits: list[Wait] = field(default_factory=list)
     ready: dict[str, Ready] = field(default_factory=dict)
     weighed: dict[str, tuple[Weighed, ...]] = field(default_factory=dict)
@@ -165,6 +167,7 @@ class Pool:
         if until:
             action = f"weight {change.container} {before or 0} -> {after or 0}"
             self.out.holds.append(floors.conflict(change.object, change.pool, action, row, writer, until))
+            self.out.contested[belief.fact.id] = self.key
         else:
             self.out.changes.append(change)
 
@@ -230,7 +233,8 @@ class Pool:
             key = endpoint_key(self.balancer.provider, self.balancer.pool, endpoint)
             override = order_on(self.ledger.overrides, key, self.now)
             belief = belief if override is None else order(belief, override, self.now)
-        word, passes = belief.word, belief.ready is _PASS
+        # Who was restarted in a mass failure without that helping is as good as those that were spared, and keep their weight.
+        word, passes = belief.word, belief.ready is _PASS or (reborn and fact.id in out.sound)
         if word is not None and word.out and not self._doubted(belief):
             self.want(endpoint, belief, member, 0, belief.reason)
             return

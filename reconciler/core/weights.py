@@ -140,14 +140,23 @@ def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights
                     out.hidden.setdefault(belief.fact.id, key)
 
 
-def weigh(desired: Desired, roster: Roster, seen: Sight, ledger: Ledger, suspect: frozenset[str], now: Now) -> Weights:
+def weigh(
+    desired: Desired,
+    roster: Roster,
+    seen: Sight,
+    ledger: Ledger,
+    suspect: frozenset[str],
+    sound: frozenset[str],
+    now: Now,
+) -> Weights:
     """Compare all pools of all services, then the pools that no service names.
 
     Args:
         ledger: with the grants, and what is remembered of members.
         suspect: ids of containers that keep their weight though a probe of theirs failed (mass failure).
+        sound: those of them that get it back after a restart that did not help.
     """
-    out = Weights(suspect=suspect)
+    out = Weights(suspect=suspect, sound=sound)
     grants = ledger.grants
     leftovers: list[tuple[list[MemberFact], str, tuple[str, str], bool, str]] = []
     named: set[tuple[str, str]] = set()

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from core.plans import NOW, PASS, Scene, probe
+from core.plans import NOW, PASS, Scene, ago, probe
 from manifests.desired import Desired, Guard, MassChange
 from manifests.limits import Rate, RestartLimits
 from providers.facts import Probes, ProbeValue
 from reconciler.core.decide import decide
-from reconciler.core.ledger import Grant
+from reconciler.core.history import path_of
+from reconciler.core.ledger import Escalation, Grant
 from reconciler.core.verdict import Rule
-from sim.manifest import Shop, Spec
+from sim.manifest import NODE, Shop, Spec
 
 WIDE = RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50)
 
@@ -41,6 +42,18 @@ def test_as_many_are_healed_at_once_as_the_budget_has_room_for(allowed, together
     assert len(granted(desired, scene)) == together
     rules = [one.rule for one in decide(desired, scene.observed(), NOW).holds if one.action.startswith("restart ")]
     assert rules == [Rule.IN_FLIGHT] * (3 - together)
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_who_is_given_up_is_told_with_the_probe_that_never_passed(passed):
+    desired, scene = healing(Spec(replicas=1), 0)
+    row = Escalation(7, Spec().revision, ago(5))
+    paths = frozenset({path_of("workload/web", "liveness", NODE)} if passed else ())
+    scene.ledger = replace(scene.ledger, escalations={"workload/web/0": row}, passed=paths)
+    (hold,) = [one for one in decide(desired, scene.observed(), NOW).holds if one.rule is Rule.FAILED]
+    assert ("its liveness probe has never passed on" in hold.message) is not passed
+    assert ("whether the liveness probe asks for the right thing" in hold.person) is not passed
+    assert "reconcile resume workload/web/0" in hold.person
 
 
 def test_healing_is_held_to_the_number_in_flight_also_when_nobody_is_available():

@@ -54,6 +54,26 @@ def test_when_everything_fails_at_once_for_a_wrong_probe_one_canary_is_restarted
     assert len(world.published()) >= 5
 
 
+@pytest.mark.parametrize(("replicas", "readiness"), [(2, True), (5, False)])
+def test_a_wrong_liveness_probe_empties_no_pool_however_long_it_stays(replicas, readiness, worlds):
+    world = ready(worlds(shop(replicas=replicas, readiness=readiness, backoff=QUICK)))
+    least = []
+    world.checks.append(lambda _: least.append(sum(1 for weight in world.weights().values() if weight)))
+    world.apps.lies["*", "liveness"] = ProbeValue.FAIL
+    world.run(180 * MINUTE)
+    assert len(set(stops(world))) >= 2, "several were restarted in vain, each out for that time only"
+    assert min(least) >= replicas - 1
+    assert set(world.weights().values()) == {100}
+
+
+def test_who_fails_its_readiness_too_gets_no_weight_back_in_a_mass_failure(worlds):
+    world = ready(worlds(shop(replicas=4, backoff=QUICK)))
+    world.apps.lies["*", "liveness"] = ProbeValue.FAIL
+    world.apps.mute.add(WEB.format(0))
+    world.run(180 * MINUTE)
+    assert world.weights() == {WEB.format(0): 0, **{WEB.format(n): 100 for n in (1, 2, 3)}}
+
+
 def test_a_canary_that_does_not_help_makes_everything_wait_longer_each_time(worlds):
     world = ready(worlds(shop(replicas=4, max_unavailable=4, backoff=QUICK)))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
