@@ -10,7 +10,7 @@ from docker_engine import container, image_tar, template
 
 from manifests.desired import Container, Port, Probe, ProbeKind, Template
 from manifests.pod import Live, Mount, SecretSource, VolumeKind
-from providers.errors import Conflict
+from providers.errors import ProviderError
 from providers.facts import ContainerFact, ContainerState, ExitCause, PortFact, ProbeValue
 from providers.runtime.docker_secrets import LABEL_SECRETS, read_label
 from providers.testing.checks import wait_until
@@ -100,7 +100,7 @@ def test_a_policy_is_taken_away_while_the_engine_keeps_restarting(bench: Bench) 
         now = bench.fact(fact.name)
         try:
             return bench.update(now, Live("", restart="no")).live[0].restart == "no"
-        except Conflict:  # the engine has just restarted it
+        except ProviderError:  # the engine has just restarted it, or is about to
             return False
 
     wait_until(taken, "the policy was taken away")

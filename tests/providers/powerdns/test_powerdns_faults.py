@@ -130,8 +130,8 @@ def test_a_change_whose_reading_back_fails_is_unknown(power: PowerServer, relay:
     zone = power.new_zone()
 
     def then_blind(handler: object) -> None:
+        relay.spoil["GET"] = answer(500)  # before the answer: the next question follows it at once
         forward(handler)  # type: ignore[arg-type]
-        relay.spoil["GET"] = answer(500)
 
     relay.spoil["PATCH"] = then_blind
     with pytest.raises(OutcomeUnknown, match="reading it back failed"):
