@@ -75,6 +75,10 @@ class RuntimeConformance(RuntimeHooks):
         runtime.perform(creation)
         same(self.one(runtime, fact.name).generation, running.generation, 2, "creating what runs changes nothing")
 
+        partly = StopContainer(fact.node, fact.name, running.generation, GRACE, only="no-such-container")
+        raises(lambda: runtime.perform(partly), Conflict, 2, "stopping a container that the replica does not have")
+        same(self.one(runtime, fact.name).generation, running.generation, 2, "which leaves it as it is")
+
         stopped = self.stop(runtime, running)
         runtime.perform(StopContainer(fact.node, fact.name, running.generation, GRACE))
         same(self.one(runtime, fact.name), stopped, 2, "stopping again changes nothing")
