@@ -31,7 +31,7 @@ HTTP, DNS = 8088, 8053
 
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 PACKAGES = {"dockerd": "docker.io", "named": "bind9"}
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds that a server may take to answer, or to end."""
 
 HAPROXY = """global

@@ -20,6 +20,7 @@ def world(tmp_path: Path) -> Iterator[Quickstart]:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             continue
+    made.claim.drop()
 
 
 @pytest.fixture(scope="session")

@@ -36,6 +36,7 @@ TESTS = ROOT / "tests"
 sys.path[:0] = [str(ROOT / "examples" / "edge"), str(TESTS), str(TESTS / "providers" / "docker")]
 import image  # noqa: E402
 import servers  # noqa: E402
+from docker_claims import Claim  # noqa: E402
 from docker_engine import Api, ensure_docker, ensure_podman, held  # noqa: E402
 
 from free_ports import free_port  # noqa: E402
@@ -115,6 +116,7 @@ class World:
     def __init__(self, docker: str, replicas: int = 3) -> None:
         self.id = f"e{secrets.token_hex(4)}"
         self.directory = Path(tempfile.mkdtemp(prefix="edge-", dir="/tmp"))  # short: paths of Unix sockets are
+        self.claim = Claim(self.id, docker, str(self.directory))
         self.edge = servers.Edge(self.directory, self.id, free_port(), free_port(), docker)
         self.network = f"net-{self.id}"
         self.manifests = self.directory / "manifests"
@@ -176,6 +178,7 @@ class World:
             with suppress(servers.Trouble):
                 servers.stop(self.edge, server, signal.SIGKILL)
         shutil.rmtree(self.directory, ignore_errors=True)
+        self.claim.drop()
 
     # --- the program --------------------------------------------------------------------------------------------
 

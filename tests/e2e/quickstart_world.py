@@ -13,6 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests" / "providers" / "docker"))
+from docker_claims import Claim  # noqa: E402
+
 PORT = 8080
 PATIENCE = 120.0
 """Seconds that anything may take on a busy machine. Only a failure waits for so long."""
@@ -27,6 +30,7 @@ class World:
         shutil.copytree(ROOT / "examples" / "quickstart", self.manifests)
         # An id of its own: replicas get their addresses by their names, and other worlds on this machine have some too.
         self.id = f"q{secrets.token_hex(4)}"
+        self.claim = Claim(self.id, directory=str(base))
         for file in self.manifests.glob("*.yaml"):
             text = file.read_text().replace("ttl: 5s", "ttl: 1s").replace("  id: quickstart\n", f"  id: {self.id}\n")
             # A program that this machine starts slowly is no reason to restart it.

@@ -11,9 +11,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from docker_claims import Claim
 from edge_world import IMAGE, PATIENCE, World, image, servers, until
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
+
+
+def free_subnet() -> str:
+    """A network in which this host has no address, so that no other engine of it uses any of it."""
+    taken = subprocess.run(["ip", "-4", "route"], capture_output=True, text=True, check=True).stdout
+    numbers = [number for number in range(100, 200) if f"10.{number}." not in taken]
+    return f"10.{secrets.choice(numbers)}.0.0/16"
 
 
 class Engine:
@@ -21,7 +29,7 @@ class Engine:
 
     def __init__(self, directory: Path, *options: str) -> None:
         self.edge = servers.Edge(directory, docker=str(directory / "docker.sock"))
-        subnet = f"10.{100 + secrets.randbelow(100)}.0.0/16"
+        subnet = free_subnet()
         self.argv = [
             "dockerd",
             f"--host=unix://{self.edge.docker}",
@@ -45,7 +53,9 @@ class Engine:
 def private(*options: str) -> Iterator[tuple[Engine, World]]:
     """A converged world on an engine of its own."""
     world = World("/dev/null/unused")
-    engine = Engine(Path(tempfile.mkdtemp(prefix="edge-", dir="/tmp")), *options)
+    directory = Path(tempfile.mkdtemp(prefix="edge-", dir="/tmp"))
+    claim = Claim(directory.name, directory=str(directory))
+    engine = Engine(directory, *options)
     world.use_engine(engine.edge.docker)
     try:
         engine.start()
@@ -62,6 +72,7 @@ def private(*options: str) -> Iterator[tuple[Engine, World]]:
         # With live-restore, Docker leaves a mount of its directory behind.
         subprocess.run(["umount", "--lazy", f"{engine.edge.directory}/data"], capture_output=True, check=False)
         shutil.rmtree(engine.edge.directory, ignore_errors=True)
+        claim.drop()
 
 
 @pytest.mark.parametrize("survive", [True, False], ids=["containers live on", "containers stop with it"])

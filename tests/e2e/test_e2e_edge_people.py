@@ -161,6 +161,7 @@ def test_while_probing_is_suspended_too_nothing_is_seen_and_nothing_is_done(conv
     everyone, before = world.addresses(), world.started_at()
     victim = min(before)
     with world.watching():
+        until(lambda: world.replicas()["web/0"]["probes"]["liveness"]["verdict"] == "pass", "it was probed")
         code, out = world.run("suspend", "workload/web/0", "--probes", "--reason", "it is being debugged")
         assert code == 0, out
         until(lambda: world.replicas()["web/0"]["probes"]["liveness"]["verdict"] == "unknown", "its verdict is unknown")

@@ -3,6 +3,7 @@
 import uuid
 from pathlib import Path
 
+from docker_claims import Claim
 from docker_engine import Api, template
 
 from manifests.desired import Template
@@ -23,6 +24,7 @@ class Bench:
     def __init__(self, socket: str, state: Path, **settings: object) -> None:
         self.instance = f"t{uuid.uuid4().hex[:8]}"
         self.state_dir = state
+        self.claim = Claim(self.instance, socket)
         self.api = Api(socket)
         self.socket = socket
         self.runtime = self.make(**settings)
@@ -40,6 +42,7 @@ class Bench:
         for name in self.networks:
             wait_until(lambda it=name: self._forgotten(it), f"network {name} is not in use any more")
         self.api.close()
+        self.claim.drop()
 
     def _forgotten(self, network: str) -> bool:
         """Whether a network is gone. An engine may still be letting go of the containers that were in it."""

@@ -11,15 +11,17 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from docker_claims import sweep
 
 from manifests.desired import Container, Port, Template
 from manifests.image_ref import parse_image
 from manifests.pod import Engine, Live
+from providers.errors import ProviderError
 from providers.runtime.docker_create import Creator
 from providers.runtime.docker_link import Link
 from providers.testing.checks import wait_until
@@ -116,6 +118,10 @@ def ensure_docker(shared: Path) -> str:
                 pytest.skip("needs a Docker daemon: run as root, or start one")
             program = shutil.which("dockerd", path=SERVER_PATH) or "dockerd"
             _start([program], shared / "dockerd.log", DOCKER_SOCKET)
+        swept = shared / "swept"
+        if not swept.exists():
+            sweep(_clean_engine)
+            swept.touch()
         _ensure_image(DOCKER_SOCKET)
     return DOCKER_SOCKET
 
@@ -139,6 +145,16 @@ def ensure_podman(shared: Path) -> str:
             _start(argv, shared / "podman.log", path, CONTAINERS_CONF=str(settings))
         _ensure_image(path)
     return path
+
+
+def _clean_engine(path: str, instance: str) -> None:
+    """Take containers and networks of an instance away, from an engine that may be gone."""
+    if answers(path):
+        with closing(Api(path)) as api:
+            api.clean(instance)
+            for network in api.networks(instance):
+                with suppress(ProviderError):  # another process may take it away at the same time
+                    api.link.delete(f"/networks/{network}", network)
 
 
 def _ensure_image(path: str) -> None:
@@ -220,6 +236,11 @@ class Api:
         filters = json.dumps({"label": [label]})
         listed = self.link.get("/containers/json", "test", all="1", filters=filters)
         return [str(one["Names"][0]).removeprefix("/") for one in listed]
+
+    def networks(self, part: str) -> list[str]:
+        """The names of all networks with that in them."""
+        found = self.link.get("/networks", "test", filters=json.dumps({"name": [part]}))
+        return [str(one["Name"]) for one in found]
 
     def clean(self, instance: str) -> None:
         """Remove everything that carries an instance's label."""

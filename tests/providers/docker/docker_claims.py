@@ -1,0 +1,88 @@
+"""What a test run that was killed has left on this machine is taken away by the next one, and nothing of a run that goes on.
+
+Whoever makes containers or servers claims a name first: a file that it holds locked for as long as it lives. The kernel lets go of
+the lock of a process that was killed, so a claim that can be locked is nobody's. Called by the helpers of this directory and of e2e.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+CLAIMS = Path(tempfile.gettempdir()) / f"reconciler-test-claims-{os.getuid()}"
+
+
+class Claim:
+    """A name that is in use until `drop`, and what belongs to it.
+
+    Args:
+        name: of an instance, or of something else that no other test has.
+        socket: of the engine that may have its containers and networks; empty for none.
+        directory: of its servers and processes; empty for none.
+    """
+
+    def __init__(self, name: str, socket: str = "", directory: str = "") -> None:
+        CLAIMS.mkdir(mode=0o700, exist_ok=True)
+        self._path = CLAIMS / name
+        self._file = self._path.open("w")
+        fcntl.flock(self._file, fcntl.LOCK_EX)
+        json.dump({"name": name, "socket": socket, "directory": directory}, self._file)
+        self._file.flush()
+
+    def drop(self) -> None:
+        """Everything that belongs to it is gone."""
+        self._path.unlink(missing_ok=True)
+        self._file.close()
+
+
+def sweep(clean: Callable[[str, str], None]) -> None:
+    """Take away what belongs to claims of processes that are gone; `clean(socket, name)` does it on an engine."""
+    for path in CLAIMS.iterdir() if CLAIMS.is_dir() else ():
+        with suppress(FileNotFoundError), path.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            with suppress(ValueError):
+                _take_away(json.load(file), clean)
+            path.unlink(missing_ok=True)
+
+
+def _take_away(left: dict[str, Any], clean: Callable[[str, str], None]) -> None:
+    directory = str(left["directory"])
+    if directory:
+        for pid in _family(directory):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    if left["socket"]:
+        clean(str(left["socket"]), str(left["name"]))
+    if directory:
+        for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+            place = line.split()[1]
+            if place.startswith(f"{directory}/"):
+                subprocess.run(["umount", "--lazy", place], capture_output=True, check=False)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def _family(directory: str) -> set[int]:
+    """Processes whose command line names something in a directory, or that work in it, and all that descend from them."""
+    parents: dict[int, int] = {}
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal():
+            continue
+        with suppress(OSError, IndexError):
+            parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            named = f"{directory}/".encode() in (entry / "cmdline").read_bytes()
+            if named or os.readlink(entry / "cwd").startswith(f"{directory}/"):
+                found.add(int(entry.name))
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {os.getpid()}
