@@ -37,7 +37,9 @@ COMMANDS: dict[str, Entry] = {
     "deploy": Entry("deploy", "deploy", "Write an image into the manifest of a workload."),
     "rollback": Entry("rollback", "rollback", "Take the last switch of a workload back."),
     "drain": Entry("override", "drain", "Take a replica or an endpoint out of traffic."),
-    "force": Entry("override", "force", "Give an endpoint or a target of a name traffic or none, whatever is observed."),
+    "force": Entry(
+        "override", "force", "Give an endpoint or a target of a name traffic or none, whatever is observed."
+    ),
     "release": Entry("override", "release", "Take back what was drained or forced."),
     "get": Entry("get", "get", "Show endpoints, requests, names, checks or revisions in detail."),
     "events": Entry("events", "events", "Show what happened lately."),

@@ -64,7 +64,8 @@ class Exit(NamedTuple):
 
     `named`: its address is still published for it. `ttl`: how long resolvers may keep that (ns). `kept`: the name keeps it
     because it is the last one. `zone_hidden`, `pool_hidden`: the provider that cannot be read, or empty.
-    The `..._since` are the steady instants since when. `in_flight`: requests under way, None = nobody knows. `epochs`: which
+    The `..._since` are the steady instants since when. `contested`, `refused`: the pool in which another writer keeps its weight, or the
+    last try to take it failed. `in_flight`: requests under way, None = nobody knows. `epochs`: which
     processes of balancers count them. `busy`: the pools where some are.
     """
 
@@ -74,6 +75,8 @@ class Exit(NamedTuple):
     zone_hidden: str = ""
     zone_hidden_since: int = 0
     carrying: bool = False
+    contested: str = ""
+    refused: str = ""
     pooled: bool = False
     pool_hidden: str = ""
     pool_hidden_since: int = 0
@@ -86,7 +89,7 @@ class Exit(NamedTuple):
 class Progress:
     """One grant after this look: its new value (None = over), the step that is due, or what it waits for.
 
-    `cut` are pools where what is still under way is to be ended.
+    `cut` are pools where what is still under way is to be ended. `despite` is what did not hold the stop or the start.
     """
 
     grant: Grant | None
@@ -94,6 +97,7 @@ class Progress:
     start: bool = False
     remove: bool = False
     cut: tuple[Place, ...] = ()
+    despite: str = ""
     wait: Wait | None = None
     hold: Hold | None = None
     ended: str = ""
@@ -192,11 +196,39 @@ def _drain(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: No
     return grant
 
 
-def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now) -> Progress | Grant:
-    """Weight 0 in all pools, then the drain. A grant comes back when the container is out of rotation."""
+def _may_not_wait(grant: Grant, exit_: Exit, drain: Drain, now: Now) -> int:
+    """The steady instant from which on a weight that cannot be taken holds no restart for failed health; FOREVER for all else.
+
+    That is one drain after the grant: by then it serves nobody, and who keeps its weight does not know. What is made anew waits
+    where writes fail: its address may be given to somebody else, who would get its requests.
+    """
+    if grant.cause not in URGENT or not (exit_.contested or (exit_.refused and not grant.recreate)):
+        return FOREVER
+    return due(grant.at, drain.longest, now)
+
+
+def _despite(exit_: Exit) -> str:
+    """Why nobody knows that a container is out of rotation, though it is stopped; empty when that is known."""
+    if exit_.carrying and exit_.contested:
+        return f"another writer keeps its weight in pool {exit_.contested}"
     if exit_.carrying:
-        message = f"{fact.name} still carries weight"
-        return Progress(grant._replace(pooled=True), wait=Wait(grant.object, Waiting.WEIGHT, message))
+        return f"its weight in pool {exit_.refused} could not be taken"
+    return f"pool {exit_.pool_hidden} cannot be read" if exit_.pool_hidden else ""
+
+
+def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now) -> Progress | Grant:
+    """Weight 0 in all pools, then the drain. A grant comes back when the container is out of rotation, or need not be."""
+    if exit_.carrying:
+        until = _may_not_wait(grant, exit_, drain, now)
+        if until <= now.steady:
+            return grant._replace(weight_out=grant.weight_out or instant(now))
+        grant, retry = grant._replace(pooled=True), None if until == FOREVER else until
+        if not exit_.contested:
+            return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, f"{fact.name} still carries weight", retry))
+        message = f"another writer keeps the weight of {fact.name} in pool {exit_.contested}"
+        person = f"keep other writers off pool {exit_.contested}"
+        hold = Hold(grant.object, "stop", Rule.CONFLICTING_WRITER, message, until=retry, person=person)
+        return Progress(grant, hold=hold)
     if exit_.pool_hidden:
         blind_for = now.steady - exit_.pool_hidden_since
         urgent = grant.cause in URGENT
@@ -222,7 +254,7 @@ def _leave_service(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, 
             return out
         grant = out
     out = _leave_pools(grant, fact, exit_, drain, now)
-    return out if isinstance(out, Progress) else Progress(out, stop=True)
+    return out if isinstance(out, Progress) else Progress(out, stop=True, despite=_despite(exit_))
 
 
 def _away(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now) -> Progress:
@@ -317,9 +349,11 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
         grant = grant._replace(at=instant(now), weight_out=instant(now))
     if fact.generation == grant.generation:
         if fact.state not in UP:
-            if exit_.carrying:
+            may_not_wait = _may_not_wait(grant, exit_, drain_of(workload), now)
+            if exit_.carrying and may_not_wait > now.steady:
                 message = f"{fact.name} is down and still carries weight"
-                return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, message))
+                retry = None if may_not_wait == FOREVER else may_not_wait
+                return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, message, retry))
             return Progress(_out_since(grant, now), start=True)
         if fact.state is ContainerState.PAUSED:
             return Progress(None, ended=FROZEN)

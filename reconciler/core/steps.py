@@ -37,6 +37,11 @@ def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:
     return f"weight {provider}/{pool}/{endpoint.address}:{endpoint.port}"
 
 
+def place_id(place: Place) -> str:
+    """The id of weight steps of a member on its way out."""
+    return f"weight {place.pool}/{place.endpoint.address}:{place.endpoint.port}"
+
+
 def records_id(provider: str, zone: str, key: RecordKey) -> str:
     """The id of steps on one record set."""
     member = f"/{key.set_id}" if key.set_id else ""
@@ -140,13 +145,19 @@ def restart_start(grant: Grant, fact: ContainerFact) -> Step:
     return Step(f"start {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
 
 
-def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str, why: str = "") -> Step:
-    """Stop a container that is out of rotation. `why` says more than its cause does."""
+def stop(
+    grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str, why: str = "", despite: str = ""
+) -> Step:
+    """Stop a container that is out of rotation. `why` says more than its cause does.
+
+    `despite` is why that is not known of it, where a restart for failed health was held by that for long enough.
+    """
     action = StopContainer(fact.node, fact.name, grant.generation, grace, adopted=fact.adopted, only=grant.only)
     follows = links.weights_of(frozenset({fact.name}), frozenset())
     if workload_key:
         follows = (*follows, *links.records_of_workload(workload_key))
-    message = f"out of rotation and drained; {why}" if why else "out of rotation and drained"
+    message = f"{despite}, which holds it for one drain only" if despite else "out of rotation and drained"
+    message = f"{message}; {why}" if why else message
     return Step(f"stop {fact.name}", grant.object, action, grant.cause, message, follows, journal=True)
 
 
@@ -155,7 +166,7 @@ def cut(grant: Grant, fact: ContainerFact, place: Place) -> Step:
     provider, _, pool = place.pool.partition("/")
     action = CutSessions(provider, pool, place.endpoint, fact.name)
     message = f"{place.requests} requests are still under way after the longest drain"
-    identity = f"cut {weight_id(provider, pool, place.endpoint)[7:]}"
+    identity = f"cut {place_id(place)[7:]}"
     return Step(identity, grant.object, action, grant.cause, message)
 
 

@@ -91,6 +91,8 @@ def _exit(
         zone_hidden=zone,
         zone_hidden_since=zone_since,
         carrying=name in weights.carrying,
+        contested=weights.contested.get(name, ""),
+        refused=next((one.pool for one in flight.places if steps.place_id(one) in out.ledger.step_failures), ""),
         pooled=name in weights.pooled,
         pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
         pool_hidden_since=0 if pool is None else seen.unknown_pools[pool].since,
@@ -225,6 +227,6 @@ def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Out
                 grace = grace_of(workload.template.container, grant.cause, grace)
             first = grant.recreate and grant.cause is Reason.TEMPLATE_CHANGED
             why = why_first(group.workload) if first and group is not None else ""
-            out.put(steps.stop(progress.grant, fact, grace, links, key, why))
+            out.put(steps.stop(progress.grant, fact, grace, links, key, why, progress.despite))
         else:
             out.put(steps.remove(progress.grant, fact, out.ledger))

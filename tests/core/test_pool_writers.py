@@ -11,7 +11,7 @@ from providers.facts import Known, MemberFact, PoolFact, ProbeValue
 from reconciler.core.decide import decide
 from reconciler.core.disruption import Drain, Exit, leave, restart
 from reconciler.core.flight import Flight, Place, in_flight
-from reconciler.core.instant import Now
+from reconciler.core.instant import Now, instant
 from reconciler.core.ledger import Grant, StepFailure, from_rows, to_rows
 from reconciler.core.observed import Observed
 from reconciler.core.pushes import PushEvent, PushFact
@@ -145,6 +145,53 @@ def test_what_a_balancer_lost_comes_back_also_while_nothing_is_known_of_the_endp
     life.epoch = "pid 2"
     life.scene.pools["web"].pop(0)
     assert cuts(life.look()) == {life.scene.facts[0].name: 100}
+
+
+def sick(life: Life):
+    """Its liveness has failed for long enough for a restart, which is granted; the decision of that look."""
+    life.scene.sick(1, "liveness")
+    return life.look()
+
+
+def about(decision, number: int = 1):
+    """Verbs of the steps on a replica, and what holds it."""
+    name = f"workload/web/{number}"
+    verbs = [step.id.partition(" ")[0] for step in decision.steps if step.object == name]
+    return verbs, [one for one in (*decision.holds, *decision.waits) if one.object == name]
+
+
+def test_a_weight_that_another_writer_keeps_holds_a_restart_for_failed_health_for_one_drain_and_is_recorded():
+    life = Life()
+    life.look()
+    life.weigh(1, 7, writer="an agent-check")
+    verbs, (hold,) = about(sick(life))
+    assert (verbs, hold.rule, hold.until) == ([], Rule.CONFLICTING_WRITER, life.now.steady + 10 * SECOND)
+    assert about(life.look(9))[0] == []
+    decision = life.look(1)
+    assert about(decision)[0] == ["stop"]
+    (stop,) = (step for step in decision.steps if step.id.startswith("stop"))
+    assert stop.message.startswith("another writer keeps its weight in pool edge/web")
+
+
+def test_a_weight_that_another_writer_keeps_holds_what_is_planned_for_as_long_as_it_does():
+    life = leaving(0, 0)
+    life.look(0)
+    for _ in range(5):
+        life.weigh(3, 7, writer="an agent-check")
+        verbs, holds = about(life.look(60), 3)
+        assert verbs == []
+    assert [(one.rule, one.until, bool(one.person)) for one in holds] == [(Rule.CONFLICTING_WRITER, None, True)]
+
+
+def test_a_weight_that_cannot_be_taken_holds_a_restart_for_failed_health_for_one_drain():
+    life = Life()
+    life.look()
+    decision = sick(life)
+    (cut,) = (step for step in decision.steps if step.id.startswith("weight"))
+    refused = StepFailure(1, instant(life.now), True, "refused")
+    life.scene.ledger = replace(life.scene.ledger, step_failures={cut.id: refused})
+    assert about(life.look(9))[0] == []
+    assert about(life.look(1))[0] == ["stop"]
 
 
 # --- drains -----------------------------------------------------------------------------------------------------
