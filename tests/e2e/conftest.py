@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_world import World, engine_with_image, podman_with_image
+from edge_world import World, engine_with_image, podman_home, podman_with_image
 from quickstart_world import World as Quickstart
 
 
@@ -36,6 +36,13 @@ def engine(shared: Path) -> str:
     return engine_with_image(shared)
 
 
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Path]:
+    """Where a Podman service of this test process lives."""
+    with podman_home() as home:
+        yield home
+
+
 @pytest.fixture
 def edge(engine: str) -> Iterator[World]:
     """The example, with its servers running and nothing in them yet."""
@@ -53,9 +60,10 @@ def edge(engine: str) -> Iterator[World]:
         pytest.param("podman", marks=pytest.mark.server("podman")),
     ]
 )
-def bare(request: pytest.FixtureRequest, shared: Path) -> Iterator[World]:
+def bare(request: pytest.FixtureRequest) -> Iterator[World]:
     """The example's servers with nothing in them yet, on each engine."""
-    world = World(request.getfixturevalue("engine") if request.param == "docker" else podman_with_image(shared))
+    docker = request.param == "docker"
+    world = World(request.getfixturevalue("engine") if docker else podman_with_image(request.getfixturevalue("podman")))
     try:
         world.start_servers()
         yield world

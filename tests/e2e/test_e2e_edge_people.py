@@ -4,18 +4,15 @@ import json
 import os
 import re
 import secrets
-import shutil
 import signal
 import socket
 import struct
-import subprocess
-import tempfile
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from docker_engine import ensure_podman
+from docker_engine import ensure_podman, podman_home
 from edge_world import World, podman_with_image, until
 
 pytestmark = [pytest.mark.server("haproxy"), pytest.mark.server("named")]
@@ -284,10 +281,8 @@ def peer(path: str) -> int:
 
 @pytest.mark.server("podman")
 def test_the_end_of_podmans_service_stops_nothing_and_what_it_hid_is_known_again():
-    home = Path(tempfile.mkdtemp(prefix="pm-", dir="/tmp"))
-    path = podman_with_image(home)
-    world = World(path)
-    try:
+    with podman_home() as home, closing(World(podman_with_image(home))) as world:
+        path = world.edge.docker
         world.start_servers()
         world.once()
         world.settle()
@@ -306,10 +301,3 @@ def test_the_end_of_podmans_service_stops_nothing_and_what_it_hid_is_known_again
         seen.check_never_empty()
         assert set(world.started_at()) == set(before)
         assert len(world.journal("stop")) == 1
-    finally:
-        world.close()
-        os.kill(peer(path), signal.SIGKILL)
-        # Podman leaves a mount of its store behind.
-        store = home / "podman" / "root" / "overlay"
-        subprocess.run(["umount", "--lazy", str(store)], capture_output=True, check=False)
-        shutil.rmtree(home, ignore_errors=True)

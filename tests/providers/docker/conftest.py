@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from docker_bench import Bench
-from docker_engine import Api, ensure_docker, ensure_podman
+from docker_engine import Api, ensure_docker, ensure_podman, podman_home
 
 
 @pytest.fixture(scope="session")
@@ -20,10 +20,16 @@ def docker_socket(shared: Path) -> str:
     return ensure_docker(shared)
 
 
+@pytest.fixture(scope="session")
+def podman() -> Iterator[Path]:
+    with podman_home() as home:
+        yield home
+
+
 @pytest.fixture
-def podman_socket(shared: Path) -> str:
+def podman_socket(podman: Path) -> str:
     """For each test anew: the service ends when nobody has used it for a while."""
-    return ensure_podman(shared)
+    return ensure_podman(podman)
 
 
 @pytest.fixture

@@ -56,19 +56,22 @@ def sweep(clean: Callable[[str, str], None]) -> None:
 
 
 def _take_away(left: dict[str, Any], clean: Callable[[str, str], None]) -> None:
-    directory = str(left["directory"])
-    if directory:
-        for pid in _family(directory):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+    if left["directory"]:
+        raze(str(left["directory"]))
     if left["socket"]:
         clean(str(left["socket"]), str(left["name"]))
-    if directory:
-        for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
-            place = line.split()[1]
-            if place.startswith(f"{directory}/"):
-                subprocess.run(["umount", "--lazy", place], capture_output=True, check=False)
-        shutil.rmtree(directory, ignore_errors=True)
+
+
+def raze(directory: str) -> None:
+    """End the processes that live in a directory, unmount what is mounted there, and remove it."""
+    for pid in _family(directory):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    for line in reversed(Path("/proc/self/mounts").read_text().splitlines()):
+        place = line.split()[1]
+        if place.startswith(f"{directory}/"):
+            subprocess.run(["umount", "--lazy", place], capture_output=True, check=False)
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _family(directory: str) -> set[int]:

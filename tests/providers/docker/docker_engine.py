@@ -1,4 +1,4 @@
-"""Real engines for the tests: one Docker daemon and one Podman service per test run, shared by all workers, and their images."""
+"""Real engines for the tests: one Docker daemon for all test processes, one Podman service for each, and their images."""
 
 import fcntl
 import io
@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import tarfile
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from docker_claims import sweep
+from docker_claims import Claim, raze, sweep
 
 from manifests.desired import Container, Port, Template
 from manifests.image_ref import parse_image
@@ -101,12 +102,14 @@ def _start(argv: list[str], log: Path, path: str, **env: str) -> int:
         process = subprocess.Popen(
             argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True, env={**os.environ, **env}
         )
-    process.returncode = 0  # it outlives this worker, so nobody waits for it here
     deadline = time.monotonic() + PATIENCE
     while not answers(path):
+        if process.poll() is not None:
+            pytest.fail(f"{argv[0]} ended with {process.returncode}:\n{log.read_text()[-2000:]}", pytrace=False)
         if time.monotonic() > deadline:
             pytest.fail(f"{argv[0]} did not answer within {PATIENCE:.0f} s:\n{log.read_text()[-2000:]}", pytrace=False)
         time.sleep(0.05)
+    process.returncode = 0  # it outlives this worker, so nobody waits for it here
     return process.pid
 
 
@@ -126,24 +129,36 @@ def ensure_docker(shared: Path) -> str:
     return DOCKER_SOCKET
 
 
-def ensure_podman(shared: Path) -> str:
-    """A Podman service with a store of its own, shared by the workers of this run; it ends when nobody uses it."""
-    home = shared / "podman"
+@contextmanager
+def podman_home() -> Iterator[Path]:
+    """A directory for a Podman service; in the end nothing is left of it. Short: Podman takes no long ones."""
+    home = Path(tempfile.mkdtemp(prefix="pm-", dir="/tmp"))
+    claim = Claim(home.name, directory=str(home))
+    try:
+        yield home
+    finally:
+        raze(str(home))
+        claim.drop()
+
+
+def ensure_podman(home: Path) -> str:
+    """A Podman service with a store of its own in a `podman_home` of this test process; it ends when nobody uses it.
+
+    Not shared like Docker's: Podman cannot list its containers while a neighbour removes one.
+    """
     path = str(home / "podman.sock")
-    with held(shared / "podman.lock"):
-        if not answers(path):
-            if os.geteuid() != 0:
-                pytest.skip("needs root: rootless containers have no address that can be reached from here")
-            home.mkdir(exist_ok=True)
-            # Its default limit on open files may be above what this machine allows.
-            settings = home / "containers.conf"
-            settings.write_text(
-                '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nevents_logger = "file"\n'
-            )
-            store = ["--root", str(home / "root"), "--runroot", str(home / "run"), "--cgroup-manager", "cgroupfs"]
-            argv = ["podman", *store, "system", "service", "--time=120", f"unix://{path}"]
-            _start(argv, shared / "podman.log", path, CONTAINERS_CONF=str(settings))
-        _ensure_image(path)
+    if not answers(path):
+        if os.geteuid() != 0:
+            pytest.skip("needs root: rootless containers have no address that can be reached from here")
+        # Its default limit on open files may be above what this machine allows.
+        settings = home / "containers.conf"
+        settings.write_text(
+            '[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n[engine]\nevents_logger = "file"\n'
+        )
+        store = ["--root", str(home / "root"), "--runroot", str(home / "run"), "--cgroup-manager", "cgroupfs"]
+        argv = ["podman", *store, "system", "service", "--time=120", f"unix://{path}"]
+        _start(argv, home / "log", path, CONTAINERS_CONF=str(settings))
+    _ensure_image(path)
     return path
 
 
