@@ -35,13 +35,15 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # How hypothesis searches, set before the first test module is read. By default the same examples on every run, few enough for
-# the suite to stay quick, and no deadlines: a busy machine is no failure. HYPOTHESIS_PROFILE=search looks long and at random;
-# `quick` is for hunting a failure by hand, with STEPS actions in each run of a state machine.
+# the suite to stay quick, and no deadlines: a busy machine is no failure. CI looks at more of them (`ci`, where the environment
+# says CI). HYPOTHESIS_PROFILE=search looks long and at random; `quick` is for hunting a failure by hand, with STEPS actions in each
+# run of a state machine.
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
 settings.register_profile(
-    "default", derandomize=True, max_examples=25, stateful_step_count=20, print_blob=True, **COMMON
+    "default", derandomize=True, max_examples=15, stateful_step_count=15, print_blob=True, **COMMON
 )
+settings.register_profile("ci", derandomize=True, max_examples=25, stateful_step_count=20, print_blob=True, **COMMON)
 settings.register_profile("search", max_examples=1500, stateful_step_count=40, print_blob=True, **COMMON)
 settings.register_profile(
     "quick",
@@ -51,7 +53,7 @@ settings.register_profile(
     report_multiple_bugs=False,
     **COMMON,
 )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "default"))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,10 +86,14 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What lies below tests/e2e runs in real time and is marked so: `-m "not e2e"` leaves it out."""
+    """What lies below tests/e2e runs in real time and is marked so: `-m "not e2e"` leaves it out.
+
+    It comes first: one worker waits for the world while the others compute, and nobody waits for a long test at the end.
+    """
     for item in items:
         if E2E in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+    items.sort(key=lambda item: E2E not in item.path.parents)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -1,15 +1,20 @@
-"""How many examples a costly law looks at by default. Used by the laws that run whole worlds, or many decisions, for each example."""
-
-import os
+"""How many examples a costly law looks at, and at how many points it kills. Used by the laws that run whole worlds, or many decisions, for each example."""
 
 from hypothesis import settings
 
-PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "default")
-"""The name of the profile, as in tests/conftest.py."""
+SHARES = {"ci": 1.0, "default": 0.4}
+"""How much of its examples a law looks at, by profile (tests/conftest.py). Other profiles decide for themselves."""
 
 
 def examples(count: int, steps: int | None = None) -> settings:
-    """This many examples, of a state machine with so many steps each; other profiles decide for themselves."""
-    if PROFILE != "default":
+    """This many examples in CI, and a share of them elsewhere; of a state machine with so many steps each."""
+    share = SHARES.get(settings.get_current_profile_name())
+    if share is None:
         return settings()
-    return settings(max_examples=count) if steps is None else settings(max_examples=count, stateful_step_count=steps)
+    some = max(3, int(count * share))
+    return settings(max_examples=some) if steps is None else settings(max_examples=some, stateful_step_count=steps)
+
+
+def stride(search: int, ci: int) -> int:
+    """At every how many points a process is killed: in a long search, in CI, and half as often elsewhere."""
+    return {"search": search, "ci": ci}.get(settings.get_current_profile_name(), 2 * ci)

@@ -1,11 +1,11 @@
 """Laws over the life of a world with somebody else's containers: kills, lost memory, crashes; what is not ours is never made or removed."""
 
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
 
+from laws.examples import stride
 from manifests.desired import SECOND, Adopt, Desired, Port
 from manifests.pod import Live
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
@@ -13,7 +13,7 @@ from providers.facts import ContainerState
 from sim.manifest import INSTANCE, Shop, Spec
 from sim.world import World
 
-STRIDE = 1 if os.environ.get("HYPOTHESIS_PROFILE") == "search" else 8
+STRIDE = stride(search=1, ci=8)
 """Every how many points a process is killed."""
 
 NAMES = ("web-1", "web-2", "web-3")

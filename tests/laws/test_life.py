@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laws.examples import PROFILE, examples
+from laws.examples import examples, stride
 from laws.lives import WEB, ready
 from laws.watchdog import Watchdog
 from manifests.desired import SECOND, Backoff
@@ -17,7 +17,7 @@ from reconciler.core.verdict import Rule
 from sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 from sim.world import World
 
-STRIDE = 4 if PROFILE == "search" else 24
+STRIDE = stride(search=4, ci=24)
 """Every how many points a process is killed in each of four shards, which begin a quarter of it apart."""
 
 

@@ -95,9 +95,9 @@ def test_running_out_of_time_fails_and_kills_the_whole_tree(watch: Watch, tmp_pa
     script = (
         "setsid sh -c 'sleep 60 & sleep 60' & (setsid setsid sleep 60 &) ; sh -c 'sleep 60; true' & echo begun; wait"
     )
-    watch.engine.set_targets(
-        [command("slow", "sh", "-c", script, env=(("WORD", word),), timeout=1500 * MS, failure_threshold=1)]
-    )
+    # The next try comes long after this one, so that nothing of the next one is taken for what this one left.
+    probe = {"period": 4000 * MS, "timeout": 1500 * MS, "failure_threshold": 1}
+    watch.engine.set_targets([command("slow", "sh", "-c", script, env=(("WORD", word),), **probe)])
     fact = watch.of("slow")
     assert (fact.value, fact.detail) == (ProbeValue.FAIL, "timed out after 1.5s: begun")
     assert gone(word)
@@ -106,7 +106,7 @@ def test_running_out_of_time_fails_and_kills_the_whole_tree(watch: Watch, tmp_pa
 def test_what_a_successful_command_left_running_is_killed_too(watch: Watch) -> None:
     word = f"left-{os.getpid()}"
     script = "setsid sleep 60 & sleep 60 & (setsid sh -c 'sleep 60; true' &); exit 0"
-    watch.engine.set_targets([command("a", "sh", "-c", script, env=(("WORD", word),))])
+    watch.engine.set_targets([command("a", "sh", "-c", script, env=(("WORD", word),), period=4000 * MS)])
     assert watch.of("a").value is ProbeValue.PASS
     assert gone(word)
 
