@@ -258,10 +258,14 @@ class World:
         return {name.removeprefix("workload/"): one for name, one in found.items()}
 
     def journal(self, action: str) -> list[tuple[str, int, int]]:
-        """Object, begin and end (wall ns) of every journalled action of one kind, the latest last."""
+        """Object, begin and end (wall ns) of every journalled action of one kind, the latest last.
+
+        One that found the container changed since the look behind it (a conflict) did nothing and is not among them.
+        """
         with closing(sqlite3.connect(self.state / "state.db")) as store:
             query = (
-                "SELECT object, wall, ended_wall FROM journal WHERE action LIKE ? AND ended_wall NOT NULL ORDER BY id"
+                "SELECT object, wall, ended_wall FROM journal"
+                " WHERE action LIKE ? AND ended_wall NOT NULL AND outcome <> 'conflict' ORDER BY id"
             )
             return list(store.execute(query, (f"{action} %",)))
 
