@@ -39,7 +39,10 @@ from providers.runtime.docker_stops import Stops
 from providers.runtime.docker_time import SECOND, EngineLife, age_span, engine_life, steady, wall
 
 EVENTS_KEPT = 256
-"""How many events Docker keeps (moby's `eventsLimit`); with as many in an answer, others may have been dropped."""
+"""How many events Docker keeps (moby's `eventsLimit`)."""
+
+EVENTS_PROVEN = EVENTS_KEPT // 2
+"""With more in an answer others may have been dropped: what happens while it is made displaces older ones, and is not in it."""
 
 ROUNDING = 2 * SECOND
 """How far ages in the list and our own clock may be apart."""
@@ -226,7 +229,7 @@ class Looks:
             raise Unreachable(self._link.node, "the engine's list of containers is no list", "look again")
         stepped = abs((began_wall - last.wall) - (began - last.steady)) > ROUNDING
         fresh = not last.steady or engine != last.engine or stepped
-        touched = set() if fresh else self._events(last.wall, began_wall)
+        touched = set() if fresh else self._events(last.wall, wall())
         full = fresh or (touched is None and began - last.full >= FULL_EVERY)
         lives: dict[str, Life] = {}
         for entry in listed:
@@ -275,7 +278,7 @@ class Looks:
         except OSError:  # requests raises its own errors, which are OSErrors, while a stream is read
             return None
         lines = raw.splitlines()
-        if len(lines) >= EVENTS_KEPT:
+        if len(lines) > EVENTS_PROVEN:
             return None
         try:
             return {_touched(json.loads(line)) for line in lines}
