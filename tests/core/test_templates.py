@@ -61,21 +61,6 @@ FULL = Template(
 )
 
 
-@pytest.fixture
-def world():
-    made: list[World] = []
-
-    def make(this) -> World:
-        one = World(this)
-        made.append(one)
-        one.run(90 * SECOND)
-        return one
-
-    yield make
-    for one in made:
-        one.close()
-
-
 # --- as text ------------------------------------------------------------------------------------------------------
 
 
