@@ -18,7 +18,7 @@ API_VERSION = "reconciler/v1"
 class Model(BaseModel):
     """A part of a manifest. Unknown keys are errors; nothing is converted between types; values never change."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, alias_generator=to_camel, defer_build=True)
 
 
 class Metadata(Model):
