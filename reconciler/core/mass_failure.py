@@ -45,7 +45,7 @@ class Outbreaks:
 
     `rows` is what must be remembered; `active` gives the extent of each mass failure that goes on; `of` the groups with one that
     a container belongs to; `suspect` the ids of containers whose failing is in doubt, so that they keep their traffic;
-    `sound` are those of them whose readiness says that they can serve: what is doubted of them is their liveness probe alone;
+    `sound` are containers with failed liveness, suspect or not, whose readiness says that they can serve;
     `settled_at` the steady instant after which another failure in the group is no part of the latest ones any more.
     """
 
@@ -170,16 +170,16 @@ def watch(desired: Desired, observed: Observed, crew: Roster, ledger: Ledger, no
             window = max((window_of(group.workload.template.container) for group in groups), default=0)
             look.judge(f"node/{node}", members, window, healthy)
     suspect = frozenset(look.suspect)
-    return Outbreaks(look.rows, look.active, look.of, suspect, _sound(suspect, crew, observed), look.settled_at)
+    return Outbreaks(look.rows, look.active, look.of, suspect, _sound(failing, crew, observed), look.settled_at)
 
 
-def _sound(suspect: frozenset[str], crew: Roster, observed: Observed) -> frozenset[str]:
-    """Who of those that are doubted to fail could serve if only its liveness did not count: ready, or never asked whether it is."""
+def _sound(failing: Collection[str], crew: Roster, observed: Observed) -> frozenset[str]:
+    """Who could serve if only its liveness did not count: ready, or never asked whether it is."""
     found: set[str] = set()
-    for group in crew.groups.values() if suspect else ():
+    for group in (crew.groups[key] for key in failing):
         asked = group.workload.template.container.readiness is not None
         for belief in group.current.values():
-            if belief.fact.id not in suspect or belief.reason is not Reason.LIVENESS_FAILED:
+            if belief.reason is not Reason.LIVENESS_FAILED:
                 continue
             verdicts = observed.probes.get(belief.fact.generation)
             ready = verdicts.readiness if verdicts is not None else None

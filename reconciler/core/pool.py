@@ -55,7 +55,7 @@ class Weights:
     `hidden` those behind a pool that cannot be read, `contested` those whose weight is left to another writer, with the pool,
     `lacking` the (service, container) pairs without weight in all of the service's pools, `flights` what is under way on those that are on their way out; all by container id, because a name may exist on two nodes
     while a replica moves. `dead` are addresses with weight where nothing of ours lives any more. `suspect` are containers whose failed
-    liveness is doubted, `sound` those of them that could serve but for that. The rest is for the ledger.
+    liveness is doubted, `sound` those, suspect or not, that could serve but for their liveness. The rest is for the ledger.
     """
 
     endpoints: dict[str, list[tuple[Endpoint, Belief]]] = field(default_factory=dict)
@@ -101,20 +101,14 @@ class Pool:
 
     __slots__ = (
         "balancer", "considered", "fact", "failing", "keeping", "key", "ledger", "lowered", "members", "now", "out", "ready",
-        "rows", "same", "seen", "service", "serving", "size", "split", "survivor",
+        "resort", "rows", "same", "seen", "service", "serving", "size", "split", "survivor",
     )  # fmt: skip
 
     def __init__(
         self, service: Service, balancer: Balancer, fact: PoolFact, ledger: Ledger, out: Weights, now: Now
     ) -> None:
-        self.service, self.balancer, self.fact, self.ledger, self.out, self.now = (
-            service,
-            balancer,
-            fact,
-            ledger,
-            out,
-            now,
-        )
+        self.service, self.balancer, self.fact = service, balancer, fact
+        self.ledger, self.out, self.now = ledger, out, now
         self.key = f"{balancer.provider}/{balancer.pool}"
         self.members: dict[Endpoint, MemberFact] = {member.endpoint: member for member in fact.members if member.ours}
         self.rows = {row.endpoint: row for row in ledger.weighed.get(self.key, ())}
@@ -123,6 +117,7 @@ class Pool:
         self.survivor = self.split = False
         self.lowered: list[tuple[Endpoint, Belief, MemberFact, Reason, bool]] = []
         self.failing: list[_Failing] = []
+        self.resort: list[tuple[Endpoint, Belief, MemberFact | None]] = []
         self.serving: list[_Serving] = []
         self.keeping: list[tuple[tuple[str, str], int]] = []
 
@@ -234,7 +229,8 @@ class Pool:
             override = order_on(self.ledger.overrides, key, self.now)
             belief = belief if override is None else order(belief, override, self.now)
         # Who was restarted in a mass failure without that helping is as good as those that were spared, and keep their weight.
-        word, passes = belief.word, belief.ready is _PASS or (reborn and fact.id in out.sound)
+        spared = reborn and fact.id in out.sound and fact.id in out.suspect
+        word, passes = belief.word, belief.ready is _PASS or spared
         if word is not None and word.out and not self._doubted(belief):
             self.want(endpoint, belief, member, 0, belief.reason)
             return
@@ -253,6 +249,10 @@ class Pool:
             else:
                 self.want(endpoint, belief, member, kept, belief.reason)
             return
+        sound = fact.id in out.sound and share == FULL
+        if reborn and not passes and sound:
+            self.resort.append((endpoint, belief, member))
+            return
         if reborn and not passes:
             # It has been started again since it was ready, so what it carries was given to the life before.
             self.want(endpoint, belief, member, 0, Reason.PENDING, fact=True)
@@ -265,6 +265,8 @@ class Pool:
         elif row is not None or before or kept:
             self.ready += fact.id in out.suspect  # it is doubted that this one fails at all
             self.failing.append(_Failing(endpoint, belief, member, kept, share))
+        elif sound:
+            self.resort.append((endpoint, belief, member))
         else:
             self.want(endpoint, belief, member, kept, belief.reason)
 
@@ -295,8 +297,11 @@ class Pool:
         panic = floors.panicking(self.considered, self.ready, failing, since, rules)
         if panic:
             self.out.panics[self.key] = since or instant(self.now)
+        better = bool(self.survivor or self.serving or intended or rules.mode is PanicMode.CLOSED)
+        for endpoint, belief, there in self.resort:
+            self._resort(endpoint, belief, there, None if blind else better)
         if self.failing:
-            self._fail(intended, blind, doubt, panic and rules.mode is not PanicMode.CLOSED)
+            self._fail(intended, blind, doubt, panic and rules.mode is not PanicMode.CLOSED, better)
         before = self.ledger.weighed.get(self.key, ())
         if self.same == len(self.seen) == len(before) > 0:
             self.out.weighed[self.key] = before
@@ -334,7 +339,19 @@ class Pool:
                 why = Reason.CANARY
             self.want(endpoint, belief, member, after, why)
 
-    def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool) -> None:
+    def _resort(self, endpoint: Endpoint, belief: Belief, member: MemberFact | None, better: bool | None) -> None:
+        """One whose liveness alone fails, in spite of a restart, has weight while no endpoint of the pool is `better`.
+
+        A liveness probe that is wrong must not take a service down whose readiness probe passes. None: that is not known.
+        """
+        before = 0 if member is None else member.weight
+        full = ON_WEIGHT if self.fact.weights is _ON_OFF else self.service.weight
+        after = before if better is None else 0 if better else full
+        if before and after:
+            self.out.holds.append(floors.last_member(self.service, self.balancer, belief, after, belief.reason))
+        self.want(endpoint, belief, member, after, Reason.LAST_RESORT if after else belief.reason)
+
+    def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool, better: bool) -> None:
         """What becomes of those that the probes say are not ready."""
         out, rules = self.out, self.service.panic
         cuts = list(floors.recent(self.ledger.cuts.get(self.key, ()), self.now))
@@ -351,7 +368,10 @@ class Pool:
                 self.want(endpoint, belief, member, share, Reason.SPREAD)
                 continue
             if not kept:
-                self.want(endpoint, belief, member, kept, why)
+                if belief.fact.id in out.sound and own == FULL:
+                    self._resort(endpoint, belief, member, None if blind else better)
+                else:
+                    self.want(endpoint, belief, member, kept, why)
                 continue
             until = 0
             if belief.fact.id in out.suspect:

@@ -57,6 +57,8 @@ class Reason(StrEnum):
     RAMP = "Ramp"
     REASSERTED = "Reasserted"
     SPREAD = "PanicSpread"
+    LAST_RESORT = "LastResort"
+    """Its liveness probe fails, its readiness probe does not, and no endpoint of the pool is better."""
 
 
 class Rule(StrEnum):

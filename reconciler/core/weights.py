@@ -154,7 +154,8 @@ def weigh(
     Args:
         ledger: with the grants, and what is remembered of members.
         suspect: ids of containers that keep their weight though a probe of theirs failed (mass failure).
-        sound: those of them that get it back after a restart that did not help.
+        sound: ids of containers whose liveness alone failed. The suspect ones get their weight back after a restart that did not
+            help, the others when no endpoint of their pool is better.
     """
     out = Weights(suspect=suspect, sound=sound)
     grants = ledger.grants

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from core.plans import NOW, PASS, SEEN, Scene, ago, container, probe
 from manifests.desired import SECOND, Desired, Push
+from manifests.limits import Mode
 from manifests.traffic import Panic, PanicMode, Ramp
 from providers.facts import Known, PoolFact, ProbeValue, Unknown
 from providers.facts import Weights as Takes
@@ -208,6 +209,33 @@ def test_closed_lets_a_pool_become_empty_one_by_one():
     facts = (*world.runtimes[NODE].value, *healthy.facts)
     world = replace(world, runtimes={NODE: Known(facts, NODE, SEEN)}, probes={**world.probes, **healthy.probes})
     assert weights(decide(both, world, NOW), made) == {1: 0}
+
+
+@pytest.mark.parametrize(
+    ("mode", "readiness", "seen", "expected"),
+    [
+        (PanicMode.FREEZE, True, True, {0: 100}),
+        (PanicMode.FREEZE, False, True, {}),
+        (PanicMode.CLOSED, True, True, {}),
+        (PanicMode.FREEZE, True, False, {}),
+    ],
+    ids=["ready", "not ready", "closed", "a node unseen"],
+)
+def test_whose_liveness_alone_fails_is_the_last_resort_of_a_pool(mode, readiness, seen, expected):
+    made = scene(1)
+    made.sick(0, "liveness")
+    if not readiness:
+        made.sick(0, "readiness")
+    made.pools["web"][0] = made.pools["web"][0]._replace(weight=0)
+    both = replace(shop(1, panic=Panic(mode=mode)))
+    (web,) = both.workloads
+    both = replace(
+        both, workloads=(replace(web, nodes=(NODE, "node-b"), restarts=replace(web.restarts, mode=Mode.OBSERVE)),)
+    )
+    world = made.observed()
+    other = Known((), "node-b", SEEN) if seen else Unknown("unreachable", "node-b", SEEN)
+    world = replace(world, runtimes={**world.runtimes, "node-b": other})
+    assert weights(decide(both, world, NOW), made) == expected
 
 
 def test_the_last_positive_weight_is_never_taken_for_observed_health_even_without_panic():

@@ -1,0 +1,58 @@
+"""Whose liveness alone fails gets its weight back while no endpoint of the pool is better: a wrong probe is no outage."""
+
+import pytest
+
+from laws.lives import WEB, ready
+from manifests.desired import SECOND, Backoff
+from providers.actions import SetWeight
+from providers.facts import ProbeValue
+from reconciler.core.verdict import Reason, Rule
+from sim.manifest import shop
+
+MINUTE = 60 * SECOND
+QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
+ONE = WEB.format(0)
+
+
+@pytest.mark.parametrize("readiness", [True, False])
+def test_a_single_replica_with_a_wrong_liveness_probe_serves_after_each_restart_and_after_the_last(readiness, worlds):
+    world = ready(worlds(shop(replicas=1, readiness=readiness, backoff=QUICK)))
+    without = []
+    world.checks.append(lambda _: without.append(not any(world.weights().values())))
+    world.apps.lies["*", "liveness"] = ProbeValue.FAIL
+    world.run(15 * MINUTE)
+    assert {Rule.FAILED, Rule.LAST_MEMBER} <= {hold.rule for hold in world.tape.last.holds}, "nothing more is tried"
+    assert world.weights() == {ONE: 100}
+    assert any(without), "its restarts were made"
+    given = [one.action for one in world.traffic.writes if isinstance(one.action, SetWeight) and one.action.weight]
+    assert len(given) >= 5, "after every restart"
+
+    world.restart()
+    world.run(MINUTE)
+    assert world.weights() == {ONE: 100}, "a new process knows it as well"
+
+
+def test_it_is_the_last_resort_only_for_as_long_as_nobody_is_better(worlds):
+    world = ready(worlds(shop(replicas=3, backoff=QUICK)))
+    others = {WEB.format(1), WEB.format(2)}
+    world.apps.lies[ONE, "liveness"] = ProbeValue.FAIL
+    world.run(15 * MINUTE)
+    assert Rule.FAILED in {hold.rule for hold in world.tape.last.holds}
+    assert {name for name, weight in world.weights().items() if weight} == others
+
+    world.apps.mute |= others
+    world.run(2 * MINUTE)
+    assert world.weights()[ONE] == 100
+    assert Reason.LAST_RESORT in {step.cause for step in world.tape.steps if isinstance(step.action, SetWeight)}
+
+    world.apps.mute.clear()
+    world.run(2 * MINUTE)
+    assert {name for name, weight in world.weights().items() if weight} == others
+
+
+def test_who_fails_its_readiness_too_is_no_resort(worlds):
+    world = ready(worlds(shop(replicas=1, backoff=QUICK)))
+    world.apps.lies["*", "liveness"] = ProbeValue.FAIL
+    world.apps.mute.add(ONE)
+    world.run(15 * MINUTE)
+    assert not any(world.weights().values())
