@@ -13,7 +13,7 @@ SERVER = ("starlette", "uvicorn")
 
 
 def push(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Push | None:
-    """How far a workload's pushes are trusted; a problem where no Instance would ever take them."""
+    """How far a workload's pushes are trusted; a problem where no Instance would ever take them, or where they come late."""
     spec = manifest.spec.push
     if spec is None:
         return None
@@ -22,6 +22,11 @@ def push(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.
     if isinstance(instance, kinds.Instance) and instance.spec.push is None:
         message = f"{declared.key}: nothing would take its pushes, because the Instance has no push listener"
         scope.report(declared, ("spec", "push"), Code.UNKNOWN_REFERENCE, message, "write push: {} in the Instance")
+    main = manifest.spec.template.spec.containers[0]
+    if main.readiness_probe is None and main.startup_probe is None:
+        message = f"{declared.key}: a replica counts as ready from its start until its first push is heard"
+        hint = "add a readinessProbe that fails until the program can serve"
+        scope.report(declared, ("spec", "push"), Code.EARLY_TRAFFIC, message, hint)
     return desired.Push(
         fresh=int(spec.fresh),
         middle_zone=desired.MiddleZone(spec.middle_zone),

@@ -65,9 +65,10 @@ class Code(StrEnum):
     NO_INIT = "no-init"
     CNAME_LOOP = "cname-loop"
     FAILS_CLOSED = "fails-closed"
+    EARLY_TRAFFIC = "early-traffic"
 
 
-WARNINGS = frozenset({Code.YAML_AMBIGUOUS, Code.COSTLY_PROBE, Code.NO_INIT, Code.FAILS_CLOSED})
+WARNINGS = frozenset({Code.YAML_AMBIGUOUS, Code.COSTLY_PROBE, Code.NO_INIT, Code.FAILS_CLOSED, Code.EARLY_TRAFFIC})
 """Codes that do not make a tree invalid."""
 
 MEANINGS: dict[Code, str] = {
@@ -116,6 +117,7 @@ MEANINGS: dict[Code, str] = {
     Code.NO_INIT: "Commands run in a container without an init, which reaps what they leave behind.",
     Code.CNAME_LOOP: "Names point at each other in a circle.",
     Code.FAILS_CLOSED: "A name or a pool gives clients nothing while nothing behind it is healthy.",
+    Code.EARLY_TRAFFIC: "Replicas that push may get requests before their first push, because no probe says that they are not ready.",
 }
 """One sentence for each code, for the generated reference."""
 

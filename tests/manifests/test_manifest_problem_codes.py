@@ -22,6 +22,11 @@ def swap(name: str, text: str, old: str, new: str) -> Break:
     return put(name, text.replace(old, new, 1))
 
 
+def push_without_a_probe(root: Path) -> None:
+    listens = INSTANCE.replace("{id: demo}", "{id: demo, push: {}}")
+    write(root, {"instance.yaml": listens, "web.yaml": UNASKED})
+
+
 def leave_by_link(root: Path) -> None:
     outside = root.parent / "outside.yaml"
     outside.write_text(INSTANCE)
@@ -47,6 +52,8 @@ def allow_no_commands(root: Path) -> None:
 
 
 LONG_ID = INSTANCE.replace("id: demo", "id: demo-demo-demo-demo")
+
+UNASKED = WORKLOAD[: WORKLOAD.index("          readinessProbe:")].replace("spec:\n", "spec:\n  push: {}\n", 1)
 
 LOOP = "---\n".join(
     RECORD.replace("name: mail", f"name: {name}")
@@ -133,6 +140,7 @@ CASES: dict[Code, tuple[Break, str]] = {
         swap("dns.yaml", POLICY, "  targets:", "  whenAllUnhealthy: closed\n  targets:"),
         "dns.yaml:7:21",
     ),
+    Code.EARLY_TRAFFIC: (push_without_a_probe, "web.yaml:6:9"),
 }
 
 
