@@ -52,7 +52,7 @@ async def serve(state: Path, kind: str) -> None:
         server = make_server(empty)
         running = asyncio.create_task(server.run_on(open_sockets(world.listener, world.credentials.directory)))
         await answer(loop, lambda word: None)
-        server.should_exit = True
+        server.stop()
         await running
         return
     for ordinal in range(INSTANCES):

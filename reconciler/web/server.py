@@ -121,6 +121,10 @@ def _key(peer: Peer | None, transport: asyncio.Transport) -> tuple[str, int]:
     return f"address {name[0] if isinstance(name, tuple) else ''}", PER_ADDRESS
 
 
+_ACCEPTING = 4
+"""Turns of the loop from a connection's acceptance until its protocol knows it."""
+
+
 class Server(uvicorn.Server):
     """A server inside the loop's process: signals are the loop's business."""
 
@@ -129,9 +133,31 @@ class Server(uvicorn.Server):
         """Leave them alone."""
         yield
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._stopping = asyncio.Event()
+
+    async def main_loop(self) -> None:
+        """Wait for `stop`. The library's own loop looks ten times a second whether it is to end, for as long as we run."""
+        await self.on_tick(0)
+        await self._stopping.wait()
+        # No new ones, and those that are being accepted become connections: closed at this moment, they would be lost unclosed.
+        loop = asyncio.get_running_loop()
+        for listening in (one for server in self.servers for one in server.sockets):
+            loop.remove_reader(listening.fileno())
+        for _ in range(_ACCEPTING):
+            await asyncio.sleep(0)
+
     async def run_on(self, sockets: list[socket.socket]) -> None:
-        """Serve on these sockets, which are closed at the end, until `should_exit` is set."""
+        """Serve on these sockets, which are closed at the end, until `stop`."""
         await self.serve(sockets=sockets)
+
+    def stop(self) -> None:
+        """End it: no new connections, and what is under way has `STOP_SECONDS`.
+
+        The library's own `should_exit` would not close what is accepted between its start and its first look.
+        """
+        self._stopping.set()
 
 
 def make_server(app: App, patience: float = REQUEST_SECONDS) -> Server:

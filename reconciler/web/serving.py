@@ -68,7 +68,7 @@ async def _listen(listener: PushListener, pushing: Pushing, credentials: Credent
             await asyncio.wait((running, moved), return_when=asyncio.FIRST_COMPLETED)
         finally:
             moved.cancel()
-            server.should_exit = True
+            server.stop()
             await asyncio.gather(running, moved, return_exceptions=True)
         if pushing.moved.is_set():
             return ""

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -98,6 +98,14 @@ class PushWorld:
         self.saves += self.ledger is not before
         self.pushing.saved()
 
+    async def told(self, push: Coroutine[None, None, tuple[int, dict]]) -> tuple[int, dict]:
+        """The answer to a push of a new state, written down by a tick as soon as it is there."""
+        self.wake.take()
+        answer = asyncio.create_task(push)
+        await asyncio.wait_for(self.wake.event.wait(), 60)
+        self.tick()
+        return await answer
+
     def sender(self, ordinal: int = 0) -> "Client":
         """Somebody with fresh credentials of that container."""
         self.clock.advance(1)
@@ -124,7 +132,7 @@ class PushWorld:
         finally:
             if ticks is not None:
                 ticks.cancel()
-            server.should_exit = True
+            server.stop()
             await asyncio.gather(running, *([ticks] if ticks else []), return_exceptions=True)
             for one in sockets:
                 one.close()

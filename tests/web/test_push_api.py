@@ -160,14 +160,13 @@ async def test_an_old_generation_is_gone_after_a_restart_and_the_new_one_begins_
     await world.look()
     async with world.listening(ticking=False):
         sender = world.sender()
-        await sender.push("draining")
-        world.tick()
+        await world.told(sender.push("draining"))
         world.clock.advance(60 * SECOND)
         world.restart()
         await world.look()
         assert (await sender.push("draining"))[0] == 410
         sender.boot = "boot-2"
-        assert (await sender.push("ready", seq=1))[0] == 200
+        assert (await world.told(sender.push("ready", seq=1)))[0] == 200
         assert {key: fact.event for key, fact in world.pushing.facts().items()} == {world.generation(): PushEvent.READY}
 
 
@@ -190,8 +189,7 @@ async def test_credentials_of_an_earlier_container_of_the_name_are_gone(world):
     await world.look()
     async with world.listening(ticking=False):
         old = world.sender()
-        await old.push("ready")
-        world.tick()
+        await world.told(old.push("ready"))
         world.runtime.exit(world.name())
         world.runtime.vanish(world.name())
         world.clock.advance(SECOND)
@@ -199,7 +197,7 @@ async def test_credentials_of_an_earlier_container_of_the_name_are_gone(world):
         await world.look()
         world.tick()
         assert (await old.push("ready", boot="boot-9"))[0] == 410
-        assert (await world.sender().push("ready"))[0] == 200
+        assert (await world.told(world.sender().push("ready")))[0] == 200
         assert (await old.push("ready", boot="boot-10"))[0] == 410
 
 

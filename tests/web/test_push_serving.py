@@ -119,5 +119,5 @@ async def test_whoever_does_not_finish_a_request_in_time_is_cut(world, sent):
         writer.close()
         with suppress(ConnectionError):
             await writer.wait_closed()
-        server.should_exit = True
+        server.stop()
         await running

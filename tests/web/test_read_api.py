@@ -93,8 +93,9 @@ async def test_without_it_nothing_is_told(world):
     decided(world)
     async with listening(world):
         generation = "shop-web-01234567-0.0123456789abcdef01234567"
-        for token in (None, "", "0" * 64, world.credentials.token(generation)):
-            assert await ask(world, token) == (401, {"message": "refused"})
+        wrong = (None, "", "0" * 64, world.credentials.token(generation))
+        # At once: each waits for its answer.
+        assert await asyncio.gather(*(ask(world, token) for token in wrong)) == [(401, {"message": "refused"})] * 4
         assert (await ask(world, None, method="POST"))[0] == 405
 
 
