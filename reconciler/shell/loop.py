@@ -129,18 +129,18 @@ class Loop:
         self._begin(write=False)
         try:
             end = self.clock.now().steady + deadline
-            self.looks.start_due()
-            await self.looks.settle()
+            await self.looks.look_due()
             if by_endpoint(self.desired):  # then a first decision says which addresses to ask
                 self._decide(self._observed(), self.clock.now())
             await self._aim()
             while self.probing.unanswered() and self.clock.now().steady < end and self.stopping is None:
                 self.wake.take()
                 self._take_probes()
+                await self._aim()  # a startup probe that passed lets the others begin
                 if self.probing.unanswered():
                     await self.clock.sleep_until(min(end, self.clock.now().steady + SECOND), self.wake.event)
-            now = self.clock.now()
-            observed = self._observed()
+            await self.looks.look_due()  # at what has become old meanwhile
+            now, observed = self.clock.now(), self._observed()
             return self._decide(observed, now), observed, now
         finally:
             await self._end()

@@ -108,6 +108,11 @@ class Looks:
             if due <= now and key not in self._under_way:
                 self._under_way[key] = asyncio.create_task(self._look(key))
 
+    async def look_due(self) -> None:
+        """Make the looks that are due, and wait for all that are under way."""
+        self.start_due()
+        await self.settle()
+
     async def settle(self) -> None:
         """Wait for the looks under way; each has its own deadline."""
         while self._under_way:

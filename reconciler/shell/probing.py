@@ -1,8 +1,9 @@
 """Probing: which probes should run for what was observed, and the verdicts that came back.
 
 The shell builds the complete set of targets from manifests and facts; the probe engine compares it with what it runs. Startup
-gates the other two: they become targets once it passed, and it is not probed again in that generation. Probes of kind
-runtimeHealth are never targets: their verdict is read from the facts of each look. Called by the loop.
+gates the other two: they become targets once it passed, and it is not probed again in that generation, nor by a later process
+once that generation was ready. Probes of kind runtimeHealth are never targets: their verdict is read from the facts of each
+look. Called by the loop.
 """
 
 from collections.abc import Iterable, Mapping
@@ -118,7 +119,7 @@ class Probing:
             stopping: names of containers that are being stopped.
             silent: keys of nodes, workloads, replicas and revisions that are not probed at all, or EVERYTHING: their verdicts grow old
                 and are unknown then.
-            ledger: what is remembered of adopted containers.
+            ledger: what is remembered of adopted containers, and of who was ready.
         """
         fresh = self.leaves.want(desired)
         if desired is not self._needy_of:
@@ -153,6 +154,8 @@ class Probing:
                 if fact.name in leave_alone or (silent and not silent.isdisjoint(_names(fact, node, key))):
                     continue
                 self._aimed[generation] = container
+                if container.startup is not None and _has_been_ready(fact, ledger):
+                    self._remember_start(generation, known.observed_at)
                 seen = _Seen(node, known.observed_at, desired.instance.look_runtime, desired.root)
                 live[generation] = await self._aim_one(seen, fact, container, targets)
         # Only now, without giving way in between: results may have come while a runtime was asked.
@@ -161,6 +164,13 @@ class Probing:
         self.verdicts = {**self.verdicts, **kept} if unseen else kept
         self._exec = {key: one for key, one in self._exec.items() if key[0] in self.verdicts}
         self.prober.set_targets(targets)
+
+    def _remember_start(self, generation: Generation, at: int) -> None:
+        """It has started, which a new process need not find out, and could not of one that fails by now."""
+        before = self.verdicts.get(generation, Probes())
+        if before.startup is None:
+            started = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, at, at, FOREVER, "it has been ready before")
+            self.verdicts[generation] = before._replace(startup=started)
 
     async def _aim_one(
         self, seen: "_Seen", fact: ContainerFact, container: Container, targets: list[Target]
@@ -254,6 +264,12 @@ def _own(
     mark = fact.mark
     workload = workloads.get(mark.workload) if mark is not None and mark.instance == desired.instance.id else None
     return None if workload is None else (fact, workload.key, workload.template.container)
+
+
+def _has_been_ready(fact: ContainerFact, ledger: Ledger) -> bool:
+    """Whether it was ready, and so had started, in this generation."""
+    row = ledger.ready.get(fact.id)
+    return row is not None and row.started_at == fact.started_at
 
 
 def _passed(verdicts: Probes) -> bool:

@@ -20,6 +20,14 @@ PORT = 8080
 PATIENCE = 120.0
 """Seconds that anything may take on a busy machine. Only a failure waits for so long."""
 
+STARTUP = """\
+          startupProbe:
+            httpGet: {path: /healthz, port: http}
+            periodSeconds: 0.5
+            failureThreshold: 240
+"""
+"""A program that this machine starts slowly is no reason to restart it."""
+
 
 class World:
     """One user's machine: manifests that may be edited, and where state is kept."""
@@ -33,9 +41,7 @@ class World:
         self.claim = Claim(self.id, directory=str(base))
         for file in self.manifests.glob("*.yaml"):
             text = file.read_text().replace("ttl: 5s", "ttl: 1s").replace("  id: quickstart\n", f"  id: {self.id}\n")
-            # A program that this machine starts slowly is no reason to restart it.
-            slow = "livenessProbe:\n            initialDelaySeconds: 6"
-            file.write_text(text.replace("livenessProbe:", slow))
+            file.write_text(text.replace("          livenessProbe:", f"{STARTUP}          livenessProbe:"))
         self.state = self.home / "reconciler" / self.id
         self.env = {**os.environ, "XDG_STATE_HOME": str(self.home)}
 
