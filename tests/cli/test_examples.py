@@ -1,26 +1,15 @@
 """Every directory below examples/ that holds manifests is valid and can be planned, whatever runs on this machine."""
 
-import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = sorted(
     {file.parent for file in (ROOT / "examples").rglob("*.yaml") if "apiVersion: reconciler/" in file.read_text()}
 )
-
-
-def reconcile(home: Path, *words: str) -> tuple[int, str, str]:
-    env = {**os.environ, "XDG_STATE_HOME": str(home)}
-    command = [sys.executable, "-m", "reconciler", *words]
-    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
-    return done.returncode, done.stdout, done.stderr
 
 
 def test_there_are_examples():
@@ -28,7 +17,7 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
-def test_an_example_is_valid_and_planned(example: Path, tmp_path: Path):
+def test_an_example_is_valid_and_planned(example: Path, tmp_path: Path, reconcile):
     copy = tmp_path / "manifests"
     shutil.copytree(example, copy)
     (instance,) = [file for file in copy.glob("*.yaml") if "kind: Instance" in file.read_text()]
@@ -37,14 +26,14 @@ def test_an_example_is_valid_and_planned(example: Path, tmp_path: Path):
     instance.write_text(text.replace(f"\n  id: {example.name}\n", f"\n  id: t{uuid4().hex[:8]}\n"))
     assert instance.read_text() != text
 
-    code, out, err = reconcile(tmp_path, "validate", str(copy))
-    assert code == 0, out + err
+    valid = reconcile("validate", copy)
+    assert valid.code == 0, valid.out + valid.err
 
-    code, out, err = reconcile(tmp_path, "plan", str(copy), "-o", "json")
-    assert code in (0, 6), out + err  # 6: a server that it names does not run here
-    plan = json.loads(out)
+    planned = reconcile("plan", copy, "-o", "json")
+    assert planned.code in (0, 6), planned.out + planned.err  # 6: a server that it names does not run here
+    plan = planned.document
     created = {step["object"] for step in plan["steps"] if step["kind"] == "CreateContainer"}
     unseen = [hold for hold in plan["holds"] if hold["rule"] == "RuntimeUnknown"]
     runs = any("kind: Workload" in file.read_text() for file in copy.glob("*.yaml"))
     assert len(created) == (3 if runs else 0) or unseen, plan
-    assert (code == 6) == any(hold["rule"].endswith("Unknown") for hold in plan["holds"]), plan
+    assert (planned.code == 6) == any(hold["rule"].endswith("Unknown") for hold in plan["holds"]), plan
