@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from core.rollout_world import names_of, of, revision, staged, standing, up
+from laws.examples import stride
 from laws.watchdog import Watchdog
 from manifests.desired import SECOND
 from manifests.rollouts import CanaryStep, Strategy
@@ -156,7 +157,7 @@ def test_a_kill_at_every_point_of_a_switch_leaves_it_to_the_next_process(taken_b
             here.close()
         if not died:
             break
-        point += 1 + point // 6
+        point += stride(search=1, ci=1) + point // 6
     assert point > 6
 
 

@@ -2,7 +2,7 @@
 
 from hypothesis import settings
 
-SHARES = {"ci": 1.0, "default": 0.4}
+SHARES = {"ci": 1.0, "default": 0.3}
 """How much of its examples a law looks at, by profile (tests/conftest.py). Other profiles decide for themselves."""
 
 
@@ -16,5 +16,5 @@ def examples(count: int, steps: int | None = None) -> settings:
 
 
 def stride(search: int, ci: int) -> int:
-    """At every how many points a process is killed: in a long search, in CI, and half as often elsewhere."""
-    return {"search": search, "ci": ci}.get(settings.get_current_profile_name(), 2 * ci)
+    """At every how many points a process is killed: in a long search, in CI, and a third as often elsewhere."""
+    return {"search": search, "ci": ci}.get(settings.get_current_profile_name(), 3 * ci)

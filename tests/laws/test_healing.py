@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laws.examples import examples
+from laws.examples import examples, stride
 from laws.lives import WEB, ready
 from laws.watchdog import Watchdog
 from manifests.desired import SECOND, Backoff, Guard, MassChange
@@ -60,7 +60,7 @@ def test_a_wrong_liveness_probe_empties_no_pool_however_long_it_stays(replicas, 
     least = []
     world.checks.append(lambda _: least.append(sum(1 for weight in world.weights().values() if weight)))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
-    world.run(180 * MINUTE)
+    world.run(60 * MINUTE)
     assert len(set(stops(world))) >= 2, "several were restarted in vain, each out for that time only"
     assert min(least) >= replicas - 1
     assert set(world.weights().values()) == {100}
@@ -70,7 +70,7 @@ def test_who_fails_its_readiness_too_gets_no_weight_back_in_a_mass_failure(world
     world = ready(worlds(shop(replicas=4, backoff=QUICK)))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
     world.apps.mute.add(WEB.format(0))
-    world.run(180 * MINUTE)
+    world.run(60 * MINUTE)
     assert world.weights() == {WEB.format(0): 0, **{WEB.format(n): 100 for n in (1, 2, 3)}}
 
 
@@ -159,7 +159,7 @@ def failing_for_good(worlds) -> World:
 
 def test_what_always_fails_is_restarted_then_recreated_then_given_up(worlds):
     world = failing_for_good(worlds)
-    world.run(40 * MINUTE)
+    world.run(15 * MINUTE)
     causes = [step.cause for step in world.tape.steps if isinstance(step.action, StopContainer)]
     assert causes == [Reason.LIVENESS_FAILED] * 3 + [Reason.RECREATE] + [Reason.LIVENESS_FAILED] * 3
     assert world.traffic.count(RemoveContainer) == 1
@@ -170,13 +170,13 @@ def test_what_always_fails_is_restarted_then_recreated_then_given_up(worlds):
     assert not world.weights().get(WEB.format(1))
     count = len(stops(world))
     world.restart()
-    world.run(120 * MINUTE)
+    world.run(30 * MINUTE)
     assert len(stops(world)) == count
 
 
 def test_another_template_clears_what_was_given_up(worlds):
     world = failing_for_good(worlds)
-    world.run(40 * MINUTE)
+    world.run(15 * MINUTE)
     world.push(shop(replicas=3, backoff=QUICK, limit=100, image="v2"))
     world.run(10 * MINUTE)
     assert world.running() == [f"shop-web-{Spec(image='v2').revision[:8]}-{n}" for n in range(3)]
@@ -187,7 +187,7 @@ def test_another_template_clears_what_was_given_up(worlds):
 @pytest.mark.parametrize("word", ["workload/web/1", "workload/web", "*"])
 def test_a_person_who_resumes_it_lets_it_be_tried_again(worlds, word):
     world = failing_for_good(worlds)
-    world.run(40 * MINUTE)
+    world.run(15 * MINUTE)
     world.apps.cursed.clear()
     sicken(world, 1)
     world.run(5 * MINUTE)
@@ -201,7 +201,7 @@ def test_a_person_who_resumes_it_lets_it_be_tried_again(worlds, word):
 
 
 def test_a_kill_at_any_point_of_a_recreation_leads_to_the_same_end(worlds):
-    for point in range(0, 60, 7):
+    for point in range(0, 60, stride(search=1, ci=7)):
         world = World(shop(replicas=2, backoff=QUICK, limit=100))
         dog = Watchdog(world)
         try:
@@ -213,7 +213,7 @@ def test_a_kill_at_any_point_of_a_recreation_leads_to_the_same_end(worlds):
             world.run(2 * MINUTE)
             world.kill_in = -1
             world.apps.cursed.clear()
-            world.run(10 * MINUTE)
+            world.run(6 * MINUTE)
             assert len(world.running()) == 2
             assert not world.memory.ledger().grants
             assert dog.restarts
