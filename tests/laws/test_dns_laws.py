@@ -2,11 +2,11 @@
 
 from dataclasses import replace
 
-from hypothesis import HealthCheck as Slow
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from core.dns_worlds import ABLE, FAIL, HOST, PASS, UNKNOWN, ZONE, World, policy
+from laws.examples import examples
 from manifests.dns import AllUnhealthy, DNSPolicy, Publish, Routing, Target
 from providers.capabilities import PLAIN
 from providers.facts import ProbeValue
@@ -54,7 +54,7 @@ def lives(
 
 
 CAN = st.sampled_from([ABLE, PLAIN])
-COMMON = settings(max_examples=60, deadline=None, suppress_health_check=[Slow.too_slow, Slow.data_too_large])
+COMMON = examples(60)
 
 
 @COMMON

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from laws.examples import stride
 from laws.lives import WEB, ready
 from manifests.desired import SECOND, Desired, Push
 from manifests.traffic import Ramp
@@ -174,7 +175,7 @@ def test_a_destroy_that_is_killed_anywhere_is_ended_by_the_next_one_and_skips_no
         world.once()
         assert (world.containers(), world.weights(), world.published()) == ({}, {}, ()), f"killed at point {point}"
         world.close()
-        point += 1
+        point += stride(search=1, ci=1)
     assert point > 30
 
 
