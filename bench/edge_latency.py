@@ -1,6 +1,6 @@
 """How fast the edge follows its containers: crash to started again, death to weight 0 and changed DNS, verdict to weight.
 
-    python -m bench.edge_latency [--tries 50] [--probes 5000]
+    python -m bench.edge_latency [--tries 200] [--probes 5000]
 
 Prints Markdown. Needs root, dockerd, haproxy, named and busybox-static; makes its own containers and servers on loopback, and
 removes them. The floor of a restart is a bare listener that asks the engine to start what has died, on a container of the
@@ -296,7 +296,7 @@ def flips(world: World, tries: int, engine: Timed) -> list[float]:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(prog="python -m bench.edge_latency")
-    arguments.add_argument("--tries", type=int, default=50, help="how often each is tried (default: %(default)s)")
+    arguments.add_argument("--tries", type=int, default=200, help="how often each is tried (default: %(default)s)")
     arguments.add_argument("--probes", type=int, default=5000, help="probes that run beside (default: %(default)s)")
     asked = arguments.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # told to end: what was made is removed
