@@ -74,7 +74,6 @@ class SimMemoryHandle:
     def put_decision(self, text: str) -> bool:
         self.hook("before decision")
         self.store.check_space()
-        json.loads(text)
         changed = text != self.store.decision
         self.store.decision = text
         self.store.decisions += changed
