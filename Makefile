@@ -5,8 +5,8 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 COMPILE := uv pip compile --universal --generate-hashes --no-emit-index-url --no-emit-find-links --no-header --quiet
 
-# Parallel test processes: one more than cores, because many tests wait for a process or a socket; at most 8.
-WORKERS ?= $(shell n=$$(( $$(nproc) + 1 )); [ $$n -gt 8 ] && n=8; echo $$n)
+# Parallel test processes: two more than cores, because many tests wait for a process or a socket; at most 8.
+WORKERS ?= $(shell n=$$(( $$(nproc) + 2 )); [ $$n -gt 8 ] && n=8; echo $$n)
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 

@@ -87,7 +87,7 @@ def test_a_waiting_replica_that_crashes_is_started_again_and_in_the_end_its_revi
     bad = names_of("v2")[0]
     here.apps.crash_after[bad] = SECOND
     here.push(staged("v2", delay=7200 * SECOND))
-    here.run(3600 * SECOND)
+    here.run(1800 * SECOND)
     assert standing(here, "v2") is Standing.FAILED
     starts = [one for one in here.traffic.writes if isinstance(one.action, StartContainer) and one.action.name == bad]
     assert 2 <= len(starts) <= 7
@@ -137,7 +137,7 @@ def test_a_revision_that_turns_bad_within_bake_is_taken_back_without_a_new_conta
     assert not any(isinstance(one.action, CreateContainer) for one in here.traffic.writes[count:])
     # It is not tried again until its manifest changes.
     here.apps.mute.clear()
-    here.run(3600 * SECOND)
+    here.run(1800 * SECOND)
     assert standing(here, "v1") is Standing.ACTIVE
     assert all(of(here, "v1").values())
     assert any(one.rule is Rule.REVISION_OVER for one in here.tape.last.holds)

@@ -74,7 +74,7 @@ def test_a_replica_that_cannot_be_started_leaves_its_reason_and_is_removed(world
     here.runtime.refuse_starts("")
     here.restart()
     here.push(shop_of("v2"))
-    here.run(3600 * SECOND)
+    here.run(1800 * SECOND)
     assert many(here, CreateContainer) == made
     assert standing(here, "v2") is Standing.FAILED
     here.push(shop_of("v3"))
@@ -92,7 +92,7 @@ def test_a_replica_that_cannot_be_made_fails_its_revision_and_costs_nobody_anyth
     assert (told(here)["status"], "could not be created" in told(here)["why"]) == ("failed", True)
     assert up(here, "v1") == 3
     count = many(here, CreateContainer)
-    here.run(3600 * SECOND)
+    here.run(1800 * SECOND)
     assert many(here, CreateContainer) == count
 
 
@@ -128,7 +128,7 @@ def test_a_rolling_rollout_that_ends_again_and_again_is_removed_with_its_evidenc
     assert here.memory.evidence[-1][1]["cause"] == "RevisionFailed"
     starts = many(here, StartContainer)
     assert here.tape.last.status.workloads[0].condition is Condition.DEGRADED
-    here.run(3600 * SECOND)
+    here.run(1800 * SECOND)
     assert (many(here, CreateContainer), many(here, StartContainer)) == (1, starts)
     # The cause is gone, and a person says so.
     here.apps.crash_after.clear()

@@ -6,6 +6,8 @@ import subprocess
 
 from quickstart_world import World, ask, pid_of
 
+from laws.examples import some
+
 MOMENTS = (0.35, 0.5, 0.6, 0.7, 0.8, 0.9, 1.1, 1.4)
 """Seconds after its start at which a run is killed: from reading manifests to publishing names."""
 
@@ -21,7 +23,7 @@ def interrupted(world: World, seconds: float) -> None:
 
 
 def test_killed_at_any_moment_it_converges_to_one_copy_of_each_replica(world):
-    for moment in MOMENTS:
+    for moment in some(MOMENTS):
         interrupted(world, moment)
     code, out = world.run("--once", "--timeout", "40s")
     assert code == 0, out
@@ -41,8 +43,8 @@ def test_a_restart_that_is_killed_half_way_is_finished_and_not_made_twice(world)
     others = {one["address"]: pid_of(one["address"]) for one in before.values() if one["address"] != victim}
     ask(victim, "/break", "POST")
     moments = random.Random(7)
-    for _ in range(4):
-        interrupted(world, moments.uniform(0.8, 3.2))
+    for moment in some([moments.uniform(0.8, 3.2) for _ in range(4)]):
+        interrupted(world, moment)
     code, out = world.run("--once", "--timeout", "40s")
     assert code == 0, out
     after = world.replicas()

@@ -55,8 +55,7 @@ def test_the_main_job_from_nothing_through_faults_to_nothing(world):
 def test_a_daemon_heals_obeys_and_leaves_everything_running_when_it_is_told_to_stop(world):
     daemon = world.start("--watch")
     try:
-        until(lambda: (world.state / "pools" / "web.json").exists() and len(world.pool()) == 3)
-        until(lambda: all(one["state"] == "Ready" for one in world.replicas().values()))
+        until(lambda: (world.state / "pools" / "web.json").exists() and list(world.pool().values()) == [100] * 3)
         first = world.replicas()
         victim = first["workload/web/1"]["address"]
         old = pid_of(victim)

@@ -1,6 +1,11 @@
 """How many examples a costly law looks at, and at how many points it kills. Used by the laws that run whole worlds, or many decisions, for each example."""
 
+from collections.abc import Sequence
+from typing import TypeVar
+
 from hypothesis import settings
+
+Point = TypeVar("Point")
 
 SHARES = {"ci": 1.0, "default": 0.3}
 """How much of its examples a law looks at, by profile (tests/conftest.py). Other profiles decide for themselves."""
@@ -13,6 +18,11 @@ def examples(count: int, steps: int | None = None) -> settings:
         return settings()
     some = max(3, int(count * share))
     return settings(max_examples=some) if steps is None else settings(max_examples=some, stateful_step_count=steps)
+
+
+def some(points: Sequence[Point]) -> Sequence[Point]:
+    """Of these points, in rising order, those at which something is killed: all in a long search and in CI, else every third."""
+    return points[:: stride(search=1, ci=1)]
 
 
 def stride(search: int, ci: int) -> int:
