@@ -50,28 +50,28 @@ def test_a_drain_that_takes_longer_than_a_restart_usually_may_is_waited_for(worl
 
 
 def test_a_replica_that_must_be_ready_for_long_counts_against_the_budget_for_as_long(worlds):
-    world = worlds(shop(replicas=6, min_ready=15 * MINUTE))
-    world.run(30 * MINUTE)
+    world = worlds(shop(replicas=6, min_ready=6 * MINUTE))
+    world.run(12 * MINUTE)
     world.apps.sick.add(world.generation(WEB.format(0)))
     world.run(2 * MINUTE)
     assert stops(world) == [WEB.format(0)]
     world.apps.sick.add(world.generation(WEB.format(1)))
-    world.run(11 * MINUTE)
+    world.run(3 * MINUTE)
     assert stops(world) == [WEB.format(0)]
     assert Rule.IN_FLIGHT in {one.rule for one in world.tape.last.holds}
-    world.run(30 * MINUTE)
+    world.run(12 * MINUTE)
     assert stops(world) == [WEB.format(0), WEB.format(1)]
     assert not world.memory.ledger().grants
 
 
 def test_a_canary_that_must_be_ready_for_long_is_not_judged_before(worlds):
-    world = worlds(Shop((Spec(replicas=4, min_ready=15 * MINUTE, backoff=QUICK),), guard=LOOSE))
-    world.run(30 * MINUTE)
+    world = worlds(Shop((Spec(replicas=4, min_ready=6 * MINUTE, backoff=QUICK),), guard=LOOSE))
+    world.run(12 * MINUTE)
     for ordinal in range(4):
         world.apps.sick.add(world.generation(WEB.format(ordinal)))
-    world.run(14 * MINUTE)
+    world.run(5 * MINUTE)
     assert len(stops(world)) == 1
-    world.run(60 * MINUTE)
+    world.run(24 * MINUTE)
     assert sorted(stops(world)) == [WEB.format(ordinal) for ordinal in range(4)]
     assert not world.tape.last.holds
 
@@ -106,7 +106,7 @@ def test_a_request_while_all_fail_their_readiness_takes_no_more_than_the_budget_
     world.run(3 * MINUTE)
     assert max(down) <= budget
     world.apps.lies.clear()
-    world.run(30 * MINUTE)
+    world.run(15 * MINUTE)
     assert len(world.running()) == 5
     assert set(world.weights().values()) <= {100}
     assert {one.fate for one in world.memory.ledger().requests["r1"].members} <= {Fate.DONE, Fate.EXPIRED}

@@ -42,7 +42,7 @@ def test_a_provider_that_cannot_be_read_removes_nothing_and_is_told(provider, wo
     world = ready(worlds(Shop((Spec(),), prune=True)))
     count = len(world.traffic.writes)
     world.outside.break_reads(provider)
-    world.run(600 * SECOND)
+    world.run(300 * SECOND)
     assert len(world.traffic.writes) == count
     assert any(one.object == f"provider/{provider}" for one in world.tape.last.holds)
     world.outside.mend_reads(provider)
@@ -146,7 +146,7 @@ def test_every_hold_names_an_instant_in_the_future_or_a_persons_action(worlds):
         world.outside.break_reads(trouble)
         world.apps.cursed.add(WEB.format(0))
         world.push(replace(world.shop, specs=(Spec(replicas=2),), prune=trouble == "edge"))
-        for _ in range(40):
+        for _ in range(20):
             world.run(7 * SECOND)
             steady = world.tape.last.ledger and world.clock.now().steady - 7 * SECOND
             for hold in world.tape.last.holds:

@@ -1,25 +1,29 @@
-"""One account of Route 53 for each test, in this process."""
+"""One account of Route 53 for each test, in this process.
+
+Every worker reads this file, and few of them run these tests: the libraries are imported by who does.
+"""
 
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-import boto3
 import pytest
-from botocore.config import Config
 from cloud import KEYS, Cloud
-from moto import mock_aws
-from moto.core.base_backend import BackendDict
 
 
 @cache
 def client() -> Any:
     """One client for all tests: making one takes far longer than all calls of a test. moto answers whatever it sends."""
+    import boto3  # noqa: PLC0415
+    from botocore.config import Config  # noqa: PLC0415
+
     return boto3.client("route53", region_name="us-east-1", config=Config(), **KEYS)  # type: ignore[call-overload]
 
 
 @pytest.fixture(scope="module")
 def amazon() -> Iterator[None]:
+    from moto import mock_aws  # noqa: PLC0415
+
     with mock_aws():
         yield
 
@@ -27,5 +31,7 @@ def amazon() -> Iterator[None]:
 @pytest.fixture
 def cloud(amazon: None) -> Cloud:
     """An empty account."""
+    from moto.core.base_backend import BackendDict  # noqa: PLC0415
+
     BackendDict.reset()
     return Cloud(client())
