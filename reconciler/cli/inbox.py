@@ -13,12 +13,11 @@ from typing import Any
 from manifests.desired import SECOND
 from reconciler.cli.options import mistake
 from reconciler.cli.where import Place, joined
-from reconciler.shell.bell import ring
+from reconciler.shell.bell import SHOW, ring
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.lock import OWNER_FILE, Lock
 from reconciler.shell.statedir import StoreError
 from reconciler.shell.store import Store
-from reconciler.shell.telling import SHOW
 
 ANSWER = 2 * SECOND
 """How long to wait for a running process to read the word (ns)."""

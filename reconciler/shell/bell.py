@@ -1,7 +1,7 @@
 """The bell of an instance: a named pipe by which a command wakes the process that holds the lock, so that it reads its inbox at once.
 
 `Bell` is the holder's end, opened by `wire`; `ring` is the commands' end. A bell that cannot be made or rung costs time, never
-correctness: the inbox is read at every tick as well.
+correctness: the inbox is read at every tick as well. Light to import: commands that only ring need nothing of the loop.
 """
 
 import asyncio
@@ -17,6 +17,9 @@ from reconciler.shell.triggers import Wake
 log = logging.getLogger(__name__)
 
 FILE = "bell"
+
+SHOW = "show"
+"""The command by which `status` asks for the present: streaks and the age of checks are no news, and so are not stored as they go."""
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from reconciler.shell.parts import Parts
 from reconciler.shell.probing import Probing
 from reconciler.shell.pushing import Pushing
 from reconciler.shell.report import Summary, pending, summarize
-from reconciler.shell.telling import SHOW, Telling
+from reconciler.shell.telling import Telling
 from reconciler.shell.triggers import Wake
 
 NAP = 30 * SECOND
@@ -263,8 +263,7 @@ class Loop:
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.book.save(self.ledger, tuple(number for number, _ in commands))
         self.pushing.saved()
-        if any(command.verb == SHOW for _, command in commands):
-            self.telling.ask()
+        self.telling.heard(command.verb for _, command in commands)
         if act and decision.steps and self.stopping is None:
             self._act(decision.steps)
             # Twice around the loop: then the calls are on their threads, before telling takes the processor.

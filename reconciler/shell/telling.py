@@ -5,12 +5,13 @@ were just begun are through, or a little later: a weight must not wait for its o
 """
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from manifests.desired import Desired
 from reconciler.core.instant import Now
 from reconciler.core.ledger import Ledger, Outcome
 from reconciler.core.plan import Decision, Step
+from reconciler.shell.bell import SHOW
 from reconciler.shell.events import ADOPTION, Event, Seen, changes
 from reconciler.shell.parts import Memory, Reporter
 from reconciler.shell.report import decision_json, news
@@ -18,9 +19,6 @@ from reconciler.shell.triggers import Wake
 
 PATIENCE = 0.02
 """Seconds that telling waits for calls under way; those to a balancer take some ms, those to an engine much longer."""
-
-SHOW = "show"
-"""The command by which `status` asks for the present: streaks and the age of checks are no news, and so are not stored as they go."""
 
 
 class Telling:
@@ -56,9 +54,9 @@ class Telling:
             overrides=ledger.overrides,
         )
 
-    def ask(self) -> None:
-        """Somebody wants to see how things are now: store the next decision even when it is no news."""
-        self._asked = True
+    def heard(self, verbs: Iterable[str]) -> None:
+        """Somebody who wants to see how things are now (`SHOW`): store the next decision even when it is no news."""
+        self._asked = self._asked or SHOW in verbs
 
     def done(self, what: tuple[Step, Outcome, Now], revision: str) -> None:
         """Append to the audit what came of a step, with the revision of the manifests that was in force."""
