@@ -8,6 +8,7 @@ import pytest
 from edge_world import IMAGE, World, until
 
 from free_ports import free_port
+from providers.errors import Conflict, ProviderError
 
 pytestmark = [pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
@@ -35,7 +36,19 @@ class Strangers:
         self.kept = "always" if world.edge.docker.endswith("podman.sock") else "unless-stopped"
         self.prefix = f"foreign-{secrets.token_hex(4)}"
         self.names: list[str] = []
-        self.api.link.post("/networks/create", "test", {"Name": world.network})
+        until(self._network, "the network is made")
+
+    def _network(self) -> bool:
+        """Whether it could be made. Podman reads all interfaces of the host for that, and fails when one goes meanwhile."""
+        try:
+            self.api.link.post("/networks/create", "test", {"Name": self.world.network})
+        except Conflict:
+            return True  # an attempt that failed had made it
+        except ProviderError as error:
+            if "no such network interface" not in error.cause:
+                raise
+            return False
+        return True
 
     def run(self, labels: dict[str, str], restart: str = "always") -> str:
         name = f"{self.prefix}-{len(self.names) + 1}"
