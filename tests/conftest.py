@@ -43,7 +43,7 @@ sys.dont_write_bytecode = False
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
 settings.register_profile(
-    "default", derandomize=True, max_examples=10, stateful_step_count=15, print_blob=True, **COMMON
+    "default", derandomize=True, max_examples=10, stateful_step_count=12, print_blob=True, **COMMON
 )
 settings.register_profile("ci", derandomize=True, max_examples=25, stateful_step_count=20, print_blob=True, **COMMON)
 settings.register_profile("search", max_examples=1500, stateful_step_count=40, print_blob=True, **COMMON)
