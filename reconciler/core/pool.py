@@ -340,7 +340,7 @@ class Pool:
             self.want(endpoint, belief, member, after, why)
 
     def _resort(self, endpoint: Endpoint, belief: Belief, member: MemberFact | None, better: bool | None) -> None:
-        """One whose liveness alone fails, in spite of a restart, has weight while no endpoint of the pool is `better`.
+        """One whose liveness alone fails, and that keeps no weight by a floor, has it while no endpoint of the pool is `better`.
 
         A liveness probe that is wrong must not take a service down whose readiness probe passes. None: that is not known.
         """

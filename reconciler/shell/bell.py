@@ -1,7 +1,7 @@
 """The bell of an instance: a named pipe by which a command wakes the process that holds the lock, so that it reads its inbox at once.
 
 `Bell` is the holder's end, opened by `wire`; `ring` is the commands' end. A bell that cannot be made or rung costs time, never
-correctness: the inbox is read at every tick as well. Light to import: commands that only ring need nothing of the loop.
+correctness: the inbox is read at every tick as well.
 """
 
 import asyncio
