@@ -183,9 +183,9 @@ def _open(path: Path, migrations: Sequence[Sequence[str]], busy: float) -> sqlit
 
 
 def _known_version(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[str]]) -> int:
-    if _pragma(db, "application_id") != APPLICATION_ID:
+    if pragma(db, "application_id") != APPLICATION_ID:
         raise StoreError(path, "it is a database of another program", "move it away, or choose another state directory")
-    version = _pragma(db, "user_version")
+    version = pragma(db, "user_version")
     if version > len(migrations):
         raise StoreError(
             path,
@@ -195,7 +195,8 @@ def _known_version(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequ
     return version
 
 
-def _pragma(db: sqlite3.Connection, name: str) -> int:
+def pragma(db: sqlite3.Connection, name: str) -> int:
+    """A number that SQLite keeps for a database."""
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 

@@ -262,13 +262,14 @@ class Loop:
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.book.save(self.ledger, tuple(number for number, _ in commands))
-        self.pushing.saved()
         self.telling.heard(command.verb for _, command in commands)
         if act and decision.steps and self.stopping is None:
             self._act(decision.steps)
-            # Twice around the loop: then the calls are on their threads, before telling takes the processor.
+            # Twice around the loop: then the calls are on their threads (or journalled first), before disk and telling take time.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
+        self.memory.sync()
+        self.pushing.saved()
         self._look_at_failed()
         if all(self.looks.attempts.values()):
             self.telling.decided(decision, self.desired, now)

@@ -65,8 +65,12 @@ class StoreMemory:
         return self.store.load_ledger()
 
     def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
-        """Store the rows that differ, and acknowledge folded commands in the same transaction."""
-        return self.store.save_ledger(rows, acknowledge)
+        """Store the rows that differ, and acknowledge folded commands in the same transaction; see `sync`."""
+        return self.store.save_ledger(rows, acknowledge, later=True)
+
+    def sync(self) -> bool:
+        """Wait until the ledger is on the disk. False when it was already."""
+        return self.store.sync()
 
     def put_decision(self, text: str) -> bool:
         """Store the last decision when it changed."""
@@ -137,6 +141,10 @@ class Glimpse:
         """Nothing is written: a plan changes nothing."""
         del rows, acknowledge
         return 0
+
+    def sync(self) -> bool:
+        """Nothing is written."""
+        return False
 
     def put_decision(self, text: str) -> bool:
         """Nothing is written."""

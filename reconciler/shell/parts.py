@@ -36,7 +36,13 @@ class Memory(Journal, Cabinet, Protocol):
         """All rows of the ledger."""
 
     def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
-        """Store the rows that differ, and acknowledge folded commands in the same transaction."""
+        """Store the rows that differ, and acknowledge folded commands in the same transaction.
+
+        It survives a kill at once, and a power cut once `sync` or `begin` has returned.
+        """
+
+    def sync(self) -> bool:
+        """Wait until the ledger is on the disk. False when it was already."""
 
     def put_decision(self, text: str) -> bool:
         """Store the last decision when it changed."""

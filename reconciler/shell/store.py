@@ -4,9 +4,10 @@ The process that holds the lock opens the store and writes; commands in other pr
 in the inbox. The store knows rows, not meanings: values are JSON texts whose shape is the caller's business. Audit and evidence
 are in `trail.py`.
 
-Every write is one transaction that is on the disk when the call returns (SQLite: WAL, synchronous = FULL). A call that cannot
-do that raises `StoreError`, and then the caller must not act. All methods may be called from any thread; they block for a
-disk sync, and at most `busy` seconds when another process is writing.
+Every write is one transaction that is on the disk when the call returns (SQLite: WAL, synchronous = FULL), but for a ledger
+that may follow later: it survives a kill at once, and a power cut from the next write or `sync` on, because a sync of the log
+takes everything before it along. A call that cannot do its part raises `StoreError`, and then the caller must not act. All
+methods may be called from any thread; they block for a disk sync, and at most `busy` seconds when another process is writing.
 """
 
 import sqlite3
@@ -26,6 +27,7 @@ from reconciler.shell.database import (
     identity,
     join_database,
     open_database,
+    pragma,
 )
 from reconciler.shell.statedir import StoreError
 from reconciler.shell.trail import PRUNE_EVERY, AuditRow, EvidenceRow, Trail
@@ -84,6 +86,7 @@ class Store(Trail):
         self._holder = holder
         self._opened = identity(path)
         self._appended = 0
+        self._unsynced = False
         self._empty_at: tuple[int, int] | None = None
         self._mutex = threading.RLock()
         self._ledger: dict[tuple[str, str], str] | None = None
@@ -134,13 +137,16 @@ class Store(Trail):
         rows = self._read("SELECT value FROM ledger WHERE section = ? AND key = ?", section, key)
         return str(rows[0][0]) if rows else None
 
-    def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
+    def save_ledger(
+        self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = (), *, later: bool = False
+    ) -> int:
         """Make the ledger exactly `rows`, writing only what differs; nothing is written when nothing does.
 
         Args:
             rows: (section, key) -> JSON.
             acknowledge: ids of inbox commands whose effect is in `rows`; they leave the inbox in the same transaction, so
                 that a crash neither loses nor repeats one.
+            later: do not wait for the disk; the next other write or `sync` does.
 
         Returns:
             how many rows were written or deleted.
@@ -152,12 +158,22 @@ class Store(Trail):
             if not (changed or gone or acknowledge):
                 return 0
             self._ledger = None  # a failed commit may have reached the disk all the same
-            with self._writing() as db:
+            with self._writing(later=later) as db:
                 db.executemany("DELETE FROM ledger WHERE section = ? AND key = ?", gone)
                 db.executemany("INSERT OR REPLACE INTO ledger (section, key, value) VALUES (?, ?, ?)", changed)
                 _forget(db, acknowledge)
             self._ledger = dict(rows)
         return len(changed) + len(gone)
+
+    def sync(self) -> bool:
+        """Wait until everything written is on the disk. False when it was already."""
+        with self._mutex:
+            if not self._unsynced:
+                return False
+            with self._writing() as db:
+                # A transaction that changes nothing writes nothing, and so syncs nothing.
+                db.execute(f"PRAGMA user_version = {pragma(db, 'user_version')}")
+        return True
 
     # --- journal --------------------------------------------------------------------------------------------------
 
@@ -277,17 +293,19 @@ class Store(Trail):
             return self._db.execute(query, values).fetchall()
 
     @contextmanager
-    def _writing(self, anybody: bool = False) -> Iterator[sqlite3.Connection]:
+    def _writing(self, anybody: bool = False, later: bool = False) -> Iterator[sqlite3.Connection]:
         if not (self._holder or anybody):
             raise StoreError(
                 self._path, "only the process that holds the instance's lock may write this", "report this as a bug"
             )
         with self._mutex, explained(self._path):
+            self._db.execute(f"PRAGMA synchronous = {'NORMAL' if later else 'FULL'}")
             self._db.execute("BEGIN IMMEDIATE")
             try:
                 check_identity(self._path, self._opened)
                 yield self._db
                 self._db.execute("COMMIT")
+                self._unsynced = later
             except BaseException:
                 # After some errors SQLite has already rolled back by itself.
                 if self._db.in_transaction:

@@ -96,7 +96,7 @@ def test_whenever_it_is_killed_an_adopted_replica_is_healed_in_place_and_nobody_
         before = ids(world)
         world.apps.sick.add(world.generation("web-2"))
         start = world.points
-        world.kill_in = point
+        world.kill_in, world.cut = point, point % 2 == 1
         world.run(60 * SECOND)
         killed = world.kill_in < 0 and world.points - start > point
         if killed and memory == "lost":
@@ -183,7 +183,7 @@ def test_whenever_it_is_killed_a_labelled_container_is_restarted_once_and_never_
         before = ids(world)
         world.apps.sick.add(world.generation("web-2"))
         start = world.points
-        world.kill_in = point
+        world.kill_in, world.cut = point, point % 2 == 1
         world.run(60 * SECOND)
         killed = world.kill_in < 0 and world.points - start > point
         world.kill_in = -1

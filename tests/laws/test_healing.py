@@ -209,7 +209,7 @@ def test_a_kill_at_any_point_of_a_recreation_leads_to_the_same_end(worlds):
             world.apps.cursed.add(WEB.format(1))
             while world.traffic.count(StopContainer) < 3:
                 world.run(10 * SECOND)
-            world.kill_in = point
+            world.kill_in, world.cut = point, point % 2 == 1
             world.run(2 * MINUTE)
             world.kill_in = -1
             world.apps.cursed.clear()
@@ -336,7 +336,7 @@ def test_the_rates_hold_in_every_span_over_kills_and_steps_of_the_clock(events):
             elif event == "kill":
                 world.kill()
             elif event == "points":
-                world.kill_in = 9
+                world.kill_in, world.cut = 9, not world.cut
             elif event in {"back", "forth"}:
                 world.clock.step_wall((-1 if event == "back" else 1) * 7200 * SECOND)
             world.run(50 * SECOND)

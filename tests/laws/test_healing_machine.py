@@ -195,9 +195,9 @@ class Healing(RuleBasedStateMachine):
     def calls_go_wrong(self, faults):
         self.world.fail_next(NODE, *faults)
 
-    @rule(points=st.integers(0, 12))
-    def kill_minus_nine(self, points):
-        self.world.kill_in = points
+    @rule(points=st.integers(0, 12), cut=st.booleans())
+    def kill_minus_nine_or_a_power_cut(self, points, cut):
+        self.world.kill_in, self.world.cut = points, cut
 
     @rule()
     def the_host_reboots(self):

@@ -159,7 +159,7 @@ def test_health_restarts_stay_within_their_limit_whatever_happens_to_clocks_and_
             elif event == "kill":
                 world.kill()
             elif event == "points":
-                world.kill_in = 7
+                world.kill_in, world.cut = 7, not world.cut
             elif event in {"back", "forth"}:
                 world.clock.step_wall((-1 if event == "back" else 1) * 7200 * SECOND)
             world.run(45 * SECOND)
@@ -365,7 +365,7 @@ def test_a_kill_at_any_point_ends_in_the_same_world_without_a_second_restart(sha
     assert points > 100
     for point in range(shard * STRIDE // 4, points, STRIDE):
         world = worlds(calm())
-        world.kill_in = point
+        world.kill_in, world.cut = point, bool(point // STRIDE % 2)
         story(world)
         assert end_state(world) == wanted, f"killed at point {point}"
         assert world.lives == 2

@@ -201,9 +201,9 @@ class Anything(RuleBasedStateMachine):
     def a_polite_restart(self):
         self.world.restart()
 
-    @rule(points=st.integers(0, 12))
-    def kill_minus_nine(self, points):
-        self.world.kill_in = points
+    @rule(points=st.integers(0, 12), cut=st.booleans())
+    def kill_minus_nine_or_a_power_cut(self, points, cut):
+        self.world.kill_in, self.world.cut = points, cut
 
     @rule()
     def the_host_reboots(self):

@@ -70,6 +70,23 @@ def test_a_ledger_that_did_not_change_is_not_written_at_all(state, clock):
         assert files(state) == before
 
 
+def test_a_ledger_may_go_to_the_disk_later_with_whatever_is_written_next(state, clock):
+    with Store.open(state, clock) as store:
+        assert store.sync() is False
+        store.save_ledger({("a", "x"): "1"}, later=True)
+        with Store.join(state, clock) as other:
+            assert other.load_ledger() == {("a", "x"): "1"}  # as another process finds it after a kill
+        before = files(state)
+        assert store.sync() is True
+        assert files(state) != before  # only a transaction that writes something waits for the disk
+        assert store.sync() is False
+        store.save_ledger({("a", "x"): "2"}, later=True)
+        store.begin("step", "Workload/web/0", "restart", "g1", "LivenessFailed", NOW)
+        assert store.sync() is False
+        store.save_ledger({("a", "x"): "3"})
+        assert store.sync() is False
+
+
 def test_a_ledger_row_that_is_not_json_is_refused_and_nothing_of_the_save_remains(state, clock):
     with Store.open(state, clock) as store:
         store.save_ledger({("a", "x"): "1"})

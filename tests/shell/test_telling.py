@@ -63,6 +63,9 @@ class Ear:
     def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
         raise AssertionError(rows, acknowledge)
 
+    def sync(self) -> bool:
+        raise AssertionError
+
     def commands(self) -> Sequence[tuple[int, Command]]:
         return ()
 

@@ -1,4 +1,5 @@
-"""What the loop remembers, kept in memory with the promises of the real store: what was saved survives a kill."""
+"""What the loop remembers, kept in memory with the promises of the real store: what was saved survives a kill, and a power cut
+once it was synced."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -27,19 +28,31 @@ class SimMemory:
         self.evidence: list[tuple[str, dict]] = []
         self.full = False
         self.commands_made = 0
+        self._synced = (self.rows, self.inbox)
 
     def handle(self, hook: Callable[[str], None]) -> "SimMemoryHandle":
         """The memory as one loop sees it; `hook` is called at every point where a process may die."""
         return SimMemoryHandle(self, hook)
 
+    def sync(self) -> bool:
+        """From here on a power cut does not undo what was saved."""
+        before, self._synced = self._synced, (dict(self.rows), list(self.inbox))
+        return before != self._synced
+
+    def cut(self) -> None:
+        """The power of its machine is gone: back to what is on the disk."""
+        self.rows, self.inbox = dict(self._synced[0]), list(self._synced[1])
+
     def say(self, verb: str, object: str, until_wall: int = 0) -> None:  # noqa: A002
         """A person's command."""
         self.commands_made += 1
+        self.sync()
         self.inbox.append((self.commands_made, Command(verb, object, "somebody", "a test", until_wall)))
 
     def request(self, name: str, request: Request) -> None:
         """A person asks for a restart."""
         self.commands_made += 1
+        self.sync()
         self.inbox.append((self.commands_made, Command("restart", name, request.who, request.reason, request=request)))
 
     def ledger(self) -> Ledger:
@@ -61,6 +74,10 @@ class SimMemoryHandle:
     def load_ledger(self) -> dict[tuple[str, str], str]:
         return dict(self.store.rows)
 
+    def sync(self) -> bool:
+        self.hook("before sync")
+        return self.store.sync()
+
     def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
         self.hook("before save")
         self.store.check_space()
@@ -74,6 +91,7 @@ class SimMemoryHandle:
     def put_decision(self, text: str) -> bool:
         self.hook("before decision")
         self.store.check_space()
+        self.store.sync()
         changed = text != self.store.decision
         self.store.decision = text
         self.store.decisions += changed
@@ -90,6 +108,7 @@ class SimMemoryHandle:
 
     def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
         self.hook("before audit")
+        self.store.sync()
         self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
         del self.store.audit[:-1000]
         self.store.events.extend(events)
@@ -113,6 +132,7 @@ class SimMemoryHandle:
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         self.hook("before begin")
         self.store.check_space()
+        self.store.sync()
         self.store.begun += 1
         self.store.journal[self.store.begun] = (step_id, "")
         self.hook("after begin")
@@ -121,6 +141,7 @@ class SimMemoryHandle:
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
         self.hook("before end")
         self.store.check_space()
+        self.store.sync()
         self.store.journal[entry] = (self.store.journal[entry][0], outcome)
         self.store.journal.pop(entry - 1000, None)
         self.hook("after end")

@@ -107,6 +107,7 @@ class World:
         self.zones = MemoryDNS(NAMES, settings, context, self.outside)
         self.life: Life | None = None
         self.kill_in = -1
+        self.cut = False
         self.points = 0
         self.lives = 0
 
@@ -193,6 +194,7 @@ class World:
     def reboot_host(self) -> None:
         """The host goes down with everything on it, and comes up again without a process of ours."""
         self.kill()
+        self.memory.cut()
         for runtime in self.runtimes.values():
             runtime.reboot()
         self.clock.reboot(f"boot-{self.lives}", downtime=60 * SECOND)
@@ -314,6 +316,8 @@ class Life:
             world.kill_in -= 1
             if world.kill_in < 0:
                 self.dead = True
+                if world.cut:
+                    world.memory.cut()
                 raise Killed
 
     def run_to(self, end: int) -> bool:
