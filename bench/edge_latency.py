@@ -229,7 +229,7 @@ while True:
     if weight != before:
         print(weight, now, flush=True)
         before = weight
-    time.sleep(0.0003)
+    time.sleep(0.0001)
 """
 """Tells each change of one address's weight, and when it was seen, by the clock that all processes share."""
 
