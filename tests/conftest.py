@@ -1,5 +1,6 @@
 """What holds for the whole suite: real servers are asked for by name, and nothing is skipped silently."""
 
+import gc
 import os
 import shutil
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from reconciler.__main__ import COLLECT_EVERY
 
 PACKAGES = {
     "dig": "dnsutils",
@@ -30,6 +33,9 @@ LONGEST = "test_soak.py"
 
 GOLDEN = Path(__file__).parent / "golden"
 
+
+# As the program does: pytest's thousands of objects would be walked again and again, a twentieth of the time of all laws.
+gc.set_threshold(COLLECT_EVERY)
 
 # The tests start the program a hundred times, and every worker reads every test. Where PYTHONDONTWRITEBYTECODE is set (images
 # of containers do that), each of these processes would compile all modules again: a third of the time of the whole suite.
@@ -93,10 +99,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     It comes first: one worker waits for the world while the others compute. The longest computation comes next, so that nobody
     waits for it at the end.
     """
+    real = f"{E2E}{os.sep}"
+    turn = {
+        path: 0 if str(path).startswith(real) else 1 if path.name == LONGEST else 2
+        for path in {item.path for item in items}
+    }
     for item in items:
-        if E2E in item.path.parents:
+        if not turn[item.path]:
             item.add_marker(pytest.mark.e2e)
-    items.sort(key=lambda item: 0 if E2E in item.path.parents else 1 if item.path.name == LONGEST else 2)
+    items.sort(key=lambda item: turn[item.path])
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -10,7 +10,11 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
+
+from reconciler.cli.app import run as command
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "tests" / "providers" / "docker"))
@@ -64,9 +68,11 @@ class World:
         return process.returncode, out or err
 
     def status(self) -> dict:
-        code, out = self.run("status", "-o", "json")
-        assert code == 0, out
-        return json.loads(out)["status"]
+        """What `reconcile status` prints; asked within this process, because it is asked often and a start takes long."""
+        with redirect_stdout(StringIO()) as out:
+            code = command(["status", "-o", "json", "--state-dir", str(self.state), str(self.manifests)])
+        assert code == 0, out.getvalue()
+        return json.loads(out.getvalue())["status"]
 
     def replicas(self) -> dict[str, dict]:
         return {one["replica"]: one for workload in self.status()["workloads"] for one in workload["replicas"]}

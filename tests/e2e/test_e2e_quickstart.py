@@ -49,7 +49,8 @@ def test_the_main_job_from_nothing_through_faults_to_nothing(world):
     assert world.pool() == {}
     assert world.records() == set()
     assert world.processes() == set()
-    assert world.replicas() == {}
+    code, out = world.run("status", "-o", "json")
+    assert (code, json.loads(out)["status"]["workloads"]) == (0, []), out
 
 
 def test_a_daemon_heals_obeys_and_leaves_everything_running_when_it_is_told_to_stop(world):
