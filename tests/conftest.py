@@ -1,6 +1,5 @@
 """What holds for the whole suite: real servers are asked for by name, and nothing is skipped silently."""
 
-import gc
 import os
 import shutil
 import sys
@@ -9,8 +8,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
-
-from reconciler.__main__ import COLLECT_EVERY
 
 PACKAGES = {
     "dig": "dnsutils",
@@ -33,9 +30,6 @@ LONGEST = "test_soak.py"
 
 GOLDEN = Path(__file__).parent / "golden"
 
-
-# As the program does: pytest's thousands of objects would be walked again and again, a twentieth of the time of all laws.
-gc.set_threshold(COLLECT_EVERY)
 
 # The tests start the program a hundred times, and every worker reads every test. Where PYTHONDONTWRITEBYTECODE is set (images
 # of containers do that), each of these processes would compile all modules again: a third of the time of the whole suite.
