@@ -5,7 +5,8 @@
 Prints Markdown. Needs root, dockerd, haproxy, named and busybox-static; makes its own containers and servers on loopback, and
 removes them. The floor of a restart is a bare listener that asks the engine to start what has died, on a container of the
 same image; both take turns, and both are timed by the engine's own events. Weights are read from HAProxy's socket and names
-asked from BIND every millisecond or so, so their figures hold the cost of asking.
+asked from BIND every millisecond or so, so their figures hold the cost of asking. The floor of a weight is one bare command, sent by a
+process that waited as long before, to the same server beside the same probes, once the loop has ended.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -229,7 +231,7 @@ while True:
     if weight != before:
         print(weight, now, flush=True)
         before = weight
-    time.sleep(0.0001)
+    time.sleep(0.0003)
 """
 """Tells each change of one address's weight, and when it was seen, by the clock that all processes share."""
 
@@ -248,8 +250,12 @@ def answering(port: int) -> Iterator[None]:
             process.wait()
 
 
-async def verdicts(world: World, tries: int, probes: int, port: int) -> list[float]:
-    """Run the loop in this process, flip the readiness of one container, and time verdict -> weight in HAProxy."""
+async def verdicts(world: World, tries: int, probes: int, port: int) -> tuple[list[float], list[float]]:
+    """Run the loop in this process, flip the readiness of one container, and time verdict -> weight in HAProxy.
+
+    Returns:
+        Seconds for each try, and those of bare commands.
+    """
     clock = SystemClock()
     desired = load(world.manifests, None)
     now = clock.now().steady
@@ -265,33 +271,74 @@ async def verdicts(world: World, tries: int, probes: int, port: int) -> list[flo
             took = await asyncio.to_thread(flips, world, tries, engine)
             loop.stop(Exit.TERMINATED)
             await running
-            return took
+            return took, await asyncio.to_thread(floors, world, tries, engine)
     finally:
         engine.close()
         runner.close()
         providers.close()
 
 
+@contextmanager
+def watched(world: World, address: str) -> Iterator[Callable[[bool], float]]:
+    """Gives what waits until an address has no weight (True) or has some, and says when that was seen."""
+    command = [sys.executable, "-c", WATCH, str(world.directory / "admin.sock"), address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+
+        def seen(down: bool) -> float:
+            assert watch.stdout is not None
+            weight, when = "", ""
+            while (weight == "0") is not down or not weight:
+                weight, when = watch.stdout.readline().split()
+            return float(when)
+
+        try:
+            yield seen
+        finally:
+            watch.kill()
+
+
 def flips(world: World, tries: int, engine: Timed) -> list[float]:
     """Seconds from each verdict to its weight. Not-ready and ready take turns."""
     address = world.address(world.containers()[0])
-    command = [sys.executable, "-c", WATCH, str(world.directory / "admin.sock"), address]
     took: list[float] = []
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
-        assert watch.stdout is not None
+    with watched(world, address) as seen:
         time.sleep(SETTLE)
-        assert watch.stdout.readline().split()[0] == "100"
+        seen(False)
         for index in range(tries):
             down = index % 2 == 0
             world.ask(address, "/cgi-bin/unready" if down else "/cgi-bin/ready")
-            weight, seen = "", ""
-            while (weight == "0") is not down or not weight:
-                weight, seen = watch.stdout.readline().split()
+            when = seen(down)
             wanted = "fail" if down else "pass"
-            took.append(float(seen) - max(at for found, at in list(engine.at.values()) if found == wanted))
+            took.append(when - max(at for found, at in list(engine.at.values()) if found == wanted))
             time.sleep(0.2)  # until what follows (names, reading back) is over
-        watch.kill()
     return took
+
+
+def floors(world: World, tries: int, engine: Timed) -> list[float]:
+    """Seconds from deciding to send one bare command until its weight is seen."""
+    address = world.address(world.containers()[0])
+    (row,) = (row for row in map(str.split, bare(world, "show servers state be_web")) if address in row[4:5])
+    took: list[float] = []
+    with watched(world, address) as seen:
+        seen(False)
+        for index in range(tries):
+            until_next = time.monotonic() + 0.5
+            while time.monotonic() < until_next:
+                engine.read()  # nobody else does any more
+                time.sleep(0.01)
+            begun = time.perf_counter()
+            bare(world, f"set server be_web/{row[3]} weight {0 if index % 2 == 0 else 100}")
+            took.append(seen(index % 2 == 0) - begun)
+    return took
+
+
+def bare(world: World, command: str) -> list[str]:
+    """The lines of HAProxy's answer to one command over a connection of its own."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(5)
+        link.connect(str(world.directory / "admin.sock"))
+        link.sendall(f"{command}\n".encode())
+        return b"".join(iter(lambda: link.recv(65536), b"")).decode().splitlines()
 
 
 def main() -> int:
@@ -313,7 +360,10 @@ def main() -> int:
         print("\n".join(rows), flush=True)
         port = free_port()
         with answering(port):
-            took = asyncio.run(verdicts(world, asked.tries, asked.probes, port))
+            took, floor = asyncio.run(verdicts(world, asked.tries, asked.probes, port))
+        print(
+            f"| one bare command -> weight in HAProxy, beside {asked.probes} probes (the floor) | {quantiles(floor)} |"
+        )
         print(f"| probe verdict -> weight in HAProxy, beside {asked.probes} probes | {quantiles(took)} |")
         print(ratio)
     finally:
