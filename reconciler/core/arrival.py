@@ -2,8 +2,8 @@
 
 An old replica of a rolling rollout leaves pools and names only after the new one that takes its place is in them: with weight, as
 read back, published, and not kept from traffic by a balancer's own checks. Otherwise a name would lose an address first and win one
-later, or all traffic would be on replicas that the balancer believes down. Called by `decide` before the gates; `switching` asks
-`shunned`.
+later, or all traffic would be on replicas that the balancer believes down. Called by `decide` before the gates, which count nobody
+as available that `kept_from_traffic` names; `switching` asks `shunned`.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -53,7 +53,7 @@ def arriving(
     }
     if not rolling:
         return counts
-    late = _late(desired, crew, set(rolling), weights, names) | _kept_from(desired, crew, set(rolling), seen)
+    late = _late(desired, crew, set(rolling), weights, names) | kept_from_traffic(desired, crew, set(rolling), seen)
     changed: dict[str, Availability] = {}
     for key, group in rolling.items():
         available = [one for one in group.current.values() if ripe_at(one, group.workload.min_ready) <= now.steady]
@@ -89,11 +89,14 @@ def _late(desired: Desired, crew: Roster, rolling: set[str], weights: Weights, n
     return late
 
 
-def _kept_from(desired: Desired, crew: Roster, rolling: set[str], seen: Sight) -> set[str]:
-    """Containers that a balancer calls down by checks of its own."""
+def kept_from_traffic(desired: Desired, crew: Roster, workloads: Collection[str], seen: Sight) -> set[str]:
+    """Ids of containers behind services of these workloads that a balancer calls down by checks of its own.
+
+    A planned disruption of another one would take more from clients than the budget says: to them these are down.
+    """
     found: set[str] = set()
-    for service in desired.services:
-        if not any(one.workload in rolling for one in service.backends):
+    for service in desired.services if workloads else ():
+        if not any(one.workload in workloads for one in service.backends):
             continue
         for balancer in service.balancers:
             pool = seen.pools.get((balancer.provider, balancer.pool))

@@ -11,7 +11,7 @@ from manifests.desired import Desired
 from providers.actions import SetWeight
 from reconciler.core import leaving, requests, revisions, steps, windows
 from reconciler.core.activation import Roster, roster
-from reconciler.core.arrival import arriving
+from reconciler.core.arrival import arriving, kept_from_traffic
 from reconciler.core.availability import Availability, count
 from reconciler.core.deadlines import soonest_end
 from reconciler.core.diff import differences
@@ -85,7 +85,9 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     pruned = _pruned(crew, weights, names)
     ledger = absences(ledger, pruned, desired.revision, now)
     pruning = mass_change(desired, ledger, pruned, _owned(crew, seen, desired) if pruned else 0)
-    gated = gate(desired, observed, crew, counts, ledger, outbreaks, found.wants, pruning, weights.dead, now)
+    planned = {one.workload.key for one in found.wants if one.workload is not None and one.disrupts}
+    shunned = kept_from_traffic(desired, crew, planned, seen)
+    gated = gate(desired, observed, crew, counts, ledger, outbreaks, found.wants, pruning, weights.dead, shunned, now)
     if gated.granted and not last:
         return gated.ledger
 

@@ -43,6 +43,9 @@ class Kind(StrEnum):
     RETIRE = "retire"
 
 
+_DISRUPTIVE = frozenset({Kind.RESTART, Kind.RECREATE, Kind.RETIRE})
+
+
 class Want(NamedTuple):
     """One candidate. `fact` is None for a container that does not exist; `workload` is None for an orphan.
 
@@ -61,6 +64,11 @@ class Want(NamedTuple):
     fact: ContainerFact | None = None
     ready: ProbeValue = ProbeValue.UNKNOWN
     only: str = ""
+
+    @property
+    def disrupts(self) -> bool:
+        """Whether something that runs may be stopped for it."""
+        return self.kind in _DISRUPTIVE
 
 
 @dataclass(slots=True)

@@ -139,13 +139,16 @@ def suspect(service: Service, belief: Belief, before: int) -> Hold:
     return Hold(service.key, f"weight {name} {before} -> 0", Rule.MASS_FAILURE, message, person=person)
 
 
-def last_member(service: Service, balancer: Balancer, belief: Belief, before: int, why: Reason) -> Hold:
-    """It is the last one that carries weight."""
-    name = belief.fact.name
-    message = (
-        f"no other endpoint of pool {balancer.pool} is ready and carries weight, so {name} ({why.value}) keeps {before}"
-    )
+def last_member(
+    service: Service, balancer: Balancer, belief: Belief, before: int, why: Reason, shunned: bool = False
+) -> Hold:
+    """It is the last one that carries weight; or, `shunned`, the last of those that the balancer gives traffic for it."""
+    name, pool = belief.fact.name, balancer.pool
+    message = f"no other endpoint of pool {pool} is ready and carries weight, so {name} ({why.value}) keeps {before}"
     person = f"bring another endpoint of {service.key} back, or scale it to 0 in its manifest"
+    if shunned:
+        message = f"the balancer's own checks of pool {pool} call every other ready endpoint down, so {name} ({why.value}) keeps {before}"
+        person = f"see why the balancer's own checks of pool {pool} fail, if they do not pass in a few seconds"
     return Hold(service.key, f"weight {name} {before} -> 0", Rule.LAST_MEMBER, message, person=person)
 
 

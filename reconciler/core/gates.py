@@ -5,7 +5,7 @@ the longest-wanted first, so that nobody starves. A disruption is asked for once
 Called by `decide` only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -69,8 +69,9 @@ class _Members(NamedTuple):
 class _Gate:
     """The counters of one decision while its candidates pass in order."""
 
-    def __init__(self, tally: Tally, pruning: Pruning, dead: set[str]) -> None:
+    def __init__(self, tally: Tally, pruning: Pruning, dead: set[str], shunned: Collection[str]) -> None:
         self.tally, self.pruning, self.dead, self.first_dead = tally, pruning, dead, min(dead, default="")
+        self.shunned, self.leaving = shunned, tally.ledger.grants
         self.desired, self.crew, self.counts, self.now = tally.desired, tally.crew, tally.counts, tally.now
         self.started: dict[str, int] = {}
         self.created: dict[str, int] = {}
@@ -86,6 +87,14 @@ class _Gate:
             beliefs = {(one.fact.node, one.fact.id): one for one in group.members()}
             known = self.members[key] = _Members(beliefs, frozenset(one.fact.id for one in group.outgoing))
         return known
+
+    def without_traffic(self, workload: Workload) -> int:
+        """How many of the replicas that count as available a balancer keeps from traffic by checks of its own."""
+        if not self.shunned:
+            return 0
+        mine = [one for one in self.members_of(workload.key).beliefs.values() if one.fact.id in self.shunned]
+        ripe = [one for one in mine if ripe_at(one, workload.min_ready) <= self.now.steady]
+        return sum(1 for one in ripe if one.fact.id not in self.leaving and self.crew.share(one.fact) != 0)
 
     # one method per kind of candidate: each holds, or lets pass
 
@@ -144,6 +153,7 @@ class _Gate:
         belief = None if want.fact is None else members.beliefs.get((want.fact.node, want.fact.id))
         serves = want.fact is None or self.crew.share(want.fact) != 0
         available = serves and belief is not None and ripe_at(belief, workload.min_ready) <= self.now.steady
+        spare = want.fact is not None and want.fact.id in self.shunned
         unknown = serves and want.ready is ProbeValue.UNKNOWN
         message = ""
         if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED:
@@ -153,7 +163,13 @@ class _Gate:
             message = "its replacement is created first, to see that it can be made"
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
-        message = rollout.over_budget(group, counts, available, unknown, self.taken.get(workload.key, 0))
+        taken = self.taken.get(workload.key, 0)
+        message = rollout.over_budget(group, counts, available, unknown, taken)
+        dark = self.without_traffic(workload)
+        if not message and dark and not spare and rollout.over_budget(group, counts, available, unknown, taken + dark):
+            those = f"{dark} of {counts.total} available replicas of {workload.key}"
+            message = f"{those} do not get traffic: the balancer's own checks call them down"
+            return Wait(want.object, Waiting.BALANCER, message)
         if message:
             until = counts.until if counts.until < FOREVER else None
             person = f"bring replicas of {workload.key} back, or raise its availability.maxUnavailable"
@@ -233,13 +249,19 @@ def gate(
     wants: list[Want],
     pruning: Pruning,
     dead: set[str],
+    shunned: Collection[str],
     now: Now,
 ) -> Gated:
-    """Ask every candidate, the longest-wanted first, then by id."""
+    """Ask every candidate, the longest-wanted first, then by id.
+
+    Args:
+        dead: addresses with weight where nothing of ours lives.
+        shunned: ids of containers that balancers keep from traffic by checks of their own.
+    """
     since = ledger.wanted
     wanted = {want.id: since[want.id] if want.id in since else instant(now) for want in wants}
     tally = Tally(desired, observed, crew, counts, ledger, outbreaks, now)
-    gates = _Gate(tally, pruning, dead)
+    gates = _Gate(tally, pruning, dead, shunned)
     # Unavailable ones go first among equals: taking them away costs nothing.
     for want in sorted(wants, key=lambda one: (wanted[one.id].wall, one.ready is ProbeValue.PASS, one.id)):
         verdict = gates.ask(want)

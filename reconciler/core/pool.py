@@ -1,11 +1,10 @@
 """One pool of one service: what each member should weigh, and what protects the members that observed health would take out.
 
 Facts, a person's orders, an endpoint's own fresh word and steps that are wanted take weight away at once. What is only observed
-passes the floors: it never takes the last positive weight, nothing while too few are ready (panic), while verdicts fail
+passes the floors: it never takes the last positive weight that brings traffic, nothing while too few are ready (panic), while verdicts fail
 everywhere or a node cannot be seen, and of a tenth of the pool in ten seconds. Called by `weights` only.
 """
 
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -23,7 +22,7 @@ from reconciler.core.overrides import endpoint_key
 from reconciler.core.overrides import in_force as order_on
 from reconciler.core.ramp import grown
 from reconciler.core.revision import FULL
-from reconciler.core.shares import Part, apportion
+from reconciler.core.shares import by_revision
 from reconciler.core.traffic import Cut, Ready, Weighed
 from reconciler.core.trust import Belief, By
 from reconciler.core.verdict import Hold, Reason, Wait, Waiting
@@ -101,7 +100,7 @@ class Pool:
 
     __slots__ = (
         "balancer", "considered", "fact", "failing", "keeping", "key", "ledger", "lowered", "members", "now", "out", "ready",
-        "resort", "rows", "same", "seen", "service", "serving", "size", "split", "survivor",
+        "resort", "rows", "same", "seen", "service", "serving", "size", "split", "survivor", "upright",
     )  # fmt: skip
 
     def __init__(
@@ -114,7 +113,7 @@ class Pool:
         self.rows = {row.endpoint: row for row in ledger.weighed.get(self.key, ())}
         self.seen: list[Weighed] = []
         self.size = self.considered = self.ready = self.same = 0
-        self.survivor = self.split = False
+        self.survivor = self.upright = self.split = False
         self.lowered: list[tuple[Endpoint, Belief, MemberFact, Reason, bool]] = []
         self.failing: list[_Failing] = []
         self.resort: list[tuple[Endpoint, Belief, MemberFact | None]] = []
@@ -238,7 +237,9 @@ class Pool:
             self.considered += 1
             self.ready += 1
             self.split = self.split or share != FULL
-            self.survivor = self.survivor or bool(before)
+            if before:
+                self.survivor = True
+                self.upright = self.upright or (member is not None and member.operational != "down")
             self.serving.append((endpoint, belief, member, row, share))
             return
         kept = in_force(self.rows.get(endpoint), before, self.fact.epoch)
@@ -287,10 +288,10 @@ class Pool:
         """
         self._serve()
         for endpoint, belief, member, why, protected in self.lowered:
-            if self.survivor or intended or not protected:
+            if self.carried_on(member) or intended or not protected:
                 self.want(endpoint, belief, member, 0, why)
             else:
-                self.out.holds.append(floors.last_member(self.service, self.balancer, belief, member.weight, why))
+                self._keep_last(belief, member.weight, why)
                 self.want(endpoint, belief, member, member.weight, why)
         rules, since = self.service.panic, self.ledger.panics.get(self.key)
         failing = len([one for one in self.failing if one.belief.fact.id not in self.out.suspect])
@@ -308,27 +309,23 @@ class Pool:
         elif self.seen:
             self.out.weighed[self.key] = tuple(sorted(self.seen))
 
-    def _shared(self) -> dict[tuple[str, str], list[int]]:
-        """The weights of endpoints of workloads whose revisions have different shares, by revision.
-
-        Those that carry weight and are not known, or fail and are not out yet, count with the ready ones: a canary must not come
-        to more traffic because nothing is known of the others.
+    def carried_on(self, member: MemberFact | None) -> bool:
+        """Whether others go on with the traffic of one that loses its weight: ready, with weight, and not down in the balancer's
+        own eyes, which gives such a one nothing. Where it calls this one down as well, nothing is lost with it.
         """
-        known = [*self.keeping, *((_revision(belief.fact), share) for _, belief, _, _, share in self.serving)]
-        shares, counts = dict(known), Counter(revision for revision, _ in known)
-        weights: dict[tuple[str, str], list[int]] = {}
-        for workload in sorted({name for (name, _), share in shares.items() if share != FULL}):
-            mine = sorted(one for one in shares if one[0] == workload)
-            found = apportion([Part(shares[one], counts[one]) for one in mine], self.service.weight)
-            weights.update({revision: list(those) for revision, those in zip(mine, found, strict=True)})
-        return weights
+        return self.upright or (self.survivor and member is not None and member.operational == "down")
+
+    def _keep_last(self, belief: Belief, weight: int, why: Reason) -> None:
+        shunned = self.survivor and not self.upright
+        self.out.holds.append(floors.last_member(self.service, self.balancer, belief, weight, why, shunned))
 
     def _serve(self) -> None:
         """What ready members weigh: all of them the same, unless revisions have shares of their own."""
         weights: dict[tuple[str, str], list[int]] = {}
         serving = self.serving
         if self.split:
-            weights = self._shared()
+            known = [*self.keeping, *((_revision(belief.fact), share) for _, belief, _, _, share in serving)]
+            weights = by_revision(known, self.service.weight)
             # The order tells only which endpoints of a revision get the remainders.
             serving = sorted(serving, key=lambda one: (one[0], one[1].fact.id))
         for endpoint, belief, member, row, share in serving:
@@ -348,7 +345,7 @@ class Pool:
         full = ON_WEIGHT if self.fact.weights is _ON_OFF else self.service.weight
         after = before if better is None else 0 if better else full
         if before and after:
-            self.out.holds.append(floors.last_member(self.service, self.balancer, belief, after, belief.reason))
+            self._keep_last(belief, after, belief.reason)
         self.want(endpoint, belief, member, after, Reason.LAST_RESORT if after else belief.reason)
 
     def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool, better: bool) -> None:
@@ -376,8 +373,8 @@ class Pool:
             until = 0
             if belief.fact.id in out.suspect:
                 out.holds.append(floors.suspect(self.service, belief, kept))
-            elif not (self.survivor or intended or closed):
-                out.holds.append(floors.last_member(self.service, self.balancer, belief, kept, why))
+            elif not (self.carried_on(member) or intended or closed):
+                self._keep_last(belief, kept, why)
             elif blind or (doubt and not intended):
                 held.add(floors.Floor.BLIND if blind else floors.Floor.DOUBT, name)
             elif panic and not intended:

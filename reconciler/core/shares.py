@@ -3,9 +3,12 @@
 A share belongs to all ready endpoints of a revision together, so it does not depend on how many there are. Called by `pool`.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
+
+from reconciler.core.revision import FULL
 
 
 class Part(NamedTuple):
@@ -34,3 +37,19 @@ def apportion(parts: Sequence[Part], full: int) -> tuple[tuple[int, ...], ...]:
         tuple(max(1, weight + (number < extra)) for number in range(one.ready))
         for weight, extra, one in zip(floors, more, parts, strict=True)
     )
+
+
+def by_revision(known: Iterable[tuple[tuple[str, str], int]], full: int) -> dict[tuple[str, str], list[int]]:
+    """The weights of endpoints of workloads whose revisions have different shares, by revision (workload, hash).
+
+    `known` has one row of (revision, share) for each endpoint that counts: the ready ones, and those that carry weight and are not
+    known, or fail and are not out yet. A canary must not come to more traffic because nothing is known of the others.
+    """
+    known = list(known)
+    shares, counts = dict(known), Counter(revision for revision, _ in known)
+    weights: dict[tuple[str, str], list[int]] = {}
+    for workload in sorted({name for (name, _), share in shares.items() if share != FULL}):
+        mine = sorted(one for one in shares if one[0] == workload)
+        found = apportion([Part(shares[one], counts[one]) for one in mine], full)
+        weights.update({revision: list(those) for revision, those in zip(mine, found, strict=True)})
+    return weights

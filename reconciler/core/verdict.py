@@ -135,6 +135,7 @@ class Waiting(StrEnum):
     ACTIVATION = "activation time"
     VERIFIED = "revision verified"
     RAISED = "weight read back"
+    BALANCER = "the balancer's own checks"
     PAUSE = "canary pause"
     ROLLBACK_WINDOW = "rollback window"
 

@@ -5,7 +5,7 @@ known nothing is changed. `pool` decides that for the endpoints of a service; he
 that are no endpoint any more. Members of somebody else are never touched. Called by `decide` only.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -76,7 +76,7 @@ def _leftovers(
     pool: tuple[str, str],
     living: Mapping[Endpoint, ContainerFact],
     grants: Mapping[str, Grant],
-    last: bool,
+    carried_on: Callable[[MemberFact], bool],
     blind: bool,
     epoch: str,
     now: Now,
@@ -85,7 +85,7 @@ def _leftovers(
     """Members of ours that are no endpoint of the service: dead ones go, living ones follow what happens to them.
 
     Args:
-        last: a service names the pool, and none of its endpoints is ready and carries weight.
+        carried_on: whether others go on with the traffic of one, or need not.
         blind: a node cannot be seen, so a member without a container proves nothing.
         epoch: of the pool.
     """
@@ -111,10 +111,14 @@ def _leftovers(
         note(out.flights, fact.id, "/".join(pool), member.endpoint, member.in_flight, epoch)
         if member.weight > 0 and may_cut(grant, now):
             change = make._replace(reason=Reason.DRAINING)
-            if last:
-                out.holds.append(_last_member(change))
-            else:
+            if carried_on(member):
                 out.changes.append(change)
+            else:
+                out.holds.append(_last_member(change))
+
+
+def _always(_: MemberFact) -> bool:
+    return True
 
 
 def _workload(grant: Grant, roster: Roster) -> Workload | None:
@@ -123,7 +127,7 @@ def _workload(grant: Grant, roster: Roster) -> Workload | None:
 
 
 def _last_member(change: MemberChange) -> Hold:
-    message = f"no other endpoint of pool {change.pool} is ready and carries weight, so {change.container} keeps {change.before}"
+    message = f"no other endpoint of pool {change.pool} is ready and gets traffic, so {change.container} keeps {change.before}"
     person = f"bring another endpoint of {change.object} back, or scale it to 0 in its manifest"
     action = f"weight {change.container} {change.before} -> 0"
     return Hold(change.object, action, Rule.LAST_MEMBER, message, person=person)
@@ -159,7 +163,7 @@ def weigh(
     """
     out = Weights(suspect=suspect, sound=sound)
     grants = ledger.grants
-    leftovers: list[tuple[list[MemberFact], str, tuple[str, str], bool, str]] = []
+    leftovers: list[tuple[list[MemberFact], str, tuple[str, str], Callable[[MemberFact], bool], str]] = []
     named: set[tuple[str, str]] = set()
     doubt: bool | None = None
     for service in sorted(desired.services, key=lambda one: one.key):
@@ -182,8 +186,8 @@ def weigh(
                 empty = grant is not None and may_empty(grant, _workload(grant, roster))
                 pool.judge(endpoint, belief, grant, empty, roster.share(belief.fact))
             if pool.members:
-                last = not (pool.survivor or intended)
-                leftovers.append((list(pool.members.values()), service.key, key, last, fact.epoch))
+                carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
+                leftovers.append((list(pool.members.values()), service.key, key, carried_on, fact.epoch))
             if pool.failing and doubt is None:
                 doubt = all_failing(roster.groups.values())
             pool.finish(intended, blind, bool(doubt))
@@ -191,13 +195,13 @@ def weigh(
         if key not in named:
             ours = [member for member in fact.members if member.ours]
             if ours:
-                leftovers.append((ours, f"pool/{key[1]}", key, False, fact.epoch))
+                leftovers.append((ours, f"pool/{key[1]}", key, _always, fact.epoch))
     if seen.unknown_pools:
         _hide(roster, seen, named, out)
     if leftovers:
         living = _living(roster)
-        for members_left, owner, key, last, epoch in leftovers:
-            _leftovers(members_left, owner, key, living, grants, last, bool(roster.blind), epoch, now, out)
+        for members_left, owner, key, carried_on, epoch in leftovers:
+            _leftovers(members_left, owner, key, living, grants, carried_on, bool(roster.blind), epoch, now, out)
     return out
 
 

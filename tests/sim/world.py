@@ -36,6 +36,7 @@ from sim.events import SimEvents
 from sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
 from sim.memory import SimMemory
 from sim.outside import Traffic, watched
+from sim.own_checks import OwnChecks
 from sim.prober import SimProber
 
 
@@ -94,6 +95,7 @@ class World:
         self.clock = SimClock()
         self.outside = MemoryWorld(lambda: self.clock.now().steady, lambda: self.clock.now().wall)
         self.apps = Apps()
+        self.own_checks: OwnChecks | None = None
         self.memory = SimMemory()
         self.tape = Tape()
         self.source = Script()
@@ -173,8 +175,10 @@ class World:
                 runtime.perform(StartContainer(node, name, self.outside.nodes[node][name].generation))
 
     def next_event(self) -> int:
-        """The next probe or crash."""
+        """The next probe, check of the balancer's own, or crash."""
         soonest = self.life.prober.next_due() if self.life is not None else FOREVER
+        if self.own_checks is not None:
+            soonest = min(soonest, self.own_checks.due)
         for name, after in self.apps.crash_after.items():
             item = self.containers().get(name)
             if item is not None and item.up:
@@ -188,6 +192,8 @@ class World:
             item = self.containers().get(name)
             if item is not None and item.up and item.running_since + after <= now:
                 self.runtime.exit(name)
+        if self.own_checks is not None:
+            self.own_checks.pump(now)
         if self.life is not None:
             self.life.prober.pump(now)
 
