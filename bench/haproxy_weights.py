@@ -161,6 +161,9 @@ class NoJournal:
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
         raise AssertionError(entry)
 
+    def sync(self) -> bool:
+        raise AssertionError
+
 
 class WholePath:
     """The way of a decision's steps in the real program: `Applier`, threads, deadlines, ownership, HAProxy, read-back."""

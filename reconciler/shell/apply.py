@@ -48,6 +48,9 @@ class Journal(Protocol):
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
         """Write down how it ended."""
 
+    def sync(self) -> bool:
+        """Wait until the ledger is on the disk. False when it was already."""
+
 
 Witness = Callable[[Step], Awaitable[None]]
 """Is told of a step right before its call, and keeps evidence of what the call takes away; bounded, and raises nothing."""
@@ -210,7 +213,7 @@ class Applier:
         """Do the steps of a batch in one call, then read each of their pools back once. Answers by step id."""
         if not may_go():
             return {step.id: Outcome(step.id, OutcomeKind.SKIPPED, "asked to stop") for step in batch.steps}
-        entries = [self._begin(step) if step.journal else 0 for step in batch.steps]
+        entries = [self._begin(step) for step in batch.steps]
         for step in batch.steps:
             started(step)
         failed: tuple[ProviderError | None, ...]
@@ -246,8 +249,10 @@ class Applier:
         return {**read, **dict(zip(unread, await asyncio.gather(*looks), strict=True))}
 
     def _begin(self, step: Step) -> int:
-        """The step's entry in the journal; 0 when it needs none."""
+        """The step's entry in the journal; 0 when it needs none. Only weights go out before the disk has the ledger."""
         if not step.journal:
+            if not isinstance(step.action, SetWeight):
+                self.journal.sync()
             return 0
         action = "\n".join([describe(step.action), *spelled_out(step.action)])
         generation = _generation(step.action)

@@ -41,9 +41,6 @@ class Memory(Journal, Cabinet, Protocol):
         It survives a kill at once, and a power cut once `sync` or `begin` has returned.
         """
 
-    def sync(self) -> bool:
-        """Wait until the ledger is on the disk. False when it was already."""
-
     def put_decision(self, text: str) -> bool:
         """Store the last decision when it changed."""
 

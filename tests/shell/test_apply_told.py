@@ -62,11 +62,17 @@ class Telling(MemoryEndpoints):
 
 
 class NoJournal:
+    syncs = 0
+
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         raise AssertionError(step_id)
 
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
         raise AssertionError(entry)
+
+    def sync(self) -> bool:
+        self.syncs += 1
+        return True
 
 
 class Bench:
@@ -134,6 +140,16 @@ def test_sessions_that_were_cut_read_back_as_none_under_way(telling: Telling) ->
     cut = CutSessions("edge", "web", PLACES[0], "web-0")
     assert bench.apply(cut) == [OutcomeKind.DONE]
     assert member.in_flight == 0
+
+
+def test_only_weights_go_out_before_the_disk_has_the_ledger(telling: Telling) -> None:
+    bench = Bench(telling)
+    journal = bench.applier.journal
+    assert isinstance(journal, NoJournal)
+    assert bench.apply(*puts(0)) == [OutcomeKind.DONE] * 2
+    assert journal.syncs == 0
+    assert bench.apply(CutSessions("edge", "web", PLACES[0], "web-0")) == [OutcomeKind.DONE]
+    assert journal.syncs == 1
 
 
 def test_sessions_that_stay_under_way_are_a_failure(telling: Telling) -> None:
