@@ -71,8 +71,8 @@ class Telling:
         Returns before that, with nothing told, when something wakes the loop: it has more urgent things to do. What waits
         is told after the next tick, at the latest one PATIENCE after it was first put off.
         """
-        clock = asyncio.get_running_loop().time
         if self._decisions or self._done:
+            clock = asyncio.get_running_loop().time
             self._since = clock() if self._since is None else self._since
             left = self._since + PATIENCE - clock()
             if under_way and left > 0:

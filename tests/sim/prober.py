@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 
 from providers.facts import Generation, ProbeFact
@@ -28,6 +27,7 @@ class SimProber:
         self.running: dict[tuple[Generation, str], _Running] = {}
         self.results: dict[tuple[Generation, str], ProbeFact] = {}
         self.why_silent = ""
+        self.rung = False
         self.restarts = 0
         self.made = 0
         self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -49,8 +49,9 @@ class SimProber:
     def read(self) -> Mapping[tuple[Generation, str], ProbeFact]:
         """All results since the last call."""
         results, self.results = self.results, {}
-        with suppress(BlockingIOError):
+        if self.rung:
             os.eventfd_read(self._bell)
+            self.rung = False
         return results
 
     def fileno(self) -> int:
@@ -86,8 +87,9 @@ class SimProber:
             for key, one in self.running.items():
                 if one.due <= now:
                     self._probe(key, one, now)
-        if self.results:
+        if self.results and not self.rung:
             os.eventfd_write(self._bell, 1)
+            self.rung = True
         return bool(self.results)
 
     def _probe(self, key: tuple[Generation, str], one: _Running, now: int) -> None:

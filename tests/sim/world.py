@@ -274,6 +274,7 @@ class Life:
         clock.next_event, clock.happen = world.next_event, world.happen
         clock.base_tasks = 3 if watch else 1
         self.prober = SimProber(world.outside, world.apps)
+        self.events.listen(lambda: self.prober.rung)
         parts = Parts(
             desired=world.shop.desired(),
             providers=self._providers(plan),
