@@ -50,12 +50,12 @@ _ROLLOUT = frozenset(
 class Gated:
     """What came through. Filled while this stage runs, read-only after it."""
 
+    ledger: Ledger
     creates: list[Want] = field(default_factory=list)
     starts: list[Want] = field(default_factory=list)
     updates: list[Want] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    ledger: Ledger = field(default_factory=Ledger)
     granted: bool = False
 
 
@@ -77,7 +77,7 @@ class _Gate:
         self.created: dict[str, int] = {}
         self.taken: dict[str, int] = {}
         self.members: dict[str, _Members] = {}
-        self.out = Gated()
+        self.out = Gated(tally.ledger)
 
     def members_of(self, key: str) -> _Members:
         """The containers of a workload, which stay the same while candidates pass."""

@@ -34,9 +34,11 @@ def mass_change(desired: Desired, ledger: Ledger, pruned: Collection[str], owned
         pruned: the objects that would be deleted.
         owned: how many objects this instance owns in all.
     """
+    if not pruned:
+        return Pruning("", "")
     digest = fingerprint(desired.revision, *sorted(pruned))
     count, limit = len(pruned), desired.guard.mass_change
-    if not count or desired.destroy or digest in ledger.approvals:
+    if desired.destroy or digest in ledger.approvals:
         return Pruning(digest, "")
     share = count * 100 // max(owned, 1)
     if count >= owned or (count > limit.minimum and count * 100 > limit.share * owned):

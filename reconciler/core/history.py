@@ -5,13 +5,14 @@ what is too old to matter is forgotten. Called by `decide` only.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
+from operator import attrgetter
 
 from manifests.desired import SECOND, Desired
 from providers.facts import ContainerFact, ContainerState, ExitCause, Known, ProbeValue
 from reconciler.core.activation import Group, Roster
 from reconciler.core.instant import Now, elapsed, instant
-from reconciler.core.ledger import Absence, Failures, Ledger, is_empty
+from reconciler.core.ledger import Absence, Failures, Ledger
 from reconciler.core.observed import Observed
 from reconciler.core.restarts import recent
 from reconciler.core.revision import RevisionMark
@@ -89,6 +90,14 @@ def _attempts(ledger: Ledger, desired: Desired, now: Now) -> Mapping[str, tuple[
         for name, attempts in ledger.attempts.items()
     }
     return {name: attempts for name, attempts in kept.items() if attempts}
+
+
+_REMEMBERED = attrgetter(*(one.name for one in fields(Ledger) if one.name != "pushes"))
+
+
+def is_empty(ledger: Ledger) -> bool:
+    """Whether nothing at all is remembered: the very first run, or a lost ledger. Pushes come by themselves and tell nothing."""
+    return not any(_REMEMBERED(ledger))
 
 
 def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Ledger:

@@ -7,7 +7,7 @@ labels and ownership records; until they are, an empty ledger beside owned objec
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -392,8 +392,3 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
         amnesic=read_instant(single["amnesic"]),
         clock=read_instant(single["clock"]),
     )
-
-
-def is_empty(ledger: Ledger) -> bool:
-    """Whether nothing at all is remembered: the very first run, or a lost ledger. Pushes come by themselves and tell nothing."""
-    return all(not getattr(ledger, one.name) for one in fields(Ledger) if one.name != "pushes")

@@ -5,7 +5,7 @@ they are fresh; what people and the container itself say is weighed in by `autho
 and is never read as failure. Called by `decide` only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple, TypeVar
@@ -97,23 +97,27 @@ class Sight:
     until: int
 
 
+def _usable(fact: Known[T] | Unknown | None, name: str, cadence: int, steady: int) -> Unknown | Known[T]:
+    """The fact, as long as it is fresh."""
+    if fact is None:
+        return Unknown("not looked at yet", name, steady)
+    if isinstance(fact, Unknown):
+        return fact
+    limit = fact.observed_at + CADENCES * cadence
+    if limit <= steady:
+        return Unknown(f"the last answer is older than {CADENCES} looks", fact.source, limit)
+    return fact
+
+
+def _until(facts: Iterable[Unknown | Known[T]], cadence: int) -> int:
+    """When the first of these is not fresh any more."""
+    oldest = min([one.observed_at for one in facts if isinstance(one, Known)], default=FOREVER)
+    return FOREVER if oldest == FOREVER else oldest + CADENCES * cadence
+
+
 def sight(desired: Desired, observed: Observed, now: Now) -> Sight:
     """Keep the facts that are fresh. A provider that manifests name and nobody has looked at yet is unknown too."""
-    every = desired.instance
-    until = FOREVER
-
-    def usable(fact: Known[T] | Unknown | None, name: str, cadence: int) -> Unknown | Known[T]:
-        nonlocal until
-        if fact is None:
-            return Unknown("not looked at yet", name, now.steady)
-        if isinstance(fact, Unknown):
-            return fact
-        limit = fact.observed_at + CADENCES * cadence
-        if limit <= now.steady:
-            return Unknown(f"the last answer is older than {CADENCES} looks", fact.source, limit)
-        until = min(until, limit)
-        return fact
-
+    every, steady = desired.instance, now.steady
     nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}
     # Also where no workload lives any more: what is adopted or left over there is not gone before somebody has looked.
     nodes |= {one.name for one in desired.providers if one.role is Role.RUNTIME}
@@ -121,9 +125,14 @@ def sight(desired: Desired, observed: Observed, now: Now) -> Sight:
     pool_keys = dict.fromkeys(observed.pools)
     pool_keys |= dict.fromkeys((b.provider, b.pool) for service in desired.services for b in service.balancers)
     zone_keys = set(observed.zones) | desired.zones
-    runtimes = {node: usable(observed.runtimes.get(node), node, every.look_runtime) for node in sorted(nodes)}
-    pools = {key: usable(observed.pools.get(key), key[0], every.look_endpoints) for key in sorted(pool_keys)}
-    zones = {key: usable(observed.zones.get(key), key[0], every.look_dns) for key in sorted(zone_keys)}
+    runtimes = {node: _usable(observed.runtimes.get(node), node, every.look_runtime, steady) for node in sorted(nodes)}
+    pools = {key: _usable(observed.pools.get(key), key[0], every.look_endpoints, steady) for key in sorted(pool_keys)}
+    zones = {key: _usable(observed.zones.get(key), key[0], every.look_dns, steady) for key in sorted(zone_keys)}
+    until = min(
+        _until(runtimes.values(), every.look_runtime),
+        _until(pools.values(), every.look_endpoints),
+        _until(zones.values(), every.look_dns),
+    )
     return Sight(
         runtimes={key: one.value for key, one in runtimes.items() if isinstance(one, Known)},
         pools={key: one.value for key, one in pools.items() if isinstance(one, Known)},

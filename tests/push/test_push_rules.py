@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from manifests.desired import SECOND, Push
 from providers.facts import Generation
+from reconciler.core.history import is_empty
 from reconciler.core.instant import FOREVER, Instant
-from reconciler.core.ledger import Ledger, PushRow, from_rows, is_empty, to_rows
+from reconciler.core.ledger import Ledger, PushRow, from_rows, to_rows
 from reconciler.core.pushes import (
     BURST,
     EARLY,
