@@ -19,7 +19,11 @@ def main() -> None:
     gc.set_threshold(COLLECT_EVERY)
     from reconciler.cli.app import run  # noqa: PLC0415
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # All that this run opened is closed by now. What is left are modules and classes; to walk them once more, as Python does before
+    # it ends, is a fifth of the time of `reconcile plan`.
+    gc.freeze()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

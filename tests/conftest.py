@@ -1,5 +1,6 @@
 """What holds for the whole suite: real servers are asked for by name, and nothing is skipped silently."""
 
+import gc
 import os
 import shutil
 import sys
@@ -35,6 +36,20 @@ GOLDEN = Path(__file__).parent / "golden"
 # of containers do that), each of these processes would compile all modules again: a third of the time of the whole suite.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Half a million objects are made by collecting the tests and live to the end. To look for garbage among them while they are made,
+# before each full collection of the run, and once more at the end is a twentieth of the time of the suite, in every worker.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.freeze()
+
 
 # How hypothesis searches, set before the first test module is read. By default the same examples on every run, few enough for
 # the suite to stay quick, and no deadlines: a busy machine is no failure. CI looks at more of them (`ci`, where the environment
