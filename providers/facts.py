@@ -245,7 +245,8 @@ class MemberFact(NamedTuple):
 
     `in_flight` counts requests and connections under way or queued, as far as the process of the pool's `epoch` has them;
     None is unknown, and is what a provider may say of a member that gets new ones anyway. `operational` is the balancer's own
-    word on it from its own checks, a second opinion that is shown and never fought; empty without checks. `writer` names
+    word on it from its own checks, a second opinion that is shown and never fought; empty without checks. `checking` is one that it
+    calls up so far, while none of its checks has confirmed that. `writer` names
     somebody else who is known to write its weight, in words; empty if nobody is.
     """
 

@@ -5,11 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from providers.endpoints.haproxy_state import (
     AGENT,
     AGENT_ENABLED,
+    CHECK_ALIVE,
     CHECK_CONFIGURED,
+    CHECK_RUNS,
     DIGITS,
     OPERATIONAL,
     OUT,
     SLOT_HOST,
+    UNCONFIRMED,
     Server,
     Slots,
     Table,
@@ -28,27 +31,30 @@ def pool_fact(tables: Sequence[Table], epoch: str, counts: Sequence[Mapping[str,
     for one in tables:
         for server in one.foreign:
             place = server.endpoint or Endpoint(server.name, server.port)
-            facts[place] = MemberFact(place, server.share, False, server.name, None, _opinion([server]), "")
+            facts[place] = MemberFact(place, server.share, False, server.name, None, _word(server), "")
     places = tables[0].taken.keys() if len(tables) == 1 else {place for one in tables for place in one.taken}
+    best = [_best(one) for one in tables]
     for place in places:
-        facts[place] = _member(place, tables, counts)
+        facts[place] = _member(place, tables, counts, best)
     kind = Weights.ON_OFF if any(one.on_off for one in tables) else Weights.ANY
     return PoolFact(tables[0].slots.pool, tuple([facts[place] for place in sorted(facts)]), epoch, kind)
 
 
-def _member(place: Endpoint, tables: Sequence[Table], counts: Sequence[Mapping[str, int]]) -> MemberFact:
+def _member(
+    place: Endpoint, tables: Sequence[Table], counts: Sequence[Mapping[str, int]], best: Sequence[int]
+) -> MemberFact:
     if len(tables) == 1 and len(held := tables[0].taken[place]) == 1:
         server = held[0]
         if server.weight and not server.admin & OUT and not tables[0].on_off:  # the commonest one, in thousands
-            opinion = OPERATIONAL.get(server.operation, "") if server.check & CHECK_CONFIGURED else ""
-            return MemberFact(
-                place, server.weight, True, "", None, opinion, AGENT if server.agent & AGENT_ENABLED else ""
-            )
+            writer = AGENT if server.agent & AGENT_ENABLED else ""
+            return MemberFact(place, server.weight, True, "", None, _word(server, best[0]), writer)
     found = [server for one in tables for server in one.taken.get(place, ())]
     weight = agreed([one.weight(place) for one in tables]) or 0
     count = None if weight else _in_flight(place, tables, counts)
     writer = AGENT if any(server.agent & AGENT_ENABLED for server in found) else ""
-    return MemberFact(place, weight, True, "", count, _opinion(found), writer)
+    # Where several servers differ, all they say.
+    words = {_word(server, top) for one, top in zip(tables, best, strict=True) for server in one.taken.get(place, ())}
+    return MemberFact(place, weight, True, "", count, "/".join(sorted(words - {""})), writer)
 
 
 def resting(table: Table) -> list[Server]:
@@ -56,10 +62,24 @@ def resting(table: Table) -> list[Server]:
     return [server for held in table.taken.values() for server in held if not server.weight or server.admin & OUT]
 
 
-def _opinion(servers: Sequence[Server]) -> str:
-    """What HAProxy's checks say of one endpoint; where several servers differ, all they say."""
-    words = [OPERATIONAL.get(server.operation, "") for server in servers if server.check & CHECK_CONFIGURED]
-    return "/".join(sorted(set(words))) if words else ""
+def _best(table: Table) -> int:
+    """The highest count of checks among the slots in use."""
+    return max((server.health for held in table.taken.values() for server in held), default=0)
+
+
+def _word(server: Server, best: int = 0) -> str:
+    """What HAProxy's checks say of a server; empty without them.
+
+    One that is made ready is called up at once, and goes down with the first check that fails: it is only `checking` until one has
+    passed. The result alone does not tell that, for it may be from the address before; but all slots of a pool come from one line, with
+    the same `rise` and `fall`, so one with fewer checks to its credit than another has not passed one, or has just failed one.
+    """
+    if not server.check & CHECK_CONFIGURED:
+        return ""
+    word = OPERATIONAL.get(server.operation, "")
+    if word not in ("up", "starting") or server.check & CHECK_RUNS != CHECK_ALIVE:
+        return word
+    return "checking" if server.health < best or server.result in UNCONFIRMED else word
 
 
 def _in_flight(place: Endpoint, tables: Sequence[Table], counts: Sequence[Mapping[str, int]]) -> int | None:

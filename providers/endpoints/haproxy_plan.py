@@ -19,6 +19,7 @@ from providers.endpoints import haproxy_commands as commands
 from providers.endpoints.haproxy_commands import Command
 from providers.endpoints.haproxy_state import (
     AGENT_ENABLED,
+    CHECK_UNDER_WAY,
     MAX_WEIGHT,
     OUT,
     OUT_MAINTENANCE,
@@ -67,13 +68,18 @@ class Free:
         self._begun: dict[Endpoint | None, str] = {}
 
     def take(self, endpoint: Endpoint) -> Server | None:
-        """The slot that was about to be taken for it when somebody was interrupted, else the lowest; None without one."""
+        """The slot that was about to be taken for it when somebody was interrupted, else the lowest; None without one.
+
+        A slot with a check under way is taken last: HAProxy does not end it, and what it finds out about the address before it would
+        tell of the next one. A server that was just made ready is down with that, until some checks of its own have passed.
+        """
         if self._slots is None:
             self._slots = {server.name: server for server in self._table.ours if server.free}
             self._begun = {server.endpoint: server.name for server in reversed(self._slots.values())}
         name = self._begun.get(endpoint)
         if name not in self._slots:
-            name = next(iter(self._slots), None)
+            idle = (server.name for server in self._slots.values() if not server.check & CHECK_UNDER_WAY)
+            name = next(idle, next(iter(self._slots), None))
         return None if name is None else self._slots.pop(name)
 
 

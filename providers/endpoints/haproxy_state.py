@@ -41,8 +41,14 @@ OUT_DRAIN = 0x18
 
 OUT = OUT_MAINTENANCE | OUT_DRAIN
 
-CHECK_CONFIGURED = 0x02
-"""Bit of the check's state: the server has a check of HAProxy's own."""
+CHECK_UNDER_WAY, CHECK_CONFIGURED = 0x01, 0x02
+"""Bits of the check's state: one has begun and not ended; the server has a check of HAProxy's own."""
+
+CHECK_RUNS, CHECK_ALIVE = 0x0C, 0x04
+"""Bits of the check's state that tell whether it runs, and what they are then: it is enabled and not paused."""
+
+UNCONFIRMED = frozenset({"0", "2"})
+"""Results of the last check (`show servers state`, srv_check_result) that confirm nothing: there was none yet, or it failed."""
 
 OPERATIONAL = {"0": "down", "1": "starting", "2": "up", "3": "stopping"}
 """HAProxy's own word on a server with a check (management guide, `show servers state`, srv_op_state)."""
@@ -82,7 +88,8 @@ class Server(NamedTuple):
 
     `weight` is the one that was set, not the effective one (which a slow start or a check changes), `initial` the configured
     one. `admin`, `check` and `agent` are HAProxy's bit sets; `host` is the configured host name, "-" for none. `id` is its
-    number in the backend, `operation` a key of `OPERATIONAL`.
+    number in the backend, `operation` a key of `OPERATIONAL`. `result` is that of the last check, `health` the count of checks that
+    HAProxy keeps: `rise` when a server is made ready (one failed check takes it down), more once one has passed, 0 when it is down.
     """
 
     backend: str
@@ -97,6 +104,8 @@ class Server(NamedTuple):
     check: int
     id: str
     operation: str
+    result: str
+    health: int
 
     @property
     def out(self) -> bool:

@@ -353,7 +353,10 @@ class EndpointConformance:
         (member,) = self.members(endpoints)
         same(member.in_flight in (0, None), True, 1, "requests under way are none, or not known")
         same(
-            (member.operational in ("", "up", "down"), member.writer), (True, ""), 1, "no check's word, no other writer"
+            (member.operational in ("", "up", "checking", "down"), member.writer),
+            (True, ""),
+            1,
+            "no check's word, no other writer",
         )
 
     def test_level_12_the_epoch_stays_while_the_process_does(self, endpoints: EndpointProvider) -> None:

@@ -20,17 +20,20 @@ from reconciler.core.weights import Weights, endpoints
 
 _ADDRESSES = frozenset({"A", "AAAA"})
 
+_UNRELIABLE = frozenset({"down", "checking"})
+"""Words of a balancer on a member that nothing may be taken away for."""
+
 
 def shunned(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
-    """Whether a balancer's own checks keep traffic from one of these endpoints, while it has others to give it to.
+    """Whether a balancer's own checks keep traffic from one of these endpoints, or may do so at any moment, while it has others.
 
     A balancer that saw a replica down needs a few checks of its own to see that it is back; until then weight alone brings it
-    nothing. Where it calls everything down its checks are what is wrong, and to wait for them would help nobody.
+    nothing. One that it knows as little as a newcomer goes down with the first check that fails. Where it calls everything down its checks are what is wrong, and to wait for them would help nobody.
     """
     down = others = False
     for one in members:
         if one.endpoint in mine:
-            down = down or one.operational == "down"
+            down = down or one.operational in _UNRELIABLE
         elif one.ours and one.weight and one.operational != "down":
             others = True
     return down and others
@@ -90,9 +93,9 @@ def _late(desired: Desired, crew: Roster, rolling: set[str], weights: Weights, n
 
 
 def kept_from_traffic(desired: Desired, crew: Roster, workloads: Collection[str], seen: Sight) -> set[str]:
-    """Ids of containers behind services of these workloads that a balancer calls down by checks of its own.
+    """Ids of containers behind services of these workloads that a balancer calls down, or not yet up, by checks of its own.
 
-    A planned disruption of another one would take more from clients than the budget says: to them these are down.
+    A planned disruption of another one could take more from clients than the budget says: to them these are down.
     """
     found: set[str] = set()
     for service in desired.services if workloads else ():
@@ -101,7 +104,7 @@ def kept_from_traffic(desired: Desired, crew: Roster, workloads: Collection[str]
         for balancer in service.balancers:
             pool = seen.pools.get((balancer.provider, balancer.pool))
             members = pool.members if pool is not None else ()
-            if any(one.operational == "down" for one in members):
+            if any(one.operational in _UNRELIABLE for one in members):
                 those = endpoints(service, crew)
                 found |= {belief.fact.id for endpoint, belief in those if shunned(members, (endpoint,))}
     return found

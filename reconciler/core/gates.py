@@ -168,7 +168,7 @@ class _Gate:
         dark = self.without_traffic(workload)
         if not message and dark and not spare and rollout.over_budget(group, counts, available, unknown, taken + dark):
             those = f"{dark} of {counts.total} available replicas of {workload.key}"
-            message = f"{those} do not get traffic: the balancer's own checks call them down"
+            message = f"{those} do not count: the balancer's own checks call them down, or have not confirmed them yet"
             return Wait(want.object, Waiting.BALANCER, message)
         if message:
             until = counts.until if counts.until < FOREVER else None

@@ -36,6 +36,7 @@ def lowered(decision) -> set[str]:
         (["up", "up"], {"0"}),
         (["", ""], {"0"}),
         (["up", "starting"], {"0"}),
+        (["up", "checking"], {"0"}),  # it gets traffic, and this one fails
         (["up", "down"], set()),
         (["", "down"], set()),
         (["down", "down"], {"0"}),
@@ -84,6 +85,8 @@ def test_one_on_its_way_out_does_as_well_unless_it_serves_nobody(cause, words, o
         (["", "down"], 1, "1"),
         (["down", "down"], 1, "0"),
         (["up", "down"], 2, "0"),
+        (["up", "checking"], 1, "1"),
+        (["checking", "checking"], 2, "0"),
         (["up", "up", "down"], 1, "2"),
         (["up", "up", "down"], 2, "0"),
         (["up", "up", "up", "down"], 2, "0"),
@@ -104,7 +107,8 @@ def test_what_it_waits_for_is_told():
     (wait,) = (one for one in decision.waits if one.waiting is Waiting.BALANCER)
     assert wait.object == "workload/web/0"
     assert wait.message == (
-        "1 of 2 available replicas of workload/web do not get traffic: the balancer's own checks call them down"
+        "1 of 2 available replicas of workload/web do not count: the balancer's own checks call them down, or have not confirmed "
+        "them yet"
     )
 
 

@@ -45,6 +45,7 @@ def scene(new: str, old: str) -> Scene:
         ("down", "up", OLD),
         ("down", "", OLD),
         ("down", "down", NEW),
+        ("checking", "up", OLD),
     ],
 )
 def test_a_replica_that_only_the_balancer_calls_down_keeps_the_old_ones_in_traffic(new, old, active):
@@ -58,7 +59,8 @@ def test_a_replica_that_only_the_balancer_calls_down_keeps_the_old_ones_in_traff
 
 
 @pytest.mark.parametrize(
-    ("new", "old", "leaves"), [("up", "up", 1), ("", "", 1), ("down", "up", 0), ("down", "", 0), ("down", "down", 1)]
+    ("new", "old", "leaves"),
+    [("up", "up", 1), ("", "", 1), ("down", "up", 0), ("down", "", 0), ("down", "down", 1), ("checking", "up", 0)],
 )
 def test_an_old_replica_stays_as_long_as_the_balancer_gives_its_successor_no_traffic(new, old, leaves):
     """One new replica has weight beside three old ones; what the balancer's checks say decides whether an old one may go."""

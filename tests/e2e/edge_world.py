@@ -296,16 +296,27 @@ class World:
 
     def pool(self) -> dict[str, int]:
         """Weight by address of all slots in use, as HAProxy itself says."""
+        # Columns: 3 name, 4 address, 6 administrative state (5 bits of maintenance in 0x2B), 7 weight.
+        return {row[4]: 0 if int(row[6]) & 0x2B else int(row[7]) for row in self._slots() if row[4] != "127.0.0.1"}
+
+    def call_down(self, address: str) -> None:
+        """HAProxy's checks have found this address down, until enough of the next ones pass."""
+        (slot,) = (row[3] for row in self._slots() if row[4] == address)
+        self._haproxy(f"set server be_web/{slot} health down")
+
+    def _slots(self) -> list[list[str]]:
+        answer = self._haproxy("show servers state be_web")
+        return [line.split() for line in answer.splitlines()[2:] if line]
+
+    def _haproxy(self, command: str) -> str:
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(ANSWER)
             link.connect(str(self.directory / "admin.sock"))
-            link.sendall(b"show servers state be_web\n")
+            link.sendall(command.encode() + b"\n")
             data = b""
             while chunk := link.recv(65536):
                 data += chunk
-        rows = [line.split() for line in data.decode().splitlines()[2:] if line]
-        # Columns: 3 name, 4 address, 6 administrative state (5 bits of maintenance in 0x2B), 7 weight.
-        return {row[4]: 0 if int(row[6]) & 0x2B else int(row[7]) for row in rows if row[4] != "127.0.0.1"}
+        return data.decode()
 
     def names(self) -> set[str]:
         """The addresses that BIND answers with."""

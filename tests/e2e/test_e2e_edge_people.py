@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from docker_engine import ensure_podman, podman_home
-from edge_world import World, podman_with_image, until
+from edge_world import World, podman_with_image, servers, until
 
 pytestmark = [pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
@@ -131,6 +131,32 @@ def test_a_restart_that_a_person_asks_for_is_followed_to_its_end_without_a_faile
     code, listed = world.run("get", "requests")
     assert code == 0
     assert "new certificates" in listed
+
+
+@DOCKER
+def test_who_gets_no_traffic_by_haproxys_own_checks_is_no_reason_to_restart_the_other(edge: World):
+    """HAProxy calls one of two replicas down for some seconds more, as it does with one that needed long to start."""
+    world = edge
+    world.kill("haproxy")
+    config = world.directory / "haproxy.cfg"
+    config.write_text(config.read_text().replace("fall 3", "fall 3 rise 8"))
+    servers.start_haproxy(world.edge)
+    world.edit("  replicas: 3", "  replicas: 2")
+    world.once()
+    world.settle(2)
+    before = world.started_at()
+    first, second = sorted(before)
+    with world.watching(), world.clients() as seen:
+        until(lambda: len(seen.pages) == 2, "both serve pages")
+        world.call_down(world.address(second))
+        until(lambda: '"operational": "down"' in world.run("get", "endpoints", "-o", "json")[1], "that is seen")
+        code, out = world.run("restart", "workload/web", "--wait", "--reason", "new certificates")
+        assert code == 0, out
+        until(lambda: world.serves(world.addresses()), "both serve again")
+    after = world.started_at()
+    assert before[second] < after[second] < after[first], "the one without traffic went first"
+    seen.check_all_served()
+    seen.check_never_empty()
 
 
 @DOCKER

@@ -14,10 +14,10 @@ from sim.own_checks import OwnChecks
 from sim.world import World
 
 
-def checked(worlds, spec: Spec, slow: int, trusting: bool = True) -> tuple[World, list[list[str]]]:
+def checked(worlds, spec: Spec, slow: int, trusting: bool = True, lag: int = 0) -> tuple[World, list[list[str]]]:
     """A world at rest whose balancer checks by itself, and from then on who serves clients at every write and event."""
     world = worlds(Shop((spec,), look_pools=SECOND))
-    world.own_checks = OwnChecks(world.outside, world.apps, trusting)
+    world.own_checks = OwnChecks(world.outside, world.apps, trusting, lag)
     world.apps.start_delay = slow
     world.checks.append(lambda _: world.own_checks.meet())
     world.run(60 * SECOND)
@@ -50,10 +50,11 @@ def until(world: World, done: Callable[[], bool]) -> None:
 
 @pytest.mark.parametrize("replicas", [2, 3])
 @pytest.mark.parametrize("strategy", [Strategy.ROLLING, Strategy.RECREATE, Strategy.ACTIVATE])
-def test_a_rollout_takes_no_more_from_clients_than_its_budget(worlds, strategy, replicas):
-    """This balancer gives a new member nothing until it has passed a few checks."""
+@pytest.mark.parametrize(("trusting", "lag"), [(False, 0), (True, 0), (True, 7 * SECOND)])
+def test_a_rollout_takes_no_more_from_clients_than_its_budget(worlds, strategy, replicas, trusting, lag):
+    """A balancer gives a new member nothing until it has passed a few checks, or until the first one has failed."""
     spec = Spec(replicas=replicas, strategy=strategy, publish=None, startup=True, drain=2 * SECOND)
-    world, seen = checked(worlds, spec, 5 * SECOND, trusting=False)
+    world, seen = checked(worlds, spec, 5 * SECOND, trusting, lag)
     after = replace(spec, image="v2")
     world.push(Shop((after,), look_pools=SECOND))
     until(world, lambda: {one.mark.revision for one in world.containers().values() if one.up} == {after.revision})
@@ -61,10 +62,12 @@ def test_a_rollout_takes_no_more_from_clients_than_its_budget(worlds, strategy, 
     assert min(len(one) for one in seen) >= replicas - 1
 
 
+@pytest.mark.parametrize("lag", [0, 7 * SECOND])
 @pytest.mark.parametrize("replicas", [2, 3])
-def test_a_restart_that_a_person_asks_for_takes_no_more_from_clients_than_its_budget(worlds, replicas):
+def test_a_restart_that_a_person_asks_for_takes_no_more_from_clients_than_its_budget(worlds, replicas, lag):
     """These replicas need so long to start that the balancer calls them down."""
-    world, seen = checked(worlds, Spec(replicas=replicas, publish=None, startup=True, drain=2 * SECOND), 12 * SECOND)
+    spec = Spec(replicas=replicas, publish=None, startup=True, drain=2 * SECOND)
+    world, seen = checked(worlds, spec, 12 * SECOND, lag=lag)
     world.memory.request("r1", Request("workload/web", instant(world.clock.now()), "ada", "new certificates"))
     until(world, lambda: world.memory.ledger().requests["r1"].succeeded)
     until(world, lambda: len(seen[-1]) == replicas)

@@ -18,16 +18,22 @@ class _Standing:
     up: bool
     streak: int
 
+    @property
+    def word(self) -> str:
+        """As HAProxy's state is told: up only while the last check says so, too."""
+        return "down" if not self.up else "checking" if self.streak else "up"
+
 
 class OwnChecks:
     """The checks of all pools.
 
     Args:
         trusting: a new member is up until its first failure; else it is down until it has passed.
+        lag: what these checks ask for answers so many ns later than what probes and clients ask for.
     """
 
-    def __init__(self, outside: MemoryWorld, apps: Apps, trusting: bool = True) -> None:
-        self.outside, self.apps, self.trusting = outside, apps, trusting
+    def __init__(self, outside: MemoryWorld, apps: Apps, trusting: bool = True, lag: int = 0) -> None:
+        self.outside, self.apps, self.trusting, self.lag = outside, apps, trusting, lag
         self.due = 0
         self.standings: dict[tuple[str, Endpoint], _Standing] = {}
 
@@ -38,20 +44,20 @@ class OwnChecks:
         self.due = now + INTER
         for key, member in self.meet().items():
             standing = self.standings[key]
-            if self._answers(key[1], now) == standing.up:
+            if self._answers(key[1], now - self.lag) == standing.up:
                 standing.streak = 0
             else:
                 standing.streak += 1
                 if standing.streak >= (FALL if standing.up else RISE):
                     standing.up, standing.streak = not standing.up, 0
-            member.operational = "up" if standing.up else "down"
+            member.operational = standing.word
 
     def meet(self) -> dict[tuple[str, Endpoint], MemoryMember]:
         """All members; new ones have their first word from here on."""
         there = {(pool, end): one for pool, of in self._pools().items() for end, one in of.items()}
         self.standings = {key: self.standings.get(key) or self._new() for key in there}
         for key, member in there.items():
-            member.operational = "up" if self.standings[key].up else "down"
+            member.operational = self.standings[key].word
         return there
 
     def serving(self, pool: str, now: int) -> list[str]:

@@ -32,6 +32,11 @@ backend be_plain
 backend be_checked
     server-template chk 1-2 slot.invalid:1 {TEMPLATE} check inter 200ms fall 1 rise 1
 
+backend be_asked
+    option httpchk GET /
+    timeout check 1h
+    server-template ask 1-2 slot.invalid:1 {TEMPLATE} check inter 200ms fall 3 rise 2
+
 backend be_source
     balance source
     server-template src 1-3 slot.invalid:1 {TEMPLATE}
@@ -54,7 +59,7 @@ backend be_agent
 """
 
 
-PLAIN = (("static", "st"), ("static_zero", "sz"), ("sticky", "stick"), ("agent", "ag"))
+PLAIN = (("static", "st"), ("static_zero", "sz"), ("sticky", "stick"), ("agent", "ag"), ("asked", "ask"))
 """Backends for one test or two, with the prefixes of their slots."""
 
 
@@ -144,6 +149,11 @@ class HAProxy:
         """0 is down, 2 is up."""
         rows = (line.split() for line in self.ask(f"show servers state {backend}").splitlines()[2:] if line)
         return next(int(row[5]) for row in rows if row[3] == name)
+
+    def checking(self, backend: str, name: str) -> bool:
+        """Whether a check of this server has begun and not ended."""
+        rows = (line.split() for line in self.ask(f"show servers state {backend}").splitlines()[2:] if line)
+        return bool(next(int(row[13]) for row in rows if row[3] == name) & 1)
 
     def reset(self) -> None:
         """All slots as after the first start."""

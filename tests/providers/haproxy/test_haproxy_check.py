@@ -162,7 +162,9 @@ def test_what_several_processes_say_together(weights: list[int | None], expected
 
 def test_a_forgotten_pool_has_the_name_under_which_it_was_asked_for() -> None:
     def slot(backend: str, name: str) -> Server:
-        return Server(backend, name, Endpoint("192.0.2.1", 80), 80, 1, 0, 0, "demo.slot.invalid", 0, 0, "1", "2")
+        return Server(
+            backend, name, Endpoint("192.0.2.1", 80), 80, 1, 0, 0, "demo.slot.invalid", 0, 0, "1", "2", "0", 0
+        )
 
     for pool, backend, name in [
         ("web", "web", "web3"),

@@ -19,8 +19,8 @@ from providers.spi import Context
 INFO = b"Name: HAProxy\nPid: 7\nStopping: 0\nUptime_sec: 99\nStart_time_sec: 1000\n"
 STATE = (
     b"1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight srv_check_state"
-    b" srv_agent_state srv_fqdn srv_port\n"
-    b"3 web 1 web1 192.0.2.1 2 0 10 0 0 0 slot.invalid 8080\n"
+    b" srv_agent_state srv_fqdn srv_port srv_check_result srv_check_health\n"
+    b"3 web 1 web1 192.0.2.1 2 0 10 0 0 0 slot.invalid 8080 0 0\n"
 )
 STATS = b"# pxname,svname,algo\nweb,BACKEND,roundrobin\n"
 PROMPT = b"\n> "
@@ -176,7 +176,7 @@ def test_what_is_told_after_a_write_is_what_was_read_also_where_somebody_else_wr
 
 def test_a_table_of_servers_is_the_same_however_it_comes_in() -> None:
     text = STATE.decode() + "".join(
-        f"3 web {n} web{n} 192.0.2.{n} 2 {n % 3} {n} 0 6 0 slot.invalid 80\n" for n in range(2, 9)
+        f"3 web {n} web{n} 192.0.2.{n} 2 {n % 3} {n} 0 6 0 slot.invalid 80 3 4\n" for n in range(2, 9)
     )
     rows = text.splitlines(keepends=True)
     for first in range(len(rows) + 1):
@@ -212,7 +212,7 @@ def test_any_other_answer_than_the_expected_one_is_an_error(fake: Make) -> None:
         lambda line: b"SSH-2.0-OpenSSH\r\n" + PROMPT * (line.count(b";") + 1),
         lambda line: honest(line).replace(b"1\n# be_id", b"2\n# be_id"),
         lambda line: honest(line).replace(b"srv_fqdn", b"srv_name2"),
-        lambda line: honest(line).replace(b" 8080\n", b"\n"),
+        lambda line: honest(line).replace(b" 8080 0 0\n", b" 8080 0\n"),
         lambda line: honest(line).replace(b" 10 0 0 ", b" ten 0 0 "),
         lambda line: honest(line).replace(b"Stopping", b"Stepping"),
         lambda line: honest(line).replace(b"Pid: 7", b"Pid: seven"),

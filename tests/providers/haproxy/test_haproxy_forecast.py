@@ -12,14 +12,14 @@ from providers.facts import Endpoint
 
 HEAD = (
     "1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight srv_check_state"
-    " srv_agent_state srv_fqdn srv_port\n"
+    " srv_agent_state srv_fqdn srv_port srv_check_result srv_check_health\n"
 )
 WEB, OTHER = Slots("web", "web", "suite"), Slots("other", "other", "suite")
 
 
 def servers(backend: str, *weights: int, admin: int = 0) -> dict[str, Server]:
     rows = (
-        f"3 {backend} {n} {backend}{n} 192.0.2.{n} 2 {admin} {weight} 0 6 0 slot.invalid 80\n"
+        f"3 {backend} {n} {backend}{n} 192.0.2.{n} 2 {admin} {weight} 0 6 0 slot.invalid 80 3 4\n"
         for n, weight in enumerate(weights, 1)
     )
     return {one.name: one for one in parse_servers(HEAD + "".join(rows))}

@@ -3,6 +3,7 @@
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from haproxy_server import BACKENDS, HAProxy, wait_until
 
 from providers.actions import CutSessions, RemoveEndpoint, SetWeight
 from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy_look import pool_fact
+from providers.endpoints.haproxy_plan import Free
+from providers.endpoints.haproxy_rows import parse_servers
+from providers.endpoints.haproxy_state import Slots, table
 from providers.endpoints.haproxy_stats import algorithms, sessions
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import ON_WEIGHT, Endpoint, MemberFact, Weights
@@ -43,6 +48,31 @@ class Silent:
         self.thread.join(60)
         for one in (self.listener, *self.taken):
             one.close()
+
+
+class Fine(BaseHTTPRequestHandler):
+    """Answers 200 to everything."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_OPTIONS = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def answering() -> Iterator[Endpoint]:
+    """An HTTP server on all addresses of loopback, told by one of them."""
+    with ThreadingHTTPServer(("", 0), Fine) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield Endpoint("127.0.0.1", server.server_address[1])
+        server.shutdown()
+        thread.join(60)
 
 
 @pytest.fixture
@@ -185,6 +215,74 @@ def test_the_word_of_haproxys_own_check_is_told_and_none_where_it_does_not_check
     wait_until(lambda: haproxy.operational("be_checked", "chk1") == 2, "the check passes")
     wait_until(lambda: member(endpoints, "be_checked:chk").operational == "up", "that is told")
     assert member(endpoints).operational == ""
+
+
+def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_was_used_before(
+    haproxy: HAProxy, provider: Make, silent: Silent, answering: Endpoint
+) -> None:
+    """HAProxy calls a slot up as soon as it is made ready, and down with the first check that fails."""
+    endpoints = provider()
+
+    def words() -> dict[Endpoint, str]:
+        (fact,) = (one for one in endpoints.observe(["be_asked:ask"]) if one.pool == "be_asked:ask")
+        return {one.endpoint: one.operational for one in fact.members}
+
+    also = Endpoint("127.0.0.2", answering.port)
+    put(endpoints, answering, 10, None, "be_asked:ask")
+    put(endpoints, also, 10, None, "be_asked:ask")
+    wait_until(lambda: words() == {answering: "up", also: "up"}, "both pass their checks")
+    put(endpoints, also, 0, 10, "be_asked:ask")
+    endpoints.perform(RemoveEndpoint("edge", "be_asked:ask", also, "web-0"))
+    # One that is under way would tell of the next address what it finds out about this one.
+    wait_until(lambda: not haproxy.checking("be_asked", "ask2"), "the last check of the old address ends")
+    put(endpoints, silent.place, 10, None, "be_asked:ask")
+    assert haproxy.operational("be_asked", "ask2") == 2, "HAProxy gives it traffic already"
+    assert words() == {silent.place: "checking", answering: "up"}
+
+
+def test_a_slot_with_a_check_under_way_is_taken_last() -> None:
+    free = "127.0.0.1 1 0 33 0 0 {} slot.invalid"
+    rows = [
+        f"web web{number} {free.format(check)} {number} 0 3 0\n"
+        for number, check in [(1, 15), (2, 14), (3, 15), (4, 14)]
+    ]
+    slots = Free(table(Slots("web", "web", "suite"), parse_servers(HEAD + "".join(rows))))
+    taken = [slots.take(Endpoint("192.0.2.1", 80)) for _ in range(5)]
+    assert [one and one.name for one in taken] == ["web2", "web4", "web1", "web3", None]
+
+
+HEAD = (
+    "1\n# be_name srv_name srv_addr srv_port srv_uweight srv_admin_state srv_agent_state srv_iweight srv_check_state srv_fqdn"
+    " srv_id srv_op_state srv_check_result srv_check_health\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (["6 2 3 4", "6 2 3 4"], ["up", "up"]),
+        (["6 2 3 2", "6 2 3 2"], ["up", "up"]),  # fall 1: more to its credit has nobody
+        (["6 2 3 4", "6 2 3 2"], ["up", "checking"]),  # in a slot that was used before
+        (["6 2 3 4", "6 2 2 3"], ["up", "checking"]),  # one check has just failed
+        (["6 2 3 4", "6 2 0 2"], ["up", "checking"]),
+        (["6 2 0 2", "6 2 0 2"], ["checking", "checking"]),
+        (["6 2 3 4", "6 0 2 0"], ["up", "down"]),
+        (["6 2 3 4", "6 1 0 2"], ["up", "checking"]),  # with a slow start
+        (["6 2 3 4", "6 1 3 4"], ["up", "starting"]),
+        (["6 2 3 4", "2 2 0 2"], ["up", "up"]),  # somebody has disabled its check
+        (["6 2 3 4", "14 2 0 2"], ["up", "up"]),
+        (["6 2 3 4", "0 2 0 0"], ["up", ""]),
+    ],
+)
+def test_what_is_told_of_checks(rows: list[str], words: list[str]) -> None:
+    def row(number: int, text: str) -> str:
+        check, operation, result, health = text.split()
+        start = f"web web{number} 192.0.2.{number} 80 10 0 0 0 {check} slot.invalid"
+        return f"{start} {number} {operation} {result} {health}\n"
+
+    servers = parse_servers(HEAD + "".join(row(number, text) for number, text in enumerate(rows, 1)))
+    fact = pool_fact([table(Slots("web", "web", "suite"), servers)], "7@1")
+    assert [one.operational for one in fact.members] == words
 
 
 @pytest.mark.parametrize(

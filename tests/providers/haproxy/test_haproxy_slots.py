@@ -127,7 +127,9 @@ def test_a_wrong_backend_is_an_empty_pool_and_writing_to_it_names_the_right_one(
     assert endpoints.observe(["be_ap:app"])[0].members == ()
     with pytest.raises(Rejected, match=r"has no backend 'be_ap'; did you mean 'be_app'\?"):
         endpoints.perform(put("be_ap:app", 1, 10))
-    with pytest.raises(Rejected, match="its backends: be_agent, be_app, be_checked, be_plain, be_source, be_static, "):
+    with pytest.raises(
+        Rejected, match="its backends: be_agent, be_app, be_asked, be_checked, be_plain, be_source, be_static, "
+    ):
         endpoints.perform(put("zzzzzzzz", 1, 10))
     endpoints.perform(RemoveEndpoint("edge", "be_ap:app", place(1), "web-1"))
 
