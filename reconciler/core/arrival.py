@@ -25,18 +25,24 @@ _UNRELIABLE = frozenset({"down", "checking"})
 
 
 def shunned(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
-    """Whether a balancer's own checks keep traffic from one of these endpoints, or may do so at any moment, while it has others.
+    """Whether a balancer's own checks keep traffic from one of these endpoints, or may do so any moment, while it has others.
 
     A balancer that saw a replica down needs a few checks of its own to see that it is back; until then weight alone brings it
-    nothing. One that it knows as little as a newcomer goes down with the first check that fails. Where it calls everything down its checks are what is wrong, and to wait for them would help nobody.
+    nothing. One that no check has confirmed goes down with the first that fails. Where everything is called down, the checks are
+    what is wrong, and to wait for them would help nobody.
     """
     down = others = False
     for one in members:
         if one.endpoint in mine:
             down = down or one.operational in _UNRELIABLE
-        elif one.ours and one.weight and one.operational != "down":
-            others = True
+        else:
+            others = others or _serves(one)
     return down and others
+
+
+def _serves(member: MemberFact) -> bool:
+    """Whether it gets requests now, as far as its balancer says."""
+    return member.ours and bool(member.weight) and member.operational != "down"
 
 
 def arriving(
@@ -56,7 +62,9 @@ def arriving(
     }
     if not rolling:
         return counts
-    late = _late(desired, crew, set(rolling), weights, names) | kept_from_traffic(desired, crew, set(rolling), seen)
+    late = (
+        _late(desired, crew, set(rolling), weights, names) | kept_from_traffic(desired, crew, set(rolling), seen).keys()
+    )
     changed: dict[str, Availability] = {}
     for key, group in rolling.items():
         available = [one for one in group.current.values() if ripe_at(one, group.workload.min_ready) <= now.steady]
@@ -92,21 +100,23 @@ def _late(desired: Desired, crew: Roster, rolling: set[str], weights: Weights, n
     return late
 
 
-def kept_from_traffic(desired: Desired, crew: Roster, workloads: Collection[str], seen: Sight) -> set[str]:
-    """Ids of containers behind services of these workloads that a balancer calls down, or not yet up, by checks of its own.
+def kept_from_traffic(desired: Desired, crew: Roster, workloads: Collection[str], seen: Sight) -> dict[str, bool]:
+    """Containers, by id, behind services of these workloads that a balancer's own checks call down (True) or have not confirmed.
 
-    A planned disruption of another one could take more from clients than the budget says: to them these are down.
+    A planned disruption of another one could take more from clients than the budget says: to them these are down, or soon may be.
     """
-    found: set[str] = set()
+    found: dict[str, bool] = {}
     for service in desired.services if workloads else ():
         if not any(one.workload in workloads for one in service.backends):
             continue
         for balancer in service.balancers:
             pool = seen.pools.get((balancer.provider, balancer.pool))
             members = pool.members if pool is not None else ()
-            if any(one.operational in _UNRELIABLE for one in members):
-                those = endpoints(service, crew)
-                found |= {belief.fact.id for endpoint, belief in those if shunned(members, (endpoint,))}
+            words = {one.endpoint: one.operational for one in members if one.operational in _UNRELIABLE}
+            serving = {one.endpoint for one in members if words and _serves(one)}
+            for endpoint, belief in endpoints(service, crew) if words else ():
+                if endpoint in words and len(serving) > (endpoint in serving):  # beside itself
+                    found[belief.fact.id] = found.get(belief.fact.id, True) and words[endpoint] == "down"
     return found
 
 

@@ -5,14 +5,14 @@ the longest-wanted first, so that nobody starves. A disruption is asked for once
 Called by `decide` only.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from manifests.desired import SECOND, Desired, Workload
 from manifests.limits import Held
 from manifests.rollouts import STAGED
-from providers.facts import ContainerState, ProbeValue
+from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core import restarts, rollout, windows
 from reconciler.core.activation import Roster
 from reconciler.core.availability import Availability, ripe_at
@@ -69,7 +69,7 @@ class _Members(NamedTuple):
 class _Gate:
     """The counters of one decision while its candidates pass in order."""
 
-    def __init__(self, tally: Tally, pruning: Pruning, dead: set[str], shunned: Collection[str]) -> None:
+    def __init__(self, tally: Tally, pruning: Pruning, dead: set[str], shunned: Mapping[str, bool]) -> None:
         self.tally, self.pruning, self.dead, self.first_dead = tally, pruning, dead, min(dead, default="")
         self.shunned, self.leaving = shunned, tally.ledger.grants
         self.desired, self.crew, self.counts, self.now = tally.desired, tally.crew, tally.counts, tally.now
@@ -88,11 +88,12 @@ class _Gate:
             known = self.members[key] = _Members(beliefs, frozenset(one.fact.id for one in group.outgoing))
         return known
 
-    def without_traffic(self, workload: Workload) -> int:
-        """How many of the replicas that count as available a balancer keeps from traffic by checks of its own."""
+    def without_traffic(self, workload: Workload, leaving: ContainerFact | None) -> int:
+        """How many of the other replicas that count as available a balancer's own checks call down, or have not confirmed."""
         if not self.shunned:
             return 0
-        mine = [one for one in self.members_of(workload.key).beliefs.values() if one.fact.id in self.shunned]
+        others = [one for one in self.members_of(workload.key).beliefs.values() if one.fact is not leaving]
+        mine = [one for one in others if one.fact.id in self.shunned]
         ripe = [one for one in mine if ripe_at(one, workload.min_ready) <= self.now.steady]
         return sum(1 for one in ripe if one.fact.id not in self.leaving and self.crew.share(one.fact) != 0)
 
@@ -153,7 +154,9 @@ class _Gate:
         belief = None if want.fact is None else members.beliefs.get((want.fact.node, want.fact.id))
         serves = want.fact is None or self.crew.share(want.fact) != 0
         available = serves and belief is not None and ripe_at(belief, workload.min_ready) <= self.now.steady
-        spare = want.fact is not None and want.fact.id in self.shunned
+        spare = want.fact is not None and self.shunned.get(
+            want.fact.id, False
+        )  # called down: clients lose nothing with it
         unknown = serves and want.ready is ProbeValue.UNKNOWN
         message = ""
         if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED:
@@ -165,7 +168,7 @@ class _Gate:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         taken = self.taken.get(workload.key, 0)
         message = rollout.over_budget(group, counts, available, unknown, taken)
-        dark = self.without_traffic(workload)
+        dark = self.without_traffic(workload, want.fact)
         if not message and dark and not spare and rollout.over_budget(group, counts, available, unknown, taken + dark):
             those = f"{dark} of {counts.total} available replicas of {workload.key}"
             message = f"{those} do not count: the balancer's own checks call them down, or have not confirmed them yet"
@@ -249,14 +252,14 @@ def gate(
     wants: list[Want],
     pruning: Pruning,
     dead: set[str],
-    shunned: Collection[str],
+    shunned: Mapping[str, bool],
     now: Now,
 ) -> Gated:
     """Ask every candidate, the longest-wanted first, then by id.
 
     Args:
         dead: addresses with weight where nothing of ours lives.
-        shunned: ids of containers that balancers keep from traffic by checks of their own.
+        shunned: containers that balancers' own checks call down (True) or have not confirmed, by id.
     """
     since = ledger.wanted
     wanted = {want.id: since[want.id] if want.id in since else instant(now) for want in wants}

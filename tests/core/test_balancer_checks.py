@@ -99,6 +99,23 @@ def test_a_planned_restart_counts_who_gets_no_traffic_as_unavailable(words, max_
     assert min(one.object.rpartition("/")[2] for one in decision.ledger.grants.values()) == first
 
 
+@pytest.mark.parametrize(
+    ("words", "restarting"),
+    [
+        (["up", "checking"], "1"),  # what goes is the one that may be lost anyway, and the other one stays
+        (["checking", "checking"], ""),  # either may be called down while the other one is away
+        (["up", "checking", "checking"], ""),
+        (["down", "checking", "up"], "0"),
+        (["down", "down", "up"], "0"),
+    ],
+)
+def test_one_that_no_check_has_confirmed_serves_and_is_not_relied_on(words, restarting):
+    made = scene(words)
+    made.ledger = replace(made.ledger, requests={"r1": Request("workload/web", ago(1), "ada", "new certificates")})
+    decision = decide(shop(len(words)), made.observed(), NOW)
+    assert [one.object.rpartition("/")[2] for one in decision.ledger.grants.values()] == list(restarting)
+
+
 def test_what_it_waits_for_is_told():
     made = scene(["up", "down"])
     made.ledger = replace(made.ledger, requests={"r1": Request("workload/web/0", ago(1), "ada", "new certificates")})
