@@ -125,7 +125,8 @@ class Secure:
             self._in.write_eof()
 
     def handshake(self) -> bool:
-        """Go on with the handshake; whether it is over. Raises `ssl.SSLError`, `ssl.SSLEOFError` when closed within it."""
+        """Go on with the handshake; whether it is over. Raises `ssl.SSLError`, of which `SSLEOFError` and `SSLZeroReturnError` say
+        that it was closed within it."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -274,7 +275,7 @@ class StreamProber:
             try:
                 if not transport.handshake():
                     return None
-            except ssl.SSLEOFError:
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # which one it is depends on Python's version
                 return FAIL, "closed in the TLS handshake"
             transport.write(talk.begin())
             slot.stage = READING
