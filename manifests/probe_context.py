@@ -51,6 +51,7 @@ def parse_context(text: str, allowed: Sequence[Sequence[str]] | None) -> tuple[t
         raise ValueError(f"it has {len(text)} characters, at most {MAX_TEXT} are read")
     try:
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_no_constant)
+        again = json.dumps({"probes": value}).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     except ValueError as error:
@@ -60,7 +61,10 @@ def parse_context(text: str, allowed: Sequence[Sequence[str]] | None) -> tuple[t
         raise ValueError(f"it must be a list, such as {example}")  # noqa: TRY004  (one kind of error for whatever is wrong)
     if len(value) > MAX_ENTRIES:
         raise ValueError(f"it names {len(value)} containers, at most {MAX_ENTRIES} are read")
-    (document, *_), _ = read_file("label", json.dumps({"probes": value}).encode())
+    documents, flaws = read_file("label", again)
+    if not documents:  # how deep the first reading went depends on Python's version
+        raise ValueError("; ".join(_told(one) for one in flaws[:5]))
+    document = documents[0]
     try:
         entries = _ENTRIES.validate_python(value)
     except ValidationError as error:
