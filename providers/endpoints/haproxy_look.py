@@ -9,10 +9,10 @@ from providers.endpoints.haproxy_state import (
     CHECK_CONFIGURED,
     CHECK_RUNS,
     DIGITS,
+    NEVER_CHECKED,
     OPERATIONAL,
     OUT,
     SLOT_HOST,
-    UNCONFIRMED,
     Server,
     Slots,
     Table,
@@ -71,7 +71,7 @@ def _word(server: Server, best: int = 0) -> str:
     """What HAProxy's checks say of a server; empty without them.
 
     One that is made ready is called up at once, and goes down with the first check that fails: it is only `checking` until one has
-    passed. The result alone does not tell that, for it may be from the address before; but all slots of a pool come from one line, with
+    passed. How the last one ended does not tell that, for it may be from the address before; but all slots of a pool come from one line, with
     the same `rise` and `fall`, so one with fewer checks to its credit than another has not passed one, or has just failed one.
     """
     if not server.check & CHECK_CONFIGURED:
@@ -79,7 +79,7 @@ def _word(server: Server, best: int = 0) -> str:
     word = OPERATIONAL.get(server.operation, "")
     if word not in ("up", "starting") or server.check & CHECK_RUNS != CHECK_ALIVE:
         return word
-    return "checking" if server.health < best or server.result in UNCONFIRMED else word
+    return "checking" if server.health < best or server.last == NEVER_CHECKED else word
 
 
 def _in_flight(place: Endpoint, tables: Sequence[Table], counts: Sequence[Mapping[str, int]]) -> int | None:

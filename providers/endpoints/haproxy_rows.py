@@ -30,7 +30,7 @@ _COLUMNS = (
     "srv_fqdn",
     "srv_id",
     "srv_op_state",
-    "srv_check_result",
+    "srv_check_status",
     "srv_check_health",
 )
 
@@ -91,7 +91,7 @@ class Rows:
         if len(ends) != len(rows) or ends.count("\n") != len(rows):
             raise ValueError(f"'show servers state' has a row that is not of {self._width} cells")
         columns = (cells[index::width][: len(rows)] for index in self._at)
-        backend, name, address, port, *numbers, host, number, operation, result, health = columns
+        backend, name, address, port, *numbers, host, number, operation, last, health = columns
         ports = _numbers(port)
         places = map(_endpoint, address, ports)
         weight, admin, agent, initial, check = (_numbers(column) for column in numbers)
@@ -108,7 +108,7 @@ class Rows:
             check,
             number,
             operation,
-            result,
+            last,
             _numbers(health),
             strict=True,
         )

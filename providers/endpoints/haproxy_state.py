@@ -47,8 +47,9 @@ CHECK_UNDER_WAY, CHECK_CONFIGURED = 0x01, 0x02
 CHECK_RUNS, CHECK_ALIVE = 0x0C, 0x04
 """Bits of the check's state that tell whether it runs, and what they are then: it is enabled and not paused."""
 
-UNCONFIRMED = frozenset({"0", "2"})
-"""Results of the last check (`show servers state`, srv_check_result) that confirm nothing: there was none yet, or it failed."""
+NEVER_CHECKED = "1"
+"""What HAProxy says of the last check that ended (`show servers state`, srv_check_status) while there was none yet. Its result
+(srv_check_result) does not tell that: it is unknown whenever a check is under way."""
 
 OPERATIONAL = {"0": "down", "1": "starting", "2": "up", "3": "stopping"}
 """HAProxy's own word on a server with a check (management guide, `show servers state`, srv_op_state)."""
@@ -88,7 +89,7 @@ class Server(NamedTuple):
 
     `weight` is the one that was set, not the effective one (which a slow start or a check changes), `initial` the configured
     one. `admin`, `check` and `agent` are HAProxy's bit sets; `host` is the configured host name, "-" for none. `id` is its
-    number in the backend, `operation` a key of `OPERATIONAL`. `result` is that of the last check, `health` the count of checks that
+    number in the backend, `operation` a key of `OPERATIONAL`. `last` is how the last check ended, `health` the count of checks that
     HAProxy keeps: `rise` when a server is made ready (one failed check takes it down), more once one has passed, 0 when it is down.
     """
 
@@ -104,7 +105,7 @@ class Server(NamedTuple):
     check: int
     id: str
     operation: str
-    result: str
+    last: str
     health: int
 
     @property

@@ -19,7 +19,7 @@ from providers.spi import Context
 INFO = b"Name: HAProxy\nPid: 7\nStopping: 0\nUptime_sec: 99\nStart_time_sec: 1000\n"
 STATE = (
     b"1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight srv_check_state"
-    b" srv_agent_state srv_fqdn srv_port srv_check_result srv_check_health\n"
+    b" srv_agent_state srv_fqdn srv_port srv_check_status srv_check_health\n"
     b"3 web 1 web1 192.0.2.1 2 0 10 0 0 0 slot.invalid 8080 0 0\n"
 )
 STATS = b"# pxname,svname,algo\nweb,BACKEND,roundrobin\n"

@@ -12,7 +12,7 @@ from providers.facts import Endpoint
 
 HEAD = (
     "1\n# be_id be_name srv_id srv_name srv_addr srv_op_state srv_admin_state srv_uweight srv_iweight srv_check_state"
-    " srv_agent_state srv_fqdn srv_port srv_check_result srv_check_health\n"
+    " srv_agent_state srv_fqdn srv_port srv_check_status srv_check_health\n"
 )
 WEB, OTHER = Slots("web", "web", "suite"), Slots("other", "other", "suite")
 

@@ -237,7 +237,7 @@ def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_wa
     wait_until(lambda: not haproxy.checking("be_asked", "ask2"), "the last check of the old address ends")
     put(endpoints, silent.place, 10, None, "be_asked:ask")
     assert haproxy.operational("be_asked", "ask2") == 2, "HAProxy gives it traffic already"
-    assert words() == {silent.place: "checking", answering: "up"}
+    wait_until(lambda: words() == {silent.place: "checking", answering: "up"}, "that is told")
 
 
 def test_a_slot_with_a_check_under_way_is_taken_last() -> None:
@@ -253,7 +253,7 @@ def test_a_slot_with_a_check_under_way_is_taken_last() -> None:
 
 HEAD = (
     "1\n# be_name srv_name srv_addr srv_port srv_uweight srv_admin_state srv_agent_state srv_iweight srv_check_state srv_fqdn"
-    " srv_id srv_op_state srv_check_result srv_check_health\n"
+    " srv_id srv_op_state srv_check_status srv_check_health\n"
 )
 
 
@@ -264,21 +264,22 @@ HEAD = (
         (["6 2 3 2", "6 2 3 2"], ["up", "up"]),  # fall 1: more to its credit has nobody
         (["6 2 3 4", "6 2 3 2"], ["up", "checking"]),  # in a slot that was used before
         (["6 2 3 4", "6 2 2 3"], ["up", "checking"]),  # one check has just failed
-        (["6 2 3 4", "6 2 0 2"], ["up", "checking"]),
-        (["6 2 0 2", "6 2 0 2"], ["checking", "checking"]),
+        (["6 2 3 4", "6 2 1 2"], ["up", "checking"]),
+        (["6 2 1 2", "6 2 1 2"], ["checking", "checking"]),
+        (["7 2 3 4", "7 2 3 2"], ["up", "checking"]),  # the next check is under way
         (["6 2 3 4", "6 0 2 0"], ["up", "down"]),
-        (["6 2 3 4", "6 1 0 2"], ["up", "checking"]),  # with a slow start
+        (["6 2 3 4", "6 1 1 2"], ["up", "checking"]),  # with a slow start
         (["6 2 3 4", "6 1 3 4"], ["up", "starting"]),
-        (["6 2 3 4", "2 2 0 2"], ["up", "up"]),  # somebody has disabled its check
-        (["6 2 3 4", "14 2 0 2"], ["up", "up"]),
+        (["6 2 3 4", "2 2 1 2"], ["up", "up"]),  # somebody has disabled its check
+        (["6 2 3 4", "14 2 1 2"], ["up", "up"]),
         (["6 2 3 4", "0 2 0 0"], ["up", ""]),
     ],
 )
 def test_what_is_told_of_checks(rows: list[str], words: list[str]) -> None:
     def row(number: int, text: str) -> str:
-        check, operation, result, health = text.split()
+        check, operation, last, health = text.split()
         start = f"web web{number} 192.0.2.{number} 80 10 0 0 0 {check} slot.invalid"
-        return f"{start} {number} {operation} {result} {health}\n"
+        return f"{start} {number} {operation} {last} {health}\n"
 
     servers = parse_servers(HEAD + "".join(row(number, text) for number, text in enumerate(rows, 1)))
     fact = pool_fact([table(Slots("web", "web", "suite"), servers)], "7@1")
