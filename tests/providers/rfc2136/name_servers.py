@@ -78,6 +78,8 @@ class NameServer:
         """Start unless it runs, and wait until it serves."""
         if self.process is not None and self.process.poll() is None:
             return
+        # Knot does not start while the number that a killed one left behind is that of any process, and numbers come again.
+        (self.directory / "knot.pid").unlink(missing_ok=True)
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 self.command(), cwd=self.directory, stdin=subprocess.DEVNULL, stdout=log, stderr=log
