@@ -75,6 +75,10 @@ def _open(path: Path) -> int:
     except OSError as error:
         if fd >= 0:
             os.close(fd)
-        log.warning("%s: %s; commands of people are read at the next look instead of at once", path, error.strerror)
+        log.warning(
+            "%s: %s; commands of people are read before the next decision, half a minute later at the latest, instead of at once",
+            path,
+            error.strerror,
+        )
         return -1
     return fd

@@ -13,12 +13,11 @@ import sys
 
 from manifests.desired import SECOND, Role
 from reconciler.core.decide import decide
-from reconciler.core.instant import Now
+from reconciler.core.instant import FOREVER, Now
 from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, obey
 from reconciler.core.observed import Observed
 from reconciler.core.plan import Decision, Step
 from reconciler.core.revisions import quiet
-from reconciler.core.verdict import Rule
 from reconciler.exits import Exit
 from reconciler.shell.apply import Applier
 from reconciler.shell.book import Book
@@ -29,14 +28,12 @@ from reconciler.shell.parts import Parts
 from reconciler.shell.probing import Probing
 from reconciler.shell.pushing import Pushing
 from reconciler.shell.report import Summary, pending, summarize
+from reconciler.shell.rereading import Rereading
 from reconciler.shell.telling import Telling
 from reconciler.shell.triggers import Wake
 
 NAP = 30 * SECOND
 """The longest sleep: a missed trigger costs no more than this."""
-
-READ_SOURCE = 15 * SECOND
-"""How often the source is read again without a trigger."""
 
 FIRST_LOOKS = 5 * SECOND
 """How long the first tick waits for providers that do not answer: a tick over nothing would take every ledger for lost."""
@@ -61,6 +58,7 @@ class Loop:
         self.clock, self.reporter, self.memory = parts.clock, parts.reporter, parts.memory
         self.wake = Wake()
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
+        self.rereading = Rereading(parts)
         self.probing = Probing(parts.prober, self.looks)
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.witness = Witness(self.looks, parts.memory, parts.clock, self.probing)
@@ -73,8 +71,6 @@ class Loop:
         self._outcomes: list[Outcome] = []
         self._failing = False
         self._applying: set[asyncio.Task[None]] = set()
-        self._read_at = 0
-        self._next_read = 0
         self._engine_retry = 0
         self._reading_from = -1
 
@@ -111,6 +107,7 @@ class Loop:
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             await self._first_looks()
+            self.looks.only_news = True
             while self.stopping is None:
                 decision = await self._tick()
                 await self._sleep(decision, None)
@@ -171,8 +168,7 @@ class Loop:
         self.looks.want(self.desired)
         self.pushing.want(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
-        self._read_at = self.clock.now().steady
-        self._next_read = self._read_at + READ_SOURCE
+        self.rereading.begin(self.clock.now())
         self._listen()
         if write:
             self.looks.listen()
@@ -297,7 +293,7 @@ class Loop:
             probes=dict(self.probing.verdicts),
             pushes=self.pushing.facts(),
             ledger=self.ledger,
-            source_read_at=self._read_at,
+            source_read_at=self.rereading.read_at,
             busy=looks.providers.busy() - self.applier.busy,
             contexts=self.probing.foreigners.contexts,
             under_way=frozenset(self.applier.busy),
@@ -338,19 +334,11 @@ class Loop:
 
     # --- the source -----------------------------------------------------------------------------------------------
 
-    async def _reread(self, now: Now) -> None:
-        """Read the manifests again when it is time; what is broken changes nothing that is in force."""
-        source = self.parts.source
-        if source is None or now.steady < self._next_read:
-            return
-        self._next_read = now.steady + READ_SOURCE
-        desired, told = await self.parts.runner.run(source.reread)
-        for sentence in told:
-            self.reporter.note(sentence, level=logging.WARNING if desired is None else logging.INFO)
-        if source.same():
-            self._read_at = now.steady
+    async def _reread(self, now: Now) -> bool:
+        """Read the manifests again when it is time, and put in force what they say; whether that is something else now."""
+        desired = await self.rereading.read(now)
         if desired is None:
-            return
+            return False
         if self.parts.providers_for is not None and desired.providers != self.desired.providers:
             await self._drain()
             old = self.looks.providers
@@ -358,30 +346,37 @@ class Loop:
             old.close()
             self.looks.listen()
         self.desired = desired
-        self._read_at = now.steady
         self.looks.want(desired)
         self.pushing.want(desired)
+        return True
 
     def source_changed(self) -> None:
         """A hint that the source changed: read it at the next tick."""
-        self._next_read = 0
+        self.rereading.hurry()
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
     async def _sleep(self, decision: Decision, end: int | None) -> None:
+        """Sleep until another decision may differ from this one.
+
+        Looks and reads that become due meanwhile only begin: what they find wakes the loop, if it is news. Before `wake_at` the
+        same facts lead to the same decision, and with ten thousand workloads each one costs more than all else that a quiet loop
+        does.
+        """
         if self.stopping is not None and not self._applying:
             return
-        for hold in decision.holds:
-            if hold.rule is Rule.ABSENCE_UNPROVEN and hold.until is not None:
-                # The second read that proves an absence is made when it is due, not at the next usual one.
-                self._next_read = min(self._next_read, hold.until)
-        await self.telling.let_go_first(self._applying, self.wake)
-        now = self.clock.now().steady
-        until = min(decision.wake_at, self.looks.next_due(), now + NAP)
-        if self.parts.source is not None:
-            until = min(until, self._next_read)
-        until = until if end is None else min(until, end)
-        await self.clock.sleep_until(max(until, now), self.wake.event)
+        self.rereading.prove(decision)
+        until = min(decision.wake_at, self.clock.now().steady + NAP, FOREVER if end is None else end)
+        while True:
+            await self.telling.let_go_first(self._applying, self.wake)
+            upcoming = min(until, self.looks.next_due(), self.rereading.due)
+            await self.clock.sleep_until(upcoming, self.wake.event)
+            now = self.clock.now()
+            if await self._reread(now) or self.wake.asked or now.steady >= until:
+                return
+            self.wake.take()
+            self._check_engine(now)
+            self.looks.start_due()
 
     def _finished(self, decision: Decision, end: int, wait: bool) -> bool:
         """Whether a single run is over."""

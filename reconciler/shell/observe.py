@@ -14,6 +14,7 @@ from manifests.desired import SECOND, Desired, Role
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, Known, PoolFact, Unknown, ZoneFact
 from reconciler.core.observed import PoolFacts, RuntimeFacts, ZoneFacts
+from reconciler.core.trust import CADENCES
 from reconciler.shell.clock import Clock
 from reconciler.shell.providers import Providers, Runner, innermost
 from reconciler.shell.triggers import Wake
@@ -29,7 +30,12 @@ def _hint(loop: asyncio.AbstractEventLoop, tell: Callable[[], None]) -> None:
 
 
 class Looks:
-    """The latest facts of all providers, kept up to date."""
+    """The latest facts of all providers, kept up to date.
+
+    Attributes:
+        only_news: a look that finds what is known and was still believed does not wake the loop, because no rule asks how old a
+            fact is that is fresh. A single run counts its looks, and so wants to hear of each.
+    """
 
     def __init__(self, providers: Providers, runner: Runner, clock: Clock, wake: Wake) -> None:
         self.providers, self.runner, self.clock, self.wake = providers, runner, clock, wake
@@ -38,10 +44,12 @@ class Looks:
         self.zones: dict[tuple[str, str], ZoneFacts] = {}
         self.attempts: dict[tuple[Role, str], int] = {}
         self.version = 0
+        self.only_news = False
         self.remembered: frozenset[str] = frozenset()
         self._due: dict[tuple[Role, str], int] = {}
         self._under_way: dict[tuple[Role, str], asyncio.Task[None]] = {}
         self._again: set[tuple[Role, str]] = set()
+        self._believed_until: dict[tuple[Role, str], int] = {}
         self._written: dict[tuple[str, str], int] = {}
         self._desired: Desired | None = None
 
@@ -123,24 +131,32 @@ class Looks:
         began = self.clock.now().steady
         try:
             if role is Role.RUNTIME:
-                await self._look_runtime(name, began)
+                news = await self._look_runtime(name, began)
             elif role is Role.ENDPOINTS:
-                await self._look_pools(name, began)
+                news = await self._look_pools(name, began)
             else:
-                await self._look_zones(name, began)
+                news = await self._look_zones(name, began)
             again = self._cadence(role)
         except ProviderError as error:
+            news = True
             self._blind(role, name, str(error), began)
             again = min(RETRY, self._cadence(role))
         finally:
             self._under_way.pop(key, None)
+        now = self.clock.now().steady
+        news = news or now >= self._believed_until.get(key, now)
+        self._believed_until[key] = began + CADENCES * self._cadence(role)
         self.attempts[key] = self.attempts.get(key, 0) + 1
         if key in self._due:
             self._due[key] = began + (0 if key in self._again else again)
         self._again.discard(key)
-        self.wake.set(f"looked at {name}")
+        if news or not self.only_news:
+            self.wake.set(f"looked at {name}")
+        else:
+            self.wake.stir()  # the next look may be due before the loop would rise
 
-    async def _look_runtime(self, name: str, began: int) -> None:
+    async def _look_runtime(self, name: str, began: int) -> bool:
+        """Read a node; whether it is not as it was."""
         provider = self.providers.runtimes[name]
         facts = await self.runner.run(provider.observe)
         # A look need not show what carries no mark. Who was found under a name that we want stays seen until he is gone.
@@ -155,9 +171,10 @@ class Looks:
             if removed:
                 facts = tuple(fact for fact in facts if fact.name not in removed) + tuple(newer.values())
         self._written = {key: at for key, at in self._written.items() if at >= began - 60 * SECOND}
-        if not isinstance(before, Known) or before.value != facts:
-            self.version += 1
+        news = not isinstance(before, Known) or before.value != facts
+        self.version += news
         self.runtimes[name] = Known(facts, name, began)
+        return news
 
     def _strangers(self, node: str) -> set[str]:
         """Names of the containers without any mark that were read back on a node."""
@@ -165,29 +182,35 @@ class Looks:
         facts = known.value if isinstance(known, Known) else ()
         return {fact.name for fact in facts if fact.mark is None and not fact.foreign_mark}
 
-    async def _look_pools(self, name: str, began: int) -> None:
+    async def _look_pools(self, name: str, began: int) -> bool:
+        """Read what a balancer is asked for; whether any pool is not as it was."""
         assert self._desired is not None  # noqa: S101
         named = sorted({b.pool for s in self._desired.services for b in s.balancers if b.provider == name})
         provider = self.providers.endpoints[name]
         facts = await self.runner.run(lambda: provider.observe(named))
         found = {(name, fact.pool): fact for fact in facts}
-        for key in [key for key in self.pools if key[0] == name and key not in found]:
+        gone = [key for key in self.pools if key[0] == name and key not in found]
+        for key in gone:
             del self.pools[key]
-        for key, fact in found.items():
-            self._put_pool(key, fact, began)
+        other = [self._put_pool(key, fact, began) for key, fact in found.items()]
+        return bool(gone) or any(other)
 
-    def _put_pool(self, key: tuple[str, str], fact: PoolFact, began: int) -> None:
+    def _put_pool(self, key: tuple[str, str], fact: PoolFact, began: int) -> bool:
         before = self.pools.get(key)
-        if not isinstance(before, Known) or before.observed_at <= began:
-            self.pools[key] = Known(fact, key[0], began)
+        if isinstance(before, Known) and before.observed_at > began:
+            return False
+        self.pools[key] = Known(fact, key[0], began)
+        return not isinstance(before, Known) or before.value != fact
 
-    async def _look_zones(self, name: str, began: int) -> None:
+    async def _look_zones(self, name: str, began: int) -> bool:
+        """Read the zones of a DNS server; whether any is not as it was."""
         zones = self._zones_of(name)
         if not zones:
-            return
+            return False
         provider = self.providers.dns[name]
-        for fact in await self.runner.run(lambda: provider.observe(zones)):
-            self._put_zone((name, fact.zone), fact, began)
+        facts = await self.runner.run(lambda: provider.observe(zones))
+        other = [self._put_zone((name, fact.zone), fact, began) for fact in facts]
+        return any(other)
 
     def _zones_of(self, name: str) -> list[str]:
         """Zones that policies name, and those we have published in before."""
@@ -197,10 +220,12 @@ class Looks:
         remembered = {zone.partition("/")[2] for zone in self.remembered if zone.startswith(f"{name}/")}
         return sorted(named | known | remembered)
 
-    def _put_zone(self, key: tuple[str, str], fact: ZoneFact, began: int) -> None:
+    def _put_zone(self, key: tuple[str, str], fact: ZoneFact, began: int) -> bool:
         before = self.zones.get(key)
-        if not isinstance(before, Known) or before.observed_at <= began:
-            self.zones[key] = Known(fact, key[0], began)
+        if isinstance(before, Known) and before.observed_at > began:
+            return False
+        self.zones[key] = Known(fact, key[0], began)
+        return not isinstance(before, Known) or before.value != fact
 
     def _blind(self, role: Role, name: str, reason: str, began: int) -> None:
         """A provider that cannot be read: everything it would have told is unknown from here on."""

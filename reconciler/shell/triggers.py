@@ -41,7 +41,7 @@ class Wake:
     """An event with reasons. Anybody on the event loop may set it; the loop takes it.
 
     Attributes:
-        event: set from the first reason until `take`.
+        event: set from the first reason, or `stir`, until `take`.
     """
 
     def __init__(self) -> None:
@@ -53,6 +53,15 @@ class Wake:
         if len(self._reasons) < REASONS_KEPT:
             self._reasons[reason] = None
         self.event.set()
+
+    def stir(self) -> None:
+        """End the sleep without asking for a look: whoever sleeps finds out anew until when."""
+        self.event.set()
+
+    @property
+    def asked(self) -> bool:
+        """Whether there is a reason that was not taken."""
+        return bool(self._reasons)
 
     def take(self) -> tuple[str, ...]:
         """The reasons since the last call, oldest first; clears the event. What comes later sets it again."""

@@ -98,6 +98,26 @@ def test_a_decision_does_not_change_before_its_wake_at(given_, fractions):
         assert answer(decide(desired, world, then)) == answer(first), f"after {offset / SECOND} s of {span / SECOND} s"
 
 
+def seen_anew(world, steady: int):
+    """The same facts, from looks that began then."""
+
+    def again(facts):
+        return {key: replace(one, observed_at=steady) if isinstance(one, Known) else one for key, one in facts.items()}
+
+    return replace(world, runtimes=again(world.runtimes), pools=again(world.pools), zones=again(world.zones))
+
+
+@EXAMPLES
+@given(observed(), st.floats(0, 1, exclude_max=True))
+def test_the_same_facts_seen_anew_lead_to_the_same_answer(given_, fraction):
+    desired, world = given_
+    world = settled(desired, world)
+    first = decide(desired, world, NOW)
+    offset = int((min(first.wake_at, NOW.steady + 3600 * SECOND) - NOW.steady) * fraction)
+    then = Now(NOW.wall + offset, NOW.steady + offset, NOW.boot)
+    assert answer(decide(desired, seen_anew(world, then.steady), then)) == answer(first)
+
+
 def destructive(decision: Decision) -> set[tuple[str, str]]:
     """What a decision takes away."""
     found = set()

@@ -1,5 +1,6 @@
 """Laws over the life of a world: coming to rest, health restarts, order of steps, read-back, kills, faults, full disks."""
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -16,6 +17,7 @@ from providers.testing.faults import Fault
 from reconciler.core.forecast import forecast
 from reconciler.core.ledger import OutcomeKind
 from reconciler.core.verdict import Rule
+from reconciler.shell.loop import NAP
 from sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 from sim.world import World
 
@@ -49,6 +51,34 @@ def test_a_healthy_world_comes_to_rest_and_an_idle_hour_writes_and_tells_nothing
     assert world.traffic.reads > reads + 100
     assert not world.tape.last.holds
     assert not world.tape.last.waits
+
+
+def test_a_quiet_world_is_looked_at_often_and_decided_over_seldom(worlds):
+    world = ready(worlds(replace(shop(), look_pools=SECOND)))
+    looks, ticks = world.traffic.reads, world.memory.ticks
+    world.run(3600 * SECOND)
+    looks, ticks = world.traffic.reads - looks, world.memory.ticks - ticks
+    assert looks >= 3600
+    assert 3600 * SECOND / NAP <= ticks <= looks / 2
+
+
+def test_what_somebody_changes_in_a_quiet_world_is_undone_at_the_next_look(worlds):
+    world = ready(worlds(replace(shop(), look_pools=SECOND)))
+    world.run(60 * SECOND)
+    pool = world.outside.pools[POOLS]["web"]
+    endpoint, member = next(iter(pool.items()))
+    pool[endpoint] = replace(member, weight=0)
+    world.run(SECOND)
+    assert pool[endpoint].weight == member.weight == 100
+
+
+def test_a_word_that_rings_no_bell_is_obeyed_before_the_longest_sleep_ends(worlds):
+    world = ready(worlds(shop()))
+    world.memory.ring = lambda: None
+    world.memory.say("suspend", "workload/web")
+    world.run(NAP)
+    assert not world.memory.inbox
+    assert "workload/web" in world.memory.ledger().suspensions
 
 
 def test_nothing_is_written_that_is_as_wanted_already(worlds):

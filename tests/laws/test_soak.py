@@ -19,7 +19,7 @@ GROWTH = TICKS
 
 def busy(**fields: object) -> Shop:
     """A shop whose pools are looked at often, so that thousands of ticks take not too many turns."""
-    return replace(shop(**fields), look_pools=5 * SECOND)
+    return replace(shop(**fields), look_pools=SECOND)
 
 
 def descriptors() -> int:
@@ -69,8 +69,8 @@ def test_thousands_of_ticks_with_churn_leave_threads_descriptors_tasks_children_
         world.restart()
         gc.collect()
         before = threading.active_count(), descriptors(), children()
-        rows, blocks, start = len(world.memory.rows), sys.getallocatedblocks(), world.clock.naps
-        while world.clock.naps - start < TICKS:
+        rows, blocks, start = len(world.memory.rows), sys.getallocatedblocks(), world.memory.ticks
+        while world.memory.ticks - start < TICKS:
             churn(world, rng, 10)
         world.restart()
         world.run(120 * SECOND)

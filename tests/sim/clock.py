@@ -10,15 +10,14 @@ from reconciler.shell.clock import VirtualClock
 class SimClock(VirtualClock):
     """A `VirtualClock` whose sleeper walks from event to event and waits at the horizon until the test goes on.
 
-    `naps` counts the sleeps: one for each tick. `base_tasks` is how many tasks there are while no call is under way. `next_event` gives the next instant at which something happens by itself, `happen` lets it happen.
+    `base_tasks` is how many tasks there are while no call is under way. `next_event` gives the next instant at which something happens by itself, `happen` lets it happen.
     """
 
-    __slots__ = ("base_tasks", "happen", "horizon", "naps", "next_event", "paused", "resumed")
+    __slots__ = ("base_tasks", "happen", "horizon", "next_event", "paused", "resumed")
 
     def __init__(self) -> None:
         super().__init__()
         self.horizon = FOREVER
-        self.naps = 0
         self.base_tasks = 1
         self.next_event: Callable[[], int] = lambda: FOREVER
         self.happen: Callable[[], None] = lambda: None
@@ -27,7 +26,6 @@ class SimClock(VirtualClock):
 
     async def sleep_until(self, steady: int, wake: asyncio.Event) -> None:
         """Let time pass up to the instant, or until `wake` is set, or to the horizon."""
-        self.naps += 1
         await self._settle(wake)
         while not wake.is_set():
             now = self.now().steady

@@ -13,7 +13,10 @@ from reconciler.shell.statedir import StoreError
 
 
 class SimMemory:
-    """Implements the loop's `Memory`. It outlives the loops; each gets its own `handle` with the hook of its life."""
+    """Implements the loop's `Memory`. It outlives the loops; each gets its own `handle` with the hook of its life.
+
+    `ticks` counts the reads of the inbox: one for each tick. `ring` wakes the loop that listens.
+    """
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], str] = {}
@@ -28,6 +31,8 @@ class SimMemory:
         self.evidence: list[tuple[str, dict]] = []
         self.full = False
         self.commands_made = 0
+        self.ticks = 0
+        self.ring: Callable[[], None] = lambda: None
         self._synced = (self.rows, self.inbox)
 
     def handle(self, hook: Callable[[str], None]) -> "SimMemoryHandle":
@@ -48,12 +53,14 @@ class SimMemory:
         self.commands_made += 1
         self.sync()
         self.inbox.append((self.commands_made, Command(verb, object, "somebody", "a test", until_wall)))
+        self.ring()
 
     def request(self, name: str, request: Request) -> None:
         """A person asks for a restart."""
         self.commands_made += 1
         self.sync()
         self.inbox.append((self.commands_made, Command("restart", name, request.who, request.reason, request=request)))
+        self.ring()
 
     def ledger(self) -> Ledger:
         """What is stored, read back."""
@@ -98,6 +105,7 @@ class SimMemoryHandle:
         return changed
 
     def commands(self) -> Sequence[tuple[int, Command]]:
+        self.store.ticks += 1
         return tuple(self.store.inbox)
 
     def leftovers(self) -> Sequence[str]:
