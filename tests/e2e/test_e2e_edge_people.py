@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from docker_engine import ensure_podman, podman_home
-from edge_world import World, podman_with_image, servers, until
+from edge_world import IMAGE, World, podman_with_image, servers, until
 
 pytestmark = [pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
@@ -131,6 +131,43 @@ def test_a_restart_that_a_person_asks_for_is_followed_to_its_end_without_a_faile
     code, listed = world.run("get", "requests")
     assert code == 0
     assert "new certificates" in listed
+
+
+ASIDE = f"""\
+            failureThreshold: 1
+        - name: aside
+          image: {IMAGE}
+          imagePullPolicy: Never
+          command: [/bin/sh, -c, "trap exit TERM; while :; do sleep 0.2; done"]
+  restarts:
+"""
+"""A second container for the workload, which ends at once when it is told to."""
+
+
+def test_one_container_of_each_replica_is_restarted_on_request_and_the_others_live_on(bare: World):
+    world = bare
+    world.edit("            failureThreshold: 1\n  restarts:\n", ASIDE)
+
+    def mains() -> set[str]:
+        return {name for name in world.containers() if not name.endswith("-aside")}
+
+    def settled() -> bool:
+        return len(mains()) == 3 and world.serves({world.address(name) for name in mains()})
+
+    world.once()
+    until(settled, "three replicas of two containers serve")
+    before = world.started_at()
+    asides = set(before) - mains()
+    assert len(asides) == 3
+    with world.watching(), world.clients() as seen:
+        until(lambda: len(seen.pages) == 3, "all three serve pages")
+        code, out = world.run("restart", "workload/web", "--container", "aside", "--wait", "--min-started", "1s")
+        assert code == 0, out
+        until(settled, "all serve again")
+    seen.check_all_served()
+    seen.check_never_empty()
+    assert restarted(world, before) == asides
+    assert set(world.started_at()) == set(before)
 
 
 @DOCKER
