@@ -62,9 +62,13 @@ def _verdict(belief: Belief) -> ProbeValue:
     return belief.ready if belief.word is None else belief.word.observer
 
 
-def all_failing(groups: Iterable[Group]) -> bool:
-    """Whether every verdict of every probe in this instance is a failure, of two containers at least: then it is our probing."""
-    failing = 0
+def all_failing(groups: Iterable[Group], blind: bool) -> bool:
+    """Whether every verdict of every probe in this instance is a failure, of two containers at least: then it is our probing.
+
+    Those without a verdict, and those on nodes that cannot be seen (`blind`), may be failing as well: to know less of them is no
+    reason to trust the failure of another one more.
+    """
+    failing, others = 0, int(blind)
     for group in groups:
         container = group.workload.template.container
         if container.startup is None and container.liveness is None and container.readiness is None:
@@ -76,7 +80,8 @@ def all_failing(groups: Iterable[Group]) -> bool:
             if verdict is ProbeValue.PASS:
                 return False
             failing += verdict is ProbeValue.FAIL
-    return failing > 1
+            others += verdict is not ProbeValue.FAIL
+    return failing > 0 and failing + others > 1
 
 
 # --- what people read -------------------------------------------------------------------------------------------------

@@ -37,10 +37,14 @@ def read_instant(raw: Any) -> Instant | None:
 
 
 def elapsed(since: Instant, now: Now) -> int:
-    """Nanoseconds since then, never negative; over a reboot by the wall clock, so a clock that steps back adds nothing."""
+    """Nanoseconds since then, never negative.
+
+    Over a reboot by the wall clock, so that one that steps back adds nothing; but what was in an earlier boot is at least as long
+    ago as this one has lasted, so that one that is wrong until it is set (a host without a battery for it) cannot stop time.
+    """
     if since.boot == now.boot:
         return max(0, now.steady - since.steady)
-    return max(0, now.wall - since.wall)
+    return max(now.steady, now.wall - since.wall)
 
 
 def due(since: Instant, wait: int, now: Now) -> int:

@@ -254,8 +254,9 @@ class Pool:
         if reborn and not passes and sound:
             self.resort.append((endpoint, belief, member))
             return
-        if reborn and not passes:
-            # It has been started again since it was ready, so what it carries was given to the life before.
+        if reborn and not passes and not (row is not None and row.resort == fact.started_at):
+            # It has been started again since it was ready, so what it carries was given to the life before. Not so what this life
+            # was given as the last resort: a prober that has just begun, and knows nothing yet, must not empty the pool.
             self.want(endpoint, belief, member, 0, Reason.PENDING, fact=True)
             return
         self.considered += passes or row is not None or bool(before)
@@ -346,6 +347,9 @@ class Pool:
         after = before if better is None else 0 if better else full
         if before and after:
             self._keep_last(belief, after, belief.reason)
+        row = self.ledger.ready.get(belief.fact.id)
+        if after and row is not None and row.started_at != belief.fact.started_at:
+            self.out.ready[belief.fact.id] = row._replace(resort=belief.fact.started_at)
         self.want(endpoint, belief, member, after, Reason.LAST_RESORT if after else belief.reason)
 
     def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool, better: bool) -> None:

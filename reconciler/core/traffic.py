@@ -17,12 +17,14 @@ NEVER = Instant(0, 0, "")
 class Ready(NamedTuple):
     """That one life of a container has been ready: when it started (runtime's wall clock, ns) and since when it was.
 
-    `grows` tells that it carried no weight then, so that its weight grows where its service has a ramp.
+    `grows` tells that it carried no weight then, so that its weight grows where its service has a ramp. `resort` is the start of a later life
+    that was given weight as the last resort of its pool and has not been ready; 0 if none was.
     """
 
     started_at: int
     since: Instant
     grows: bool
+    resort: int = 0
 
 
 class Weighed(NamedTuple):
@@ -79,7 +81,7 @@ class Override(NamedTuple):
 
 def ready_row(raw: list[Any]) -> Ready:
     """A row as it was stored."""
-    return Ready(raw[0], Instant(*raw[1]), raw[2])
+    return Ready(raw[0], Instant(*raw[1]), *raw[2:])
 
 
 def weighed_rows(raw: list[Any]) -> tuple[Weighed, ...]:

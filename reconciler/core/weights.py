@@ -189,7 +189,7 @@ def weigh(
                 carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
                 leftovers.append((list(pool.members.values()), service.key, key, carried_on, fact.epoch))
             if pool.failing and doubt is None:
-                doubt = all_failing(roster.groups.values())
+                doubt = all_failing(roster.groups.values(), bool(roster.blind))
             pool.finish(intended, blind, bool(doubt))
     for key, fact in seen.pools.items():
         if key not in named:

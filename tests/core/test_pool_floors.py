@@ -275,6 +275,19 @@ def test_when_every_probe_fails_nothing_is_taken_from_those_that_others_keep_up(
     assert Rule.ALL_FAILING in rules(decision)
 
 
+@pytest.mark.parametrize("seen", [True, False])
+def test_to_see_less_of_others_is_no_reason_to_trust_a_failure_more(seen):
+    """One fails in a pool that may become empty; whether it is the only one to fail cannot be told while a node is not seen."""
+    made = scene(1, 0)
+    desired = shop(1, panic=Panic(50, PanicMode.CLOSED))
+    elsewhere = Shop((Spec(name="api", nodes=("node-b",), pools=(), publish=None),)).desired().workloads
+    node_b = Known((), "node-b", SEEN) if seen else Unknown("down", "node-b", SEEN - SECOND)
+    world = replace(made.observed(), runtimes={**made.observed().runtimes, "node-b": node_b})
+    decision = decide(replace(desired, workloads=(*elsewhere, *desired.workloads)), world, NOW)
+    assert weights(decision, made) == ({0: 0} if seen else {})
+    assert (Rule.ALL_FAILING in rules(decision)) is not seen
+
+
 def test_a_container_that_was_started_again_gets_nothing_until_it_is_ready_again():
     made = scene(3)
     fresh = replace(made.facts[1], started_at=made.facts[1].started_at + 1)

@@ -32,6 +32,25 @@ def test_a_single_replica_with_a_wrong_liveness_probe_serves_after_each_restart_
     assert world.weights() == {ONE: 100}, "a new process knows it as well"
 
 
+@pytest.mark.parametrize("how", ["a new process", "a silent probe engine"])
+def test_a_prober_that_knows_nothing_yet_takes_nothing_from_the_last_resort(how, worlds):
+    world = ready(worlds(shop(replicas=1, backoff=Backoff(600 * SECOND, 600 * SECOND, 600 * SECOND))))
+    before = world.generation(ONE)
+    world.apps.lies["*", "liveness"] = ProbeValue.FAIL
+    world.run(2 * MINUTE)
+    assert world.generation(ONE) != before, "it was restarted"
+    assert world.weights() == {ONE: 100}, "in vain, and serves all the same"
+
+    count = len(world.traffic.writes)
+    if how == "a new process":
+        world.restart()
+    else:
+        world.life.prober.why_silent = "no results"
+    world.run(2 * MINUTE)
+    assert not [one for one in world.traffic.writes[count:] if isinstance(one.action, SetWeight)]
+    assert world.weights() == {ONE: 100}
+
+
 def test_it_is_the_last_resort_only_for_as_long_as_nobody_is_better(worlds):
     world = ready(worlds(shop(replicas=3, backoff=QUICK)))
     others = {WEB.format(1), WEB.format(2)}

@@ -13,7 +13,9 @@ from providers.actions import (
 from providers.dns.ownership import mark_key
 from providers.facts import ContainerState, Generation, RecordKey
 from reconciler.core.disruption import URGENT, returns
+from reconciler.core.instant import Instant, instant
 from reconciler.core.plan import Step, target_of
+from reconciler.core.verdict import Reason
 from sim.manifest import INSTANCE, NAMES, POOLS, ZONE
 from sim.world import World
 
@@ -27,6 +29,8 @@ class Watchdog:
         self.restarts: list[tuple[int, str, Generation]] = []
         self.last_weight: dict[str, int] = {}
         self.last_named: dict[str, int] = {}
+        self.given: dict[str, Generation] = {}
+        self.told: list[Instant] = []
         self.true_time = 0
         self._then = world.clock.now()
         self.foreign = self._foreign()
@@ -65,6 +69,9 @@ class Watchdog:
         self._untouched()
         if isinstance(action, RemoveEndpoint):
             self.last_weight.pop(action.endpoint.address, None)
+        if isinstance(action, StartContainer):
+            # Who lost its weight in an earlier life, and has had none in this one, has nobody's requests.
+            self.last_weight.pop(self.world.outside.nodes[action.node][action.name].address, None)
 
     def _restarted(self, step: Step, action: StopContainer) -> None:
         """Health restarts stay within their limit in every window, and no generation is restarted twice."""
@@ -73,10 +80,19 @@ class Watchdog:
         grant, now = self.world.memory.ledger().grants.get(action.expect.container_id), self.world.clock.now()
         granted = self.true_time - (now.steady - grant.at.steady if grant and grant.at.boot == now.boot else 0)
         self.restarts.append((granted, step.object, action.expect))
+        self.told.append(grant.at if grant else instant(now))
         for spec in self.world.shop.specs:
             if step.object.startswith(f"{spec.key}/"):
-                recent = [at for at, o, _ in self.restarts if o == step.object and at > granted - spec.window]
+                recent = [
+                    at
+                    for (at, o, _), told in zip(self.restarts, self.told, strict=True)
+                    if o == step.object and at > granted - spec.window and not self._leapt(told, spec.window)
+                ]
                 assert len(recent) <= spec.limit, f"{step.object}: {len(recent)} restarts in its window"
+
+    def _leapt(self, since: Instant, window: int) -> bool:
+        """Whether a window seems to be over because somebody set the clock forward before a reboot, which no clock can tell."""
+        return since.boot != self.told[-1].boot and self.told[-1].wall - since.wall >= window
 
     def _left(self, action: StopContainer) -> None:
         """A planned stop: weight 0 in every pool, drained; out of every name, TTL over."""
@@ -97,16 +113,22 @@ class Watchdog:
 
     def _weighed(self, action: SetWeight, step: Step | None) -> None:
         """A pool never becomes empty for health: a fact, a granted restart or a person's word may do that."""
+        address = action.endpoint.address
+        everybody = (item for of in self.world.outside.nodes.values() for item in of.values())
+        item = next((one for one in everybody if one.address == address), None)
         if action.weight > 0:
+            if item is not None:
+                self.given[address] = item.generation
             return
         if action.before:
             self.last_weight[action.endpoint.address] = self.true_time
         members = self.world.outside.pools[POOLS][action.pool]
         if any(m.weight for m in members.values() if m.owner == INSTANCE):
             return
-        item = self.world.containers().get(action.name)
-        if item is None or item.state is not ContainerState.RUNNING:
-            return
+        if item is None or item.state is not ContainerState.RUNNING or item.generation != self.given.get(address):
+            return  # a fact: it does not run, or runs anew and has not shown that it can serve again
+        if step is not None and step.cause is Reason.PAUSED:
+            return  # a fact when it was looked at; somebody has thawed it since
         if self.world.shop.destroy or all(s.replicas == 0 for s in self.world.shop.specs if action.pool in s.pools):
             return
         if action.pool not in {pool for spec in self.world.shop.specs for pool in spec.pools}:

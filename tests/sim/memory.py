@@ -50,16 +50,17 @@ class SimMemory:
 
     def say(self, verb: str, object: str, until_wall: int = 0) -> None:  # noqa: A002
         """A person's command."""
-        self.commands_made += 1
-        self.sync()
-        self.inbox.append((self.commands_made, Command(verb, object, "somebody", "a test", until_wall)))
-        self.ring()
+        self._told(Command(verb, object, "somebody", "a test", until_wall))
 
     def request(self, name: str, request: Request) -> None:
         """A person asks for a restart."""
+        self._told(Command("restart", name, request.who, request.reason, request=request))
+
+    def _told(self, command: Command) -> None:
+        """What a person says is on the disk before the command line answers, with all that was saved before it."""
         self.commands_made += 1
+        self.inbox.append((self.commands_made, command))
         self.sync()
-        self.inbox.append((self.commands_made, Command("restart", name, request.who, request.reason, request=request)))
         self.ring()
 
     def ledger(self) -> Ledger:
