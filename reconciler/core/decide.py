@@ -49,8 +49,9 @@ def decide(desired: Desired, observed: Observed, now: Now) -> Decision:
         observed: all facts, probe verdicts and the ledger.
         now: this instant.
     """
+    before = observed.ledger
     for last in (False,) * (_PASSES - 1) + (True,):
-        answer = _look(desired, observed, now, last)
+        answer = _look(desired, observed, now, before, last)
         if isinstance(answer, Decision):
             return answer
         # A new grant changes what weights and names should be: look again with it in the ledger.
@@ -58,8 +59,11 @@ def decide(desired: Desired, observed: Observed, now: Now) -> Decision:
     raise AssertionError("the last pass always decides")
 
 
-def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decision | Ledger:
-    """One pass over all stages: a decision, or the ledger with new grants when there are any and this is not the last pass."""
+def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: bool) -> Decision | Ledger:
+    """One pass over all stages: a decision, or the ledger with new grants when there are any and this is not the last pass.
+
+    `before` is the ledger without the grants of earlier passes.
+    """
     # Trust: which facts may be used, foreign ones too.
     admitted = admit(desired, observed, sight(desired, observed, now))
     desired, seen = admitted.desired, admitted.seen
@@ -119,7 +123,8 @@ def _look(desired: Desired, observed: Observed, now: Now, last: bool) -> Decisio
     ledger = _forget(out.ledger, out.ids)
     status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts, names)
     due_steps = tuple(sorted(out.steps, key=_order))
-    moved = ledger.grants != observed.ledger.grants or ledger.rollouts != observed.ledger.rollouts
+    # Also beside what there was before all passes: a grant that ends as soon as it is given would be given again and again.
+    moved = all(ledger.grants != one.grants or ledger.rollouts != one.rollouts for one in (observed.ledger, before))
     unsettled = moved and not due_steps
     wake_at = now.steady + 1 if unsettled else _wake_at(desired, seen, crew, counts, holds, waits, ledger, now)
     wake_at = max(min(wake_at, names.until, rollouts.until), now.steady + 1)

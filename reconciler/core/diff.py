@@ -121,10 +121,11 @@ def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences)
 
 def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: Differences) -> None:
     """A failed startup or liveness probe asks for a restart, and after some that did not help for a recreation."""
-    what = "startup" if belief.reason is Reason.STARTUP_FAILED else "liveness"
+    assert belief.failed is not None  # noqa: S101  (its `live` is fail; for the type checker)
+    what = "startup" if belief.failed is Reason.STARTUP_FAILED else "liveness"
     message = f"the {what} probe failed"
     row = ledger.escalations.get(replica_of(group.workload.key, ordinal))
-    kind, cause = Kind.RESTART, belief.reason
+    kind, cause = Kind.RESTART, belief.failed
     if row is not None and staged.made(group) and next_try(row.tries, group.workload, belief.fact) is Try.RECREATE:
         kind, cause, message = Kind.RECREATE, Reason.RECREATE, f"{message} again after {row.tries} restarts in a row"
     out.wants.append(_want(group, ordinal, kind, cause, message, belief))

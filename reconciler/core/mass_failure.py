@@ -179,7 +179,7 @@ def _sound(failing: Collection[str], crew: Roster, observed: Observed) -> frozen
     for group in (crew.groups[key] for key in failing):
         asked = group.workload.template.container.readiness is not None
         for belief in group.current.values():
-            if belief.reason is not Reason.LIVENESS_FAILED:
+            if belief.failed is not Reason.LIVENESS_FAILED:
                 continue
             verdicts = observed.probes.get(belief.fact.generation)
             ready = verdicts.readiness if verdicts is not None else None

@@ -69,7 +69,8 @@ class Belief(NamedTuple):
 
     `live` and `ready` are pass, fail or unknown; `since` is the steady instant from which it has been ready; `until` is the
     steady instant at which the answer changes on the same facts because a verdict or a push gets too old. `word` is None where
-    only the probes speak.
+    only the probes speak. `failed` is which probe asks for a restart, whatever a push or a person says of the traffic; None while
+    `live` is not fail.
     """
 
     fact: ContainerFact
@@ -79,6 +80,7 @@ class Belief(NamedTuple):
     until: int
     reason: Reason
     word: Word | None = None
+    failed: Reason | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,7 @@ def believe(fact: ContainerFact, container: Container, probes: Mapping[Generatio
     if container.startup is not None:
         value, passed_at, limit = _fresh(verdicts.startup, steady)
         if value is _FAIL:
-            return Belief(fact, _FAIL, _FAIL, 0, limit, Reason.STARTUP_FAILED)
+            return Belief(fact, _FAIL, _FAIL, 0, limit, Reason.STARTUP_FAILED, failed=Reason.STARTUP_FAILED)
         if value is not _PASS:
             return Belief(fact, _UNKNOWN, _UNKNOWN, 0, limit, Reason.STARTING)
         since, until = max(since, passed_at), limit
@@ -179,7 +181,7 @@ def believe(fact: ContainerFact, container: Container, probes: Mapping[Generatio
         live, _, limit = _fresh(verdicts.liveness, steady)
         until = min(until, limit)
         if live is _FAIL:
-            return Belief(fact, _FAIL, _FAIL, 0, until, Reason.LIVENESS_FAILED)
+            return Belief(fact, _FAIL, _FAIL, 0, until, Reason.LIVENESS_FAILED, failed=Reason.LIVENESS_FAILED)
     if container.readiness is None:
         return Belief(fact, live, _PASS, since, until, _READY)
     ready, ready_since, limit = _fresh(verdicts.readiness, steady)

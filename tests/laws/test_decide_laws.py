@@ -186,6 +186,14 @@ def test_every_hold_names_a_future_instant_or_a_persons_action(given_):
 
 @EXAMPLES
 @given(observed())
+def test_only_who_has_got_further_decides_again_at_once(given_):
+    desired, world = given_
+    decision = decide(desired, world, NOW)
+    assert not decision.unsettled or to_rows(decision.ledger) != to_rows(world.ledger)
+
+
+@EXAMPLES
+@given(observed())
 def test_no_step_is_there_twice_and_no_target_has_two_opposite_ones(given_):
     decision = decide(*given_, NOW)
     ids = [step.id for step in decision.steps]
