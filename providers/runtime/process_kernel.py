@@ -173,9 +173,8 @@ def kill_strays(container_id: str, deadline: int) -> int:
             except OSError:
                 continue
             try:
-                if _carries(
-                    pid, cookie
-                ):  # again: between the scan and the open the pid may have become somebody else's
+                # Asked again: between the scan and the open the number may have become somebody else's.
+                if _carries(pid, cookie):
                     signal.pidfd_send_signal(fd, signal.SIGKILL)
             except OSError:
                 continue

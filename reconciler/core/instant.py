@@ -52,6 +52,11 @@ def due(since: Instant, wait: int, now: Now) -> int:
     return now.steady + wait - elapsed(since, now)
 
 
+def due_awake(since: Instant, wait: int, now: Now) -> int:
+    """As `due`, but of the time before the last boot nothing counts: for what could not go on while the host was down."""
+    return wait + (since.steady if since.boot == now.boot else 0)
+
+
 def next_after(base: int, period: int, now: Now) -> int:
     """The first steady instant after now on the grid base + n * period: the same answer at every instant before it."""
     return base + ((now.steady - base) // period + 1) * period

@@ -13,7 +13,7 @@ from manifests.rollouts import STAGED
 from providers.facts import ContainerState, ProbeValue
 from reconciler.core.activation import Group, Roster
 from reconciler.core.availability import ripe_at
-from reconciler.core.instant import FOREVER, Instant, Now, due, instant
+from reconciler.core.instant import FOREVER, Instant, Now, due_awake, instant
 from reconciler.core.ledger import Ledger
 from reconciler.core.revision import ENDED, Revision, RevisionMark, Rollout, Standing
 from reconciler.core.shaken import note
@@ -240,7 +240,7 @@ def _rolled(desired: Desired, group: Group, rollout: Rollout, out: Followed, now
         row = row._replace(due=instant(now))
         rollout = rollout.put(row)._replace(ready=ready, progressed=instant(now))
     assert rollout.progressed is not None  # noqa: S101  (set just above; for the type checker)
-    end = due(rollout.progressed, workload.rollout.progress_deadline, now)
+    end = due_awake(rollout.progressed, workload.rollout.progress_deadline, now)
     if end > now.steady:
         out.until = min(out.until, end)
         return rollout
@@ -263,7 +263,7 @@ def _stuck(
         # One that had the traffic before, and is declared again in the middle of the next one's rollout, stays what it is.
         if row.standing is Standing.SCHEDULED and (up or (found is not None and found.certain)):
             row = row._replace(standing=Standing.FAILED, ended=instant(now), why=why)
-            rollout = rollout.put(row)
+            rollout = rollout.put(row)._replace(ready=ready)  # of those there are now, one more speaks for it again
         lacking = f"{lacking}; {why}" if why else lacking
     else:
         lacking = f"{lacking}; {row.why}"

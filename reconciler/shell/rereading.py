@@ -38,7 +38,7 @@ class Rereading:
 
     def prove(self, decision: Decision) -> None:
         """Make the second read that proves an absence when it is due, not at the next usual one."""
-        for hold in decision.holds:
+        for hold in decision.holds if self.source is not None else ():
             if hold.rule is Rule.ABSENCE_UNPROVEN and hold.until is not None:
                 self.due = min(self.due, hold.until)
 

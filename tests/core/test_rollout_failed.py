@@ -197,3 +197,47 @@ def test_the_active_revision_that_is_declared_again_in_the_middle_of_the_next_on
     here.run(300 * SECOND)
     assert (up(here, "v1"), up(here, "v2")) == (3, 0)
     assert standing(here, "v1") is Standing.ACTIVE
+
+
+def half_way(here: World) -> None:
+    """Until the first replica of v2 has taken the place of one of v1."""
+    here.push(rolling("v2"))
+    for _ in range(60):
+        if up(here, "v1") < 3:
+            return
+        here.run(5 * SECOND)
+    raise AssertionError("v2 does not come")
+
+
+def test_one_that_was_well_fails_its_probe_and_recovers_so_the_rollout_goes_on(world):
+    here = world(rolling())
+    half_way(here)
+    here.apps.mute |= set(names_of("v2"))
+    here.run(600 * SECOND)
+    assert standing(here, "v2") is Standing.FAILED
+    assert up(here, "v1")
+    here.apps.mute.clear()
+    here.run(300 * SECOND)
+    assert standing(here, "v2") is Standing.ACTIVE
+    assert (up(here, "v2"), up(here, "v1")) == (3, 0)
+
+
+def test_a_host_that_was_down_for_longer_than_the_deadline_fails_no_rollout(world):
+    here = world(rolling())
+    half_way(here)
+    here.run(30 * SECOND)
+    here.runtime.refuse_starts(REFUSED)
+    here.run(60 * SECOND)
+    before = up(here, "v2")
+    assert (standing(here, "v2"), before in {1, 2}) == (Standing.SCHEDULED, True)
+    here.reboot_host()
+    here.clock.step_wall(3600 * SECOND)
+    here.runtime.refuse_starts("")
+    for name in names_of("v2")[:before]:
+        here.start_by_hand(name)
+    here.runtime.refuse_starts(REFUSED)
+    here.run(60 * SECOND)
+    assert (standing(here, "v2"), REFUSED in told(here)["why"]) == (Standing.SCHEDULED, True)
+    assert containers_of(here, "v2") == names_of("v2")
+    here.run(300 * SECOND)
+    assert standing(here, "v2") is Standing.FAILED, "it had its time, with the host up"
