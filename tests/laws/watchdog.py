@@ -30,7 +30,7 @@ class Watchdog:
         self.last_weight: dict[str, int] = {}
         self.last_named: dict[str, int] = {}
         self.given: dict[str, Generation] = {}
-        self.told: list[Instant] = []
+        self.told: dict[Generation, Instant] = {}
         self.true_time = 0
         self._then = world.clock.now()
         self.foreign = self._foreign()
@@ -80,19 +80,16 @@ class Watchdog:
         grant, now = self.world.memory.ledger().grants.get(action.expect.container_id), self.world.clock.now()
         granted = self.true_time - (now.steady - grant.at.steady if grant and grant.at.boot == now.boot else 0)
         self.restarts.append((granted, step.object, action.expect))
-        self.told.append(grant.at if grant else instant(now))
+        self.told[action.expect] = latest = grant.at if grant else instant(now)
         for spec in self.world.shop.specs:
             if step.object.startswith(f"{spec.key}/"):
                 recent = [
                     at
-                    for (at, o, _), told in zip(self.restarts, self.told, strict=True)
-                    if o == step.object and at > granted - spec.window and not self._leapt(told, spec.window)
+                    for at, o, generation in self.restarts
+                    if o == step.object and at > granted - spec.window
+                    if not leapt(self.told[generation], latest, spec.window)
                 ]
                 assert len(recent) <= spec.limit, f"{step.object}: {len(recent)} restarts in its window"
-
-    def _leapt(self, since: Instant, window: int) -> bool:
-        """Whether a window seems to be over because somebody set the clock forward before a reboot, which no clock can tell."""
-        return since.boot != self.told[-1].boot and self.told[-1].wall - since.wall >= window
 
     def _left(self, action: StopContainer) -> None:
         """A planned stop: weight 0 in every pool, drained; out of every name, TTL over."""
@@ -121,7 +118,11 @@ class Watchdog:
                 self.given[address] = item.generation
             return
         if action.before:
-            self.last_weight[action.endpoint.address] = self.true_time
+            # Who is paused serves nobody, and need not be waited for; that it is was a fact when it was looked at.
+            if step is not None and step.cause is Reason.PAUSED:
+                self.last_weight.pop(address, None)
+            else:
+                self.last_weight[address] = self.true_time
         members = self.world.outside.pools[POOLS][action.pool]
         if any(m.weight for m in members.values() if m.owner == INSTANCE):
             return
@@ -183,3 +184,8 @@ class Watchdog:
             if key.name not in ours and key not in marks
         )
         return containers, members, records
+
+
+def leapt(since: Instant, until: Instant, window: int) -> bool:
+    """Whether a window seems to be over because somebody set the clock forward before a reboot, which no clock can tell."""
+    return since.boot != until.boot and until.wall - since.wall >= window
