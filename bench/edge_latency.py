@@ -5,8 +5,10 @@
 Prints Markdown. Needs root, dockerd, haproxy, named and busybox-static; makes its own containers and servers on loopback, and
 removes them. The floor of a restart is a bare listener that asks the engine to start what has died, on a container of the
 same image; both take turns, and both are timed by the engine's own events. Weights are read from HAProxy's socket and names
-asked from BIND every millisecond or so, so their figures hold the cost of asking. The floor of a weight is one bare command, sent by a
-process that waited as long before, to the same server beside the same probes, once the loop has ended.
+asked from BIND every millisecond or so, so their figures hold the cost of asking. From a verdict on, HAProxy is asked without a pause
+of more than 0.3 ms until the weight is there, and not at all before: nobody asks it two thousand times a second where it is used.
+The floor of a weight is one bare command, sent by a process that waited as long before, to the same server beside the same
+probes, once the loop has ended.
 """
 
 import argparse
@@ -176,12 +178,13 @@ def kill(world: World, name: str) -> tuple[float, int]:
 
 
 class Timed(ProbeEngine):
-    """A probe engine with many more targets, which notes when it hands out the verdict of one."""
+    """A probe engine with many more targets, which notes when it hands out the verdict of one, and calls `told` right after."""
 
     def __init__(self, extra: list[Target]) -> None:
         super().__init__(phase=True)
         self.extra = extra
         self.at: dict[Key, tuple[str, float]] = {}
+        self.told: Callable[[], object] = lambda: None
 
     def set_targets(self, targets: list[Target]) -> None:
         super().set_targets([*targets, *self.extra])
@@ -192,6 +195,7 @@ class Timed(ProbeEngine):
         for key, fact in found.items():
             if key[1] == "readiness" and self.at.get(key, ("", 0.0))[0] != fact.value.value:
                 self.at[key] = (fact.value.value, now)
+                self.told()
         return found
 
 
@@ -231,9 +235,11 @@ while True:
     if weight != before:
         print(weight, now, flush=True)
         before = weight
+        sys.stdin.buffer.raw.read(64)
     time.sleep(0.0003)
 """
-"""Tells each change of one address's weight, and when it was seen, by the clock that all processes share."""
+"""Tells the weight of one address and when it was seen, by the clock that all processes share; then waits for a byte, looks until
+the weight is another one, tells that, and so on."""
 
 
 @contextmanager
@@ -278,39 +284,59 @@ async def verdicts(world: World, tries: int, probes: int, port: int) -> tuple[li
         providers.close()
 
 
+class Watch:
+    """Looks at the weight of one address, in a process of its own, from each `begin` until it has changed."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def begin(self) -> None:
+        """Look from now on."""
+        assert self._process.stdin is not None
+        os.write(self._process.stdin.fileno(), b"\n")
+
+    def seen(self, down: bool) -> float:
+        """Wait until the address has no weight (True) or has some. Returns when that was seen."""
+        while True:
+            weight, when = self.look()
+            if (weight == 0) is down:
+                return when
+
+    def look(self) -> tuple[int, float]:
+        """The next weight that it tells, and when it was seen."""
+        assert self._process.stdout is not None
+        weight, when = self._process.stdout.readline().split()
+        return int(weight), float(when)
+
+
 @contextmanager
-def watched(world: World, address: str) -> Iterator[Callable[[bool], float]]:
-    """Gives what waits until an address has no weight (True) or has some, and says when that was seen."""
+def watched(world: World, address: str) -> Iterator[Watch]:
+    """Gives what watches the weight of an address, once it has looked for the first time."""
     command = [sys.executable, "-c", WATCH, str(world.directory / "admin.sock"), address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
-
-        def seen(down: bool) -> float:
-            assert watch.stdout is not None
-            weight, when = "", ""
-            while (weight == "0") is not down or not weight:
-                weight, when = watch.stdout.readline().split()
-            return float(when)
-
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            yield seen
+            watch = Watch(process)
+            watch.look()
+            yield watch
         finally:
-            watch.kill()
+            process.kill()
 
 
 def flips(world: World, tries: int, engine: Timed) -> list[float]:
     """Seconds from each verdict to its weight. Not-ready and ready take turns."""
     address = world.address(world.containers()[0])
     took: list[float] = []
-    with watched(world, address) as seen:
+    with watched(world, address) as watch:
+        engine.told = watch.begin
         time.sleep(SETTLE)
-        seen(False)
         for index in range(tries):
             down = index % 2 == 0
             world.ask(address, "/cgi-bin/unready" if down else "/cgi-bin/ready")
-            when = seen(down)
+            when = watch.seen(down)
             wanted = "fail" if down else "pass"
             took.append(when - max(at for found, at in list(engine.at.values()) if found == wanted))
             time.sleep(0.2)  # until what follows (names, reading back) is over
+        engine.told = lambda: None
     return took
 
 
@@ -319,16 +345,17 @@ def floors(world: World, tries: int, engine: Timed) -> list[float]:
     address = world.address(world.containers()[0])
     (row,) = (row for row in map(str.split, bare(world, "show servers state be_web")) if address in row[4:5])
     took: list[float] = []
-    with watched(world, address) as seen:
-        seen(False)
+    with watched(world, address) as watch:
         for index in range(tries):
             until_next = time.monotonic() + 0.5
             while time.monotonic() < until_next:
                 engine.read()  # nobody else does any more
                 time.sleep(0.01)
+            down = (index + tries) % 2 == 0  # what was tried before may have ended without weight
             begun = time.perf_counter()
-            bare(world, f"set server be_web/{row[3]} weight {0 if index % 2 == 0 else 100}")
-            took.append(seen(index % 2 == 0) - begun)
+            watch.begin()
+            bare(world, f"set server be_web/{row[3]} weight {0 if down else 100}")
+            took.append(watch.seen(down) - begun)
     return took
 
 
