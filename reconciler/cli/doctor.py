@@ -53,6 +53,8 @@ def doctor(path: Path, **raw: Any) -> Exit:
         mark = view.paint.good("ok") if one.reached and not one.missing else view.paint.bad("to do")
         view.out(f"{mark}: {one.role.value} provider '{one.provider}' (type {one.type}): {one.summary}")
         for line in one.missing:
+            if line == one.summary:
+                continue  # who cannot be reached cannot say what it lacks either
             view.out("\n".join(f"    {part}" for part in line.splitlines()))
     verdict = "every provider can do its part" if well else "not every provider can do its part yet"
     view.out(f"result: {verdict} (exit {int(code)})")

@@ -1,5 +1,15 @@
 """`reconcile doctor`: every provider is asked, nothing is changed, and what is missing is said."""
 
+UNREACHABLE = """apiVersion: reconciler/v1
+kind: Provider
+metadata:
+  name: edge
+spec:
+  type: haproxy
+  settings:
+    sockets: [/nonexistent/admin.sock]
+"""
+
 
 def test_the_doctor_finds_the_embedded_defaults_well(tree, home, reconcile):
     done = reconcile("doctor", tree)
@@ -17,3 +27,10 @@ def test_the_doctor_names_a_provider_that_cannot_be_read(tree, tmp_path, reconci
     broken = [one for one in done.document["providers"] if not one["reached"]]
     assert [one["role"] for one in broken] == ["endpoints"]
     assert "web.json" in broken[0]["summary"]
+
+
+def test_a_provider_that_does_not_answer_is_told_once(tree, reconcile):
+    (tree / "edge.yaml").write_text(UNREACHABLE)
+    done = reconcile("doctor", tree)
+    assert done.code == 6
+    assert done.out.count("cannot connect: No such file or directory") == 1
