@@ -82,9 +82,9 @@ class RemoveContainer:
 
 @dataclass(frozen=True, slots=True)
 class UpdateContainer:
-    """Give the containers of generation `expect` these settings without disturbing them.
+    """Give the containers of generation `expect` these settings, and connect them to the networks `join`, without disturbing them.
 
-    Set already: success. Another generation: Conflict; so are limits for one that does not run, while the restart policy can
+    Set and connected already: success. Another generation: Conflict; so are limits for one that does not run, while the restart policy can
     be changed in every state. A runtime without such settings: Rejected.
     """
 
@@ -93,6 +93,7 @@ class UpdateContainer:
     expect: Generation
     live: tuple[Live, ...]
     adopted: bool = False
+    join: tuple[str, ...] = ()
 
 
 RuntimeAction = CreateContainer | StartContainer | StopContainer | RemoveContainer | UpdateContainer

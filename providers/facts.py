@@ -158,7 +158,8 @@ class ContainerFact:
     image that is not from that registry), sorted; `addresses` are those by network, sorted; all three empty where the
     runtime has no such thing. `starts` is there where a replica has several containers: `started_at` is then that of the one
     that was started last. `setup` says how a container without our mark was created, and `image_setup` what its image says of
-    that; None where that cannot be told. `adopted` is never set by a provider: the core says by it that a container without
+    that; None where that cannot be told. `unjoined` names the networks that a container with our mark was created for and is not
+    connected to: somebody took it off, or its runtime lost it. `adopted` is never set by a provider: the core says by it that a container without
     our mark is treated as one that has `mark`.
     """
 
@@ -189,6 +190,7 @@ class ContainerFact:
     starts: tuple[ContainerStart, ...] = ()
     setup: Setup | None = None
     image_setup: Setup | None = None
+    unjoined: tuple[str, ...] = ()
 
     @property
     def generation(self) -> Generation:

@@ -15,6 +15,7 @@ from providers.runtime.docker_life import UP, Life, Pod, policy_body
 from providers.runtime.docker_link import Link, is_gone
 from providers.runtime.docker_logs import last_lines
 from providers.runtime.docker_look import Looks
+from providers.runtime.docker_networks import networks_of, unjoined
 from providers.runtime.docker_spec import limits
 from providers.runtime.docker_stops import Stop, Stops
 
@@ -70,19 +71,19 @@ class Actor:
         raise Conflict(pod.main.name, cause, "look again")
 
     def _connect(self, main: Life) -> None:
-        """Have its networks, and join the further ones: somebody may have removed one, or a kill left one out."""
+        """Have its networks, and join those that it is not in: somebody may have removed one, or a kill left one out."""
         mark, _ = main.mark
-        if mark is not None and not self._looks.podman():
-            for name in _networks(main):
+        if mark is None:
+            return
+        wanted = self._networks(main)
+        if not self._looks.podman():
+            for name in wanted:
                 self._network(main.name, name, mark.instance)
-        for name in main.networks:
-            if self._joined(main, name):
-                continue
+        for name in unjoined(wanted, self._again(main).joined):
             self._link.post(f"/networks/{name}/connect", main.name, {"Container": main.id})
 
-    def _joined(self, main: Life, network: str) -> bool:
-        found = self._link.get(f"/containers/{main.id}/json", main.name)
-        return network in ((found.get("NetworkSettings") or {}).get("Networks") or {})
+    def _networks(self, main: Life) -> tuple[str, ...]:
+        return networks_of(main.network_mode, main.networks, self._looks.podman())
 
     def _restore_policy(self, pod: Pod) -> None:
         """Give the engine back the restart policy that our stop of this very generation took away.
@@ -102,7 +103,7 @@ class Actor:
             if "network" not in error.cause or main.mark[0] is None:
                 raise
             # Its networks have been made anew, and the engine remembers them by the ids that they had.
-            for name in _networks(main):
+            for name in self._networks(main):
                 with suppress(Gone, Rejected, Conflict):
                     self._link.post(f"/networks/{name}/disconnect", main.name, {"Container": main.id, "Force": True})
                 self._link.post(f"/networks/{name}/connect", main.name, {"Container": main.id})
@@ -230,8 +231,8 @@ class Actor:
     # --- change in place ----------------------------------------------------------------------------------------
 
     def update(self, action: UpdateContainer) -> None:
-        """Change limits while the pod runs, and its restart policy in any state. Raises Conflict, Rejected."""
-        if self._looks.podman():
+        """Change limits while the pod runs, and its restart policy and networks in any state. Raises Conflict, Rejected."""
+        if action.live and self._looks.podman():
             raise Rejected(action.name, "this Podman changes nothing in place", "replace the container")
         pod = self._looks.pod(action.name)
         if pod is None:
@@ -254,6 +255,8 @@ class Actor:
                 self._forget_policy(life)
             if change:
                 self._set_now(life, change)
+        if action.join:
+            self._connect(pod.main)
 
     def _set_now(self, life: Life, change: dict[str, object]) -> None:
         try:
@@ -271,11 +274,6 @@ class Actor:
 
     def _set(self, life: Life, change: dict[str, object]) -> None:
         self._link.post(f"/containers/{life.id}/update", life.name, change)
-
-
-def _networks(main: Life) -> tuple[str, ...]:
-    first = (main.network_mode,) if main.network_mode != "default" else ()
-    return (*first, *main.networks)
 
 
 def _member(pod: Pod, name: str) -> Life | None:

@@ -26,6 +26,7 @@ from providers.facts import (
 )
 from providers.runtime.docker_beyond import of_the_host, published, read_bindings, read_healer, read_health
 from providers.runtime.docker_digest import LABEL_IMAGE
+from providers.runtime.docker_networks import networks_of, unjoined
 from providers.runtime.docker_setup import read_setup
 from providers.runtime.docker_stops import Stop
 from providers.runtime.docker_time import SECOND, EngineLife, boot_wall, parse_instant, running_since, steady, to_steady
@@ -68,7 +69,8 @@ class Life:
     """One container as its inspection showed it. Instants: `started_at` and `finished_at` wall ns, `since` steady ns.
 
     `word` is the engine's state; `addresses` are by network; `restart` (the policy's name, `on-failure:N` where it gives up
-    after N), `cpu` (thousandths) and `memory` (bytes) are the settings in force; `bindings` are (port, host address, host port).
+    after N), `cpu` (thousandths) and `memory` (bytes) are the settings in force; `bindings` are (port, host address, host port);
+    `joined` are the networks it is connected to.
     """
 
     id: str
@@ -95,6 +97,7 @@ class Life:
     image: str = ""
     image_id: str = ""
     setup: Setup | None = None
+    joined: tuple[str, ...] = ()
 
     @property
     def asked_for(self) -> str:
@@ -187,6 +190,7 @@ def read_life(found: Mapping[str, Any], on_failure: str = "") -> Life:
         image=str(config.get("Image") or ""),
         image_id=_image_id(str(found.get("Image") or "")),
         setup=None if LABEL_INSTANCE in (config.get("Labels") or {}) else read_setup(found),
+        joined=tuple(sorted(networks)),
         bindings=read_bindings(found) or (of_the_host(exposed) if host.get("NetworkMode") == "host" and up else ()),
     )
 
@@ -357,6 +361,7 @@ def fact(
         starts=_starts(pod),
         setup=main.setup,
         image_setup=image_setup,
+        unjoined=unjoined(networks_of(main.network_mode, main.networks, around.podman), main.joined) if mark else (),
     )
 
 

@@ -46,6 +46,9 @@ class MemoryContainer:
     starts: dict[str, ContainerStart] = field(default_factory=dict)
     """Of a replica with several containers each of them by its name, the main one's being empty; empty with one alone."""
 
+    unjoined: tuple[str, ...] = ()
+    """Networks that somebody took it off. Without one of them nobody reaches it: its address is not shown."""
+
     @property
     def generation(self) -> Generation:
         """(container id, started-at)."""
@@ -83,6 +86,7 @@ class MemoryContainer:
 
     def fact(self, node: str) -> ContainerFact:
         """What a look sees."""
+        address = "" if self.unjoined else self.address
         return ContainerFact(
             node=node,
             name=self.name,
@@ -90,8 +94,8 @@ class MemoryContainer:
             state=self.state,
             started_at=self.started_at,
             running_since=self.running_since,
-            address=self.address,
-            ports=tuple(PortFact(port.number, self.address, port.number) for port in self.ports),
+            address=address,
+            ports=tuple(PortFact(port.number, address, port.number) for port in self.ports) if address else (),
             mark=self.mark,
             foreign_mark=self.foreign_mark,
             exit_code=self.exit_code,
@@ -105,4 +109,5 @@ class MemoryContainer:
             labels=tuple(sorted(self.labels.items())) if self.mark is None else (),
             stale_secrets=self.stale_secrets,
             starts=tuple(self.starts[name] for name in sorted(self.starts)),
+            unjoined=self.unjoined if self.mark is not None else (),
         )

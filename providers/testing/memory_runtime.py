@@ -137,6 +137,7 @@ class MemoryRuntime:
             raise _moved(action.name, action.expect, found.generation)
         if self._refuse_starts:
             raise Rejected(action.name, self._refuse_starts, "repair the template")
+        found.unjoined = ()
         found.start(self.world.wall(), self.world.steady())
 
     def _stop(self, action: StopContainer) -> None:
@@ -151,7 +152,7 @@ class MemoryRuntime:
 
     def _update(self, action: UpdateContainer) -> None:
         found = self._get(action.name)
-        if not found.live:
+        if action.live and not found.live:
             raise Rejected(action.name, "this runtime has no settings to change in place", "replace the container")
         if found.generation != action.expect:
             raise _moved(action.name, action.expect, found.generation)
@@ -164,6 +165,7 @@ class MemoryRuntime:
         if limits and found.state is not ContainerState.RUNNING:
             raise Conflict(action.name, f"is {found.state}, so its limits cannot be changed", "look again")
         found.live = tuple(sorted({**before, **after}.values()))
+        found.unjoined = tuple(name for name in found.unjoined if name not in action.join)
 
     def _remove(self, action: RemoveContainer) -> None:
         found = self._containers.get(action.name)
@@ -212,6 +214,12 @@ class MemoryRuntime:
         """Somebody lets a frozen container run on, in the same generation."""
         with self.world.lock:
             self._get(name).state = ContainerState.RUNNING
+
+    def disconnect(self, name: str, network: str = "lan") -> None:
+        """Somebody takes a container off its network."""
+        with self.world.lock:
+            found = self._get(name)
+            found.unjoined = tuple(sorted({*found.unjoined, network}))
 
     def vanish(self, name: str) -> None:
         """Somebody removes the container, running or not; its address is free at once."""

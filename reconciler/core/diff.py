@@ -149,9 +149,12 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
         else:
             _unhealthy(group, ordinal, belief, ledger, out)
         return
-    if fact.live and fact.state in _UPDATED and fact.live != settings(workload, name, fact, ledger):
+    differs = bool(fact.live) and fact.live != settings(workload, name, fact, ledger)
+    if fact.state in _UPDATED and (differs or fact.unjoined):
         cause, message = Reason.SETTINGS_CHANGED, "its limits or its restart policy are not as wanted"
-        if name in ledger.taken:
+        if fact.unjoined:
+            cause, message = Reason.NETWORK_LOST, f"it is not connected to {', '.join(fact.unjoined)} any more"
+        elif name in ledger.taken:
             many = len(ledger.attempts.get(name, ()))
             cause, message = Reason.TAKEN_OVER, f"the runtime restarts it again and again ({many} restarts lately)"
         out.wants.append(_want(group, ordinal, Kind.UPDATE, cause, message, belief))
@@ -319,9 +322,8 @@ def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Dif
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
                 fact = belief.fact
-                if not fact.stale_secrets and (
-                    not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)
-                ):
+                as_made = not fact.stale_secrets and not fact.unjoined
+                if as_made and (not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)):
                     continue
             if belief.fact.id not in grants:
                 _current(group, ordinal, belief, ledger, now, out)

@@ -7,6 +7,7 @@ Addresses that a runtime will only choose at create time are written as the cont
 from collections.abc import Callable
 from dataclasses import replace
 
+from manifests.pod import Live
 from providers.actions import (
     ChangeRecords,
     CreateContainer,
@@ -73,6 +74,10 @@ def _started(fact: ContainerFact, now: Now) -> tuple[ContainerStart, ...]:
         one if one.running_since and not anew else ContainerStart(one.container, now.wall, now.steady)
         for one in fact.starts
     )
+
+
+def _updated(fact: ContainerFact, live: tuple[Live, ...], join: tuple[str, ...]) -> ContainerFact:
+    return replace(fact, live=live, unjoined=tuple(name for name in fact.unjoined if name not in join))
 
 
 def _stopped(fact: ContainerFact, only: str) -> tuple[ContainerStart, ...]:
@@ -151,8 +156,8 @@ def fold(observed: Observed, step: Step, now: Now) -> Observed:
                 ),
             )
         case UpdateContainer() as action:
-            live = action.live
-            return _containers(observed, action.node, _one(action.name, lambda fact: replace(fact, live=live)))
+            live, join = action.live, action.join
+            return _containers(observed, action.node, _one(action.name, lambda fact: _updated(fact, live, join)))
         case RemoveContainer() as action:
             name = action.name
             return _containers(observed, action.node, lambda facts: tuple(fact for fact in facts if fact.name != name))

@@ -129,12 +129,14 @@ def _key(key: RecordKey) -> str:
     return f"{key.name} {key.type} set {key.set_id}" if key.set_id else f"{key.name} {key.type}"
 
 
-def _live(action: UpdateContainer) -> str:
-    return "; ".join(
+def _changes(action: UpdateContainer) -> str:
+    joins = [f"connect to {name}" for name in action.join]
+    settings = [
         f"{one.container or 'main'} cpu {f'{one.cpu}m' if one.cpu else 'unlimited'} "
         f"memory {one.memory or 'unlimited'} restart {one.restart}"
         for one in action.live
-    )
+    ]
+    return "; ".join(joins + settings)
 
 
 def describe(action: Action) -> str:
@@ -150,7 +152,7 @@ def describe(action: Action) -> str:
         case RemoveContainer():
             return f"remove {action.name}"
         case UpdateContainer():
-            return f"update {action.name}: {_live(action)}"
+            return f"update {action.name}: {_changes(action)}"
         case SetWeight():
             before = "absent" if action.before is None else str(action.before)
             where = f"{action.endpoint.address}:{action.endpoint.port} in {action.provider}/{action.pool}"

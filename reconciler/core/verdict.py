@@ -33,6 +33,7 @@ class Reason(StrEnum):
     TEMPLATE_CHANGED = "TemplateChanged"
     REVISION_FAILED = "RevisionFailed"
     SETTINGS_CHANGED = "SettingsChanged"
+    NETWORK_LOST = "NetworkLost"
     SUPERSEDED = "Superseded"
     INACTIVE = "Inactive"
     CANARY = "Canary"

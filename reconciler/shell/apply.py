@@ -318,6 +318,9 @@ class Applier:
         if isinstance(action, CreateContainer):
             return ""
         if isinstance(action, UpdateContainer):
+            lost = [name for name in action.join if name in fact.unjoined]
+            if lost:
+                return f"not connected to {', '.join(lost)}"
             return "" if fact.live == action.live else f"other settings: {fact.live}"
         if isinstance(action, StopContainer):
             return "" if fact.state in _DOWN or fact.generation != action.expect else fact.state.value

@@ -7,11 +7,12 @@ import pytest
 from core.plans import NOW, Scene
 from manifests.desired import Desired, Guard
 from manifests.pod import Live
-from providers.actions import StartContainer, UpdateContainer
+from providers.actions import StartContainer, StopContainer, UpdateContainer
 from providers.facts import ContainerState
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
-from reconciler.core.verdict import Rule, Waiting
+from reconciler.core.plan import describe
+from reconciler.core.verdict import Reason, Rule, Waiting
 from sim.manifest import Shop, Spec
 
 WEB = Spec()
@@ -42,6 +43,37 @@ def test_other_settings_are_one_step_per_replica_and_disturb_nothing() -> None:
 def test_a_suspended_replica_keeps_its_settings() -> None:
     desired, found = scene()
     decision = decide(replace(desired, guard=Guard(suspend=True)), found.observed(), NOW)
+    assert not decision.steps
+    assert {hold.rule for hold in decision.holds} == {Rule.SUSPENDED}
+
+
+def test_a_network_that_was_lost_is_one_step_that_disturbs_nothing() -> None:
+    found = Scene(WEB)
+    lost = found.facts[1] = replace(found.facts[1], unjoined=("edge", "logs"))
+    desired = Shop((WEB,)).desired()
+    (step,) = decide(desired, found.observed(), NOW).steps
+    live = lost.live
+    assert step.action == UpdateContainer(lost.node, lost.name, lost.generation, live, join=("edge", "logs"))
+    assert step.cause is Reason.NETWORK_LOST
+    assert "not connected to edge, logs any more" in step.message
+    assert describe(step.action).startswith(f"update {lost.name}: connect to edge; connect to logs")
+    plan = forecast(desired, found.observed(), NOW)
+    assert [one.step.id for one in plan.steps] == [step.id]
+
+
+def test_a_container_that_is_not_reached_comes_out_of_the_pool_and_is_connected_again_at_once() -> None:
+    found = Scene(WEB)
+    lost = found.facts[1] = replace(found.facts[1], address="", ports=(), unjoined=("edge",), live=())
+    steps = decide(Shop((WEB,)).desired(), found.observed(), NOW).steps
+    (update,) = (step for step in steps if isinstance(step.action, UpdateContainer))
+    assert update.action == UpdateContainer(lost.node, lost.name, lost.generation, (), join=("edge",))
+    assert not [step for step in steps if isinstance(step.action, StopContainer | StartContainer)]
+
+
+def test_a_suspended_replica_is_left_off_its_network() -> None:
+    found = Scene(WEB)
+    found.facts[1] = replace(found.facts[1], unjoined=("edge",))
+    decision = decide(replace(Shop((WEB,)).desired(), guard=Guard(suspend=True)), found.observed(), NOW)
     assert not decision.steps
     assert {hold.rule for hold in decision.holds} == {Rule.SUSPENDED}
 

@@ -45,6 +45,25 @@ def test_a_replica_whose_readiness_alone_fails_gets_weight_0_leaves_the_name_and
     assert world.started_at() == before
 
 
+def test_a_container_that_somebody_takes_off_its_network_is_connected_again_and_serves_without_a_restart(
+    converged: World,
+):
+    world = converged
+    everyone, before = world.addresses(), world.started_at()
+    victim = min(before)
+    address = world.address(victim)
+    with world.watching(), world.clients() as seen:
+        until(lambda: len(seen.pages) == 3, "all three serve pages")
+        world.api.link.post(f"/networks/{world.network}/disconnect", victim, {"Container": victim, "Force": True})
+        until(lambda: not world.pool().get(address) or world.address(victim), "it is out of the pool, or back already")
+        until(lambda: world.address(victim) and world.serves(world.addresses()), "all three serve again")
+    seen.check_never_empty()
+    assert len(world.addresses()) == len(everyone)
+    assert world.started_at() == before
+    assert f"update {victim}: connect to {world.network}" in world.log()
+    assert "(NetworkLost: it is not connected to" in world.log()
+
+
 def test_pool_and_name_stay_as_they_are_when_all_fail_their_readiness(converged: World):
     world = converged
     everyone, before = world.addresses(), world.started_at()

@@ -147,6 +147,12 @@ class Anything(RuleBasedStateMachine):
             self.world.runtime.unpause(name)
 
     @rule(number=REPLICA)
+    def somebody_takes_it_off_its_network(self, number):
+        name = self.pick(number)
+        if name:
+            self.world.runtime.disconnect(name)
+
+    @rule(number=REPLICA)
     def it_falls_ill(self, number):
         name = self.pick(number)
         if name:

@@ -95,8 +95,8 @@ class Watchdog:
         """A planned stop: weight 0 in every pool, drained; out of every name, TTL over."""
         name, item = action.name, self.world.outside.nodes[action.node].get(action.name)
         spec = next((one for one in self.world.shop.specs if f"-{one.name}-" in name), None)
-        if item is None or spec is None:
-            return
+        if item is None or spec is None or item.unjoined:
+            return  # nobody reaches what is not on its network, whatever its weight
         pools = self.world.outside.pools.get(POOLS, {}).values()
         weights = [member.weight for of in pools for end, member in of.items() if end.address == item.address]
         assert not any(weights), f"{name} was stopped with weight {weights}"
@@ -126,8 +126,9 @@ class Watchdog:
         members = self.world.outside.pools[POOLS][action.pool]
         if any(m.weight for m in members.values() if m.owner == INSTANCE):
             return
-        if item is None or item.state is not ContainerState.RUNNING or item.generation != self.given.get(address):
-            return  # a fact: it does not run, or runs anew and has not shown that it can serve again
+        up = item is not None and item.state is ContainerState.RUNNING and not item.unjoined
+        if item is None or not up or item.generation != self.given.get(address):
+            return  # a fact: it does not run, is not on its network, or runs anew and has not shown that it can serve again
         if step is not None and step.cause is Reason.PAUSED:
             return  # a fact when it was looked at; somebody has thawed it since
         if self.world.shop.destroy or all(s.replicas == 0 for s in self.world.shop.specs if action.pool in s.pools):

@@ -92,6 +92,14 @@ class Bench:
         self.runtime.perform(UpdateContainer("local", fact.name, fact.generation, live))
         return self.fact(fact.name)
 
+    def disconnect(self, fact: ContainerFact, network: str) -> None:
+        """Somebody takes a replica off a network, as `docker network disconnect` does."""
+        self.api.link.post(f"/networks/{network}/disconnect", network, {"Container": fact.id, "Force": True})
+
+    def join(self, fact: ContainerFact, *networks: str) -> ContainerFact:
+        self.runtime.perform(UpdateContainer("local", fact.name, fact.generation, fact.live, join=networks))
+        return self.fact(fact.name)
+
     def fact(self, name: str) -> ContainerFact:
         """The fact about one replica, which must exist."""
         (found,) = self.runtime.observe([name])

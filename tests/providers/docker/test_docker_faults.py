@@ -79,6 +79,54 @@ def test_a_network_that_somebody_removed_is_made_again_for_the_start(bench: Benc
     assert bench.start(fact).address
 
 
+@pytest.mark.server("dockerd")
+def test_a_container_that_was_taken_off_its_network_is_connected_again_while_it_runs(bench: Bench) -> None:
+    first, second = bench.network(), bench.network()
+    fact = bench.run(template(networks=(first, second)))
+    assert bench.looked(fact.name).unjoined == ()
+    bench.disconnect(fact, first)
+    bench.disconnect(fact, second)
+    lost = bench.looked(fact.name)
+    assert (lost.state, lost.generation, lost.unjoined, lost.address) == (
+        ContainerState.RUNNING,
+        fact.generation,
+        tuple(sorted((first, second))),
+        "",
+    )
+    bench.api.link.delete(f"/networks/{first}", first)
+    back = bench.join(lost, *lost.unjoined)
+    assert (back.generation, back.unjoined) == (fact.generation, ())
+    assert back.address == bench.api.inspect(fact.name)["NetworkSettings"]["Networks"][first]["IPAddress"] != ""
+    assert bench.join(back, *lost.unjoined) == bench.looked(fact.name)
+
+
+@pytest.mark.server("dockerd")
+def test_a_container_that_was_taken_off_its_network_while_it_was_down_starts_on_it(bench: Bench) -> None:
+    network = bench.network()
+    fact = bench.stop(bench.run(template(networks=(network,))))
+    bench.disconnect(fact, network)
+    assert bench.looked(fact.name).unjoined == (network,)
+    assert bench.start(bench.fact(fact.name)).address
+
+
+def test_a_further_network_that_was_lost_is_joined_again_on_each_engine(engine: Bench) -> None:
+    first, second = engine.network(), engine.network()
+    fact = engine.run(template(networks=(first, second)))
+    engine.disconnect(fact, second)
+    lost = engine.looked(fact.name)
+    assert (lost.unjoined, lost.address) == ((second,), fact.address)
+    back = engine.join(lost, second)
+    assert (back.generation, back.unjoined, back.address) == (fact.generation, (), fact.address)
+    assert second in engine.api.inspect(fact.name)["NetworkSettings"]["Networks"]
+
+
+@pytest.mark.server("dockerd")
+def test_containers_without_networks_of_their_own_lack_none(bench: Bench) -> None:
+    for number, networks in enumerate((("host",), ("none",), (), ("bridge",))):
+        fact = bench.run(template(networks=networks), number)
+        assert bench.looked(fact.name).unjoined == ()
+
+
 # --- names and strangers ----------------------------------------------------------------------------------------------
 
 
