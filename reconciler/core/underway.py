@@ -46,6 +46,10 @@ class Outbox:
 
     def put(self, step: Step) -> None:
         """Take one step in, unless its target or its own past holds it."""
+        if step.id in self.ids:
+            # A replica that moves has the same name on both nodes for a while: one call at a time, so that each has its own outcome.
+            self.waits.append(Wait(step.object, Waiting.CALL, f"another call on {step.target} goes first"))
+            return
         self.ids.add(step.id)
         if step.target in self.under_way:
             self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is under way"))

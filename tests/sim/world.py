@@ -65,6 +65,8 @@ class Tape:
     def decided(self, decision: Decision, now: Now) -> None:
         self.decided_count += 1
         self.last = decision
+        ids = [step.id for step in decision.steps]
+        assert len(ids) == len(set(ids)), f"two steps of one name: {ids}"
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         self.notes.append((level, text))
