@@ -84,8 +84,8 @@ class RemoveContainer:
 class UpdateContainer:
     """Give the containers of generation `expect` these settings, and connect them to the networks `join`, without disturbing them.
 
-    Set and connected already: success. Another generation: Conflict; so are limits for one that does not run, while the restart policy can
-    be changed in every state. A runtime without such settings: Rejected.
+    An empty `live` leaves the settings as they are. Set and connected already: success. Another generation: Conflict; so are limits
+    for one that does not run, while the restart policy can be changed in every state. A runtime without such settings: Rejected.
     """
 
     node: str

@@ -77,7 +77,7 @@ def _started(fact: ContainerFact, now: Now) -> tuple[ContainerStart, ...]:
 
 
 def _updated(fact: ContainerFact, live: tuple[Live, ...], join: tuple[str, ...]) -> ContainerFact:
-    return replace(fact, live=live, unjoined=tuple(name for name in fact.unjoined if name not in join))
+    return replace(fact, live=live or fact.live, unjoined=tuple(name for name in fact.unjoined if name not in join))
 
 
 def _stopped(fact: ContainerFact, only: str) -> tuple[ContainerStart, ...]:

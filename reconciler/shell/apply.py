@@ -321,7 +321,7 @@ class Applier:
             lost = [name for name in action.join if name in fact.unjoined]
             if lost:
                 return f"not connected to {', '.join(lost)}"
-            return "" if fact.live == action.live else f"other settings: {fact.live}"
+            return "" if not action.live or fact.live == action.live else f"other settings: {fact.live}"
         if isinstance(action, StopContainer):
             return "" if fact.state in _DOWN or fact.generation != action.expect else fact.state.value
         # Started and ended at once is still started: the next look says that it crashed.

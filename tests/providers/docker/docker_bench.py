@@ -97,7 +97,7 @@ class Bench:
         self.api.link.post(f"/networks/{network}/disconnect", network, {"Container": fact.id, "Force": True})
 
     def join(self, fact: ContainerFact, *networks: str) -> ContainerFact:
-        self.runtime.perform(UpdateContainer("local", fact.name, fact.generation, fact.live, join=networks))
+        self.runtime.perform(UpdateContainer("local", fact.name, fact.generation, (), join=networks))
         return self.fact(fact.name)
 
     def fact(self, name: str) -> ContainerFact:
