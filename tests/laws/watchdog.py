@@ -31,6 +31,7 @@ class Watchdog:
         self.last_named: dict[str, int] = {}
         self.given: dict[str, Generation] = {}
         self.told: dict[Generation, Instant] = {}
+        self.forgotten: set[Generation] = set()
         self.true_time = 0
         self._then = world.clock.now()
         self.foreign = self._foreign()
@@ -48,6 +49,9 @@ class Watchdog:
         else:
             self.true_time += 60 * SECOND
         self._then = now
+        # Also when the clock is set right again afterwards: what seemed to be over has been forgotten by then.
+        for spec in self.world.shop.specs:
+            self.forgotten |= {one for one, since in self.told.items() if leapt(since, instant(now), spec.window)}
         return self.true_time
 
     # --- the laws -----------------------------------------------------------------------------------------------
@@ -80,14 +84,13 @@ class Watchdog:
         grant, now = self.world.memory.ledger().grants.get(action.expect.container_id), self.world.clock.now()
         granted = self.true_time - (now.steady - grant.at.steady if grant and grant.at.boot == now.boot else 0)
         self.restarts.append((granted, step.object, action.expect))
-        self.told[action.expect] = latest = grant.at if grant else instant(now)
+        self.told[action.expect] = grant.at if grant else instant(now)
         for spec in self.world.shop.specs:
             if step.object.startswith(f"{spec.key}/"):
                 recent = [
                     at
                     for at, o, generation in self.restarts
-                    if o == step.object and at > granted - spec.window
-                    if not leapt(self.told[generation], latest, spec.window)
+                    if o == step.object and at > granted - spec.window and generation not in self.forgotten
                 ]
                 assert len(recent) <= spec.limit, f"{step.object}: {len(recent)} restarts in its window"
 
