@@ -122,8 +122,8 @@ def test_a_further_network_that_was_lost_is_joined_again_on_each_engine(engine: 
 
 @pytest.mark.server("dockerd")
 def test_containers_without_networks_of_their_own_lack_none(bench: Bench) -> None:
-    for number, networks in enumerate((("host",), ("none",), (), ("bridge",))):
-        fact = bench.run(template(networks=networks), number)
+    for number, network in enumerate(("host", "none")):
+        fact = bench.run(template(networks=(network,)), number)
         assert bench.looked(fact.name).unjoined == ()
 
 

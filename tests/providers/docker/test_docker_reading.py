@@ -6,6 +6,7 @@ import pytest
 
 from providers.facts import ContainerState, ExitCause, Mark, container_name, mark_labels
 from providers.runtime.docker_life import Life, Surroundings, fact, make_pod, read_life
+from providers.runtime.docker_networks import networks_of, unjoined
 from providers.runtime.docker_stops import Stop
 from providers.runtime.docker_time import (
     SECOND,
@@ -163,3 +164,27 @@ def test_an_inspection_of_the_oldest_engines_and_of_podman_is_read() -> None:
         ContainerState.CREATED, (53, 80), 1500, 0, "no",
     )  # fmt: skip
     assert found.address == "10.88.0.2"
+
+
+@pytest.mark.parametrize(
+    ("mode", "further", "podman", "networks"),
+    [
+        ("edge", (), False, ("edge",)),
+        ("edge", ("logs",), False, ("edge", "logs")),
+        ("", (), False, ("bridge",)),
+        ("default", (), False, ("bridge",)),
+        ("bridge", ("logs",), False, ("bridge", "logs")),
+        ("host", (), False, ()),
+        ("none", (), False, ()),
+        ("container:0123", (), False, ()),
+        ("bridge", (), True, ()),
+        ("bridge", ("logs",), True, ("logs",)),
+        ("slirp4netns:cidr=10.0.0.0/24", (), True, ()),
+    ],
+)
+def test_the_networks_of_a_container_are_those_that_it_can_be_taken_off(
+    mode: str, further: tuple[str, ...], podman: bool, networks: tuple[str, ...]
+) -> None:
+    assert networks_of(mode, further, podman) == networks
+    assert unjoined(networks, ("else", *networks)) == ()
+    assert unjoined(networks, ("else",)) == tuple(sorted(networks))
