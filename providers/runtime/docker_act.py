@@ -11,7 +11,8 @@ from contextlib import suppress
 from providers.actions import RemoveContainer, StartContainer, StopContainer, UpdateContainer
 from providers.errors import Conflict, Gone, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerState, Generation
-from providers.runtime.docker_life import UP, Life, Pod, policy_body
+from providers.runtime.docker_inspection import policy_body
+from providers.runtime.docker_life import UP, Life, Pod
 from providers.runtime.docker_link import Link, is_gone
 from providers.runtime.docker_logs import last_lines
 from providers.runtime.docker_look import Looks

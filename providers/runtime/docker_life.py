@@ -1,18 +1,16 @@
-"""From the engine's words about one container to a `Life`, and from the lives of a pod to one fact. No I/O but /proc.
+"""One container as the engine has it, and from the lives of a pod to one fact. No I/O but the clocks'.
 
 A replica is a pod: a main container, whose name and labels are the mark, and further *members* that share its network
 namespace. The fact is the main container's. It says RUNNING only while every member runs and is younger than the network
 namespace that it joined; a pod with a dead member is EXITED, and starting it starts what is missing.
-Called by `docker_look.py` and `docker_act.py`.
+Filled by `docker_inspection.py`, called by `docker_look.py` and `docker_act.py`.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from manifests.pod import Live
 from providers.facts import (
-    LABEL_INSTANCE,
     ContainerFact,
     ContainerStart,
     ContainerState,
@@ -24,12 +22,11 @@ from providers.facts import (
     Setup,
     read_mark,
 )
-from providers.runtime.docker_beyond import of_the_host, published, read_bindings, read_healer, read_health
+from providers.runtime.docker_beyond import published
 from providers.runtime.docker_digest import LABEL_IMAGE
-from providers.runtime.docker_networks import networks_of, unjoined
-from providers.runtime.docker_setup import read_setup
+from providers.runtime.docker_networks import first_of, networks_of, unjoined
 from providers.runtime.docker_stops import Stop
-from providers.runtime.docker_time import SECOND, EngineLife, boot_wall, parse_instant, running_since, steady, to_steady
+from providers.runtime.docker_time import SECOND, EngineLife, boot_wall, steady, to_steady
 
 LABEL_CONTAINER = "reconciler.container"
 """Name of a member in its pod; empty on the main container."""
@@ -43,7 +40,7 @@ LABEL_NETWORKS = "reconciler.networks"
 SETTLE = 30 * SECOND
 """How long after its own start an engine may take to restart what it is to restart."""
 
-_STATES = {
+STATES = {
     "created": ContainerState.CREATED,
     "configured": ContainerState.CREATED,
     "initialized": ContainerState.CREATED,
@@ -68,9 +65,9 @@ UP = frozenset({ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.ST
 class Life:
     """One container as its inspection showed it. Instants: `started_at` and `finished_at` wall ns, `since` steady ns.
 
-    `word` is the engine's state; `addresses` are by network; `restart` (the policy's name, `on-failure:N` where it gives up
-    after N), `cpu` (thousandths) and `memory` (bytes) are the settings in force; `bindings` are (port, host address, host port);
-    `joined` are the networks it is connected to.
+    `word` is the engine's state; `addresses` are by network; `joined` are the networks that it is connected to, names and ids;
+    `restart` (the policy's name, `on-failure:N` where it gives up after N), `cpu` (thousandths) and `memory` (bytes) are the
+    settings in force; `bindings` are (port, host address, host port).
     """
 
     id: str
@@ -107,7 +104,7 @@ class Life:
     @property
     def state(self) -> ContainerState:
         """The state in the contract's words."""
-        return _STATES.get(self.word, ContainerState.STOPPING)
+        return STATES.get(self.word, ContainerState.STOPPING)
 
     @property
     def member(self) -> str:
@@ -143,102 +140,12 @@ class Life:
     @property
     def address(self) -> str:
         """Its address on its own network; empty while it has none."""
-        primary = "bridge" if self.network_mode in ("default", "bridge", "") else self.network_mode
+        primary = first_of(self.network_mode)
         if primary in self.addresses:
             return self.addresses[primary]
         # Podman calls every network mode `bridge` and its default network `podman`.
         others = [self.addresses[name] for name in sorted(self.addresses) if name not in self.networks]
         return others[0] if others else ""
-
-
-def read_life(found: Mapping[str, Any], on_failure: str = "") -> Life:
-    """A container's inspection; `on_failure` is what Podman alone says: what it does when its health check fails."""
-    state, config, host = found["State"], found["Config"], found.get("HostConfig") or {}
-    started = parse_instant(state.get("StartedAt") or "")
-    pid = int(state.get("Pid") or 0)
-    networks = (found.get("NetworkSettings") or {}).get("Networks") or {}
-    period, quota = int(host.get("CpuPeriod") or 0), int(host.get("CpuQuota") or 0)
-    cpu = quota * 1000 // period if period > 0 and quota > 0 else int(host.get("NanoCpus") or 0) // 1_000_000
-    exposed = config.get("ExposedPorts") or {}
-    word = str(state.get("Status") or "")
-    up = _STATES.get(word) in (ContainerState.RUNNING, ContainerState.PAUSED)
-    return Life(
-        id=str(found["Id"]),
-        name=str(found["Name"]).removeprefix("/"),
-        labels=config.get("Labels") or {},
-        word=word,
-        started_at=started,
-        finished_at=parse_instant(state.get("FinishedAt") or ""),
-        since=running_since(pid, started) if up else 0,
-        exit_code=int(state.get("ExitCode") or 0),
-        pid=pid,
-        network_mode=str(host.get("NetworkMode") or ""),
-        addresses={
-            name: address
-            for name, one in networks.items()
-            if (address := one.get("IPAddress") or one.get("GlobalIPv6Address") or "")
-        },
-        ports=tuple(sorted({int(port.partition("/")[0]) for port in exposed if port.partition("/")[0].isdecimal()})),
-        restart=_policy(host.get("RestartPolicy") or {}),
-        cpu=max(0, cpu),
-        memory=_limit(int(host.get("Memory") or 0)),
-        stop_timeout=int(config.get("StopTimeout") or 10),
-        restarts=max(0, int(found.get("RestartCount") or 0)),
-        oom_killed=bool(state.get("OOMKilled")),
-        health=read_health(found, started) if up else None,
-        healer=read_healer(config.get("Labels") or {}, on_failure),
-        image=str(config.get("Image") or ""),
-        image_id=_image_id(str(found.get("Image") or "")),
-        setup=None if LABEL_INSTANCE in (config.get("Labels") or {}) else read_setup(found),
-        joined=tuple(sorted(networks)),
-        bindings=read_bindings(found) or (of_the_host(exposed) if host.get("NetworkMode") == "host" and up else ()),
-    )
-
-
-def listed_life(entry: Mapping[str, Any]) -> Life:
-    """What a list alone tells about a container that cannot be inspected. Raises KeyError, TypeError, IndexError."""
-    names = [str(name).removeprefix("/") for name in entry["Names"]]
-    return Life(
-        id=str(entry["Id"]),
-        # Further names come from links and have another container's name before a slash.
-        name=next((name for name in names if "/" not in name), names[0]),
-        labels=entry.get("Labels") or {},
-        word=str(entry.get("State") or "").lower(),
-        started_at=0,
-        finished_at=0,
-        since=0,
-        exit_code=0,
-        pid=0,
-        network_mode=str((entry.get("HostConfig") or {}).get("NetworkMode") or ""),
-        addresses={},
-        ports=(),
-        restart="no",
-        cpu=0,
-        memory=0,
-        stop_timeout=10,
-        healer=read_healer(entry.get("Labels") or {}, ""),
-        image=str(entry.get("Image") or ""),
-    )
-
-
-def _image_id(text: str) -> str:
-    """An image's id with its algorithm, which Podman leaves out."""
-    return f"sha256:{text}" if len(text) == 64 else text
-
-
-def _policy(found: Mapping[str, Any]) -> str:
-    name, tries = str(found.get("Name") or "no"), int(found.get("MaximumRetryCount") or 0)
-    return f"{name}:{tries}" if name == "on-failure" and tries > 0 else name
-
-
-def policy_body(text: str) -> dict[str, object]:
-    """A restart policy, as `Life.restart` spells it, in the engine's words."""
-    name, _, tries = text.partition(":")
-    return {"Name": name or "no", "MaximumRetryCount": int(tries) if tries.isdecimal() else 0}
-
-
-def _limit(memory: int) -> int:
-    return memory if 0 < memory < NO_LIMIT else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +239,8 @@ def fact(
     down = pod.ailing[0] if pod.main.state is ContainerState.RUNNING and pod.ailing else main
     ended = state is ContainerState.EXITED and down.state is ContainerState.EXITED and not pod.headless
     up = state in (ContainerState.RUNNING, ContainerState.PAUSED)
-    address = main.address if main.state in UP else ""
+    lost = unjoined(networks_of(main.network_mode, main.networks, around.podman), main.joined) if mark else ()
+    address = main.address if main.state in UP and first_of(main.network_mode) not in lost else ""
     live = (main, *pod.members) if not around.podman else ()
     return ContainerFact(
         node=around.node,
@@ -361,7 +269,7 @@ def fact(
         starts=_starts(pod),
         setup=main.setup,
         image_setup=image_setup,
-        unjoined=unjoined(networks_of(main.network_mode, main.networks, around.podman), main.joined) if mark else (),
+        unjoined=lost,
     )
 
 

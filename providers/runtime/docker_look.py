@@ -21,6 +21,7 @@ from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.facts import LABEL_INSTANCE, ContainerFact, ContainerState, Setup
 from providers.runtime.docker_digest import Digests
 from providers.runtime.docker_ends import Ends
+from providers.runtime.docker_inspection import listed_life, read_life
 from providers.runtime.docker_life import (
     LABEL_CONTAINER,
     UP,
@@ -29,9 +30,7 @@ from providers.runtime.docker_life import (
     Surroundings,
     fact,
     headless_pod,
-    listed_life,
     make_pod,
-    read_life,
 )
 from providers.runtime.docker_link import CONNECT_SECONDS, Link
 from providers.runtime.docker_secrets import Secrets

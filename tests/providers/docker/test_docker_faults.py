@@ -121,6 +121,29 @@ def test_a_further_network_that_was_lost_is_joined_again_on_each_engine(engine: 
 
 
 @pytest.mark.server("dockerd")
+def test_a_container_that_somebody_moved_to_another_network_is_not_told_under_its_address_there(bench: Bench) -> None:
+    network, other = bench.network(), bench.network()
+    bench.run(template(networks=(other,)), 1)
+    fact = bench.run(template(networks=(network,)))
+    bench.disconnect(fact, network)
+    bench.api.link.post(f"/networks/{other}/connect", other, {"Container": fact.id})
+    moved = bench.looked(fact.name)
+    assert (moved.address, moved.unjoined) == ("", (network,))
+    assert bench.join(moved, network).address == dict(bench.looked(fact.name).addresses)[network]
+
+
+@pytest.mark.server("dockerd")
+def test_a_network_may_be_asked_for_by_its_id(bench: Bench) -> None:
+    network = bench.network()
+    bench.run(template(networks=(network,)), 1)
+    for number, length in ((2, 64), (3, 12)):
+        asked = bench.api.link.get(f"/networks/{network}", network)["Id"][:length]
+        fact = bench.run(template(networks=(asked,)), number)
+        looked = bench.looked(fact.name)
+        assert (looked.unjoined, looked.address) == ((), dict(looked.addresses)[network])
+
+
+@pytest.mark.server("dockerd")
 def test_containers_without_networks_of_their_own_lack_none(bench: Bench) -> None:
     for number, network in enumerate(("host", "none")):
         fact = bench.run(template(networks=(network,)), number)

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from providers.facts import ContainerState, ExitCause, Mark, container_name, mark_labels
-from providers.runtime.docker_life import Life, Surroundings, fact, make_pod, read_life
-from providers.runtime.docker_networks import networks_of, unjoined
+from providers.runtime.docker_inspection import read_life
+from providers.runtime.docker_life import Life, Surroundings, fact, make_pod
+from providers.runtime.docker_networks import joined, networks_of, unjoined
 from providers.runtime.docker_stops import Stop
 from providers.runtime.docker_time import (
     SECOND,
@@ -188,3 +189,9 @@ def test_the_networks_of_a_container_are_those_that_it_can_be_taken_off(
     assert networks_of(mode, further, podman) == networks
     assert unjoined(networks, ("else", *networks)) == ()
     assert unjoined(networks, ("else",)) == tuple(sorted(networks))
+
+
+def test_a_network_that_was_asked_for_by_its_id_is_found_under_its_name() -> None:
+    there = joined({"edge": {"NetworkID": "0123456789abcdef" * 4}, "logs": {"NetworkID": ""}, "bare": None})
+    assert unjoined(("0123456789abcdef" * 4, "0123456789ab", "edge", "logs", "bare"), there) == ()
+    assert unjoined(("0123456789ac", "0123", "edg"), there) == ("0123", "0123456789ac", "edg")
