@@ -1,0 +1,28 @@
+"""Why a replica is not restarted, in one sentence of `reconcile explain`."""
+
+import pytest
+
+from reconciler.cli.render.why import why
+
+UNREAD = "'' is not an IP address: the container's address was not observed"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "last", "sentence"),
+    [
+        ("cannot-run", "cannot-run", f"its liveness probe says cannot-run (0/1: {UNREAD}), which is not the fault of"),
+        ("cannot-run", "unknown", "its liveness probe has never passed on local"),
+        ("pass", "pass", "its liveness probe says pass (0/1: "),
+        ("unknown", "unknown", "its liveness is unknown ("),
+    ],
+)
+def test_a_probe_that_cannot_run_is_not_told_as_one_that_never_passed(verdict: str, last: str, sentence: str) -> None:
+    liveness = {"verdict": verdict, "last": last, "streak": "0/1", "detail": UNREAD}
+    replica = {
+        "role": "current",
+        "state": "Running",
+        "runtime": "running",
+        "node": "local",
+        "probes": {"startup": None, "liveness": liveness},
+    }
+    assert why(replica, (), 0).startswith(f"not restarted: {sentence}")
