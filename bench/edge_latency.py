@@ -32,6 +32,7 @@ from urllib.parse import urlencode
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "e2e"))
 from edge_world import IMAGE, World, engine_with_image, free_port, image, servers, until
 
+from bench.weight_watch import watched
 from manifests.desired import SECOND, Probe, ProbeKind
 from providers.facts import Generation, ProbeFact
 from reconciler import wire
@@ -215,33 +216,6 @@ class Silence:
         pass
 
 
-WATCH = """
-import socket, sys, time
-link = socket.socket(socket.AF_UNIX)
-link.connect(sys.argv[1])
-def ask(what):
-    link.sendall(what)
-    data = b""
-    while not data.endswith(b"\\n> "):
-        data += link.recv(65536)
-    return data
-ask(b"prompt\\n")
-before = None
-while True:
-    data = ask(b"show servers state be_web\\n")
-    now = time.perf_counter()
-    rows = [line.split() for line in data.decode().splitlines() if f" {sys.argv[2]} " in line]
-    weight = max((int(row[7]) for row in rows if not int(row[6]) & 0x2B), default=0)
-    if weight != before:
-        print(weight, now, flush=True)
-        before = weight
-        sys.stdin.buffer.raw.read(64)
-    time.sleep(0.0003)
-"""
-"""Tells the weight of one address and when it was seen, by the clock that all processes share; then waits for a byte, looks until
-the weight is another one, tells that, and so on."""
-
-
 @contextmanager
 def answering(port: int) -> Iterator[None]:
     """A server that answers every probe with 200."""
@@ -284,49 +258,11 @@ async def verdicts(world: World, tries: int, probes: int, port: int) -> tuple[li
         providers.close()
 
 
-class Watch:
-    """Looks at the weight of one address, in a process of its own, from each `begin` until it has changed."""
-
-    def __init__(self, process: "subprocess.Popen[str]") -> None:
-        self._process = process
-
-    def begin(self) -> None:
-        """Look from now on."""
-        assert self._process.stdin is not None
-        os.write(self._process.stdin.fileno(), b"\n")
-
-    def seen(self, down: bool) -> float:
-        """Wait until the address has no weight (True) or has some. Returns when that was seen."""
-        while True:
-            weight, when = self.look()
-            if (weight == 0) is down:
-                return when
-
-    def look(self) -> tuple[int, float]:
-        """The next weight that it tells, and when it was seen."""
-        assert self._process.stdout is not None
-        weight, when = self._process.stdout.readline().split()
-        return int(weight), float(when)
-
-
-@contextmanager
-def watched(world: World, address: str) -> Iterator[Watch]:
-    """Gives what watches the weight of an address, once it has looked for the first time."""
-    command = [sys.executable, "-c", WATCH, str(world.directory / "admin.sock"), address]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            watch = Watch(process)
-            watch.look()
-            yield watch
-        finally:
-            process.kill()
-
-
 def flips(world: World, tries: int, engine: Timed) -> list[float]:
     """Seconds from each verdict to its weight. Not-ready and ready take turns."""
     address = world.address(world.containers()[0])
     took: list[float] = []
-    with watched(world, address) as watch:
+    with watched(world.directory / "admin.sock", address) as watch:
         engine.told = watch.begin
         time.sleep(SETTLE)
         for index in range(tries):
@@ -345,7 +281,7 @@ def floors(world: World, tries: int, engine: Timed) -> list[float]:
     address = world.address(world.containers()[0])
     (row,) = (row for row in map(str.split, bare(world, "show servers state be_web")) if address in row[4:5])
     took: list[float] = []
-    with watched(world, address) as watch:
+    with watched(world.directory / "admin.sock", address) as watch:
         for index in range(tries):
             until_next = time.monotonic() + 0.5
             while time.monotonic() < until_next:

@@ -1,0 +1,75 @@
+"""Sees when HAProxy has another weight for an address. Used by `edge_latency.py`.
+
+In a process of its own, so that it neither waits for the interpreter of what is measured nor makes that wait.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+WATCH = """
+import socket, sys, time
+link = socket.socket(socket.AF_UNIX)
+link.connect(sys.argv[1])
+def ask(what):
+    link.sendall(what)
+    data = b""
+    while not data.endswith(b"\\n> "):
+        data += link.recv(65536)
+    return data
+ask(b"prompt\\n")
+before = None
+while True:
+    data = ask(b"show servers state be_web\\n")
+    now = time.perf_counter()
+    rows = [line.split() for line in data.decode().splitlines() if f" {sys.argv[2]} " in line]
+    weight = max((int(row[7]) for row in rows if not int(row[6]) & 0x2B), default=0)
+    if weight != before:
+        print(weight, now, flush=True)
+        before = weight
+        sys.stdin.buffer.raw.read(64)
+    time.sleep(0.0003)
+"""
+"""Tells the weight of one address and when it was seen, by the clock that all processes share; then waits for a byte, looks until
+the weight is another one, tells that, and so on."""
+
+
+class Watch:
+    """Looks at the weight of one address, in a process of its own, from each `begin` until it has changed."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self._process = process
+
+    def begin(self) -> None:
+        """Look from now on."""
+        assert self._process.stdin is not None
+        os.write(self._process.stdin.fileno(), b"\n")
+
+    def seen(self, down: bool) -> float:
+        """Wait until the address has no weight (True) or has some. Returns when that was seen."""
+        while True:
+            weight, when = self.look()
+            if (weight == 0) is down:
+                return when
+
+    def look(self) -> tuple[int, float]:
+        """The next weight that it tells, and when it was seen."""
+        assert self._process.stdout is not None
+        weight, when = self._process.stdout.readline().split()
+        return int(weight), float(when)
+
+
+@contextmanager
+def watched(admin: Path, address: str) -> Iterator[Watch]:
+    """Gives what watches the weight of an address over HAProxy's admin socket, once it has looked for the first time."""
+    command = [sys.executable, "-c", WATCH, str(admin), address]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            watch = Watch(process)
+            watch.look()
+            yield watch
+        finally:
+            process.kill()
