@@ -3,6 +3,7 @@
 Manifests are the example's own, with another instance id, other ports and another network, so that tests run side by side.
 """
 
+import http.client
 import json
 import os
 import secrets
@@ -331,6 +332,8 @@ class World:
         except urllib.error.HTTPError as error:
             error.close()
             raise OSError(f"{path} answered {error.code}") from None
+        except http.client.HTTPException as error:  # who answers ended in the middle of it
+            raise OSError(f"{path}: {type(error).__name__}: {error}") from None
 
     def serves(self, addresses: set[str], weight: int = 100) -> bool:
         """Whether exactly these are in the pool with this weight, and under the name."""

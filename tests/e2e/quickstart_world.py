@@ -1,5 +1,6 @@
 """The quickstart in a state directory of its own, driven by the real command: shared by the end-to-end stories."""
 
+import http.client
 import json
 import os
 import re
@@ -105,8 +106,11 @@ class World:
 
 def ask(address: str, path: str = "/", method: str = "GET") -> str:
     request = urllib.request.Request(f"http://{address}:{PORT}{path}", method=method)
-    with urllib.request.urlopen(request, timeout=20) as answer:
-        return answer.read().decode()
+    try:
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.read().decode()
+    except http.client.HTTPException as error:  # who answers ended in the middle of it
+        raise OSError(f"{path}: {type(error).__name__}: {error}") from None
 
 
 def pid_of(address: str) -> int:

@@ -4,6 +4,7 @@ Made from the edge example's servers (HAProxy only), with containers that run a 
 pushes where a test wants them. The containers borrow Python from this host, so no image has to hold it.
 """
 
+import http.client
 import json
 import socket
 import subprocess
@@ -194,6 +195,8 @@ class Traffic(World):
         except urllib.error.HTTPError as error:
             error.close()
             raise OSError(f"{path} answered {error.code}") from None
+        except http.client.HTTPException as error:  # who answers ended in the middle of it
+            raise OSError(f"{path}: {type(error).__name__}: {error}") from None
 
     def events(self) -> list[str]:
         """The latest push of every container that has pushed."""
