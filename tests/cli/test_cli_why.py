@@ -10,7 +10,11 @@ UNREAD = "'' is not an IP address: the container's address was not observed"
 @pytest.mark.parametrize(
     ("verdict", "last", "sentence"),
     [
-        ("cannot-run", "cannot-run", f"its liveness probe says cannot-run (0/1: {UNREAD}), which is not the fault of"),
+        (
+            "cannot-run",
+            "cannot-run",
+            f"its liveness is unknown (cannot-run (0/1: {UNREAD})), and only a failing verdict",
+        ),
         ("cannot-run", "unknown", "its liveness probe has never passed on local"),
         ("pass", "pass", "its liveness probe says pass (0/1: "),
         ("unknown", "unknown", "its liveness is unknown ("),

@@ -37,9 +37,7 @@ def why(replica: Mapping[str, Any], holds: Sequence[Mapping[str, Any]], now: int
         return f"not restarted: its liveness probe says {_said(liveness)}"
     if liveness["verdict"] == "fail":
         return f"to be restarted: its liveness probe says {_said(liveness)}"
-    if liveness["verdict"] == "cannot-run" == liveness["last"]:
-        return f"not restarted: its liveness probe says {_said(liveness)}, which is not the fault of what runs in it"
-    if liveness["verdict"] == "cannot-run":
+    if liveness["verdict"] == "cannot-run" and liveness["last"] != "cannot-run":
         return f"not restarted: its liveness probe has never passed on {replica['node']}, which may be the probe's own fault"
     return f"not restarted: its liveness is unknown ({_said(liveness)}), and only a failing verdict restarts"
 
