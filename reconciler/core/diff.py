@@ -152,11 +152,11 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
     differs = bool(fact.live) and fact.live != settings(workload, name, fact, ledger)
     if fact.state in _UPDATED and (differs or fact.unjoined):
         cause, message = Reason.SETTINGS_CHANGED, "its limits or its restart policy are not as wanted"
-        if fact.unjoined:
-            cause, message = Reason.NETWORK_LOST, f"it is not connected to {', '.join(fact.unjoined)} any more"
-        elif name in ledger.taken:
+        if differs and name in ledger.taken:
             many = len(ledger.attempts.get(name, ()))
             cause, message = Reason.TAKEN_OVER, f"the runtime restarts it again and again ({many} restarts lately)"
+        elif fact.unjoined:
+            cause, message = Reason.NETWORK_LOST, f"it is not connected to {', '.join(fact.unjoined)} any more"
         out.wants.append(_want(group, ordinal, Kind.UPDATE, cause, message, belief))
     if fact.state is ContainerState.RESTARTING:
         message = f"the runtime is about to start {fact.name} again by itself"

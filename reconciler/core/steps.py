@@ -125,9 +125,13 @@ def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
     """Change what the runtime changes in place. Nothing is disrupted, and doing it twice is the same as once."""
     if want.workload is None:
         return None
-    live = settings(want.workload, want.object, fact, ledger)
-    live = live if fact.live and live != fact.live else ()
-    action = UpdateContainer(fact.node, fact.name, fact.generation, live, fact.adopted, fact.unjoined)
+    if (
+        want.cause is Reason.NETWORK_LOST
+    ):  # and nothing else: other settings are a planned change, which may have to wait
+        action = UpdateContainer(fact.node, fact.name, fact.generation, (), join=fact.unjoined)
+    else:
+        live = settings(want.workload, want.object, fact, ledger)
+        action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
     return Step(want.id, want.object, action, want.cause, want.message)
 
 

@@ -11,6 +11,7 @@ from providers.actions import StartContainer, StopContainer, UpdateContainer
 from providers.facts import ContainerState
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
+from reconciler.core.ledger import Suspension
 from reconciler.core.plan import describe
 from reconciler.core.verdict import Reason, Rule, Waiting
 from sim.manifest import Shop, Spec
@@ -69,10 +70,26 @@ def test_a_container_that_is_not_reached_comes_out_of_the_pool_and_is_connected_
     assert not [step for step in steps if isinstance(step.action, StopContainer | StartContainer)]
 
 
-def test_a_suspended_replica_is_left_off_its_network() -> None:
+def test_a_lost_network_brings_no_other_settings_with_it() -> None:
+    """They are a planned change, and may have to wait for a window or a person."""
+    desired, found = scene()
+    lost = found.facts[1] = replace(found.facts[1], unjoined=("edge",))
+    actions = {step.action.name: step.action for step in decide(desired, found.observed(), NOW).steps}
+    assert actions[lost.name] == UpdateContainer(lost.node, lost.name, lost.generation, (), join=("edge",))
+    plan = forecast(desired, found.observed(), NOW)
+    assert [one.step.action.live for one in plan.steps if one.step.target == lost.name] == [(), AFTER]
+
+
+@pytest.mark.parametrize("key", ["", "workload/web", "workload/web/1"])
+def test_a_suspended_replica_is_left_off_its_network(key: str) -> None:
     found = Scene(WEB)
     found.facts[1] = replace(found.facts[1], unjoined=("edge",))
-    decision = decide(replace(Shop((WEB,)).desired(), guard=Guard(suspend=True)), found.observed(), NOW)
+    desired = Shop((WEB,)).desired()
+    if key:
+        found.ledger = replace(found.ledger, suspensions={key: Suspension("somebody", "isolated", 0)})
+    else:
+        desired = replace(desired, guard=Guard(suspend=True))
+    decision = decide(desired, found.observed(), NOW)
     assert not decision.steps
     assert {hold.rule for hold in decision.holds} == {Rule.SUSPENDED}
 
