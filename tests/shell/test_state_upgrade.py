@@ -1,0 +1,56 @@
+"""State directories of earlier versions open: nothing that they remember is lost.
+
+`states/VERSION.sql` is what the store of that version wrote itself: every section of its ledger, every rule, reason and wait.
+"""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from manifests.desired import SECOND
+from reconciler.core.ledger import from_rows
+from reconciler.core.verdict import Reason, Rule, Waiting
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.store import Store
+
+STATES = Path(__file__).parent / "states"
+AT = 1_790_000_000 * SECOND
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    directory = tmp_path / "state"
+    directory.mkdir(mode=0o700)
+    path = directory / "state.db"
+    path.touch(mode=0o600)
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript((STATES / "0.1.0.sql").read_text())
+    return directory
+
+
+def test_the_ledger_of_an_earlier_version_is_read_whole(state):
+    with Store.open(state, VirtualClock(wall=AT)) as store:
+        ledger = from_rows(store.load_ledger())
+        assert store.recovered is None
+    assert {grant.cause for grant in ledger.grants.values()} == set(Reason)
+    lacking = [name for name in ledger.__slots__ if not getattr(ledger, name)]
+    assert lacking == []
+    assert ledger.rollouts["workload/web"].rows[1].revision == "0123456789abcdef"
+    assert ledger.requests["r-1"].members[0].object == "workload/web/0"
+
+
+def test_the_audit_and_the_last_decision_of_an_earlier_version_name_the_rules_of_this_one(state):
+    with Store.open(state, VirtualClock(wall=AT)) as store:
+        rows = store.audit_rows(1_000)
+        last = store.last_decision()
+        assert [one.id for one in store.open_entries()] == [2]
+        assert [one.command for one in store.pending()] == ["suspend"]
+    held = [row.cause for row in rows if row.kind == "held"]
+    assert held == [rule.value for rule in Rule]
+    assert [row.cause for row in rows if row.kind == "step"] == [reason.value for reason in Reason]
+    document = json.loads(last.text)
+    assert [hold["rule"] for hold in document["holds"]] == [rule.value for rule in Rule]
+    assert [wait["waiting"] for wait in document["waits"]] == [waiting.value for waiting in Waiting]
