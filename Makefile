@@ -56,7 +56,7 @@ demo-edge-down: $(STAMP) ## stop and remove what demo-edge made and started
 	$(BIN)/python examples/edge/demo.py down
 
 docs: $(STAMP) ## generate the reference pages from the models
-	$(BIN)/python -m manifests.reference
+	$(BIN)/python -m manifests.docs.reference
 	$(BIN)/python -m providers.reference
 
 lock: ## resolve pyproject.toml into requirements.lock and requirements-dev.lock (LOCK_ARGS="--upgrade")

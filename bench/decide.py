@@ -10,7 +10,7 @@ import sys
 import time
 from dataclasses import replace
 
-from manifests.desired import (
+from manifests.values.desired import (
     SECOND,
     Backend,
     Balancer,
@@ -25,7 +25,7 @@ from manifests.desired import (
     Template,
     Workload,
 )
-from manifests.dns import DNSPolicy, Publish, Target
+from manifests.values.dns import DNSPolicy, Publish, Target
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -45,8 +45,8 @@ from providers.facts import (
     container_name,
 )
 from reconciler.core.decide import decide
-from reconciler.core.instant import Now
-from reconciler.core.observed import Observed
+from reconciler.core.model.instant import Now
+from reconciler.core.model.observed import Observed
 
 REPLICAS = 3
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")

@@ -19,9 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "provi
 from power_servers import PATH, SCHEMA, PowerServer
 
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.ownership import mark_key, mark_record
+from providers.dns.common.ownership import mark_key, mark_record
 from providers.facts import RecordKey, RecordSet
-from providers.owned import owned
+from providers.wrappers.owned import owned
 
 SIZES = (10_000, 100_000)
 CHANGES = 1_000

@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "provi
 from name_servers import BORN, PATH, SECRETS, Named, program
 
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.ownership import mark_key, mark_record
+from providers.dns.common.ownership import mark_key, mark_record
 from providers.facts import RecordKey, RecordSet
-from providers.owned import owned
 from providers.spi import Context
+from providers.wrappers.owned import owned
 
 ROOT = Path(__file__).resolve().parent.parent
 SETS = 100_000

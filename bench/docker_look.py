@@ -29,7 +29,7 @@ def main() -> int:
 
     from providers.actions import CreateContainer  # noqa: PLC0415
     from providers.facts import Mark, container_name  # noqa: PLC0415
-    from providers.runtime.docker import DockerRuntime, DockerSettings  # noqa: PLC0415
+    from providers.runtime.docker.runtime import DockerRuntime, DockerSettings  # noqa: PLC0415
     from providers.spi import Context  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as state:

@@ -33,21 +33,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "e2e")
 from edge_world import IMAGE, World, engine_with_image, free_port, image, servers, until
 
 from bench.weight_watch import watched
-from manifests.desired import SECOND, Probe, ProbeKind
+from manifests.values.desired import SECOND, Probe, ProbeKind
 from providers.facts import Generation, ProbeFact
 from reconciler import wire
-from reconciler.core.ledger import Outcome
-from reconciler.core.plan import Decision, Step
+from reconciler.core.decision import Decision
+from reconciler.core.model.ledger import Outcome
+from reconciler.core.model.step import Step
 from reconciler.exits import Exit
 from reconciler.probes.engine import ProbeEngine
 from reconciler.probes.target import Target
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.lock import Lock
 from reconciler.shell.loop import Loop
-from reconciler.shell.memory import StoreMemory
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import ThreadRunner
-from reconciler.shell.store import Store
+from reconciler.shell.store.ledger_store import StoreMemory
+from reconciler.shell.store.lock import Lock
+from reconciler.shell.store.state import Store
 from reconciler.tree import load
 
 ANSWER = """global

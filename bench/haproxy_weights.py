@@ -19,20 +19,20 @@ from collections.abc import Callable
 from pathlib import Path
 
 from providers.actions import EndpointAction, SetWeight
-from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
 from providers.facts import Endpoint
-from providers.limited import limited
-from providers.owned import owned
 from providers.spi import Context
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Step
-from reconciler.core.verdict import Reason
-from reconciler.shell.apply import Applier
+from providers.wrappers.limited import limited
+from providers.wrappers.owned import owned
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.step import Step
+from reconciler.shell.apply.applier import Applier
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.observe import Looks
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers, ThreadRunner
-from reconciler.shell.triggers import Wake
 
 SERVERS = 1000
 ROUNDS = 15

@@ -16,10 +16,10 @@ from importlib.metadata import version
 
 from ruamel.yaml import YAML
 
-from manifests.collector import collector_paused
+from manifests.gc_pause import collector_paused
 from manifests.kinds import KINDS
-from manifests.read import read_file
-from manifests.validate import validate
+from manifests.kinds.validate import validate
+from manifests.yaml.read import read_file
 
 DOCUMENT = """\
 apiVersion: reconciler/v1
@@ -99,7 +99,7 @@ def main(count: int) -> None:
         mine.append(cpu_seconds(ours, documents))
     rows = [
         ("ruamel round trip + pydantic", statistics.median(peer)),
-        ("manifests.read + manifests.validate", statistics.median(mine)),
+        ("manifests.yaml.read + manifests.kinds.validate", statistics.median(mine)),
     ]
     versions = ", ".join(f"{name} {version(name)}" for name in ("ruamel.yaml", "ruamel.yaml.clib", "pydantic"))
     lines = len(DOCUMENT.splitlines())

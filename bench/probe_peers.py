@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from manifests.desired import ProbeKind
+from manifests.values.desired import ProbeKind
 
 PORT, BLACKBOX_PORT = 18080, 19115
 TARGETS, PERIOD_MS = 1000, 100

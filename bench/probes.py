@@ -42,7 +42,7 @@ from bench.probe_peers import (
     rss_of,
     running,
 )
-from manifests.desired import SECOND, Probe, ProbeKind
+from manifests.values.desired import SECOND, Probe, ProbeKind
 from providers.facts import Generation
 from reconciler.probes.engine import ProbeEngine
 from reconciler.probes.target import Target

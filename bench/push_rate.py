@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "web")
 from push_world import PushWorld, name_of
 
 from reconciler.push import tokens
-from reconciler.shell.credentials import SOCKET
+from reconciler.shell.pushing.credentials import SOCKET
 from reconciler.web.server import make_server
 from reconciler.web.sockets import open_sockets
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-from manifests.desired import SECOND, Desired
+from manifests.values.desired import SECOND, Desired
 from providers.actions import StartContainer, StopContainer
 from providers.facts import ProbeValue
 from sim.manifest import Shop, Spec

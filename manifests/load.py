@@ -10,14 +10,14 @@ from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
-from manifests.build import KnownTypes, SettingsModel
-from manifests.build_pod import TemplateSupport
-from manifests.collector import collector_paused
-from manifests.desired import Desired
+from manifests.gc_pause import collector_paused
 from manifests.problems import Code, ManifestErrors, Problem
-from manifests.read import Document, read_file
-from manifests.resolve import Resolved, any_field, resolve
+from manifests.resolve.pod import TemplateSupport
+from manifests.resolve.tree import Resolved, any_field, resolve
+from manifests.resolve.workload_and_service import KnownTypes, SettingsModel
 from manifests.source.directory import SourceFile, SourceTree, read_one, read_tree, with_contents
+from manifests.values.desired import Desired
+from manifests.yaml.read import Document, read_file
 
 StrPath = str | os.PathLike[str]
 

@@ -9,8 +9,8 @@ adopted, which is then known by the id in `expect`, or one whose owner has label
 
 from dataclasses import dataclass, field
 
-from manifests.desired import Template
-from manifests.pod import Live, Mount
+from manifests.values.desired import Template
+from manifests.values.pod import Live, Mount
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
 
 PUSH_GENERATION = "RECONCILER_PUSH_GENERATION"

@@ -1,13 +1,13 @@
 """What a DNS provider can express and promise. Declared by providers, carried by each look at a zone, read by the core.
 
-Records are adapted to it before they are compared (`reconciler.core.records`), so that what a provider cannot hold is never
-written again and again; a provider refuses whatever it declares not to have (`providers.dns.change`).
+Records are adapted to it before they are compared (`reconciler.core.dns.records`), so that what a provider cannot hold is never
+written again and again; a provider refuses whatever it declares not to have (`providers.dns.common.change`).
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from manifests.geo import GeoKind, country_code, geo_kind
+from manifests.values.geo import GeoKind, country_code, geo_kind
 
 MAX_TTL = 2**31 - 1
 """The largest TTL in seconds (RFC 2181 section 8)."""

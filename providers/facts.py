@@ -10,7 +10,7 @@ from enum import StrEnum
 from hashlib import sha256
 from typing import Generic, NamedTuple, TypeVar
 
-from manifests.pod import Live
+from manifests.values.pod import Live
 from providers.capabilities import PLAIN, DNSCapabilities
 
 T = TypeVar("T")
@@ -305,7 +305,7 @@ class RecordSet(NamedTuple):
     """TTL in seconds and the sorted values in presentation form, canonical (lower-case compressed IPv6 and so on).
 
     A member of a routed set has either a `weight` (its share is weight / sum of weights; 0 = only when all are 0) or a `geo`
-    (a place as `manifests.geo` spells it; `*` = everybody else). An `alias` set answers with the addresses that the name in
+    (a place as `manifests.values.geo` spells it; `*` = everybody else). An `alias` set answers with the addresses that the name in
     its one value has; its TTL is 0, because the one of those counts.
     """
 

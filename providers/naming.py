@@ -3,7 +3,7 @@
 Kept apart from `actions.py` because only the decorators and test providers need it; the core names objects by their keys.
 """
 
-from manifests.desired import Role
+from manifests.values.desired import Role
 from providers.actions import Action, ChangeRecords, CutSessions, RemoveEndpoint, SetWeight
 from providers.facts import Endpoint
 

@@ -12,7 +12,7 @@ from typing import cast
 
 from pydantic import BaseModel, ValidationError
 
-from manifests.desired import Role
+from manifests.values.desired import Role
 from providers.errors import Rejected
 from providers.spi import Context, Provider
 
@@ -20,18 +20,18 @@ GROUP = "reconciler.providers"
 """The entry point group in which other packages register types."""
 
 BUILT_IN: Mapping[str, str] = {
-    "docker": "providers.runtime.docker:DockerRuntime",
-    "file": "providers.endpoints.file:FileEndpoints",
-    "haproxy": "providers.endpoints.haproxy:HAProxyEndpoints",
+    "docker": "providers.runtime.docker.runtime:DockerRuntime",
+    "file": "providers.endpoints.file.provider:FileEndpoints",
+    "haproxy": "providers.endpoints.haproxy.provider:HAProxyEndpoints",
     "memory-dns": "providers.testing.memory:MemoryDNS",
     "memory-endpoints": "providers.testing.memory:MemoryEndpoints",
     "memory-runtime": "providers.testing.memory_runtime:MemoryRuntime",
-    "nginx": "providers.endpoints.nginx:NginxEndpoints",
-    "powerdns": "providers.dns.powerdns:PowerDNSZones",
-    "process": "providers.runtime.process:ProcessRuntime",
-    "rfc2136": "providers.dns.rfc2136:RFC2136Zones",
-    "route53": "providers.dns.route53:Route53Zones",
-    "zonefile": "providers.dns.zonefile:ZoneFiles",
+    "nginx": "providers.endpoints.nginx.provider:NginxEndpoints",
+    "powerdns": "providers.dns.powerdns.provider:PowerDNSZones",
+    "process": "providers.runtime.process.runtime:ProcessRuntime",
+    "rfc2136": "providers.dns.rfc2136.provider:RFC2136Zones",
+    "route53": "providers.dns.route53.provider:Route53Zones",
+    "zonefile": "providers.dns.zonefile.provider:ZoneFiles",
 }
 
 NEEDED = {

@@ -29,7 +29,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
-from manifests.desired import Role
+from manifests.values.desired import Role
 from providers.actions import ChangeRecords, EndpointAction, RuntimeAction
 from providers.capabilities import PLAIN, DNSCapabilities
 from providers.errors import ProviderError

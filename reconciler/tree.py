@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from manifests.desired import Desired
 from manifests.load import load_tree
 from manifests.problems import Problem
+from manifests.values.desired import Desired
 from providers import registry
 
 

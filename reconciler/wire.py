@@ -11,34 +11,34 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from manifests.desired import SECOND, Desired, Role
+from manifests.values.desired import SECOND, Desired, Role
 from providers import registry
-from providers.limited import limited
-from providers.owned import OwnedRuntime, owned
-from providers.prepared import PreparedRuntime, shares_files
-from providers.readonly import read_only
-from providers.secrets import on_resolve
+from providers.lib.secrets import on_resolve
 from providers.spi import Context, Provider
+from providers.wrappers.limited import limited
+from providers.wrappers.owned import OwnedRuntime, owned
+from providers.wrappers.push_credentials import PreparedRuntime, shares_files
+from providers.wrappers.readonly import read_only
+from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
-from reconciler.core.instant import Now
-from reconciler.core.plan import Decision, Plan
+from reconciler.core.model.instant import Now
 from reconciler.exits import Exit
 from reconciler.probes.engine import ProbeEngine
 from reconciler.shell import doctor
-from reconciler.shell.bell import listening
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.credentials import Credentials
 from reconciler.shell.doctor import Finding
-from reconciler.shell.lock import Lock
 from reconciler.shell.logs import SECRETS
+from reconciler.shell.looks.triggers import FileTrigger, Wake
+from reconciler.shell.looks.wake_pipe import listening
 from reconciler.shell.loop import Loop
-from reconciler.shell.memory import Glimpse, StoreMemory, command_of
 from reconciler.shell.parts import Parts, Reporter, SignOfLife, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
-from reconciler.shell.report import Summary
+from reconciler.shell.pushing.credentials import Credentials
+from reconciler.shell.report.summary import Summary
 from reconciler.shell.source import DirectorySource
-from reconciler.shell.store import Store, StoreError
-from reconciler.shell.triggers import FileTrigger, Wake
+from reconciler.shell.store.ledger_store import Glimpse, StoreMemory, command_of
+from reconciler.shell.store.lock import Lock
+from reconciler.shell.store.state import Store, StoreError
 from reconciler.tree import load, state_dir
 from reconciler.web.serving import serve
 

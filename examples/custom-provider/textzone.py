@@ -10,13 +10,13 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from manifests.desired import Role
+from manifests.values.desired import Role
 from providers.actions import ChangeRecords
 from providers.capabilities import PLAIN
-from providers.dns.change import changed_sets
+from providers.dns.common.change import changed_sets
 from providers.errors import Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
-from providers.files import directory_of, locked, read, replace
+from providers.lib.files import directory_of, locked, read, replace
 from providers.spi import Context
 
 

@@ -4,9 +4,9 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from manifests.fields import ForeignName, Items, LabelKey
 from manifests.kinds.base import Model, unique
-from manifests.scalars import bad_value
+from manifests.types.fields import ForeignName, Items, LabelKey
+from manifests.types.scalars import bad_value
 
 
 class Adopt(Model):

@@ -4,11 +4,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from manifests.fields import TTL, HostName, IPAddress, Items, Name, Shown, ZoneName
-from manifests.geo import DEFAULT, geo_kind
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.health_check import CheckFields
-from manifests.scalars import MINUTE, Duration, bad_value, out_of_range, zone_name
+from manifests.types.fields import TTL, HostName, IPAddress, Items, Name, Shown, ZoneName
+from manifests.types.scalars import MINUTE, Duration, bad_value, out_of_range, zone_name
+from manifests.values.geo import DEFAULT, geo_kind
 
 WEIGHT = 100
 """Weight of a target that has none of its own."""

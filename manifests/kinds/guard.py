@@ -4,10 +4,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from manifests.fields import Items, KeyRef, Name, PercentField, Shown, Window
 from manifests.kinds.base import Command, Manifest, Model, unique
-from manifests.scalars import MINUTE, Duration, Percent, bad_value
-from manifests.schedule import cron_text, zone_text
+from manifests.types.fields import Items, KeyRef, Name, PercentField, Shown, Window
+from manifests.types.scalars import MINUTE, Duration, Percent, bad_value
+from manifests.types.schedule import cron_text, zone_text
 
 CronText = Annotated[str, AfterValidator(cron_text), Shown("cron expression")]
 ZoneText = Annotated[str, AfterValidator(zone_text), Shown("name of a time zone")]

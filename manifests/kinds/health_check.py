@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from manifests.desired import SECOND
-from manifests.fields import Interval, Items, PortNumber, Shown, URLPath
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.probe import HTTPHeader
-from manifests.probe_scalars import ServerName
-from manifests.scalars import Duration, bad_value, host_name, ip_address
+from manifests.types.fields import Interval, Items, PortNumber, Shown, URLPath
+from manifests.types.probe import ServerName
+from manifests.types.scalars import Duration, bad_value, host_name, ip_address
+from manifests.values.desired import SECOND
 
 Threshold = Annotated[int, Field(ge=1, le=1000), Shown("number, 1 to 1000")]
 Status = Annotated[int, Field(ge=200, le=599), Shown("status, 200 to 599")]

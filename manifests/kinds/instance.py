@@ -5,10 +5,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
-from manifests.desired import SECOND
-from manifests.fields import InstanceId, Interval, Items, Shown
 from manifests.kinds.base import Manifest, Model, unique
-from manifests.scalars import Duration, bad_value
+from manifests.types.fields import InstanceId, Interval, Items, Shown
+from manifests.types.scalars import Duration, bad_value
+from manifests.values.desired import SECOND
 
 
 def split_listen(value: str) -> tuple[str, int]:

@@ -7,7 +7,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from manifests.engine_scalars import (
+from manifests.kinds.base import Command, Model, unique
+from manifests.kinds.probe import Readiness, SingleSuccess
+from manifests.kinds.secret_ref import SecretReference
+from manifests.types.engine import (
     AbsolutePath,
     Capability,
     DriverName,
@@ -20,7 +23,7 @@ from manifests.engine_scalars import (
     VolumeName,
     WorkingDir,
 )
-from manifests.fields import (
+from manifests.types.fields import (
     Argument,
     EnvName,
     GraceSeconds,
@@ -32,12 +35,9 @@ from manifests.fields import (
     PortNumber,
     Shown,
 )
-from manifests.kinds.base import Command, Model, unique
-from manifests.kinds.probe import Readiness, SingleSuccess
-from manifests.pod import HOST_CONFIG_MANAGED
-from manifests.quantities import CPU, Memory, Size
-from manifests.scalars import bad_value, out_of_range
-from manifests.secret_ref import SecretReference
+from manifests.types.quantities import CPU, Memory, Size
+from manifests.types.scalars import bad_value, out_of_range
+from manifests.values.pod import HOST_CONFIG_MANAGED
 
 LABEL_PREFIX = "reconciler."
 """Labels with this prefix are the owner mark."""

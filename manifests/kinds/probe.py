@@ -8,7 +8,9 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from manifests.fields import (
+from manifests.kinds.base import Command, Model
+from manifests.kinds.secret_ref import SecretReference
+from manifests.types.fields import (
     Argument,
     Delayed,
     Failures,
@@ -23,10 +25,8 @@ from manifests.fields import (
     Timeout,
     URLPath,
 )
-from manifests.kinds.base import Command, Model
-from manifests.probe_scalars import REDIRECTS, BodyBytes, ServerName, StatusRange
-from manifests.scalars import bad_value, out_of_range
-from manifests.secret_ref import SecretReference
+from manifests.types.probe import REDIRECTS, BodyBytes, ServerName, StatusRange
+from manifests.types.scalars import bad_value, out_of_range
 
 _KINDS = ("http_get", "tcp_socket", "exec", "grpc", "runtime_health")
 _NAMES = "httpGet, tcpSocket, exec, grpc and runtimeHealth"

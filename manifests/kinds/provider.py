@@ -4,8 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from manifests.fields import Shown
 from manifests.kinds.base import Manifest, Model
+from manifests.types.fields import Shown
 
 
 class ProviderSpec(Model):

@@ -4,10 +4,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from manifests import rdata
-from manifests.fields import TTL, Items, Name, Shown, ZoneName
 from manifests.kinds.base import Manifest, Model
-from manifests.scalars import MINUTE, Duration, bad_value
+from manifests.types import rdata
+from manifests.types.fields import TTL, Items, Name, Shown, ZoneName
+from manifests.types.scalars import MINUTE, Duration, bad_value
 
 SINGLE = frozenset({"CNAME", "DNAME"})
 """Types of which a name has one value (RFC 1034 section 3.6.2, RFC 6672 section 2.4)."""

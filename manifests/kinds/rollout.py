@@ -4,11 +4,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from manifests.desired import SECOND
-from manifests.fields import Items, PercentField, Window
 from manifests.kinds.base import Model
-from manifests.moments import MomentField, Span
-from manifests.scalars import HOUR, MINUTE, Duration, bad_value
+from manifests.types.fields import Items, PercentField, Window
+from manifests.types.moments import MomentField, Span
+from manifests.types.scalars import HOUR, MINUTE, Duration, bad_value
+from manifests.values.desired import SECOND
 
 _STAGED = ("activate_at", "activation_delay", "precheck", "pending_grace", "supersede", "bake", "rollback_window")
 

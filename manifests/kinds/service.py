@@ -4,10 +4,10 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from manifests.engine_scalars import NetworkName
-from manifests.fields import IPAddress, Items, LabelKey, LabelValue, Name, PercentField, PoolName, PortRef, Window
 from manifests.kinds.base import Manifest, Model, unique
-from manifests.scalars import Percent, bad_value
+from manifests.types.engine import NetworkName
+from manifests.types.fields import IPAddress, Items, LabelKey, LabelValue, Name, PercentField, PoolName, PortRef, Window
+from manifests.types.scalars import Percent, bad_value
 
 
 class Balancer(Model):

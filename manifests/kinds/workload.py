@@ -4,21 +4,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from manifests.desired import SECOND
-from manifests.fields import (
-    Deadline,
-    Delay,
-    IntOrPercent,
-    Items,
-    Name,
-    WholeSeconds,
-    Window,
-)
 from manifests.kinds.adopt import Adopt
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.pod import PodTemplate
 from manifests.kinds.rollout import Rollout
-from manifests.scalars import MINUTE, Duration, bad_value
+from manifests.types.fields import Deadline, Delay, IntOrPercent, Items, Name, WholeSeconds, Window
+from manifests.types.scalars import MINUTE, Duration, bad_value
+from manifests.values.desired import SECOND
 
 
 class Availability(Model):

@@ -17,8 +17,8 @@ from hashlib import sha256
 from pathlib import Path
 
 from manifests.problems import Code, Problem
-from manifests.read import FILE_SIZE
 from manifests.source.identity import identity_of
+from manifests.yaml.read import FILE_SIZE
 
 SUFFIXES = (".yaml", ".yml", ".json")
 FILES = 100_000

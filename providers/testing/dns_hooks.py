@@ -11,9 +11,9 @@ import pytest
 
 from providers.actions import ChangeRecords, RecordChange
 from providers.facts import RecordKey, RecordSet, ZoneFact
-from providers.owned import owned
 from providers.spi import Context, DNSProvider
 from providers.testing.checks import same
+from providers.wrappers.owned import owned
 
 INSTANCE = "suite"
 OTHER = "other"

@@ -11,11 +11,11 @@ import pytest
 from providers.capabilities import Alias
 from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import RecordKey, RecordSet
-from providers.owned import owned
 from providers.spi import Context, DNSProvider
 from providers.testing.checks import expect, raises, same
 from providers.testing.dns_hooks import INSTANCE, OTHER, DNSHooks
 from providers.testing.faults import Fault, faulty, sequence
+from providers.wrappers.owned import owned
 
 
 class DNSConformance(DNSHooks):

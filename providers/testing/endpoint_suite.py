@@ -13,10 +13,10 @@ import pytest
 from providers.actions import CutSessions, EndpointAction, RemoveEndpoint, SetWeight
 from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Endpoint, MemberFact
-from providers.owned import owned
 from providers.spi import Batching, Context, EndpointProvider, ReadingBack
 from providers.testing.checks import raises, same
 from providers.testing.faults import Fault, faulty, sequence
+from providers.wrappers.owned import owned
 
 INSTANCE = "suite"
 OTHER = "other"

@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar, overload
 
 from pydantic import BaseModel
 
-from manifests.desired import Role
+from manifests.values.desired import Role
 from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerFact, PoolFact, ZoneFact

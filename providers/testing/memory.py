@@ -13,11 +13,11 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from manifests.desired import Role
-from manifests.geo import GeoKind
+from manifests.values.desired import Role
+from manifests.values.geo import GeoKind
 from providers.actions import ChangeRecords, CutSessions, EndpointAction, SetWeight
 from providers.capabilities import Alias, Atomic, DNSCapabilities, Write
-from providers.dns.change import changed_sets
+from providers.dns.common.change import changed_sets
 from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, Unreachable
 from providers.facts import ON_WEIGHT, Endpoint, MemberFact, PoolFact, RecordKey, RecordSet, Weights, ZoneFact
 from providers.naming import object_of

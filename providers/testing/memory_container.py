@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from manifests.desired import Port
-from manifests.pod import Live
+from manifests.values.desired import Port
+from manifests.values.pod import Live
 from providers.facts import (
     ContainerFact,
     ContainerStart,

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from manifests.desired import Port, Role
-from manifests.pod import Live
+from manifests.values.desired import Port, Role
+from manifests.values.pod import Live
 from providers.actions import (
     CreateContainer,
     RemoveContainer,

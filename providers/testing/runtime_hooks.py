@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manifests.desired import SECOND, Template
+from manifests.values.desired import SECOND, Template
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, ContainerState, Mark, container_name

@@ -13,11 +13,11 @@ import pytest
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError
 from providers.facts import ContainerState, ExitCause, Generation
-from providers.owned import owned
 from providers.spi import Context, RuntimeProvider
 from providers.testing.checks import expect, raises, same
 from providers.testing.faults import Fault, faulty, sequence
 from providers.testing.runtime_hooks import GRACE, INSTANCE, OTHER, STRANGER, RuntimeHooks
+from providers.wrappers.owned import owned
 
 
 class RuntimeConformance(RuntimeHooks):

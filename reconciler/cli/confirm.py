@@ -26,7 +26,7 @@ def agreed(path: Path, options: Options, wanted: Any, question: str) -> bool:
         question: with `{steps}` for their number and `{instance}` for the instance's id.
     """
     from reconciler.cli import run  # noqa: PLC0415  (what runs is imported when it runs)
-    from reconciler.core.plan import to_text  # noqa: PLC0415
+    from reconciler.core.decision import to_text  # noqa: PLC0415
 
     made, decision, _ = run.look(path, options, wanted)
     options.view.err(to_text(made).rstrip())

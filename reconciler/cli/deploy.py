@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 import click
 from pydantic_core import PydanticCustomError
 
-from manifests.desired import SECOND, Desired, Workload
-from manifests.edit import Change, Put, Rename, edit, find
-from manifests.edit_text import Refused
-from manifests.image_ref import parse_image
-from manifests.moments import parse_moment
 from manifests.problems import ManifestErrors
-from manifests.read import Document
-from manifests.rollouts import STAGED, format_moment
-from manifests.scalars import Duration
 from manifests.source.identity import identity_of
-from providers import files
+from manifests.types.moments import parse_moment
+from manifests.types.scalars import Duration
+from manifests.values.desired import SECOND, Desired, Workload
+from manifests.values.image_ref import parse_image
+from manifests.values.rollouts import STAGED, format_moment
+from manifests.yaml.edit import Change, Put, Rename, edit, find
+from manifests.yaml.read import Document
+from manifests.yaml.text import Refused
 from providers.errors import ProviderError
+from providers.lib import files
 from reconciler import tree
 from reconciler.cli.objects import Known, no_such, of_desired
 from reconciler.cli.options import DurationType, Options, common_options, instance_option, mistake

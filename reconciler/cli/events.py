@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.cli.options import DurationType, Options, common_options, target_options
 from reconciler.cli.status import nothing_yet
 from reconciler.cli.view import View
 from reconciler.cli.where import find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
-from reconciler.shell.store import AuditRow
+from reconciler.shell.store.state import AuditRow
 
 ASK_EVERY = SECOND // 2
 """How often `--follow` looks for more (ns)."""

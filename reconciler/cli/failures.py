@@ -58,9 +58,9 @@ def _explain(error: Any) -> tuple[Exit, str, dict[str, Any]]:
         return code, text, {"problems": [problem.to_dict() for problem in error.problems]}
     if _is(error, "reconciler.shell.parts", "Stopped"):
         return error.exit, str(error), {}
-    if _is(error, "reconciler.shell.lock", "Locked"):
+    if _is(error, "reconciler.shell.store.lock", "Locked"):
         return Exit.LOCKED, str(error), {}
-    if _is(error, "reconciler.shell.statedir", "StoreError"):
+    if _is(error, "reconciler.shell.store.directory", "StoreError"):
         return Exit.ERROR, str(error), {}
     if _is(error, "providers.errors", "ProviderError"):
         return Exit.UNFINISHED, str(error), {}

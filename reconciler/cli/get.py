@@ -80,7 +80,7 @@ def _stored(what: str, place: Place, options: Options) -> Exit:
     from reconciler.cli.render.endpoints import endpoint_lines  # noqa: PLC0415  (only now there is something)
     from reconciler.cli.render.records import age_line, check_json, check_lines, name_json, record_lines  # noqa: PLC0415
     from reconciler.cli.render.revisions import revision_lines  # noqa: PLC0415
-    from reconciler.shell.archive import revisions_json  # noqa: PLC0415
+    from reconciler.shell.report.last_decision import revisions_json  # noqa: PLC0415
 
     stored = json.loads(last.text)
     at, now = stored.get("at_wall", last.wall), SystemClock().now().wall

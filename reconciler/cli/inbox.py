@@ -10,14 +10,14 @@ import pwd
 from collections.abc import Sequence
 from typing import Any
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.cli.options import mistake
 from reconciler.cli.where import Place, joined
-from reconciler.shell.bell import SHOW, ring
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.lock import OWNER_FILE, Lock
-from reconciler.shell.statedir import StoreError
-from reconciler.shell.store import Store
+from reconciler.shell.looks.wake_pipe import SHOW, ring
+from reconciler.shell.store.directory import StoreError
+from reconciler.shell.store.lock import OWNER_FILE, Lock
+from reconciler.shell.store.state import Store
 
 ANSWER = 2 * SECOND
 """How long to wait for a running process to read the word (ns)."""

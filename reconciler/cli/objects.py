@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from manifests.desired import Desired, Role
+from manifests.values.desired import Desired, Role
 from reconciler.cli.options import mistake
 from reconciler.cli.where import Place, joined
-from reconciler.core.ledger import Ledger, from_rows
-from reconciler.core.overrides import target_key
-from reconciler.core.switches import node_key
-from reconciler.core.verdict import Rule
+from reconciler.core.health.overrides import target_key
+from reconciler.core.limits.suspensions import node_key
+from reconciler.core.model.ledger import Ledger, from_rows
+from reconciler.core.model.reasons import Rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.cli.inbox import LATER, leave, person
 from reconciler.cli.objects import Known, key_of, known_objects, no_such
 from reconciler.cli.options import DurationType, Options, common_options, mistake, target_options

@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.cli.inbox import LATER, leave, person
 from reconciler.cli.objects import Known, known_objects, no_such
 from reconciler.cli.options import DurationType, Options, common_options, mistake, target_options
 from reconciler.cli.where import Place, find, joined, path_optional
-from reconciler.core.request import DEADLINE, Request, read_request
+from reconciler.core.model.restart_request import DEADLINE, Request, read_request
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.lock import holder
-from reconciler.shell.store import Store
+from reconciler.shell.store.lock import holder
+from reconciler.shell.store.state import Store
 
 ASK_EVERY = SECOND // 2
 """How often `--wait` looks (ns)."""

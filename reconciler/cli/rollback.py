@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from manifests.rollouts import STAGED
+from manifests.values.rollouts import STAGED
 from reconciler.cli.inbox import LATER, leave, person
 from reconciler.cli.objects import known_objects, no_such
 from reconciler.cli.options import Options, common_options, mistake, target_options
 from reconciler.cli.where import Place, find, joined, path_optional
-from reconciler.core.revision import may_go_back, read_rollout
+from reconciler.core.model.revision import may_go_back, read_rollout
 from reconciler.exits import Exit
 
 

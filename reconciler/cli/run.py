@@ -4,18 +4,18 @@ import asyncio
 import sys
 from pathlib import Path
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler import wire
 from reconciler.cli.options import Options
 from reconciler.cli.render.progress import Logged, Progress, Screen, Silent, ticking
 from reconciler.cli.render.summary import summary_json, summary_text
 from reconciler.cli.view import terminal
-from reconciler.core.instant import Now
-from reconciler.core.plan import Decision, Plan
+from reconciler.core.decision import Decision, Plan
+from reconciler.core.model.instant import Now
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.logs import LogFormat, configure
-from reconciler.shell.report import Summary
+from reconciler.shell.report.summary import Summary
 
 LOOK = 30 * SECOND
 """How long probes get to answer at most before a run that may go on for longer (ns)."""

@@ -10,7 +10,7 @@ from reconciler.cli.inbox import refreshed
 from reconciler.cli.options import Options, common_options, target_options
 from reconciler.cli.where import find, joined, path_optional
 from reconciler.exits import Exit
-from reconciler.shell.bell import SHOW
+from reconciler.shell.looks.wake_pipe import SHOW
 
 if TYPE_CHECKING:
     from reconciler.cli.view import View

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import click
 
-from manifests.desired import Desired
+from manifests.values.desired import Desired
 from reconciler.cli.options import Options, mistake
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.database import FILE
-from reconciler.shell.store import Store
+from reconciler.shell.store.database import FILE
+from reconciler.shell.store.state import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -7,35 +7,41 @@ instant before its `wake_at`. Called by the loop for every tick, by `forecast` f
 from collections.abc import Mapping
 from dataclasses import replace
 
-from manifests.desired import Desired
+from manifests.values.desired import Desired
 from providers.actions import SetWeight
-from reconciler.core import leaving, requests, revisions, steps, windows
-from reconciler.core.activation import Roster, roster
-from reconciler.core.arrival import arriving, kept_from_traffic
-from reconciler.core.availability import Availability, count
-from reconciler.core.deadlines import soonest_end
-from reconciler.core.diff import differences
-from reconciler.core.dns_plan import publish
-from reconciler.core.foreign import admit
+from reconciler.core.actions import steps
+from reconciler.core.actions.outbox import Outbox
+from reconciler.core.decision import Decision
+from reconciler.core.differences import differences
+from reconciler.core.disruptions import carry_on
+from reconciler.core.dns.policies import Names, name_all
+from reconciler.core.dns.publish import publish
 from reconciler.core.gates import Gated, gate
-from reconciler.core.guard import Pruning, mass_change, prune_hold
-from reconciler.core.history import absences, remember
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Ledger
-from reconciler.core.mass_failure import watch
-from reconciler.core.names import Names, name_all
-from reconciler.core.observed import Observed
-from reconciler.core.pins import learn
-from reconciler.core.plan import Decision, Step
-from reconciler.core.pool import Weights
-from reconciler.core.restart_history import recall
-from reconciler.core.status import assess
-from reconciler.core.switches import frozen
-from reconciler.core.templates import keep
-from reconciler.core.trust import Sight, sight
-from reconciler.core.underway import Outbox, carry_on
-from reconciler.core.verdict import Hold, Reason, Rule, Wait
-from reconciler.core.weights import remembered, weigh
+from reconciler.core.healing import restart_requests
+from reconciler.core.healing.mass_failure import watch
+from reconciler.core.healing.restart_history import recall
+from reconciler.core.health.belief import Sight, sight
+from reconciler.core.in_rotation import arriving, kept_from_traffic
+from reconciler.core.limits import windows
+from reconciler.core.limits.prune_guard import Pruning, mass_change, prune_hold
+from reconciler.core.limits.suspensions import frozen
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Hold, Reason, Rule, Wait
+from reconciler.core.model.step import Step
+from reconciler.core.replicas import exit_times
+from reconciler.core.replicas.availability import Availability, count
+from reconciler.core.replicas.deadlines import soonest_end
+from reconciler.core.replicas.foreign import admit
+from reconciler.core.replicas.image_pins import learn
+from reconciler.core.replicas.memory import absences, remember
+from reconciler.core.replicas.roster import Roster, roster
+from reconciler.core.replicas.templates import keep
+from reconciler.core.rollouts import revisions
+from reconciler.core.status.objects import assess
+from reconciler.core.traffic.pool import Weights
+from reconciler.core.traffic.weights import remembered, weigh
 
 _PASSES = 4
 """A pass that grants a disruption is followed by another; one grant rarely allows a further one, so few are enough."""
@@ -73,8 +79,8 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     if rollouts.ledger.rollouts != ledger.rollouts:
         crew = roster(admitted, replace(observed, ledger=rollouts.ledger), now)
     ledger = rollouts.ledger
-    ledger = keep(learn(requests.follow(recall(ledger, crew, now), crew, now), crew), crew)
-    ledger = leaving.learn(ledger, crew)
+    ledger = keep(learn(restart_requests.follow(recall(ledger, crew, now), crew, now), crew), crew)
+    ledger = exit_times.learn(ledger, crew)
     outbreaks = watch(desired, observed, crew, ledger, now)
     ledger = ledger if outbreaks.rows == ledger.outbreaks else replace(ledger, outbreaks=outbreaks.rows)
     counts: Mapping[str, Availability]
@@ -84,7 +90,7 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     names = name_all(desired, crew, seen, weights, ledger, observed.leaves, now)  # DNS omission
     counts = arriving(desired, crew, seen, counts, weights, names, now)
     found = differences(desired, crew, ledger, now)
-    found.wants += requests.wants(ledger, crew, found.wants)
+    found.wants += restart_requests.wants(ledger, crew, found.wants)
 
     pruned = _pruned(crew, weights, names)
     ledger = absences(ledger, pruned, desired.revision, now)
@@ -116,7 +122,7 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         *gated.waits,
         *out.waits,
         *weights.waits,
-        *requests.waits(ledger, crew, now),
+        *restart_requests.waits(ledger, crew, now),
     ]
 
     held = any(one.rule is Rule.MASS_CHANGE for one in holds)
@@ -246,7 +252,7 @@ def _wake_at(
     now: Now,
 ) -> int:
     """The first instant at which this answer could change on the same facts."""
-    soonest = min([requests.wake_at(ledger, now), seen.until, *(one.until for one in counts.values())])
+    soonest = min([restart_requests.wake_at(ledger, now), seen.until, *(one.until for one in counts.values())])
     if desired.guard.windows:
         soonest = min(soonest, windows.wake_at(desired, now))
     for until in (*(one.until for one in holds), *(one.until for one in waits)):

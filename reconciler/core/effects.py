@@ -7,7 +7,7 @@ Addresses that a runtime will only choose at create time are written as the cont
 from collections.abc import Callable
 from dataclasses import replace
 
-from manifests.pod import Live
+from manifests.values.pod import Live
 from providers.actions import (
     ChangeRecords,
     CreateContainer,
@@ -34,9 +34,9 @@ from providers.facts import (
     ProbeValue,
     ZoneFact,
 )
-from reconciler.core.instant import FOREVER, Now
-from reconciler.core.observed import Observed
-from reconciler.core.plan import Step
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.step import Step
 
 
 def _containers(

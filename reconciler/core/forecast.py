@@ -8,18 +8,19 @@ in a world that answers as forecast. Called by the command line.
 from collections.abc import Iterable
 from dataclasses import replace
 
-from manifests.desired import SECOND, Desired
-from manifests.dns import Publish
+from manifests.values.desired import SECOND, Desired
+from manifests.values.dns import Publish
 from providers.facts import Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core.decide import decide
+from reconciler.core.decision import Decision, Plan, Planned
+from reconciler.core.dns.target_health import leaf_probes
 from reconciler.core.effects import fold
-from reconciler.core.instant import FOREVER, Now
-from reconciler.core.leaf import LeafProbe
-from reconciler.core.leaf_health import leaf_probes
-from reconciler.core.observed import Observed
-from reconciler.core.plan import Decision, Plan, Planned, Step
-from reconciler.core.trust import sight
-from reconciler.core.verdict import Rule
+from reconciler.core.health.belief import sight
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Rule
+from reconciler.core.model.step import Step
 
 HORIZON = 24 * 3600 * SECOND
 """How far a forecast looks."""

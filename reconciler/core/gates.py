@@ -9,26 +9,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from manifests.desired import SECOND, Desired, Workload
-from manifests.limits import Held
-from manifests.rollouts import STAGED
+from manifests.values.desired import SECOND, Desired, Workload
+from manifests.values.limits import Held
+from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, ProbeValue
-from reconciler.core import restarts, rollout, windows
-from reconciler.core.activation import Roster
-from reconciler.core.availability import Availability, ripe_at
-from reconciler.core.diff import Kind, Want
-from reconciler.core.disruption import UP, URGENT, in_flight
-from reconciler.core.guard import Pruning, prune_hold
-from reconciler.core.healing import heal
-from reconciler.core.history import failures_of
-from reconciler.core.instant import FOREVER, Now, instant, next_after
-from reconciler.core.ledger import Ledger
-from reconciler.core.mass_failure import Outbreaks
-from reconciler.core.observed import Observed
-from reconciler.core.switches import suspended
-from reconciler.core.tally import Tally
-from reconciler.core.trust import Belief
-from reconciler.core.verdict import Hold, Reason, Rule, Wait, Waiting
+from reconciler.core.exits.grants import UP, URGENT, in_flight
+from reconciler.core.healing.mass_failure import Outbreaks
+from reconciler.core.healing.restart_counters import Tally
+from reconciler.core.healing.restart_gates import heal
+from reconciler.core.health.belief import Belief
+from reconciler.core.limits import backoff, windows
+from reconciler.core.limits.prune_guard import Pruning, prune_hold
+from reconciler.core.limits.suspensions import suspended
+from reconciler.core.model.instant import FOREVER, Now, instant, next_after
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
+from reconciler.core.model.want import Kind, Want
+from reconciler.core.replicas.availability import Availability, ripe_at
+from reconciler.core.replicas.memory import failures_of
+from reconciler.core.replicas.roster import Roster
+from reconciler.core.rollouts import replacement
 
 STARTS_PER_NODE = 4
 """Containers started at the same time on a node; more gains nothing on common engines and starves what runs."""
@@ -101,7 +102,7 @@ class _Gate:
 
     def create(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group = self.crew.groups[workload.key]
-        message = rollout.may_create(group, self.counts[workload.key], self.created.get(workload.key, 0))
+        message = replacement.may_create(group, self.counts[workload.key], self.created.get(workload.key, 0))
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         self.created[workload.key] = self.created.get(workload.key, 0) + 1
@@ -110,7 +111,7 @@ class _Gate:
 
     def start(self, want: Want, workload: Workload) -> Hold | Wait | None:
         fact = want.fact
-        message = rollout.may_start(self.crew.groups[workload.key], fact)
+        message = replacement.may_start(self.crew.groups[workload.key], fact)
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         address = fact.address if fact is not None else ""
@@ -121,7 +122,7 @@ class _Gate:
             return Wait(want.object, Waiting.DEAD_ENDPOINT, message)
         key = want.object if fact is None else failures_of(self.crew.groups[workload.key], fact)
         failures = self.tally.ledger.failures.get(key)
-        at = restarts.start_at(key, failures, workload.restarts.backoff, self.now)
+        at = backoff.start_at(key, failures, workload.restarts.backoff, self.now)
         if at > self.now.steady and failures is not None:
             message = f"{failures.streak} failures in a row"
             return Hold(want.object, want.id, Rule.BACK_OFF, message, until=at)
@@ -129,7 +130,7 @@ class _Gate:
 
     def concurrency(self, want: Want) -> Hold | None:
         failure = self.tally.ledger.step_failures.get(want.id)
-        if failure is not None and restarts.step_at(want.id, failure, self.now) > self.now.steady:
+        if failure is not None and backoff.step_at(want.id, failure, self.now) > self.now.steady:
             # Its next try is held anyway, so it takes no room from those that can start.
             return None
         count = self.started.get(want.node, 0)
@@ -161,15 +162,20 @@ class _Gate:
         message = ""
         if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED:
             retiring = sum(1 for name in self.tally.ledger.grants if name in members.outgoing)
-            message = rollout.replaced(group, counts, retiring)
+            message = replacement.replaced(group, counts, retiring)
         if want.kind is Kind.RECREATE and want.cause is Reason.TEMPLATE_CHANGED and want.ordinal not in group.current:
             message = "its replacement is created first, to see that it can be made"
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         taken = self.taken.get(workload.key, 0)
-        message = rollout.over_budget(group, counts, available, unknown, taken)
+        message = replacement.over_budget(group, counts, available, unknown, taken)
         dark = self.without_traffic(workload, want.fact)
-        if not message and dark and not spare and rollout.over_budget(group, counts, available, unknown, taken + dark):
+        if (
+            not message
+            and dark
+            and not spare
+            and replacement.over_budget(group, counts, available, unknown, taken + dark)
+        ):
             those = f"{dark} of {counts.total} available replicas of {workload.key}"
             message = f"{those} do not count: the balancer's own checks call them down, or have not confirmed them yet"
             return Wait(want.object, Waiting.BALANCER, message)

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
 
-from manifests.desired import SECOND, ProbeKind
+from manifests.values.desired import SECOND, ProbeKind
 from providers.facts import Generation, ProbeFact, ProbeValue
 from reconciler.probes.messages import Inbox, Spec, Stats, change
 from reconciler.probes.slot import printable

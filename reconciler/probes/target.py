@@ -9,9 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from manifests.desired import Probe, ProbeKind, ProbeTLS
+from manifests.values.desired import Probe, ProbeKind, ProbeTLS
 from providers.facts import Generation
-from providers.secrets import SHOWN, Secret
+from providers.lib.secrets import SHOWN, Secret
 from providers.spi import ExecTarget
 from reconciler.probes import messages
 from reconciler.probes.messages import Spec
@@ -71,7 +71,7 @@ class Target(NamedTuple):
     initial delay counts from there. `exec` says how to run an exec probe, None when that is not known. `published` says
     that the address is the host's: something of the runtime's accepts there, whoever listens behind it.
 
-    For a leaf `generation` stands for what is asked there (see `reconciler/shell/leaves.py`), `address` may be a host name with
+    For a leaf `generation` stands for what is asked there (see `reconciler/shell/probing/name_targets.py`), `address` may be a host name with
     its final dot, and `allowed` holds the networks it may lead to whatever they are; None = a container, at an observed address.
     """
 

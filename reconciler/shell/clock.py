@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
-from manifests.desired import SECOND
-from reconciler.core.instant import FOREVER, Now
+from manifests.values.desired import SECOND
+from reconciler.core.model.instant import FOREVER, Now
 
 LONGEST_NAP = 30 * SECOND
 """The event loop's timers stand still while the host is suspended; CLOCK_BOOTTIME does not. So no single timer is longer

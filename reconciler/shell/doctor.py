@@ -7,7 +7,7 @@ Providers that know more than a look shows have a `check` method, which returns 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from manifests.desired import Desired, Role
+from manifests.values.desired import Desired, Role
 from providers.errors import ProviderError
 from providers.spi import Provider
 from reconciler.shell.providers import Providers, Runner, innermost

@@ -11,26 +11,27 @@ import os
 import signal
 import sys
 
-from manifests.desired import SECOND, Role
+from manifests.values.desired import SECOND, Role
 from reconciler.core.decide import decide
-from reconciler.core.instant import FOREVER, Now
-from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind, fold, obey
-from reconciler.core.observed import Observed
-from reconciler.core.plan import Decision, Step
-from reconciler.core.revisions import quiet
+from reconciler.core.decision import Decision
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.ledger import Command, Ledger, Outcome, OutcomeKind, fold, obey
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.step import Step
+from reconciler.core.rollouts.revisions import quiet
 from reconciler.exits import Exit
-from reconciler.shell.apply import Applier
-from reconciler.shell.book import Book
-from reconciler.shell.evidence import Witness
-from reconciler.shell.leaves import by_endpoint
-from reconciler.shell.observe import Looks
+from reconciler.shell.apply.applier import Applier
+from reconciler.shell.apply.evidence import Witness
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
+from reconciler.shell.manifest_reload import Rereading
 from reconciler.shell.parts import Parts
-from reconciler.shell.probing import Probing
-from reconciler.shell.pushing import Pushing
-from reconciler.shell.report import Summary, pending, summarize
-from reconciler.shell.rereading import Rereading
-from reconciler.shell.telling import Telling
-from reconciler.shell.triggers import Wake
+from reconciler.shell.probing.name_targets import by_endpoint
+from reconciler.shell.probing.targets import Probing
+from reconciler.shell.pushing.pushes import Pushing
+from reconciler.shell.report.reporting import Telling
+from reconciler.shell.report.summary import Summary, pending, summarize
+from reconciler.shell.store.book import Book
 
 NAP = 30 * SECOND
 """The longest sleep: a missed trigger costs no more than this."""

@@ -8,17 +8,18 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from manifests.desired import Desired
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Command, Outcome
-from reconciler.core.plan import Decision, Step
+from manifests.values.desired import Desired
+from reconciler.core.decision import Decision
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Command, Outcome
+from reconciler.core.model.step import Step
 from reconciler.exits import Exit
-from reconciler.shell.apply import Journal
+from reconciler.shell.apply.applier import Journal
+from reconciler.shell.apply.evidence import Cabinet
 from reconciler.shell.clock import Clock
-from reconciler.shell.events import Event, HoldKey
-from reconciler.shell.evidence import Cabinet
-from reconciler.shell.probing import Prober
+from reconciler.shell.probing.targets import Prober
 from reconciler.shell.providers import Providers, Runner
+from reconciler.shell.report.events import Event, HoldKey
 
 
 class Stopped(Exception):

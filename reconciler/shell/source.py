@@ -7,9 +7,9 @@ while apart are equal and everything in them is valid. A single run never change
 from collections.abc import Callable
 from pathlib import Path
 
-from manifests.desired import SECOND, Desired
 from manifests.problems import ManifestErrors, render
 from manifests.source.directory import read_tree
+from manifests.values.desired import SECOND, Desired
 from reconciler.shell.clock import Waiting
 
 SETTLE = SECOND // 10

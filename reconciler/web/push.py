@@ -16,9 +16,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from reconciler.core.pushes import EVENTS, PushEvent, Ruling
+from reconciler.core.health.pushes import EVENTS, Ruling
+from reconciler.core.model.push_fact import PushEvent
 from reconciler.push.tokens import PATH, SIGNATURE_HEADER, sign, split
-from reconciler.shell.pushing import BUSY, Sender
+from reconciler.shell.pushing.pushes import BUSY, Sender
 from reconciler.web.peer import Peer
 
 BODY_BYTES = 4 * 1024

@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from reconciler.shell.archive import revisions_json
-from reconciler.shell.statedir import StoreError
+from reconciler.shell.report.last_decision import revisions_json
+from reconciler.shell.store.directory import StoreError
 
 PATH = "/v1/revisions"
 

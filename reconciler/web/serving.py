@@ -10,11 +10,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
-from manifests.desired import PushListener
-from reconciler.shell.archive import last_decision
-from reconciler.shell.credentials import Credentials
-from reconciler.shell.pushing import Pushing
-from reconciler.shell.statedir import StoreError
+from manifests.values.desired import PushListener
+from reconciler.shell.pushing.credentials import Credentials
+from reconciler.shell.pushing.pushes import Pushing
+from reconciler.shell.report.last_decision import last_decision
+from reconciler.shell.store.directory import StoreError
 from reconciler.web.sockets import open_sockets
 
 AGAIN_FIRST, AGAIN_LONGEST = 1.0, 30.0

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from manifests.desired import PushListener
-from reconciler.shell.credentials import SOCKET, make_directory
-from reconciler.shell.statedir import StoreError, explain
+from manifests.values.desired import PushListener
+from reconciler.shell.pushing.credentials import SOCKET, make_directory
+from reconciler.shell.store.directory import StoreError, explain
 
 BACKLOG = 512
 

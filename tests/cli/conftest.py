@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from manifests.desired import (
+from manifests.values.desired import (
     SECOND,
     Backend,
     Balancer,
@@ -22,7 +22,7 @@ from manifests.desired import (
     Template,
     Workload,
 )
-from manifests.dns import DNSPolicy, Publish, Target
+from manifests.values.dns import DNSPolicy, Publish, Target
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -41,13 +41,13 @@ from providers.facts import (
 )
 from reconciler.cli.app import run
 from reconciler.core.decide import decide
-from reconciler.core.instant import Instant
-from reconciler.core.ledger import Ledger, Suspension, to_rows
-from reconciler.core.observed import Observed
-from reconciler.core.plan import Decision
+from reconciler.core.decision import Decision
+from reconciler.core.model.instant import Instant
+from reconciler.core.model.ledger import Ledger, Suspension, to_rows
+from reconciler.core.model.observed import Observed
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.report import decision_json
-from reconciler.shell.store import AuditRow, Store
+from reconciler.shell.report.summary import decision_json
+from reconciler.shell.store.state import AuditRow, Store
 
 TREE = """\
 apiVersion: reconciler/v1

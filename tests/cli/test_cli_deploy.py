@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from manifests.moments import parse_moment
-from reconciler.core.instant import Instant
-from reconciler.core.revision import Revision, Rollout, Standing
+from manifests.types.moments import parse_moment
+from reconciler.core.model.instant import Instant
+from reconciler.core.model.revision import Revision, Rollout, Standing
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store import Store
+from reconciler.shell.store.state import Store
 
 LONG_AGO = Instant(5, 5, "before")
 

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from reconciler.core.verdict import Rule
+from reconciler.core.model.reasons import Rule
 
 ROOT = Path(__file__).parents[2]
 RUNNING = (ROOT / "docs/running.md").read_text()

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.desired import SECOND, Push
+from manifests.values.desired import SECOND, Push
 from providers.facts import Generation
 from reconciler.core.decide import decide
-from reconciler.core.instant import Instant
-from reconciler.core.ledger import Ledger
-from reconciler.core.pushes import PushEvent, PushFact
-from reconciler.core.traffic import Force, Override
+from reconciler.core.model.instant import Instant
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.override import Force, Override
+from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.report import decision_json
-from reconciler.shell.store import Store
+from reconciler.shell.report.summary import decision_json
+from reconciler.shell.store.state import Store
 
 AGES = re.compile(r"just now|\d+[smhd]+(\d+[smhd]+)? ago")
 LEFT = re.compile(r"for \d+[smhd]+(\d+[smhd]+)? more")

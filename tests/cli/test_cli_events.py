@@ -5,9 +5,9 @@ import signal
 import subprocess
 import sys
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store import AuditRow, Store
+from reconciler.shell.store.state import AuditRow, Store
 
 TIMES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ")
 

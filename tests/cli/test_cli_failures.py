@@ -8,9 +8,9 @@ from providers.errors import Unreachable
 from reconciler.cli.failures import failed
 from reconciler.cli.view import View
 from reconciler.exits import Exit
-from reconciler.shell.lock import Locked
 from reconciler.shell.logs import SECRETS
-from reconciler.shell.store import StoreError
+from reconciler.shell.store.lock import Locked
+from reconciler.shell.store.state import StoreError
 
 
 @pytest.mark.parametrize(

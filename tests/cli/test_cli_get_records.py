@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from manifests.desired import SECOND, Desired, Guard, Instance, Provider, Role
-from manifests.dns import (
+from manifests.values.desired import SECOND, Desired, Guard, Instance, Provider, Role
+from manifests.values.dns import (
     AllUnhealthy,
     Check,
     DNSPolicy,
@@ -22,11 +22,11 @@ from manifests.dns import (
 )
 from providers.facts import Known, ProbeFact, ProbeValue, RecordKey, RecordSet, Unknown, ZoneFact
 from reconciler.core.decide import decide
-from reconciler.core.leaf import LeafProbe
-from reconciler.core.observed import Observed
+from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.observed import Observed
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.report import decision_json
-from reconciler.shell.store import Store
+from reconciler.shell.report.summary import decision_json
+from reconciler.shell.store.state import Store
 
 ZONE = "example.test."
 CHECK = Check(host="app.example.test", port=8443, path="/up")

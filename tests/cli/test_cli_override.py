@@ -2,11 +2,11 @@ import json
 
 import pytest
 
-from reconciler.core.ledger import from_rows, obey
-from reconciler.core.traffic import Force
+from reconciler.core.model.ledger import from_rows, obey
+from reconciler.core.model.override import Force
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.memory import StoreMemory
-from reconciler.shell.store import Store
+from reconciler.shell.store.ledger_store import StoreMemory
+from reconciler.shell.store.state import Store
 
 ENDPOINT = "endpoint/pool/web/127.0.0.10:8080"
 

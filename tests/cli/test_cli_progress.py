@@ -3,15 +3,15 @@ import logging
 
 import pytest
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import StartContainer
 from providers.facts import Generation
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.progress import Logged, Progress, Screen, Silent, ticking
 from reconciler.cli.render.times import ago, ahead, short
-from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Step
-from reconciler.core.verdict import Reason
+from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.step import Step
 from reconciler.shell.clock import VirtualClock
 
 STEP = Step(

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.desired import SECOND
-from reconciler.core.instant import instant
-from reconciler.core.ledger import from_rows, obey, to_rows
-from reconciler.core.request import Fate, Member, Request
-from reconciler.shell.bell import ring
+from manifests.values.desired import SECOND
+from reconciler.core.model.instant import instant
+from reconciler.core.model.ledger import from_rows, obey, to_rows
+from reconciler.core.model.restart_request import Fate, Member, Request
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.lock import Lock
-from reconciler.shell.memory import StoreMemory
-from reconciler.shell.store import Store
+from reconciler.shell.looks.wake_pipe import ring
+from reconciler.shell.store.ledger_store import StoreMemory
+from reconciler.shell.store.lock import Lock
+from reconciler.shell.store.state import Store
 
 IDS = re.compile(r"\b[0-9a-f]{8}\b(?!-)")
 AGES = re.compile(r"just now|\d+[smhd]+(\d+[smhd])? ago")

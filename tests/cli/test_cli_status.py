@@ -3,7 +3,7 @@ import re
 import pytest
 
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.lock import Lock
+from reconciler.shell.store.lock import Lock
 
 AGES = re.compile(r"just now|\d+[smhd]+(\d+[smhd])? ago")
 

@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import StartContainer
 from providers.facts import Generation
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.summary import summary_json, summary_text
-from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Step
-from reconciler.core.verdict import Reason
+from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.step import Step
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.report import Summary, summarize
+from reconciler.shell.report.summary import Summary, summarize
 
 STEP = Step(
     "start web-0", "workload/web/0", StartContainer("local", "web-0", Generation("a", 1)), Reason.CRASHED, "it ended"

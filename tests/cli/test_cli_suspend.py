@@ -1,12 +1,12 @@
 import json
 import threading
 
-from reconciler.core.ledger import from_rows, obey, to_rows
-from reconciler.core.verdict import Rule
+from reconciler.core.model.ledger import from_rows, obey, to_rows
+from reconciler.core.model.reasons import Rule
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.lock import Lock
-from reconciler.shell.memory import StoreMemory
-from reconciler.shell.store import Store
+from reconciler.shell.store.ledger_store import StoreMemory
+from reconciler.shell.store.lock import Lock
+from reconciler.shell.store.state import Store
 
 
 def inbox(state) -> list[tuple[str, dict, str]]:

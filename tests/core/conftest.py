@@ -3,7 +3,7 @@
 import pytest
 
 from laws.watchdog import Watchdog
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from sim.manifest import Shop
 from sim.world import World
 

@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from manifests.desired import SECOND, Desired, Guard, Instance
-from manifests.dns import AllUnhealthy, Check, DNSPolicy, HealthCheck, Publish, Record, Routing, Target
-from manifests.geo import GeoKind
+from manifests.values.desired import SECOND, Desired, Guard, Instance
+from manifests.values.dns import AllUnhealthy, Check, DNSPolicy, HealthCheck, Publish, Record, Routing, Target
+from manifests.values.geo import GeoKind
 from providers.actions import ChangeRecords
 from providers.capabilities import Alias, DNSCapabilities
 from providers.facts import Known, ProbeFact, ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.decide import decide
+from reconciler.core.decision import Decision
+from reconciler.core.dns.records import points_at
+from reconciler.core.dns.target_health import leaf_probes
 from reconciler.core.effects import fold
-from reconciler.core.instant import FOREVER, Now
-from reconciler.core.leaf import LeafProbe
-from reconciler.core.leaf_health import leaf_probes
-from reconciler.core.ledger import Ledger, from_rows, to_rows
-from reconciler.core.observed import Observed
-from reconciler.core.plan import Decision
-from reconciler.core.records import points_at
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.ledger import Ledger, from_rows, to_rows
+from reconciler.core.model.observed import Observed
 
 ZONE, HOST, NAMES, INSTANCE = "example.test.", "app.example.test.", "names", "shop"
 ABLE = DNSCapabilities(weight=(0, 255), geo=frozenset(GeoKind), alias=Alias.ZONE)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from manifests.desired import SECOND, Desired
+from manifests.values.desired import SECOND, Desired
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -23,10 +23,10 @@ from providers.facts import (
     ZoneFact,
     container_name,
 )
-from reconciler.core.instant import Instant, Now
-from reconciler.core.ledger import Absence, Ledger
-from reconciler.core.observed import Observed
-from reconciler.core.revision import RevisionMark
+from reconciler.core.model.instant import Instant, Now
+from reconciler.core.model.ledger import Absence, Ledger
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.revision import RevisionMark
 from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from manifests.desired import SECOND
-from manifests.rollouts import Rollout, Strategy
-from reconciler.core.revision import Standing
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import Rollout, Strategy
+from reconciler.core.model.revision import Standing
 from sim.manifest import Shop, Spec, shop
 from sim.world import World
 

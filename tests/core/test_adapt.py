@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.geo import GeoKind
+from manifests.values.geo import GeoKind
 from providers.actions import RecordChange
 from providers.capabilities import PLAIN, Alias, DNSCapabilities
-from providers.dns.change import changed_sets
+from providers.dns.common.change import changed_sets
 from providers.facts import RecordKey, RecordSet
-from reconciler.core.adapt import Lack, adapt
+from reconciler.core.dns.capabilities_fit import Lack, adapt
 
 ZONE = "example.test."
 ALL = DNSCapabilities(weight=(0, 255), geo=frozenset(GeoKind), alias=Alias.ANY)

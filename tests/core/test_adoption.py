@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container
-from manifests.desired import Adopt, Desired, Engine, Strategy
-from manifests.pod import Live
+from manifests.values.desired import Adopt, Desired, Engine, Strategy
+from manifests.values.pod import Live
 from providers.actions import (
     CreateContainer,
     RemoveContainer,
@@ -29,13 +29,13 @@ from providers.facts import (
     Setup,
     fingerprint,
 )
-from reconciler.core.adopted import Adopted
-from reconciler.core.adoption import take, wanted_live
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
-from reconciler.core.ledger import Grant, Ledger, from_rows, to_rows
-from reconciler.core.observed import Observed
-from reconciler.core.verdict import Reason, Rule
+from reconciler.core.model.adopted import Adopted
+from reconciler.core.model.ledger import Grant, Ledger, from_rows, to_rows
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Reason, Rule
+from reconciler.core.replicas.adoption import take, wanted_live
 from sim.manifest import INSTANCE, NODE, Spec, service, shop, workload
 
 WEB = Spec(replicas=2)

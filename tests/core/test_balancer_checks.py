@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, Scene, ago
-from manifests.traffic import Panic
+from manifests.values.traffic import Panic
 from reconciler.core.decide import decide
-from reconciler.core.ledger import Grant
-from reconciler.core.request import Request
-from reconciler.core.verdict import Reason, Rule, Waiting
+from reconciler.core.model.ledger import Grant
+from reconciler.core.model.reasons import Reason, Rule, Waiting
+from reconciler.core.model.restart_request import Request
 from sim.manifest import Shop, Spec
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from bench.decide import NOW, world
-from manifests.desired import SECOND, Desired
+from manifests.values.desired import SECOND, Desired
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -26,9 +26,9 @@ from providers.facts import (
     ZoneFact,
 )
 from reconciler.core.decide import decide
-from reconciler.core.dns_tree import managed, managing
-from reconciler.core.ledger import Ledger
-from reconciler.core.observed import Observed
+from reconciler.core.dns.tree import managed, managing
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.observed import Observed
 
 Case = Callable[[Desired, Observed], tuple[Desired, Observed]]
 FEW = 10

@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 import pytest
 from dns_worlds import A1, A2, B1, HOST, INSTANCE, NAMES, PASS, ZONE, World, geo_world, policy
 
-from manifests.desired import Desired
-from manifests.dns import Publish, Record, RecordList, Routing, Target
+from manifests.values.desired import Desired
+from manifests.values.dns import Publish, Record, RecordList, Routing, Target
 from providers.facts import RecordKey
-from reconciler.core.verdict import Rule
+from reconciler.core.model.reasons import Rule
 
 BOTH = Target("both", Publish.ADDRESSES, addresses=(A1, A2))
 PLAIN = policy(BOTH, routing=Routing.SIMPLE)

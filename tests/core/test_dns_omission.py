@@ -5,16 +5,16 @@ from dataclasses import replace
 import pytest
 from dns_worlds import A1, A2, B1, CHECK, FAIL, HOST, NAMES, PASS, TARGETS, UNKNOWN, ZONE, World, X, geo_world, policy
 
-from manifests.desired import SECOND
-from manifests.dns import AllUnhealthy, Publish, Routing, Target
-from manifests.dns_names import balancer_name, target_name
+from manifests.values.desired import SECOND
+from manifests.values.dns import AllUnhealthy, Publish, Routing, Target
+from manifests.values.dns_names import balancer_name, target_name
 from providers.facts import RecordKey
-from reconciler.core.dns_status import name_rows
-from reconciler.core.instant import instant
-from reconciler.core.leaf_health import leaf_probes
-from reconciler.core.ledger import Command, obey
-from reconciler.core.omission import HOLD_DOWN
-from reconciler.core.verdict import Rule
+from reconciler.core.dns.publication import HOLD_DOWN
+from reconciler.core.dns.target_health import leaf_probes
+from reconciler.core.model.instant import instant
+from reconciler.core.model.ledger import Command, obey
+from reconciler.core.model.reasons import Rule
+from reconciler.core.status.names import name_rows
 
 GW1, GW3 = (target_name(HOST, name).removesuffix("." + ZONE) for name in ("gw1", "gw3"))
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 from dns_worlds import A1, A2, B1, FAIL, HOST, NAMES, PASS, TARGETS, ZONE, World, geo_world, policy
 
-from manifests.desired import SECOND, Guard, MassChange
-from manifests.dns import Publish, Record, Routing, Target
-from manifests.dns_names import balancer_name, place_name, target_name
+from manifests.values.desired import SECOND, Guard, MassChange
+from manifests.values.dns import Publish, Record, Routing, Target
+from manifests.values.dns_names import balancer_name, place_name, target_name
 from providers.facts import RecordKey
-from reconciler.core.plan import Decision
-from reconciler.core.verdict import Reason, Rule, Waiting
+from reconciler.core.decision import Decision
+from reconciler.core.model.reasons import Reason, Rule, Waiting
 
 
 def names(decision: Decision) -> list[str]:

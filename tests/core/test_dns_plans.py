@@ -6,8 +6,8 @@ import pytest
 from dns_worlds import FAIL, PASS, World, geo_world, policy
 
 from providers.capabilities import PLAIN
+from reconciler.core.decision import to_text
 from reconciler.core.forecast import forecast
-from reconciler.core.plan import to_text
 
 
 def published_first() -> World:

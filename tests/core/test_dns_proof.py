@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, SEEN, Scene
-from manifests.desired import SECOND, Desired
-from manifests.dns import AllUnhealthy, Check
+from manifests.values.desired import SECOND, Desired
+from manifests.values.dns import AllUnhealthy, Check
 from providers.facts import ProbeFact, ProbeValue, RecordKey, RecordSet
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
-from reconciler.core.leaf import LeafProbe
+from reconciler.core.model.leaf_probe import LeafProbe
 from sim.manifest import HOST, INSTANCE, ZONE, Shop, Spec
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN

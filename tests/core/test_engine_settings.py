@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, Scene
-from manifests.desired import Desired, Guard
-from manifests.pod import Live
+from manifests.values.desired import Desired, Guard
+from manifests.values.pod import Live
 from providers.actions import StartContainer, StopContainer, UpdateContainer
 from providers.facts import ContainerState
 from reconciler.core.decide import decide
+from reconciler.core.decision import describe
 from reconciler.core.forecast import forecast
-from reconciler.core.ledger import Suspension
-from reconciler.core.plan import describe
-from reconciler.core.verdict import Reason, Rule, Waiting
+from reconciler.core.model.ledger import Suspension
+from reconciler.core.model.reasons import Reason, Rule, Waiting
 from sim.manifest import Shop, Spec
 
 WEB = Spec()

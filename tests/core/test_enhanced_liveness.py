@@ -7,19 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.plans import FAIL, NOW, PASS, SEEN
-from manifests.desired import SECOND, Desired, Guard, Probe, ProbeKind
-from manifests.pod import Live
-from manifests.probe_context import parse_context
+from manifests.resolve.probe_context import parse_context
+from manifests.values.desired import SECOND, Desired, Guard, Probe, ProbeKind
+from manifests.values.pod import Live
 from providers.actions import StartContainer, StopContainer
 from providers.facts import ContainerFact, ContainerState, ExitCause, Known, Probes
 from reconciler.core.decide import decide
-from reconciler.core.enhanced import Context, group_key
 from reconciler.core.forecast import forecast
-from reconciler.core.instant import Instant, Now
-from reconciler.core.ledger import Command, Grant, Ledger, obey
-from reconciler.core.observed import Observed
-from reconciler.core.verdict import Reason, Rule
-from reconciler.shell.foreign import Foreigners
+from reconciler.core.model.instant import Instant, Now
+from reconciler.core.model.ledger import Command, Grant, Ledger, obey
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.probe_context import Context
+from reconciler.core.model.reasons import Reason, Rule
+from reconciler.core.replicas.labelled import group_key
+from reconciler.shell.probing.label_contexts import Foreigners
 from sim.manifest import NODE, Shop
 
 TEXT = '[{"name": "web", "livenessProbe": {"tcpSocket": {"port": 80}}}]'

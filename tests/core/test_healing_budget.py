@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, PASS, Scene, ago, probe
-from manifests.desired import Desired, Guard, MassChange
-from manifests.limits import Rate, RestartLimits
+from manifests.values.desired import Desired, Guard, MassChange
+from manifests.values.limits import Rate, RestartLimits
 from providers.facts import Probes, ProbeValue
 from reconciler.core.decide import decide
-from reconciler.core.history import path_of
-from reconciler.core.ledger import Escalation, Grant
-from reconciler.core.verdict import Rule
+from reconciler.core.model.ledger import Escalation, Grant
+from reconciler.core.model.reasons import Rule
+from reconciler.core.replicas.memory import path_of
 from sim.manifest import NODE, Shop, Spec
 
 WIDE = RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50)

@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, down, probe
-from manifests.desired import SECOND, Desired, Guard, MassChange
-from manifests.limits import Escalation, Held, MassFailure, Mode, Rate, RestartLimits, Window
-from manifests.pod import Live
+from manifests.values.desired import SECOND, Desired, Guard, MassChange
+from manifests.values.limits import Escalation, Held, MassFailure, Mode, Rate, RestartLimits, Window
+from manifests.values.pod import Live
 from providers.actions import StopContainer, UpdateContainer
 from providers.facts import ContainerState, ExitCause, Generation, Known, Probes, ProbeValue
-from reconciler.core import buckets, restarts
 from reconciler.core.decide import decide
-from reconciler.core.healing import observes
-from reconciler.core.instant import FOREVER, Instant, Now
-from reconciler.core.ledger import Command, Failures, Grant, Ledger, Outbreak, from_rows, obey, to_rows
-from reconciler.core.ledger import Escalation as Row
-from reconciler.core.mass_failure import pause
-from reconciler.core.plan import Decision
-from reconciler.core.verdict import Reason, Rule
+from reconciler.core.decision import Decision
+from reconciler.core.healing.mass_failure import pause
+from reconciler.core.healing.restart_gates import observes
+from reconciler.core.limits import backoff, buckets
+from reconciler.core.model.instant import FOREVER, Instant, Now
+from reconciler.core.model.ledger import Command, Failures, Grant, Ledger, Outbreak, from_rows, obey, to_rows
+from reconciler.core.model.ledger import Escalation as Row
+from reconciler.core.model.reasons import Reason, Rule
 from sim.manifest import NODE, Shop, Spec, shop, workload
 
 WEB = Spec()
@@ -197,11 +197,11 @@ def test_resuming_forgets_the_tries(word):
 
 def test_a_container_that_was_not_made_from_the_manifest_is_never_recreated():
     fact = replace(Scene(WEB).facts[0], adopted=True)
-    kinds = [restarts.next_try(number, workload(WEB), fact) for number in range(8)]
-    assert restarts.Try.RECREATE not in kinds
-    assert kinds[5:7] == [restarts.Try.RESTART, restarts.Try.GIVE_UP]
+    kinds = [backoff.next_try(number, workload(WEB), fact) for number in range(8)]
+    assert backoff.Try.RECREATE not in kinds
+    assert kinds[5:7] == [backoff.Try.RESTART, backoff.Try.GIVE_UP]
     one = replace(workload(WEB), restarts=replace(workload(WEB).restarts, escalation=Escalation(1, 1)))
-    ours = [restarts.next_try(number, one, Scene(WEB).facts[0]).value for number in range(4)]
+    ours = [backoff.next_try(number, one, Scene(WEB).facts[0]).value for number in range(4)]
     assert ours == ["restart", "recreate", "restart", "give up"]
 
 

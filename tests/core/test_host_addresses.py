@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, PASS, Scene, container, down
-from manifests.desired import AddressFrom, Desired, Strategy
-from manifests.dns import Publish
+from manifests.values.desired import AddressFrom, Desired, Strategy
+from manifests.values.dns import Publish
 from providers.actions import ChangeRecords, CreateContainer, RemoveContainer, SetWeight, StartContainer, StopContainer
 from providers.facts import ContainerFact, Endpoint, MemberFact, PortFact, Probes, RecordKey, RecordSet
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
-from reconciler.core.verdict import Waiting
+from reconciler.core.model.reasons import Waiting
 from sim.manifest import Spec, service, shop, workload
 
 HOST = "192.0.2.10"

@@ -6,8 +6,8 @@ from core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container
 from providers.actions import StopContainer
 from providers.facts import Known, Probes
 from reconciler.core.decide import decide
-from reconciler.core.ledger import Grant
-from reconciler.core.verdict import Reason, Waiting
+from reconciler.core.model.ledger import Grant
+from reconciler.core.model.reasons import Reason, Waiting
 from sim.manifest import NODE, Shop, Spec
 
 MOVED = Spec(replicas=2, nodes=("node-b",), pools=(), publish=None)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, Scene
-from manifests.desired import Desired, Provider, Role
-from reconciler.core.adopted import Adopted
+from manifests.values.desired import Desired, Provider, Role
 from reconciler.core.decide import decide
-from reconciler.core.verdict import Rule
+from reconciler.core.model.adopted import Adopted
+from reconciler.core.model.reasons import Rule
 from sim.manifest import NODE, Shop, Spec
 
 

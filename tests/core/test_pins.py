@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.plans import NOW, Scene
-from manifests.desired import Container, Template, Workload
+from manifests.values.desired import Container, Template, Workload
 from providers.actions import CreateContainer
 from providers.facts import ContainerFact, ContainerState, Mark, container_name
-from reconciler.core.activation import Group, Roster
 from reconciler.core.decide import decide
-from reconciler.core.ledger import Ledger, from_rows, to_rows
-from reconciler.core.pins import learn, pins_of
-from reconciler.core.trust import believe
+from reconciler.core.health.belief import believe
+from reconciler.core.model.ledger import Ledger, from_rows, to_rows
+from reconciler.core.replicas.image_pins import learn, pins_of
+from reconciler.core.replicas.roster import Group, Roster
 from sim.manifest import Spec, shop
 
 NEW, OLD = "a" * 16, "b" * 16

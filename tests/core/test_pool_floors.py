@@ -7,20 +7,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.plans import NOW, PASS, SEEN, Scene, ago, container, probe
-from manifests.desired import SECOND, Desired, Push
-from manifests.limits import Mode
-from manifests.traffic import Panic, PanicMode, Ramp
+from manifests.values.desired import SECOND, Desired, Push
+from manifests.values.limits import Mode
+from manifests.values.traffic import Panic, PanicMode, Ramp
 from providers.facts import Known, PoolFact, ProbeValue, Unknown
 from providers.facts import Weights as Takes
 from reconciler.core.decide import decide
-from reconciler.core.floors import panicking
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Command, Ledger, from_rows, obey, to_rows
-from reconciler.core.observed import Observed
-from reconciler.core.pushes import PushEvent, PushFact
-from reconciler.core.ramp import grown
-from reconciler.core.traffic import Cut, Ready
-from reconciler.core.verdict import Rule
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Command, Ledger, from_rows, obey, to_rows
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.push_fact import PushEvent, PushFact
+from reconciler.core.model.reasons import Rule
+from reconciler.core.model.weight_memory import Cut, Ready
+from reconciler.core.traffic.floors import panicking
+from reconciler.core.traffic.ramp import grown
 from sim.manifest import NODE, POOLS, Shop, Spec
 
 KEY = f"{POOLS}/web"

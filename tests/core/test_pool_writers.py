@@ -5,18 +5,19 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, SEEN, Scene, ago, container
-from manifests.desired import SECOND, Push
+from manifests.values.desired import SECOND, Push
 from providers.actions import CutSessions
 from providers.facts import Known, MemberFact, PoolFact, ProbeValue
 from reconciler.core.decide import decide
-from reconciler.core.disruption import Drain, Exit, leave, restart
-from reconciler.core.flight import Flight, Place, in_flight
-from reconciler.core.instant import Now, instant
-from reconciler.core.ledger import Grant, StepFailure, from_rows, to_rows
-from reconciler.core.observed import Observed
-from reconciler.core.pushes import PushEvent, PushFact
-from reconciler.core.traffic import Ready
-from reconciler.core.verdict import Reason, Rule, Waiting
+from reconciler.core.exits.grants import Drain
+from reconciler.core.exits.inflight_requests import Flight, Place, in_flight
+from reconciler.core.exits.sequence import Exit, leave, restart
+from reconciler.core.model.instant import Now, instant
+from reconciler.core.model.ledger import Grant, StepFailure, from_rows, to_rows
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.push_fact import PushEvent, PushFact
+from reconciler.core.model.reasons import Reason, Rule, Waiting
+from reconciler.core.model.weight_memory import Ready
 from sim.manifest import POOLS, Shop, Spec, workload
 
 WEB = Spec(replicas=3, publish=None)
@@ -232,7 +233,7 @@ def test_after_the_longest_drain_what_is_left_is_cut_and_then_it_stops():
 
 
 def test_a_restart_drains_the_same_way():
-    from reconciler.core.trust import Belief  # noqa: PLC0415
+    from reconciler.core.health.belief import Belief  # noqa: PLC0415
 
     sick = Belief(FACT, F, F, 0, SEEN + SECOND, Reason.LIVENESS_FAILED)
     given = grant(cause=Reason.LIVENESS_FAILED)

@@ -7,15 +7,16 @@ from dns_worlds import INSTANCE, NAMES, ZONE, World
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.desired import Desired
-from manifests.dns import Record, RecordList, SetKey, SetValue
+from manifests.values.desired import Desired
+from manifests.values.dns import Record, RecordList, SetKey, SetValue
 from providers.actions import ChangeRecords
 from providers.capabilities import DNSCapabilities
 from providers.facts import Known, RecordKey, RecordSet
-from reconciler.core.instant import instant
-from reconciler.core.ledger import StepFailure
-from reconciler.core.plan import Step, spelled_out
-from reconciler.core.verdict import Rule
+from reconciler.core.decision import spelled_out
+from reconciler.core.model.instant import instant
+from reconciler.core.model.ledger import StepFailure
+from reconciler.core.model.reasons import Rule
+from reconciler.core.model.step import Step
 
 
 @dataclass

@@ -5,18 +5,19 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, SEEN, Scene, ago, container, down
-from manifests.desired import SECOND, Desired, Guard, MassChange, OnSecretChange, Port, Strategy
-from manifests.pod import Engine, Live, Mount, VolumeKind
+from manifests.values.desired import SECOND, Desired, Guard, MassChange, OnSecretChange, Port, Strategy
+from manifests.values.pod import Engine, Live, Mount, VolumeKind
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.facts import ExitCause, ProbeValue
 from reconciler.core.decide import decide
-from reconciler.core.disruption import Exit, may_empty, recreate, recreated, restart
+from reconciler.core.decision import to_text
+from reconciler.core.exits.grants import may_empty
+from reconciler.core.exits.sequence import Exit, recreate, recreated, restart
 from reconciler.core.forecast import forecast
-from reconciler.core.instant import FOREVER
-from reconciler.core.ledger import Escalation, Grant
-from reconciler.core.plan import to_text
-from reconciler.core.trust import Belief
-from reconciler.core.verdict import Reason, Rule, Waiting
+from reconciler.core.health.belief import Belief
+from reconciler.core.model.instant import FOREVER
+from reconciler.core.model.ledger import Escalation, Grant
+from reconciler.core.model.reasons import Reason, Rule, Waiting
 from sim.manifest import Shop, Spec, shop, workload
 
 WEB = Spec()

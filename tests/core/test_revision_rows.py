@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.desired import SECOND
-from manifests.rollouts import Rollout, Strategy
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import Rollout, Strategy
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.revisions import revision_lines
-from reconciler.core.status import rows
+from reconciler.core.status.objects import rows
 from sim.manifest import Shop, Spec, shop
 from sim.world import World
 

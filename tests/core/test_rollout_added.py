@@ -5,14 +5,14 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, Scene, ago, container, down, probe
-from manifests.desired import SECOND
-from manifests.rollouts import CanaryStep, Rollout, Strategy
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import CanaryStep, Rollout, Strategy
 from providers.facts import ContainerState, PortFact, ProbeValue
 from reconciler.core.decide import decide
-from reconciler.core.ledger import Ledger
-from reconciler.core.revision import Revision, RevisionMark, Standing
-from reconciler.core.revision import Rollout as Books
-from reconciler.core.verdict import Waiting
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Waiting
+from reconciler.core.model.revision import Revision, RevisionMark, Standing
+from reconciler.core.model.revision import Rollout as Books
 from sim.manifest import POOLS, Spec, shop
 
 OLD = Spec(replicas=3)

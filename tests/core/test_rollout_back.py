@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TypeVar
 
 from core.rollout_world import names_of, of, revision, row, staged, standing, up
-from manifests.desired import SECOND
-from manifests.rollouts import Supersede
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import Supersede
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
-from reconciler.core.plan import Step
-from reconciler.core.revision import Standing
-from reconciler.core.verdict import Rule, Waiting
+from reconciler.core.model.reasons import Rule, Waiting
+from reconciler.core.model.revision import Standing
+from reconciler.core.model.step import Step
 from reconciler.shell.providers import InlineRunner
 from sim.world import World
 

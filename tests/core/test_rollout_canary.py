@@ -7,13 +7,13 @@ import pytest
 from core.rollout_world import names_of, of, revision, staged, standing, up
 from laws.examples import stride
 from laws.watchdog import Watchdog
-from manifests.desired import SECOND
-from manifests.rollouts import CanaryStep, Strategy
-from manifests.traffic import Panic, PanicMode
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import CanaryStep, Strategy
+from manifests.values.traffic import Panic, PanicMode
 from providers.actions import SetWeight
 from providers.facts import ProbeValue
-from reconciler.core.revision import Standing
-from reconciler.core.verdict import Rule
+from reconciler.core.model.reasons import Rule
+from reconciler.core.model.revision import Standing
 from sim.manifest import Shop, shop
 from sim.world import World
 

@@ -3,13 +3,13 @@
 import pytest
 
 from core.rollout_world import names_of, of, revision, row, staged, standing, up
-from manifests.desired import SECOND
-from manifests.rollouts import CanaryStep, Rollout, Strategy
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import CanaryStep, Rollout, Strategy
 from providers.actions import CreateContainer, StartContainer
 from providers.testing.faults import Fault
-from reconciler.core.revision import Standing
-from reconciler.core.status import Condition, rows
-from reconciler.core.verdict import Rule
+from reconciler.core.model.reasons import Rule
+from reconciler.core.model.revision import Standing
+from reconciler.core.status.objects import Condition, rows
 from sim.manifest import NODE, Shop, shop
 from sim.world import World
 

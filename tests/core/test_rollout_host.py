@@ -4,9 +4,9 @@ import pytest
 
 from core.rollout_world import names_of, of, standing, up
 from core.rollout_world import staged as staged_shop
-from manifests.desired import SECOND
-from manifests.rollouts import CanaryStep, Strategy
-from reconciler.core.revision import Standing
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import CanaryStep, Strategy
+from reconciler.core.model.revision import Standing
 from sim.manifest import NODE, Shop
 from sim.world import World
 

@@ -3,9 +3,9 @@
 import pytest
 
 from core.rollout_world import names_of, of, staged, standing, up
-from manifests.desired import SECOND
-from reconciler.core.revision import Standing
-from reconciler.core.verdict import Waiting
+from manifests.values.desired import SECOND
+from reconciler.core.model.reasons import Waiting
+from reconciler.core.model.revision import Standing
 from reconciler.exits import Exit
 from sim.world import World
 

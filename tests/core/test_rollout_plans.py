@@ -5,18 +5,18 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, Scene, ago, probe
-from manifests.desired import SECOND
-from manifests.limits import Held, Window
-from manifests.rollouts import CanaryStep, Rollout, Strategy
+from manifests.values.desired import SECOND
+from manifests.values.limits import Held, Window
+from manifests.values.rollouts import CanaryStep, Rollout, Strategy
 from providers.actions import SetWeight
 from providers.facts import Generation, PortFact, ProbeValue
 from reconciler.core.decide import decide
+from reconciler.core.decision import to_text
 from reconciler.core.forecast import forecast
-from reconciler.core.ledger import from_rows, to_rows
-from reconciler.core.plan import to_text
-from reconciler.core.revision import Revision, RevisionMark, Standing
-from reconciler.core.revision import Rollout as Books
-from reconciler.core.verdict import Rule, Waiting
+from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.reasons import Rule, Waiting
+from reconciler.core.model.revision import Revision, RevisionMark, Standing
+from reconciler.core.model.revision import Rollout as Books
 from sim.manifest import POOLS, Spec, shop
 
 WEB = Spec(replicas=2)

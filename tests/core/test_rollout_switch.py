@@ -1,11 +1,11 @@
 """A whole revision beside the active one: waiting, the moment of the switch, and what follows it. In virtual time."""
 
 from core.rollout_world import of, probed, revision, row, staged, standing, up
-from manifests.desired import SECOND
-from manifests.rollouts import Supersede
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import Supersede
 from providers.actions import SetWeight
-from reconciler.core.revision import Standing
-from reconciler.core.verdict import Rule, Waiting
+from reconciler.core.model.reasons import Rule, Waiting
+from reconciler.core.model.revision import Standing
 
 
 def test_the_first_revision_takes_the_traffic_as_soon_as_it_is_well(world):

@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, SEEN, Scene, ago, container, probe
-from manifests.desired import SECOND, Push
-from manifests.rollouts import Rollout, Strategy
+from manifests.values.desired import SECOND, Push
+from manifests.values.rollouts import Rollout, Strategy
 from providers.actions import SetWeight
 from providers.facts import PortFact, ProbeValue
 from reconciler.core.decide import decide
-from reconciler.core.pushes import PushEvent, PushFact
-from reconciler.core.revision import Revision, RevisionMark, Standing
-from reconciler.core.revision import Rollout as Books
-from reconciler.core.traffic import Force, Override
+from reconciler.core.model.override import Force, Override
+from reconciler.core.model.push_fact import PushEvent, PushFact
+from reconciler.core.model.revision import Revision, RevisionMark, Standing
+from reconciler.core.model.revision import Rollout as Books
 from sim.manifest import Spec, shop
 
 OLD = Spec(replicas=2)

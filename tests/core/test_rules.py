@@ -5,18 +5,19 @@ from dataclasses import replace
 import pytest
 
 from core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container, down, probe
-from manifests.desired import SECOND, Backoff
+from manifests.values.desired import SECOND, Backoff
 from providers.facts import ContainerState, ExitCause, Generation, Probes, ProbeValue
-from reconciler.core import restarts
-from reconciler.core.activation import Group
-from reconciler.core.availability import Availability, count
 from reconciler.core.decide import decide
-from reconciler.core.disruption import Drain, Exit, leave, may_cut, restart
-from reconciler.core.instant import FOREVER, Instant, Now, due, elapsed, next_after
-from reconciler.core.ledger import Command, Failures, Grant, Ledger, Outcome, OutcomeKind, fold, obey
-from reconciler.core.rollout import may_create, over_budget, replaced
-from reconciler.core.trust import Belief, believe
-from reconciler.core.verdict import Reason, Rule, Waiting
+from reconciler.core.exits.grants import Drain, may_cut
+from reconciler.core.exits.sequence import Exit, leave, restart
+from reconciler.core.health.belief import Belief, believe
+from reconciler.core.limits import backoff
+from reconciler.core.model.instant import FOREVER, Instant, Now, due, elapsed, next_after
+from reconciler.core.model.ledger import Command, Failures, Grant, Ledger, Outcome, OutcomeKind, fold, obey
+from reconciler.core.model.reasons import Reason, Rule, Waiting
+from reconciler.core.replicas.availability import Availability, count
+from reconciler.core.replicas.roster import Group
+from reconciler.core.rollouts.replacement import may_create, over_budget, replaced
 from sim.manifest import Spec, shop, workload
 
 P, F, U = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
@@ -139,21 +140,21 @@ def test_the_grid_gives_the_same_next_instant_until_it_comes():
 )
 def test_waiting_times_double_up_to_the_cap_and_the_jitter_only_shortens(failures, full):
     for name in ("workload/web/0", "workload/web/1", "workload/api/0"):
-        wait = restarts.delay(name, failures, Backoff())
-        assert full * SECOND * (1 - restarts.JITTER) <= wait <= full * SECOND
-        assert wait == restarts.delay(name, failures, Backoff())
+        wait = backoff.delay(name, failures, Backoff())
+        assert full * SECOND * (1 - backoff.JITTER) <= wait <= full * SECOND
+        assert wait == backoff.delay(name, failures, Backoff())
 
 
 def test_replicas_do_not_wait_in_step():
-    assert len({restarts.delay(f"workload/web/{n}", 5, Backoff()) for n in range(20)}) == 20
+    assert len({backoff.delay(f"workload/web/{n}", 5, Backoff()) for n in range(20)}) == 20
 
 
 def test_a_first_failure_is_acted_on_at_once_and_a_failure_after_the_reset_too():
     old = Failures(9, ago(601), FACT.generation)
-    assert restarts.restart_at("x", None, Backoff(), NOW) == SEEN
-    assert restarts.restart_at("x", old, Backoff(), NOW) == SEEN
-    assert restarts.restart_at("x", Failures(9, ago(599), FACT.generation), Backoff(), NOW) <= SEEN
-    assert restarts.restart_at("x", Failures(9, ago(10), FACT.generation), Backoff(), NOW) > SEEN
+    assert backoff.restart_at("x", None, Backoff(), NOW) == SEEN
+    assert backoff.restart_at("x", old, Backoff(), NOW) == SEEN
+    assert backoff.restart_at("x", Failures(9, ago(599), FACT.generation), Backoff(), NOW) <= SEEN
+    assert backoff.restart_at("x", Failures(9, ago(10), FACT.generation), Backoff(), NOW) > SEEN
 
 
 @pytest.mark.parametrize(
@@ -162,7 +163,7 @@ def test_a_first_failure_is_acted_on_at_once_and_a_failure_after_the_reset_too()
 )
 def test_one_more_attempt_fits_when_the_oldest_has_left_the_window(ages, limit, expected):
     attempts = tuple(ago(age) for age in ages)
-    assert restarts.attempts_left_at(attempts, limit, 300 * SECOND, NOW) == SEEN + expected * SECOND
+    assert backoff.attempts_left_at(attempts, limit, 300 * SECOND, NOW) == SEEN + expected * SECOND
 
 
 # --- rollout ----------------------------------------------------------------------------------------------------

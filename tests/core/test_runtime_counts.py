@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from core.plans import NOW, Scene
-from manifests.pod import Live
+from manifests.values.pod import Live
 from reconciler.core.decide import decide
 from sim.manifest import Spec, shop
 

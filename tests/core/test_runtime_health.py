@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.facts import ProbeFact, ProbeValue, RuntimeHealth
-from reconciler.core.runtime_health import verdict
+from reconciler.core.health.runtime_health import verdict
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
 NOW = 1000 * SECOND

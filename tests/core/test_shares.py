@@ -6,7 +6,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.core.shares import Part, apportion
+from reconciler.core.traffic.shares import Part, apportion
 
 PARTS = st.lists(st.builds(Part, st.integers(1, 10_000), st.integers(1, 30)), min_size=1, max_size=4)
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, Scene, ago, container
-from manifests.rollouts import Rollout as Times
-from manifests.rollouts import Strategy
+from manifests.values.rollouts import Rollout as Times
+from manifests.values.rollouts import Strategy
 from reconciler.core.decide import decide
-from reconciler.core.revision import Revision, RevisionMark, Rollout, Standing
+from reconciler.core.model.revision import Revision, RevisionMark, Rollout, Standing
 from sim.manifest import Spec, shop
 
 OLD, NEW = Spec(image="v1"), Spec(image="v2")

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from core.plans import NOW, SEEN
-from manifests.desired import Container, Engine, Port, Template
-from manifests.pod import Live, Mount, SecretSource, VolumeKind
+from manifests.values.desired import Container, Engine, Port, Template
+from manifests.values.pod import Live, Mount, SecretSource, VolumeKind
 from providers.facts import ContainerFact, ContainerState, MountFact, PortFact, Setup, fingerprint
-from reconciler.core.template_fit import differing, policy_kept
+from reconciler.core.replicas.template_fit import differing, policy_kept
 
 ENGINE = Engine(
     secret_env=(("TOKEN", SecretSource(env="TOKEN")),),

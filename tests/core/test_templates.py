@@ -6,25 +6,17 @@ import pytest
 
 from core.plans import NOW, Scene, ago, container
 from core.rollout_world import names_of, of, revision, staged, standing, up
-from manifests.desired import (
-    SECOND,
-    Container,
-    Port,
-    Probe,
-    ProbeKind,
-    ProbeTLS,
-    Template,
-)
-from manifests.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
-from manifests.rollouts import Rollout, Strategy, Supersede
+from manifests.values.desired import SECOND, Container, Port, Probe, ProbeKind, ProbeTLS, Template
+from manifests.values.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
+from manifests.values.rollouts import Rollout, Strategy, Supersede
 from providers.actions import CreateContainer, UpdateContainer
 from providers.facts import PortFact
-from reconciler.core import templates
 from reconciler.core.decide import decide
-from reconciler.core.ledger import from_rows, to_rows
-from reconciler.core.revision import Revision, RevisionMark, Standing
-from reconciler.core.revision import Rollout as Books
-from reconciler.core.verdict import Rule
+from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.reasons import Rule
+from reconciler.core.model.revision import Revision, RevisionMark, Standing
+from reconciler.core.model.revision import Rollout as Books
+from reconciler.core.replicas import templates
 from sim.manifest import Spec, shop
 from sim.world import World
 

@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.plans import FAIL, NOW, PASS, SEEN, ago, container, down, probe
-from manifests.desired import SECOND, MiddleZone, Push
+from manifests.values.desired import SECOND, MiddleZone, Push
 from providers.facts import ContainerState, Probes, ProbeValue
-from reconciler.core.authority import NO_CHANNEL, hear, heed, order, rule
-from reconciler.core.instant import Now
-from reconciler.core.pushes import Channel, PushEvent, PushFact
-from reconciler.core.traffic import Force, Override
-from reconciler.core.trust import By, believe
-from reconciler.core.verdict import Reason
+from reconciler.core.health.belief import By, believe
+from reconciler.core.health.precedence import NO_CHANNEL, hear, heed, order, rule
+from reconciler.core.health.pushes import Channel
+from reconciler.core.model.instant import Now
+from reconciler.core.model.override import Force, Override
+from reconciler.core.model.push_fact import PushEvent, PushFact
+from reconciler.core.model.reasons import Reason
 from sim.manifest import Spec, workload
 
 P, F, U = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN

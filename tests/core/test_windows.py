@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.plans import NOW, Scene, gone
-from manifests.desired import SECOND, Guard, MassChange
-from manifests.limits import Held, Window
-from reconciler.core import windows
+from manifests.values.desired import SECOND, Guard, MassChange
+from manifests.values.limits import Held, Window
 from reconciler.core.decide import decide
-from reconciler.core.instant import FOREVER
-from reconciler.core.verdict import Rule
+from reconciler.core.limits import windows
+from reconciler.core.model.instant import FOREVER
+from reconciler.core.model.reasons import Rule
 from sim.manifest import Shop, Spec
 
 HOUR = 3600 * SECOND

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from core.plans import FAIL, NOW, PASS, SEEN, Scene
-from manifests.desired import SECOND, Desired, Push
+from manifests.values.desired import SECOND, Desired, Push
 from reconciler.core.decide import decide
-from reconciler.core.ledger import Command, obey
-from reconciler.core.pushes import PushEvent, PushFact
-from reconciler.core.verdict import Reason
+from reconciler.core.model.ledger import Command, obey
+from reconciler.core.model.push_fact import PushEvent, PushFact
+from reconciler.core.model.reasons import Reason
 from sim.manifest import Shop, Spec
 
 PROBES = pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 from docker_registry import RegistryServer
 from edge_world import Api, World, image
 
-from reconciler.shell.archive import last_decision, revisions_json
+from reconciler.shell.report.last_decision import last_decision, revisions_json
 
 NAME = "shop/web"
 

@@ -11,9 +11,9 @@ import pytest
 from edge_world import IMAGE, PATIENCE, until
 
 from providers.facts import Generation
-from reconciler.core.ledger import PushRow, from_rows
+from reconciler.core.model.ledger import PushRow, from_rows
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store import Store
+from reconciler.shell.store.state import Store
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("curl")]
 

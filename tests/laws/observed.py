@@ -5,10 +5,10 @@ from functools import cache
 
 from hypothesis import strategies as st
 
-from manifests.desired import SECOND, Desired, Guard, MassChange, MiddleZone, OnSecretChange, Push, Strategy
-from manifests.limits import Held, Mode, RestartLimits, Window
-from manifests.pod import Live
-from manifests.traffic import Panic, PanicMode, Ramp
+from manifests.values.desired import SECOND, Desired, Guard, MassChange, MiddleZone, OnSecretChange, Push, Strategy
+from manifests.values.limits import Held, Mode, RestartLimits, Window
+from manifests.values.pod import Live
+from manifests.values.traffic import Panic, PanicMode, Ramp
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -30,12 +30,13 @@ from providers.facts import (
     container_name,
 )
 from reconciler.core.decide import decide
-from reconciler.core.instant import Instant, Now
-from reconciler.core.ledger import Escalation, Failures, Grant, Ledger, Outbreak, StepFailure
-from reconciler.core.observed import Observed
-from reconciler.core.pushes import PushEvent, PushFact
-from reconciler.core.traffic import Cut, Force, Override, Ready
-from reconciler.core.verdict import Reason
+from reconciler.core.model.instant import Instant, Now
+from reconciler.core.model.ledger import Escalation, Failures, Grant, Ledger, Outbreak, StepFailure
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.override import Force, Override
+from reconciler.core.model.push_fact import PushEvent, PushFact
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.weight_memory import Cut, Ready
 from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from laws.examples import stride
-from manifests.desired import SECOND, Adopt, Desired, Port
-from manifests.pod import Live
+from manifests.values.desired import SECOND, Adopt, Desired, Port
+from manifests.values.pod import Live
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.facts import ContainerState
 from sim.manifest import INSTANCE, Shop, Spec

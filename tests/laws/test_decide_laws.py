@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from laws.examples import examples
 from laws.observed import NOW, observed, settled
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RemoveContainer, RemoveEndpoint, SetWeight, StopContainer
 from providers.facts import Known, Probes, Unknown
 from reconciler.core.decide import decide
+from reconciler.core.decision import Decision, to_json, to_text
 from reconciler.core.effects import fold
 from reconciler.core.forecast import STEPS, forecast
-from reconciler.core.instant import Now
-from reconciler.core.ledger import from_rows, to_rows
-from reconciler.core.plan import Decision, to_json, to_text
-from reconciler.core.status import rows
-from reconciler.core.verdict import Rule
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.reasons import Rule
+from reconciler.core.status.objects import rows
 
 EXAMPLES = examples(150)
 SEEDS = st.integers(0, 2**32)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from core.dns_worlds import ABLE, FAIL, HOST, PASS, UNKNOWN, ZONE, World, policy
 from laws.examples import examples
-from manifests.dns import AllUnhealthy, DNSPolicy, Publish, Routing, Target
+from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish, Routing, Target
 from providers.capabilities import PLAIN
 from providers.facts import ProbeValue
 from reconciler.core.decide import decide

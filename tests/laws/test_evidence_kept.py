@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 from lives import WEB, ready
 
-from manifests.desired import SECOND
-from reconciler.core.instant import instant
-from reconciler.core.request import Request
-from reconciler.shell.evidence import LOG_LIMIT
+from manifests.values.desired import SECOND
+from reconciler.core.model.instant import instant
+from reconciler.core.model.restart_request import Request
+from reconciler.shell.apply.evidence import LOG_LIMIT
 from reconciler.shell.logs import SECRETS
 from sim.manifest import shop
 from sim.world import World

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from laws.examples import examples, stride
 from laws.lives import WEB, ready
 from laws.watchdog import Watchdog
-from manifests.desired import SECOND, Backoff, Guard, MassChange
-from manifests.limits import Mode, Rate, RestartLimits
+from manifests.values.desired import SECOND, Backoff, Guard, MassChange
+from manifests.values.limits import Mode, Rate, RestartLimits
 from providers.actions import CreateContainer, RemoveContainer, StopContainer
 from providers.facts import ContainerState, ProbeValue
-from reconciler.core.verdict import Reason, Rule
+from reconciler.core.model.reasons import Reason, Rule
 from sim.manifest import Shop, Spec, shop
 from sim.world import World
 

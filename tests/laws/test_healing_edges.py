@@ -5,15 +5,15 @@ from dataclasses import replace
 import pytest
 
 from laws.lives import WEB, ready
-from manifests.desired import SECOND, Backoff, Guard, MassChange
-from manifests.limits import Rate, RestartLimits
-from manifests.rollouts import Strategy
+from manifests.values.desired import SECOND, Backoff, Guard, MassChange
+from manifests.values.limits import Rate, RestartLimits
+from manifests.values.rollouts import Strategy
 from providers.actions import StopContainer
 from providers.facts import ContainerState, ProbeValue
 from providers.testing.faults import Fault
-from reconciler.core.instant import instant
-from reconciler.core.request import Fate, Request
-from reconciler.core.verdict import Rule
+from reconciler.core.model.instant import instant
+from reconciler.core.model.reasons import Rule
+from reconciler.core.model.restart_request import Fate, Request
 from sim.manifest import NODE, Shop, Spec, shop
 from sim.world import World
 

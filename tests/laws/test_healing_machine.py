@@ -10,13 +10,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from laws.examples import examples
 from laws.watchdog import Watchdog
-from manifests.desired import SECOND, Backoff, Guard, MassChange
-from manifests.limits import Rate, RestartLimits
+from manifests.values.desired import SECOND, Backoff, Guard, MassChange
+from manifests.values.limits import Rate, RestartLimits
 from providers.actions import StopContainer
 from providers.facts import ContainerState, ProbeValue
 from providers.testing.faults import Fault
-from reconciler.core.instant import instant
-from reconciler.core.request import Request
+from reconciler.core.model.instant import instant
+from reconciler.core.model.restart_request import Request
 from sim.manifest import NODE, POOLS, Shop, Spec
 from sim.world import World
 

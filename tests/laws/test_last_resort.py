@@ -3,10 +3,10 @@
 import pytest
 
 from laws.lives import WEB, ready
-from manifests.desired import SECOND, Backoff
+from manifests.values.desired import SECOND, Backoff
 from providers.actions import SetWeight
 from providers.facts import ProbeValue
-from reconciler.core.verdict import Reason, Rule
+from reconciler.core.model.reasons import Reason, Rule
 from sim.manifest import shop
 
 MINUTE = 60 * SECOND

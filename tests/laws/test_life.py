@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from laws.examples import examples, stride
 from laws.lives import WEB, ready
 from laws.watchdog import Watchdog
-from manifests.desired import SECOND, Backoff
+from manifests.values.desired import SECOND, Backoff
 from providers.actions import ChangeRecords, CreateContainer, SetWeight, StartContainer, StopContainer
 from providers.facts import ProbeValue
 from providers.testing.faults import Fault
 from reconciler.core.forecast import forecast
-from reconciler.core.ledger import OutcomeKind
-from reconciler.core.verdict import Rule
+from reconciler.core.model.ledger import OutcomeKind
+from reconciler.core.model.reasons import Rule
 from reconciler.shell.loop import NAP
 from sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 from sim.world import World

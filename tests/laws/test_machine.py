@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from laws.examples import examples
 from laws.watchdog import Watchdog
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.facts import ProbeValue, RecordKey, RecordSet
 from providers.testing.faults import Fault
 from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.desired import SECOND
-from manifests.rollouts import Strategy
-from reconciler.core.instant import instant
-from reconciler.core.request import Request
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import Strategy
+from reconciler.core.model.instant import instant
+from reconciler.core.model.restart_request import Request
 from sim.manifest import Shop, Spec
 from sim.own_checks import OwnChecks
 from sim.world import World

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from lives import WEB, ready
 
 from laws.examples import examples
-from manifests.desired import SECOND, Guard
+from manifests.values.desired import SECOND, Guard
 from providers.actions import StartContainer, StopContainer
 from providers.facts import ContainerState, ExitCause
 from providers.testing.faults import Fault
+from reconciler.core.decision import to_text
 from reconciler.core.forecast import forecast
-from reconciler.core.instant import instant
-from reconciler.core.ledger import from_rows, to_rows
-from reconciler.core.plan import to_text
-from reconciler.core.request import FailurePolicy, Fate, Request
-from reconciler.core.requests import TTL
-from reconciler.core.verdict import Reason, Rule
+from reconciler.core.healing.restart_requests import TTL
+from reconciler.core.model.instant import instant
+from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.reasons import Reason, Rule
+from reconciler.core.model.restart_request import FailurePolicy, Fate, Request
 from sim.manifest import Shop, Spec, shop
 from sim.world import World
 

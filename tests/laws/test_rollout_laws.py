@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 from laws.examples import examples
 from laws.observed import FLIP, NOW, observed, pick, settled
 from laws.test_decide_laws import BEYOND, answer, destructive
-from manifests.desired import SECOND
-from manifests.rollouts import STAGED, CanaryStep, Rollout, Supersede
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import STAGED, CanaryStep, Rollout, Supersede
 from providers.facts import Probes, Unknown
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
-from reconciler.core.instant import Instant, Now
-from reconciler.core.ledger import from_rows, to_rows
-from reconciler.core.revision import Revision, Standing
-from reconciler.core.revision import Rollout as Books
+from reconciler.core.model.instant import Instant, Now
+from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.revision import Revision, Standing
+from reconciler.core.model.revision import Rollout as Books
 
 EXAMPLES = examples(100)
 AT = st.integers(-7200, 7200).map(lambda seconds: NOW.wall + seconds * SECOND)

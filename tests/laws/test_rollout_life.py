@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from laws.examples import examples
 from laws.watchdog import Watchdog
-from manifests.desired import SECOND
-from manifests.rollouts import STAGED, CanaryStep, Rollout, Strategy, Supersede
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import STAGED, CanaryStep, Rollout, Strategy, Supersede
 from providers.actions import SetWeight
-from reconciler.core.revision import ENDED, Standing
+from reconciler.core.model.revision import ENDED, Standing
 from sim.manifest import Shop, Spec, shop
 from sim.world import World
 

@@ -8,7 +8,7 @@ import sys
 import threading
 from dataclasses import replace
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from sim.manifest import Shop, shop
 from sim.world import World
 

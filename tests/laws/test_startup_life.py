@@ -1,10 +1,10 @@
 """A startup probe gates the others for a generation's start only: not for a plan, and not again for each new process."""
 
 from laws.lives import WEB, ready
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import StopContainer
 from providers.facts import Known, ProbeValue
-from reconciler.core.verdict import Reason
+from reconciler.core.model.reasons import Reason
 from sim.manifest import shop
 from sim.world import World
 

@@ -3,9 +3,9 @@
 import pytest
 from lives import WEB, ready
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.facts import Generation
-from reconciler.core.ledger import Command
+from reconciler.core.model.ledger import Command
 from sim.manifest import shop
 from sim.world import World
 

@@ -6,13 +6,13 @@ import pytest
 
 from laws.examples import stride
 from laws.lives import WEB, ready
-from manifests.desired import SECOND, Desired, Push
-from manifests.traffic import Ramp
+from manifests.values.desired import SECOND, Desired, Push
+from manifests.values.traffic import Ramp
 from providers.actions import CutSessions, SetWeight, StopContainer
 from providers.facts import ContainerState
-from reconciler.core.pushes import PushEvent
-from reconciler.core.verdict import Rule
-from reconciler.shell.pushing import Sender
+from reconciler.core.model.push_fact import PushEvent
+from reconciler.core.model.reasons import Rule
+from reconciler.shell.pushing.pushes import Sender
 from sim.manifest import POOLS, Shop, Spec
 from sim.world import Killed, World
 

@@ -1,6 +1,6 @@
 """The laws that hold at every single write, as one watcher: it looks at the world as it really is, after each call."""
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import (
     Action,
     ChangeRecords,
@@ -10,12 +10,12 @@ from providers.actions import (
     StartContainer,
     StopContainer,
 )
-from providers.dns.ownership import mark_key
+from providers.dns.common.ownership import mark_key
 from providers.facts import ContainerState, Generation, RecordKey
-from reconciler.core.disruption import URGENT, returns
-from reconciler.core.instant import Instant, instant
-from reconciler.core.plan import Step, target_of
-from reconciler.core.verdict import Reason
+from reconciler.core.exits.grants import URGENT, returns
+from reconciler.core.model.instant import Instant, instant
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.step import Step, target_of
 from sim.manifest import INSTANCE, NAMES, POOLS, ZONE
 from sim.world import World
 

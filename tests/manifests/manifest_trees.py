@@ -4,10 +4,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from manifests.desired import Desired, Role
 from manifests.load import load, load_tree
-from manifests.pod import ENGINE_FIELDS, RELATIVE_WORKING_DIR
 from manifests.problems import ManifestErrors, Problem
+from manifests.values.desired import Desired, Role
+from manifests.values.pod import ENGINE_FIELDS, RELATIVE_WORKING_DIR
 
 
 class RuntimeSettings(BaseModel):

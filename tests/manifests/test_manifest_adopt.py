@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from manifest_trees import GOOD, GUARD, INSTANCE, PROVIDERS, SERVICE, load_files, problems_of
 
-from manifests.desired import AddressFrom, Adopt
 from manifests.problems import Code
+from manifests.values.desired import AddressFrom, Adopt
 
 ENGINE = PROVIDERS.replace("type: process", "type: engine")
 

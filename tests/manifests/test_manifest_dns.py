@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from manifest_trees import GOOD, POLICY, RECORD, load_files, problems_at, write
 
-from manifests.desired import SECOND
-from manifests.dns import AllUnhealthy, Publish, Routing
-from manifests.pod import SecretSource
+from manifests.values.desired import SECOND
+from manifests.values.dns import AllUnhealthy, Publish, Routing
+from manifests.values.pod import SecretSource
 
 HEAD = "apiVersion: reconciler/v1\nkind: DNSPolicy\nmetadata: {name: app}\nspec:\n  host: HOST\n  zone: example.com\n"
 PLAIN = "  targets:\n    - {name: one, addresses: [198.51.100.1]}\n"

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.edit import Change, Put, Rename, edit, find
-from manifests.edit_text import Refused
-from manifests.read import read_file
+from manifests.yaml.edit import Change, Put, Rename, edit, find
+from manifests.yaml.read import read_file
+from manifests.yaml.text import Refused
 
 FILE = """\
 # Shop of the Müller brothers — do not touch on Fridays

@@ -9,16 +9,16 @@ import pytest
 from manifest_trees import GOOD, GUARD, HEALTH_CHECK, RECORD, RECORD_LIST
 from ruamel.yaml import YAML
 
+from manifests.docs.reference import defaults_page, main, manifests_page
+from manifests.docs.schema import json_schema
 from manifests.kinds import KINDS
-from manifests.reference import defaults_page, main, manifests_page
-from manifests.schema import json_schema
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize(("name", "page"), [("manifests.md", manifests_page), ("defaults.md", defaults_page)])
 def test_the_committed_page_is_what_the_models_say(name: str, page: Any) -> None:
-    """Run `python -m manifests.reference` when this fails."""
+    """Run `python -m manifests.docs.reference` when this fails."""
     assert (DOCS / name).read_text(encoding="utf-8") == page()
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from manifest_trees import GOOD, GUARD, PROVIDERS, WORKLOAD, load_files, problems_of
 
-from manifests.desired import SECOND, OnSecretChange, Strategy
-from manifests.limits import Escalation, Held, MassFailure, Mode, Rate, RestartLimits, Window
 from manifests.problems import Code
+from manifests.values.desired import SECOND, OnSecretChange, Strategy
+from manifests.values.limits import Escalation, Held, MassFailure, Mode, Rate, RestartLimits, Window
 
 
 def spec(extra: str) -> dict[str, str | bytes]:

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from manifest_trees import GOOD, PROVIDERS, load_files, problems_of
 
-from manifests.desired import Port, Template
-from manifests.image_ref import parse_image
-from manifests.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
+from manifests.values.desired import Port, Template
+from manifests.values.image_ref import parse_image
+from manifests.values.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
 
 ENGINE = PROVIDERS.replace("type: process", "type: engine")
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from manifest_trees import GOOD, GUARD, PROVIDERS, WORKLOAD, load_files, problems_of
 
-from manifests.desired import SECOND, Probe, ProbeKind, ProbeTLS
-from manifests.pod import SecretSource
 from manifests.problems import Code
+from manifests.values.desired import SECOND, Probe, ProbeKind, ProbeTLS
+from manifests.values.pod import SecretSource
 
 LIVENESS = "httpGet: {path: /live, port: http}"
 READINESS = "tcpSocket: {port: 8080}\n            periodSeconds: 0.5"

@@ -3,8 +3,8 @@
 import pytest
 from manifest_trees import INSTANCE, PROVIDERS, WORKLOAD, load_files, problems_of
 
-from manifests.desired import SECOND, MiddleZone, Push, PushListener
 from manifests.problems import Code
+from manifests.values.desired import SECOND, MiddleZone, Push, PushListener
 
 
 def instance(push: str) -> str:

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests import rdata
-from providers.dns import canonical
-from providers.dns.ownership import unquote
+from manifests.types import rdata
+from providers.dns.common import canonical
+from providers.dns.common.ownership import unquote
 
 LABELS = st.from_regex(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,10}[A-Za-z0-9_])?", fullmatch=True)
 NAMES = st.builds(

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from manifest_trees import WORKLOAD
 
-from manifests.collector import collector_paused
+from manifests.gc_pause import collector_paused
 from manifests.problems import Code, key_path
-from manifests.read import FILE_SIZE, read_file
+from manifests.yaml.read import FILE_SIZE, read_file
 
 
 def values(text: str | bytes) -> list[object]:

@@ -27,10 +27,10 @@ from manifest_trees import (
 from pydantic import BaseModel, ConfigDict
 from ruamel.yaml import YAML
 
-from manifests.desired import SECOND, Desired, Probe, ProbeKind, Role
-from manifests.dns import Publish
 from manifests.load import load
 from manifests.problems import Code
+from manifests.values.desired import SECOND, Desired, Probe, ProbeKind, Role
+from manifests.values.dns import Publish
 from manifests.where import Where
 
 NOWHERE = Where("", 0, 0)

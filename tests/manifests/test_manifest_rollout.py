@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from manifest_trees import GOOD, WORKLOAD, load_files, problems_of
 
-from manifests.desired import SECOND
-from manifests.moments import Moment, parse_moment
-from manifests.rollouts import DEFAULT_ROLLOUT, CanaryStep, Rollout, Strategy, Supersede, format_moment
+from manifests.types.moments import Moment, parse_moment
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import DEFAULT_ROLLOUT, CanaryStep, Rollout, Strategy, Supersede, format_moment
 
 NOON = 1_893_495_600 * SECOND
 """2030-01-01T11:00:00Z."""

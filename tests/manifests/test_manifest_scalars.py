@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 
-from manifests import scalars
-from manifests.desired import SECOND
-from manifests.scalars import MILLISECOND
+from manifests.types import scalars
+from manifests.types.scalars import MILLISECOND
+from manifests.values.desired import SECOND
 
 
 @pytest.mark.parametrize(

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.facts import Generation, ProbeFact
 from reconciler.probes.target import Target
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.observe import Looks
-from reconciler.shell.probing import Probing
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
+from reconciler.shell.probing.targets import Probing
 from reconciler.shell.providers import InlineRunner, Providers
-from reconciler.shell.triggers import Wake
 
 START = 1000 * SECOND
 

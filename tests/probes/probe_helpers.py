@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from manifests.desired import Probe, ProbeKind
+from manifests.values.desired import Probe, ProbeKind
 from providers.facts import Generation, ProbeFact
 from providers.spi import ExecTarget
 from reconciler.probes.engine import ProbeEngine

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from listening import Shell
 
-from manifests.desired import SECOND, Desired
-from manifests.dns import Check, DNSPolicy, HealthCheck, Publish, Target
-from manifests.pod import SecretSource
+from manifests.values.desired import SECOND, Desired
+from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
+from manifests.values.pod import SecretSource
 from providers.facts import ProbeFact, ProbeValue
-from reconciler.core.leaf import LeafProbe
+from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.probes.target import Target as ProbeTarget
-from reconciler.shell.leaves import LEAF, TRIES, question, stand_in
-from reconciler.shell.probing import EVERYTHING
+from reconciler.shell.probing.name_targets import LEAF, TRIES, question, stand_in
+from reconciler.shell.probing.targets import EVERYTHING
 from sim.manifest import Shop
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN

@@ -11,7 +11,7 @@ import pytest
 from probe_helpers import MS, PATIENCE, Watch, steady
 from probe_servers import CERTIFICATE, Server, answers, never_answers, read_request, serving
 
-from manifests.desired import Probe, ProbeKind, ProbeTLS
+from manifests.values.desired import Probe, ProbeKind, ProbeTLS
 from providers.facts import Generation, ProbeValue
 from reconciler.probes import messages
 from reconciler.probes.answer import Rules

@@ -250,5 +250,5 @@ def test_the_child_loads_nothing_heavy() -> None:
         "subprocess",
         "ctypes",
         "providers.facts",
-        "manifests.desired",
+        "manifests.values.desired",
     } & set(loaded)

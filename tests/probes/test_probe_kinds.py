@@ -32,10 +32,10 @@ from probe_servers import (
     site,
 )
 
-from manifests.desired import ProbeKind, ProbeTLS
-from manifests.pod import SecretSource
+from manifests.values.desired import ProbeKind, ProbeTLS
+from manifests.values.pod import SecretSource
 from providers.facts import ProbeValue
-from providers.secrets import Secret
+from providers.lib.secrets import Secret
 from reconciler.probes.engine import ProbeEngine
 from reconciler.probes.target import Given, Target
 

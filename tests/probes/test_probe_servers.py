@@ -22,7 +22,7 @@ from probe_servers import (
     serving,
 )
 
-from manifests.desired import ProbeKind
+from manifests.values.desired import ProbeKind
 from providers.facts import ProbeFact, ProbeValue
 from reconciler.probes.engine import ProbeEngine
 from reconciler.probes.target import Target

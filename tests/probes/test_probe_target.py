@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from probe_helpers import command, target
 
-from manifests.desired import ProbeKind, ProbeTLS
-from manifests.pod import SecretSource
-from providers.secrets import SHOWN, Secret
+from manifests.values.desired import ProbeKind, ProbeTLS
+from manifests.values.pod import SecretSource
+from providers.lib.secrets import SHOWN, Secret
 from reconciler.probes import messages
 from reconciler.probes.messages import Spec
 from reconciler.probes.net import classify

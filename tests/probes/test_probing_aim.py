@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from listening import START, Shell
 
-from manifests.desired import SECOND, Desired, Probe, ProbeKind, ProbeTLS
-from manifests.pod import SecretSource
+from manifests.values.desired import SECOND, Desired, Probe, ProbeKind, ProbeTLS
+from manifests.values.pod import SecretSource
 from providers.facts import (
     ContainerFact,
     ContainerState,
@@ -25,9 +25,9 @@ from providers.facts import (
 from providers.spi import Context
 from providers.testing.memory import MemorySettings
 from providers.testing.memory_runtime import MemoryRuntime
-from reconciler.core.instant import FOREVER
-from reconciler.shell.probe_inputs import REFRESH, RETRY
-from reconciler.shell.probing import EVERYTHING
+from reconciler.core.model.instant import FOREVER
+from reconciler.shell.probing.inputs import REFRESH, RETRY
+from reconciler.shell.probing.targets import EVERYTHING
 from reconciler.shell.providers import Providers
 from sim.manifest import HTTP, Shop, Spec
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from manifests.desired import Role
+from manifests.values.desired import Role
 from providers import registry
 from providers.spi import Context
 

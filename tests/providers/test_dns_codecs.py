@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.geo import CONTINENTS, LONG_COUNTRIES, country_code, country_geo, geo_kind
+from manifests.values.geo import CONTINENTS, LONG_COUNTRIES, country_code, country_geo, geo_kind
 from providers.actions import RecordChange
-from providers.dns import canonical, powerdns_codec, route53_codec
-from providers.dns.change import canonical_change
-from providers.dns.ownership import Marked, mark_key, mark_record, marked_key, quote, split
+from providers.dns.common import canonical
+from providers.dns.common.change import canonical_change
+from providers.dns.common.ownership import Marked, mark_key, mark_record, marked_key, quote, split
+from providers.dns.powerdns import codec as powerdns
+from providers.dns.route53 import codec as route53
 from providers.errors import Rejected
 from providers.facts import RecordKey, RecordSet
 
@@ -57,8 +59,8 @@ def canonical_set(kind: str, value: str) -> RecordSet:
 def test_a_record_survives_the_spelling_of_powerdns(owner: str, value: tuple[str, str]) -> None:
     key = RecordKey(canonical.absolute(owner), value[0])
     record = canonical_set(*value)
-    sent = powerdns_codec.encode(key, record)
-    assert powerdns_codec.decode([sent]) == {key: record}
+    sent = powerdns.encode(key, record)
+    assert powerdns.decode([sent]) == {key: record}
 
 
 @given(st.one_of(OWNERS, ODD), VALUES, SET_IDS, st.one_of(st.none(), st.integers(0, 255), PLACES))
@@ -68,16 +70,16 @@ def test_a_record_survives_the_spelling_of_route_53(
     weight, geo = (policy, "") if isinstance(policy, int) else (None, policy or "")
     key = RecordKey(canonical.absolute(owner), value[0], set_id)
     record = canonical_set(*value)._replace(weight=weight, geo=geo)
-    sent = route53_codec.encode(key, record, "Z1", None)
+    sent = route53.encode(key, record, "Z1", None)
     assert sent["Name"].isascii()
-    found = route53_codec.decode(sent)
+    found = route53.decode(sent)
     assert (found[0], found[1].record) == (key, record)
 
 
 @given(OWNERS, SET_IDS)
 def test_an_alias_survives_the_spelling_of_route_53(owner: str, set_id: str) -> None:
     key, record = RecordKey(owner, "A", set_id), RecordSet(0, (f"*.lb.{ZONE}",), alias=True)
-    found = route53_codec.decode(route53_codec.encode(key, record, "Z1", None))
+    found = route53.decode(route53.encode(key, record, "Z1", None))
     assert (found[0], found[1].record) == (key, record)
 
 

@@ -3,15 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
-from manifests.geo import GeoKind
+from manifests.values.geo import GeoKind
 from providers.capabilities import PLAIN, Alias
-from providers.dns.zonefile import ZoneFiles, ZoneFileSettings
-from providers.limited import Limits, limited
-from providers.owned import owned
+from providers.dns.zonefile.provider import ZoneFiles, ZoneFileSettings
 from providers.spi import Context, DNSProvider
 from providers.testing.dns_suite import DNSConformance
 from providers.testing.faults import faulty, sequence
 from providers.testing.memory import MemoryDNS, MemorySettings, MemoryWorld
+from providers.wrappers.limited import Limits, limited
+from providers.wrappers.owned import owned
 
 
 class TestMemoryDNS(DNSConformance):

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from providers.endpoints.file import FileEndpoints, FileSettings
-from providers.limited import Limits, limited
-from providers.owned import owned
+from providers.endpoints.file.provider import FileEndpoints, FileSettings
 from providers.spi import Context, EndpointProvider
 from providers.testing.endpoint_suite import EndpointConformance
 from providers.testing.faults import faulty, sequence
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
+from providers.wrappers.limited import Limits, limited
+from providers.wrappers.owned import owned
 
 
 class TestMemoryEndpoints(EndpointConformance):

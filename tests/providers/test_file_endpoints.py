@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from providers.actions import RemoveEndpoint, SetWeight
-from providers.endpoints.file import FileEndpoints, FileSettings
-from providers.endpoints.pool_file import Member, Pool, parse, render
+from providers.endpoints.file.provider import FileEndpoints, FileSettings
+from providers.endpoints.file.text import Member, Pool, parse, render
 from providers.errors import Foreign, Rejected, Unreachable
 from providers.facts import Endpoint
-from providers.files import LOCK_NAME, locked
+from providers.lib.files import LOCK_NAME, locked
 from providers.spi import Context
 
 Here = Callable[..., Context]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from providers.errors import Conflict, Rejected, Unreachable
-from providers.files import locked, read, replace
+from providers.lib.files import locked, read, replace
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from manifests.desired import Container, Port, Template
-from manifests.pod import Live
+from manifests.values.desired import Container, Port, Template
+from manifests.values.pod import Live
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, UpdateContainer
 from providers.errors import Conflict, Rejected, Unreachable
 from providers.facts import ContainerState, ExitCause, Mark, container_name, mark_labels

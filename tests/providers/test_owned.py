@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.desired import Container, Role, Template
-from manifests.pod import Live
+from manifests.values.desired import Container, Role, Template
+from manifests.values.pod import Live
 from providers.actions import (
     ChangeRecords,
     CreateContainer,
@@ -19,7 +19,7 @@ from providers.actions import (
     StopContainer,
     UpdateContainer,
 )
-from providers.dns.ownership import mark_key, mark_record, marked_key, quote, read_mark, unquote
+from providers.dns.common.ownership import mark_key, mark_record, marked_key, quote, read_mark, unquote
 from providers.errors import Conflict, Foreign, ProviderError, Rejected, Unreachable
 from providers.facts import (
     ContainerState,
@@ -33,13 +33,13 @@ from providers.facts import (
     container_name,
     mark_labels,
 )
-from providers.limited import limited
-from providers.owned import owned
-from providers.readonly import read_only
 from providers.spi import Batching, Context
 from providers.testing.faults import faulty, sequence
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
+from providers.wrappers.limited import limited
+from providers.wrappers.owned import owned
+from providers.wrappers.readonly import read_only
 
 ZONE = "example.test."
 A1, A2 = RecordSet(60, ("192.0.2.1",)), RecordSet(60, ("192.0.2.2",))

@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from manifests.desired import Container, Template
+from manifests.values.desired import Container, Template
 from providers.actions import (
     Action,
     ChangeRecords,
@@ -21,10 +21,10 @@ from providers.actions import (
 from providers.errors import Rejected
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
 from providers.naming import role_of
-from providers.readonly import read_only
 from providers.spi import Batching, Context
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
+from providers.wrappers.readonly import read_only
 
 CONTEXT = Context("demo", "/nowhere")
 NAME = "demo-web-01234567-0"

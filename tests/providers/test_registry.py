@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from manifests.desired import Role
+from manifests.values.desired import Role
 from providers import registry
-from providers.endpoints.file import FileEndpoints, FileSettings
+from providers.endpoints.file.provider import FileEndpoints, FileSettings
 from providers.errors import Rejected
 from providers.spi import Context
 
@@ -96,9 +96,9 @@ def test_a_broken_package_is_named_and_others_still_work(install: Install) -> No
     [
         ("Names = 5", "not a class"),
         ("class Names: pass", "no role"),
-        ("from manifests.desired import Role\nclass Names: role = Role.DNS", "Settings is not a pydantic model"),
+        ("from manifests.values.desired import Role\nclass Names: role = Role.DNS", "Settings is not a pydantic model"),
         (
-            "from pydantic import BaseModel\nfrom manifests.desired import Role\n"
+            "from pydantic import BaseModel\nfrom manifests.values.desired import Role\n"
             "class Names:\n  role = Role.DNS\n  Settings = BaseModel\n  def observe(self, zones): ...\n",
             "it lacks perform, close",
         ),

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from manifests.desired import Container, Port, Template
-from providers.limited import Limits, limited
-from providers.owned import owned
+from manifests.values.desired import Container, Port, Template
 from providers.spi import Context, RuntimeProvider
 from providers.testing.faults import faulty, sequence
 from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 from providers.testing.runtime_suite import RuntimeConformance
+from providers.wrappers.limited import Limits, limited
+from providers.wrappers.owned import owned
 
 
 def bare(runtime: RuntimeProvider) -> MemoryRuntime:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from providers.errors import ProviderError
-from providers.secrets import MAX_BYTES, SecretRef, on_resolve
+from providers.lib.secrets import MAX_BYTES, SecretRef, on_resolve
 
 SENTINEL = "sentinel-5e21b0c4"
 

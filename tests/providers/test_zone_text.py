@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from providers.dns.zone_edit import edit, new_zone, next_serial
-from providers.dns.zone_lines import ZoneSyntaxError
-from providers.dns.zone_text import IncludeError, ZoneText, parse
+from providers.dns.zonefile.edit import edit, new_zone, next_serial
+from providers.dns.zonefile.lines import ZoneSyntaxError
+from providers.dns.zonefile.text import IncludeError, ZoneText, parse
 from providers.facts import RecordKey, RecordSet
 
 ZONE = "example.test."

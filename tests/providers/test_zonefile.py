@@ -11,12 +11,12 @@ import dns.zone
 import pytest
 
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.zonefile import ZoneFiles, ZoneFileSettings
+from providers.dns.zonefile.provider import ZoneFiles, ZoneFileSettings
 from providers.errors import Conflict, Gone, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
-from providers.owned import owned
 from providers.spi import Context
 from providers.testing.checks import wait_until
+from providers.wrappers.owned import owned
 
 Here = Callable[..., Context]
 ZONE = "example.test."

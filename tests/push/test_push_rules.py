@@ -5,12 +5,9 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.desired import SECOND, Push
+from manifests.values.desired import SECOND, Push
 from providers.facts import Generation
-from reconciler.core.history import is_empty
-from reconciler.core.instant import FOREVER, Instant
-from reconciler.core.ledger import Ledger, PushRow, from_rows, to_rows
-from reconciler.core.pushes import (
+from reconciler.core.health.pushes import (
     BURST,
     EARLY,
     RATE,
@@ -18,8 +15,6 @@ from reconciler.core.pushes import (
     SLACK,
     SUSPECT_LIMIT,
     Life,
-    PushEvent,
-    PushFact,
     Record,
     Sent,
     channel,
@@ -31,6 +26,10 @@ from reconciler.core.pushes import (
     take,
     unseen,
 )
+from reconciler.core.model.instant import FOREVER, Instant
+from reconciler.core.model.ledger import Ledger, PushRow, from_rows, to_rows
+from reconciler.core.model.push_fact import PushEvent, PushFact
+from reconciler.core.replicas.memory import is_empty
 
 T = 1_000 * SECOND
 FRESH = 30 * SECOND

@@ -5,23 +5,23 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
 from providers.errors import ProviderError, Unreachable
 from providers.facts import Endpoint, PoolFact
-from providers.owned import owned
 from providers.spi import Context, EndpointProvider
 from providers.testing.faults import Call, Fault, faulty, sequence
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Step
-from reconciler.core.verdict import Reason
-from reconciler.shell.apply import Applier
+from providers.wrappers.owned import owned
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.step import Step
+from reconciler.shell.apply.applier import Applier
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.observe import Looks
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
-from reconciler.shell.triggers import Wake
 from sim.manifest import shop
 from sim.world import World
 

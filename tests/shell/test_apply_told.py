@@ -5,23 +5,23 @@ from collections.abc import Collection, Sequence
 
 import pytest
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.errors import OutcomeUnknown, ProviderError
 from providers.facts import Endpoint, Known, MemberFact, PoolFact
-from providers.limited import LimitedReadingBack, Limits, limited
-from providers.owned import OwnedReadingBack, owned
 from providers.spi import Context, ReadingBack
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Step
-from reconciler.core.verdict import Reason
-from reconciler.shell.apply import Applier
+from providers.wrappers.limited import LimitedReadingBack, Limits, limited
+from providers.wrappers.owned import OwnedReadingBack, owned
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.step import Step
+from reconciler.shell.apply.applier import Applier
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.observe import Looks
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
-from reconciler.shell.triggers import Wake
 from sim.manifest import shop
 
 PLACES = [Endpoint("192.0.2.1", port) for port in (80, 81)]

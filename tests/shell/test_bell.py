@@ -1,8 +1,8 @@
 import asyncio
 import stat
 
-from reconciler.shell.bell import FILE, listening, ring
-from reconciler.shell.triggers import Wake
+from reconciler.shell.looks.triggers import Wake
+from reconciler.shell.looks.wake_pipe import FILE, listening, ring
 
 
 def test_a_ring_wakes_whoever_listens_and_nobody_else_is_disturbed(tmp_path):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from manifests.desired import SECOND
-from reconciler.core.instant import FOREVER, elapsed, instant
+from manifests.values.desired import SECOND
+from reconciler.core.model.instant import FOREVER, elapsed, instant
 from reconciler.shell.clock import SystemClock, VirtualClock, utc, utc_stamp
 
 

@@ -6,21 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from manifests.desired import Container, PushListener, Template
-from manifests.pod import Mount, VolumeKind
+from manifests.values.desired import Container, PushListener, Template
+from manifests.values.pod import Mount, VolumeKind
 from providers.actions import CreateContainer
 from providers.errors import Unreachable
 from providers.facts import Mark
-from providers.prepared import PreparedRuntime, shares_files
-from providers.runtime.process import ProcessRuntime
+from providers.runtime.process.runtime import ProcessRuntime
 from providers.spi import Context
 from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
+from providers.wrappers.push_credentials import PreparedRuntime, shares_files
 from reconciler.push import tokens
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.credentials import DIRECTORY, KEY, Credentials
 from reconciler.shell.logs import SECRETS
-from reconciler.shell.statedir import StoreError
+from reconciler.shell.pushing.credentials import DIRECTORY, KEY, Credentials
+from reconciler.shell.store.directory import StoreError
 
 TEMPLATE = Template((), Container("web", ("serve",)), revision="0123456789abcdef")
 MARK = Mark("shop", "web", 0, "0123456789abcdef")

@@ -8,19 +8,19 @@ from typing import TypeVar
 
 import pytest
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import RemoveContainer, StartContainer, StopContainer
 from providers.errors import Unreachable
 from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Known, ProbeFact, Probes, ProbeValue
-from reconciler.core.plan import Step
-from reconciler.core.verdict import Reason
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.step import Step
+from reconciler.shell.apply.evidence import Witness
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.events import Event
-from reconciler.shell.evidence import Witness
-from reconciler.shell.observe import Looks
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers
-from reconciler.shell.statedir import StoreError
-from reconciler.shell.triggers import Wake
+from reconciler.shell.report.events import Event
+from reconciler.shell.store.directory import StoreError
 
 T = TypeVar("T")
 LIFE = Generation("id-0", 5)

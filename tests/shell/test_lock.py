@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.shell.clock import SystemClock, VirtualClock
-from reconciler.shell.lock import Lock, Locked
-from reconciler.shell.statedir import StoreError
+from reconciler.shell.store.directory import StoreError
+from reconciler.shell.store.lock import Lock, Locked
 
 HOLDER = """
 import sys

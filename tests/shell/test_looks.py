@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.desired import SECOND, Role
+from manifests.values.desired import SECOND, Role
 from providers.errors import ProviderError, Unreachable
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ZoneFact
-from reconciler.core.trust import CADENCES
+from reconciler.core.health.belief import CADENCES
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.observe import Looks
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
-from reconciler.shell.triggers import Wake
 from sim.manifest import NAMES, NODE, POOLS, ZONE, shop
 
 CADENCE = {Role.RUNTIME: 15 * SECOND, Role.ENDPOINTS: SECOND, Role.DNS: 30 * SECOND}

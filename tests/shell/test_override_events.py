@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from reconciler.core.instant import Instant, Now
-from reconciler.core.ledger import Ledger
-from reconciler.core.plan import Decision
-from reconciler.core.status import Status
-from reconciler.core.traffic import Force, Override
-from reconciler.shell.events import Seen, changes
+from reconciler.core.decision import Decision
+from reconciler.core.model.instant import Instant, Now
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.override import Force, Override
+from reconciler.core.status.objects import Status
+from reconciler.shell.report.events import Seen, changes
 
 NOW = Now(1_000, 500, "boot")
 DRAIN = Override(Force.DRAIN, Instant(*NOW), "ada", "bad disk")

@@ -1,11 +1,11 @@
 """What providers say is under way, asked past their decorators."""
 
-from providers.limited import limited
-from providers.owned import owned
-from providers.readonly import read_only
 from providers.spi import Context
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
+from providers.wrappers.limited import limited
+from providers.wrappers.owned import owned
+from providers.wrappers.readonly import read_only
 from reconciler.shell.providers import Providers
 
 CONTEXT = Context("demo", "/nowhere")

@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.desired import SECOND
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Ledger
-from reconciler.core.plan import Decision
-from reconciler.core.status import Status
-from reconciler.core.verdict import Hold, Rule, Wait, Waiting
+from manifests.values.desired import SECOND
+from reconciler.core.decision import Decision
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
+from reconciler.core.status.objects import Status
 from reconciler.exits import Exit
-from reconciler.shell.report import pending, summarize
+from reconciler.shell.report.summary import pending, summarize
 
 NOW = Now(1_000 * SECOND, 100 * SECOND, "boot")
 SOON = NOW.steady + 30 * SECOND

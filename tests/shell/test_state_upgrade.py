@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from manifests.desired import SECOND
-from reconciler.core.ledger import from_rows
-from reconciler.core.verdict import Reason, Rule, Waiting
+from manifests.values.desired import SECOND
+from reconciler.core.model.ledger import from_rows
+from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.store import Store
+from reconciler.shell.store.state import Store
 
 STATES = Path(__file__).parent / "states"
 AT = 1_790_000_000 * SECOND

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from manifests.desired import SECOND
-from reconciler.core.instant import Now
-from reconciler.shell import store as store_module
-from reconciler.shell import trail
+from manifests.values.desired import SECOND
+from reconciler.core.model.instant import Now
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.store import AuditRow, Entry, Store, StoreError
+from reconciler.shell.store import audit
+from reconciler.shell.store import state as store_module
+from reconciler.shell.store.state import AuditRow, Entry, Store, StoreError
 
 NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
 AUDIT = AuditRow(NOW.wall, "ada", "r1", "p1", "3", "liveness failed", "done")
@@ -144,7 +144,7 @@ def test_an_entry_ends_once(state, clock):
 def test_the_journal_is_bounded_and_never_drops_an_open_entry(state, clock):
     with Store.open(state, clock) as store:
         still_open = begin(store, "open")
-        ended = (store_module.JOURNAL_KEPT // trail.PRUNE_EVERY + 2) * trail.PRUNE_EVERY - 2
+        ended = (store_module.JOURNAL_KEPT // audit.PRUNE_EVERY + 2) * audit.PRUNE_EVERY - 2
         with sqlite3.connect(state / "state.db") as db:
             db.executemany(
                 "INSERT INTO journal (step, object, action, generation, cause, wall, steady, boot, outcome)"
@@ -155,7 +155,7 @@ def test_the_journal_is_bounded_and_never_drops_an_open_entry(state, clock):
         store.end(begin(store), "done")
         assert [entry.id for entry in store.open_entries()] == [still_open]
         kept = store.entries(limit=10**6)
-        assert store_module.JOURNAL_KEPT <= len(kept) <= store_module.JOURNAL_KEPT + trail.PRUNE_EVERY + 1
+        assert store_module.JOURNAL_KEPT <= len(kept) <= store_module.JOURNAL_KEPT + audit.PRUNE_EVERY + 1
 
 
 # --- inbox ---
@@ -165,7 +165,7 @@ def test_commands_of_other_processes_arrive_in_order_and_exactly_once(state, clo
     script = (
         "import sys; from pathlib import Path\n"
         "from reconciler.shell.clock import SystemClock\n"
-        "from reconciler.shell.store import Store\n"
+        "from reconciler.shell.store.state import Store\n"
         "clock = SystemClock()\n"
         "with Store.join(Path(sys.argv[1]), clock) as store:\n"
         "    for n in range(10): store.append('suspend', str(n), sys.argv[2], clock.now())\n"
@@ -234,11 +234,11 @@ def test_a_decision_that_is_equal_to_the_one_before_the_restart_is_not_written_a
 def test_the_audit_trail_is_appended_in_order_and_bounded(state, clock):
     with Store.open(state, clock) as store:
         store.audit([])
-        store.audit(AUDIT._replace(step=str(n)) for n in range(trail.AUDIT_KEPT + 10))
+        store.audit(AUDIT._replace(step=str(n)) for n in range(audit.AUDIT_KEPT + 10))
         store.audit([AUDIT._replace(step="one"), AUDIT._replace(step="two")])
         assert [row.step for row in store.audit_rows(2)] == ["one", "two"]
         assert store.audit_rows(1)[0] == AUDIT._replace(step="two")
-        assert len(store.audit_rows(10**6)) <= trail.AUDIT_KEPT + trail.PRUNE_EVERY
+        assert len(store.audit_rows(10**6)) <= audit.AUDIT_KEPT + audit.PRUNE_EVERY
 
 
 def test_rows_of_the_trail_can_be_followed_by_number_and_by_time(state, clock):
@@ -253,15 +253,15 @@ def test_rows_of_the_trail_can_be_followed_by_number_and_by_time(state, clock):
 
 def test_evidence_is_bounded_for_each_replica_and_in_all(state, clock):
     with Store.open(state, clock) as store:
-        for n in range(trail.EVIDENCE_KEPT + 5):
+        for n in range(audit.EVIDENCE_KEPT + 5):
             store.put_evidence(AUDIT._replace(wall=n, object="workload/web/0", kind="evidence"), json.dumps(n))
         number = store.put_evidence(AUDIT._replace(wall=99, object="workload/web/10"), '"other"')
         store.amend_evidence(number, '"amended"')
         kept = store.evidence("workload/web/0", limit=1000)
-        assert [json.loads(one.value) for one in kept] == list(range(5, trail.EVIDENCE_KEPT + 5))
+        assert [json.loads(one.value) for one in kept] == list(range(5, audit.EVIDENCE_KEPT + 5))
         assert [one.value for one in store.evidence("workload/web/1")] == []
         assert [one.value for one in store.evidence("workload/web")][-1] == '"amended"'
-        assert [one.wall for one in store.evidence("workload/web", limit=2)] == [trail.EVIDENCE_KEPT + 4, 99]
+        assert [one.wall for one in store.evidence("workload/web", limit=2)] == [audit.EVIDENCE_KEPT + 4, 99]
 
 
 def test_an_inbox_that_was_empty_shows_what_anybody_leaves_there(state, clock):

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.statedir import StoreError, check_state_dir, make_state_dir, open_private, write_private
-from reconciler.shell.store import Store
+from reconciler.shell.store.directory import StoreError, check_state_dir, make_state_dir, open_private, write_private
+from reconciler.shell.store.state import Store
 
 NOBODY = 65534
 

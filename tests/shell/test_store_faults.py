@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from manifests.desired import SECOND
-from reconciler.core.instant import Now
+from manifests.values.desired import SECOND
+from reconciler.core.model.instant import Now
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.database import MIGRATIONS, join_database, open_database
-from reconciler.shell.store import Store, StoreError
+from reconciler.shell.store.database import MIGRATIONS, join_database, open_database
+from reconciler.shell.store.state import Store, StoreError
 
 NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
 ROWS = {("restarts", f"Workload/w{n}"): f'{{"n": {n}, "pad": "{"x" * 300}"}}' for n in range(200)}

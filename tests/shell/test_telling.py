@@ -6,15 +6,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.core.decide import decide
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Command, Ledger, Outcome, OutcomeKind
-from reconciler.core.observed import Observed
-from reconciler.core.plan import Decision, Step
-from reconciler.shell.events import Event, HoldKey
-from reconciler.shell.telling import Telling
-from reconciler.shell.triggers import Wake
+from reconciler.core.decision import Decision
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Command, Ledger, Outcome, OutcomeKind
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.step import Step
+from reconciler.shell.looks.triggers import Wake
+from reconciler.shell.report.events import Event, HoldKey
+from reconciler.shell.report.reporting import Telling
 from sim.manifest import shop
 
 NOW = Now(1, 1_000 * SECOND, "boot")

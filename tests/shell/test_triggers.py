@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.triggers import REASONS_KEPT, FileTrigger, Wake
+from reconciler.shell.looks.triggers import REASONS_KEPT, FileTrigger, Wake
 
 
 @pytest.fixture

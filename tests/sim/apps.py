@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.facts import Generation, ProbeValue
 from reconciler.probes.streak import CANNOT_RUN, FAIL, PASS, UNKNOWN
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from reconciler.core.instant import FOREVER
+from reconciler.core.model.instant import FOREVER
 from reconciler.shell.clock import VirtualClock
 
 

@@ -7,7 +7,7 @@ import asyncio
 import selectors
 from collections.abc import Callable
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 
 
 class _Jumping(selectors.DefaultSelector):

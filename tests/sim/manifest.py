@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from manifests.desired import (
+from manifests.values.desired import (
     SECOND,
     Backend,
     Backoff,
@@ -20,8 +20,8 @@ from manifests.desired import (
     Template,
     Workload,
 )
-from manifests.dns import DNSPolicy, Publish, Target
-from manifests.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
+from manifests.values.dns import DNSPolicy, Publish, Target
+from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from providers.facts import fingerprint
 
 INSTANCE = "shop"

@@ -4,12 +4,12 @@ once it was synced."""
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Command, Ledger, Outcome, from_rows
-from reconciler.core.plan import Step
-from reconciler.core.request import Request
-from reconciler.shell.events import Event, HoldKey, known_holds
-from reconciler.shell.statedir import StoreError
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Command, Ledger, Outcome, from_rows
+from reconciler.core.model.restart_request import Request
+from reconciler.core.model.step import Step
+from reconciler.shell.report.events import Event, HoldKey, known_holds
+from reconciler.shell.store.directory import StoreError
 
 
 class SimMemory:

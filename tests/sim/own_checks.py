@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.facts import Endpoint
 from providers.testing.memory import MemoryMember, MemoryWorld
 from sim.apps import Apps

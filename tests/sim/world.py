@@ -10,26 +10,27 @@ import logging
 from collections.abc import Callable
 from contextlib import suppress
 
-from manifests.desired import SECOND, Desired
+from manifests.values.desired import SECOND, Desired
 from providers.actions import Action, StartContainer
 from providers.facts import ContainerState, Generation
-from providers.owned import owned
-from providers.readonly import read_only
 from providers.spi import Context
 from providers.testing.faults import Call, Fault, faulty
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_container import MemoryContainer
 from providers.testing.memory_runtime import MemoryRuntime
-from reconciler.core.instant import FOREVER, Now
-from reconciler.core.ledger import Outcome
-from reconciler.core.observed import Observed
-from reconciler.core.plan import Decision, Step
+from providers.wrappers.owned import owned
+from providers.wrappers.readonly import read_only
+from reconciler.core.decision import Decision
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.ledger import Outcome
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.step import Step
 from reconciler.exits import Exit
 from reconciler.shell.loop import Loop
-from reconciler.shell.memory import Glimpse
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import InlineRunner, Providers
-from reconciler.shell.report import Summary
+from reconciler.shell.report.summary import Summary
+from reconciler.shell.store.ledger_store import Glimpse
 from sim.apps import Apps
 from sim.clock import SimClock
 from sim.events import SimEvents

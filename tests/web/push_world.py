@@ -7,20 +7,20 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from free_ports import free_port
-from manifests.desired import Container, Desired, Guard, Instance, Push, PushListener, Role, Template, Workload
+from manifests.values.desired import Container, Desired, Guard, Instance, Push, PushListener, Role, Template, Workload
 from providers.actions import CreateContainer, StartContainer
 from providers.facts import Generation, Mark, container_name
 from providers.spi import Context
 from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
-from reconciler.core.ledger import Ledger
+from reconciler.core.model.ledger import Ledger
 from reconciler.push import tokens
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.credentials import SOCKET, Credentials
-from reconciler.shell.observe import Looks
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
-from reconciler.shell.pushing import Pushing
-from reconciler.shell.triggers import Wake
+from reconciler.shell.pushing.credentials import SOCKET, Credentials
+from reconciler.shell.pushing.pushes import Pushing
 from reconciler.web.push import push_app
 from reconciler.web.server import make_server
 from reconciler.web.sockets import open_sockets

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from push_world import Client, PushWorld, desired_of
 
-from manifests.desired import SECOND
-from reconciler.core.pushes import PushEvent
+from manifests.values.desired import SECOND
+from reconciler.core.model.push_fact import PushEvent
 from reconciler.push import tokens
-from reconciler.shell.credentials import KEY, SOCKET
+from reconciler.shell.pushing.credentials import KEY, SOCKET
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from push_world import PushWorld
 
-from manifests.desired import SECOND
-from reconciler.core.ledger import Ledger, from_rows, to_rows
-from reconciler.core.pushes import PushEvent
+from manifests.values.desired import SECOND
+from reconciler.core.model.ledger import Ledger, from_rows, to_rows
+from reconciler.core.model.push_fact import PushEvent
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.pushing import FORGET_AFTER, REMEMBER_EVERY, Sender
-from reconciler.shell.store import Store
+from reconciler.shell.pushing.pushes import FORGET_AFTER, REMEMBER_EVERY, Sender
+from reconciler.shell.store.state import Store
 
 READY, NOT_READY, STARTUP, DRAINING = PushEvent.READY, PushEvent.NOT_READY, PushEvent.STARTUP, PushEvent.DRAINING
 

@@ -11,8 +11,8 @@ import pytest
 from push_world import PushWorld
 
 from free_ports import free_port
-from manifests.desired import PushListener
-from reconciler.shell.credentials import SOCKET
+from manifests.values.desired import PushListener
+from reconciler.shell.pushing.credentials import SOCKET
 from reconciler.web.push import push_app
 from reconciler.web.server import make_server
 from reconciler.web.serving import serve

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from push_world import PushWorld
 
-from reconciler.core.pushes import PushEvent
-from reconciler.shell.credentials import SOCKET, url
+from reconciler.core.model.push_fact import PushEvent
+from reconciler.shell.pushing.credentials import SOCKET, url
 
 PAGE = Path(__file__).parents[2] / "docs" / "push.md"
 SHELLS = [["busybox", "sh"], ["sh"]]

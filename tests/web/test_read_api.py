@@ -12,8 +12,8 @@ import pytest
 from push_world import PushWorld
 
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.credentials import READ, SOCKET
-from reconciler.shell.store import Store
+from reconciler.shell.pushing.credentials import READ, SOCKET
+from reconciler.shell.store.state import Store
 from reconciler.web.serving import serve
 
 ROW = {"workload": "workload/web", "status": "active", "created_wall": 10**18, "due_wall": None}

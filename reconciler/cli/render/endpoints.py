@@ -9,8 +9,8 @@ from typing import Any
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.table import table
 from reconciler.cli.render.times import ago, short
-from reconciler.core.steps import WHY_WEIGHT
-from reconciler.core.verdict import Reason
+from reconciler.core.actions.steps import WHY_WEIGHT
+from reconciler.core.model.reasons import Reason
 
 Row = Mapping[str, Any]
 

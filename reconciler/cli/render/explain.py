@@ -6,7 +6,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from manifests.desired import Desired
+from manifests.values.desired import Desired
 from reconciler.cli.render.endpoints import weight_line, why_lines
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.requests import request_json
@@ -14,9 +14,9 @@ from reconciler.cli.render.status import Stored, held_line, suspended_line, wait
 from reconciler.cli.render.table import table
 from reconciler.cli.render.times import ago
 from reconciler.cli.render.why import evidence_lines
-from reconciler.core.instant import Instant
-from reconciler.core.ledger import Ledger
-from reconciler.core.switches import node_key
+from reconciler.core.limits.suspensions import node_key
+from reconciler.core.model.instant import Instant
+from reconciler.core.model.ledger import Ledger
 
 
 def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | None) -> dict[str, Any]:

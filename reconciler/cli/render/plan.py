@@ -3,8 +3,8 @@
 from typing import Any
 
 from reconciler.cli.render.paint import Paint
-from reconciler.core.instant import Now
-from reconciler.core.plan import Decision, Plan, to_json, to_text
+from reconciler.core.decision import Decision, Plan, to_json, to_text
+from reconciler.core.model.instant import Now
 from reconciler.exits import Exit
 
 NOTHING = "nothing is to do"

@@ -13,14 +13,15 @@ from collections.abc import AsyncIterator, Callable, Sized
 from contextlib import asynccontextmanager
 from typing import TextIO
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.summary import step_line
 from reconciler.cli.render.times import short
 from reconciler.cli.view import masked, printable
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Decision, Step, describe
+from reconciler.core.decision import Decision, describe
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.step import Step
 from reconciler.shell.clock import Clock
 
 log = logging.getLogger("reconciler")

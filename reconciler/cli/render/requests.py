@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.table import table
 from reconciler.cli.render.times import ago
-from reconciler.core.request import FINAL, Fate, Request
+from reconciler.core.model.restart_request import FINAL, Fate, Request
 
 
 def state(request: Request) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.table import table
 from reconciler.cli.render.times import ago, ahead, short
-from reconciler.core.status import HEALTHY, Condition
+from reconciler.core.status.objects import HEALTHY, Condition
 
 Stored = Mapping[str, Any]
 """One stored decision."""

@@ -4,15 +4,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.status import progress_lines, status_lines
 from reconciler.cli.render.times import short
-from reconciler.core.instant import Now
-from reconciler.core.ledger import Outcome, OutcomeKind
-from reconciler.core.plan import Step, describe, spelled_out
+from reconciler.core.decision import describe, spelled_out
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.step import Step
 from reconciler.exits import Exit
-from reconciler.shell.report import Summary, decision_json
+from reconciler.shell.report.summary import Summary, decision_json
 
 _WIDTH = max(len(kind.value) for kind in OutcomeKind)
 

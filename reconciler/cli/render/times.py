@@ -1,6 +1,6 @@
 """Durations and instants as people read them. Instants come in as wall-clock ns; ages are made here and nowhere earlier."""
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 

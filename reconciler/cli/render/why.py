@@ -9,7 +9,7 @@ from typing import Any
 
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.times import ago, ahead
-from reconciler.core.status import State
+from reconciler.core.status.objects import State
 
 SHOWN_LOG = 10
 """Log lines of a piece of evidence that are shown as text; JSON has all that are kept."""

@@ -6,12 +6,12 @@ from pathlib import Path
 from docker_claims import Claim
 from docker_engine import Api, template
 
-from manifests.desired import Template
-from manifests.pod import Live
+from manifests.values.desired import Template
+from manifests.values.pod import Live
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer, UpdateContainer
 from providers.errors import Gone, ProviderError
 from providers.facts import ContainerFact, ContainerState, Mark, container_name
-from providers.runtime.docker import DockerRuntime, DockerSettings
+from providers.runtime.docker.runtime import DockerRuntime, DockerSettings
 from providers.spi import Context
 from providers.testing.checks import wait_until
 

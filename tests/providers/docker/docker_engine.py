@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 from docker_claims import Claim, raze, sweep
 
-from manifests.desired import Container, Port, Template
-from manifests.image_ref import parse_image
-from manifests.pod import Engine, Live
+from manifests.values.desired import Container, Port, Template
+from manifests.values.image_ref import parse_image
+from manifests.values.pod import Engine, Live
 from providers.errors import ProviderError
-from providers.runtime.docker_create import Creator
-from providers.runtime.docker_link import Link
+from providers.runtime.docker.client import Link
+from providers.runtime.docker.create import Creator
 from providers.testing.checks import wait_until
 
 DOCKER_SOCKET = "/var/run/docker.sock"

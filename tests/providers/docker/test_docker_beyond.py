@@ -8,11 +8,11 @@ import pytest
 from docker_bench import Bench
 from docker_engine import container, image_tar, template
 
-from manifests.desired import Container, Port, Probe, ProbeKind, Template
-from manifests.pod import Live, Mount, SecretSource, VolumeKind
+from manifests.values.desired import Container, Port, Probe, ProbeKind, Template
+from manifests.values.pod import Live, Mount, SecretSource, VolumeKind
 from providers.errors import ProviderError
 from providers.facts import ContainerFact, ContainerState, ExitCause, PortFact, ProbeValue
-from providers.runtime.docker_secrets import LABEL_SECRETS, read_label
+from providers.runtime.docker.secrets import LABEL_SECRETS, read_label
 from providers.testing.checks import wait_until
 
 SECOND = 1_000_000_000

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from docker_engine import Api, container, held, template
 
-from manifests.desired import Port, Template
-from providers.runtime.docker import DockerRuntime, DockerSettings
+from manifests.values.desired import Port, Template
+from providers.runtime.docker.runtime import DockerRuntime, DockerSettings
 from providers.spi import Context, RuntimeProvider
 from providers.testing import runtime_hooks
 from providers.testing.runtime_suite import RuntimeConformance

@@ -10,11 +10,11 @@ from docker_bench import Bench
 from docker_engine import IMAGE, Api, container, template
 from docker_registry import RegistryServer, forget
 
-from manifests.desired import Template
-from manifests.pod import PullPolicy
+from manifests.values.desired import Template
+from manifests.values.pod import PullPolicy
 from providers.errors import Rejected, Unreachable
 from providers.facts import ContainerFact
-from providers.runtime.docker_digest import chosen, source_of
+from providers.runtime.docker.digest import chosen, source_of
 from providers.testing.checks import wait_until
 
 NAME = "registry.test/shop/web:1"

@@ -12,7 +12,7 @@ import pytest
 from docker_bench import Bench
 
 from providers.facts import ContainerState
-from providers.runtime.docker_ends import Ends
+from providers.runtime.docker.exits import Ends
 from providers.testing.checks import wait_until
 
 SECONDS = 20

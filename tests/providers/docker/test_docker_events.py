@@ -8,8 +8,8 @@ from uuid import uuid4
 import pytest
 from docker_engine import Api
 
-from providers.runtime.docker import DockerRuntime, DockerSettings
-from providers.runtime.docker_events import Listener
+from providers.runtime.docker.events import Listener
+from providers.runtime.docker.runtime import DockerRuntime, DockerSettings
 from providers.spi import Context
 from providers.testing.checks import wait_until
 

@@ -13,7 +13,7 @@ from docker_engine import container, template
 
 from providers.errors import Rejected
 from providers.facts import ContainerState
-from providers.runtime import docker_exec
+from providers.runtime.docker import exec_helper
 from providers.spi import ExecTarget
 from providers.testing.checks import wait_until
 
@@ -77,7 +77,7 @@ def test_a_command_that_never_started_is_not_waited_for(bench: Bench) -> None:
     run(runtime.exec_target(fact.name, ("/bin/true",)))
     began = time.monotonic()
     runtime.close()
-    assert time.monotonic() - began < docker_exec.ENDING_SECONDS - 1
+    assert time.monotonic() - began < exec_helper.ENDING_SECONDS - 1
 
 
 def commands(bench: Bench, name: str) -> set[int]:
@@ -145,7 +145,7 @@ def test_a_probe_whose_watch_is_gone_is_ended_by_its_next_run(bench: Bench) -> N
     killed(bench, target, fact.name)
     left = commands(bench, fact.name)
     assert left, "the engine lets it go on"
-    docker_exec.end_leftovers(bench.socket, fact.id, list(TREE))
+    exec_helper.end_leftovers(bench.socket, fact.id, list(TREE))
     wait_until(lambda: not left & commands(bench, fact.name), "it is ended with its children")
 
 
@@ -156,6 +156,6 @@ def test_a_person_in_a_container_is_left_alone(bench: Bench) -> None:
     made = bench.api.link.post(f"/containers/{fact.name}/exec", fact.name, {"Cmd": argv})
     bench.api.link.post(f"/exec/{made['Id']}/start", fact.name, {"Detach": True})
     wait_until(lambda: bool(commands(bench, fact.name)), "a person's command runs")
-    with pytest.raises(docker_exec.CannotAsk, match="cannot be ended"):
-        docker_exec.end_leftovers(bench.socket, fact.id, argv)
+    with pytest.raises(exec_helper.CannotAsk, match="cannot be ended"):
+        exec_helper.end_leftovers(bench.socket, fact.id, argv)
     assert commands(bench, fact.name)

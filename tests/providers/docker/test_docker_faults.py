@@ -10,13 +10,13 @@ from docker_bench import GRACE, Bench
 from docker_engine import container, template
 
 from free_ports import free_port
-from manifests.desired import Port
-from manifests.pod import Mount, VolumeKind
+from manifests.values.desired import Port
+from manifests.values.pod import Mount, VolumeKind
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer, UpdateContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerState, ExitCause, Mark, container_name, mark_labels
-from providers.runtime.docker import DockerRuntime, DockerSettings
-from providers.runtime.docker_link import Link
+from providers.runtime.docker.client import Link
+from providers.runtime.docker.runtime import DockerRuntime, DockerSettings
 from providers.spi import Context
 from providers.testing.checks import wait_until
 

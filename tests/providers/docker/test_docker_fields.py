@@ -9,8 +9,8 @@ from docker_bench import Bench
 from docker_engine import container, template
 
 from free_ports import free_port
-from manifests.desired import Port
-from manifests.pod import Live, Mount, SecretSource, Ulimit, VolumeKind
+from manifests.values.desired import Port
+from manifests.values.pod import Live, Mount, SecretSource, Ulimit, VolumeKind
 from providers.errors import Rejected
 from providers.facts import ContainerState
 

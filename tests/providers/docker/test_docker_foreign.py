@@ -6,12 +6,12 @@ import pytest
 from docker_bench import Bench
 from docker_engine import NETWORK, POLITE, Api
 
-from manifests.pod import Live
+from manifests.values.pod import Live
 from providers.actions import RemoveContainer, StartContainer, StopContainer, UpdateContainer
 from providers.errors import Foreign
 from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, wants_liveness
-from providers.owned import owned
 from providers.testing.checks import wait_until
+from providers.wrappers.owned import owned
 
 pytestmark = pytest.mark.server("dockerd")
 

@@ -10,10 +10,10 @@ import pytest
 from docker_bench import Bench
 from docker_engine import container, template
 
-from manifests.pod import PullPolicy
+from manifests.values.pod import PullPolicy
 from providers.errors import ProviderError, Rejected, Unreachable
-from providers.runtime.docker_image import Images
-from providers.runtime.docker_link import Link
+from providers.runtime.docker.client import Link
+from providers.runtime.docker.pull import Images
 from providers.testing.checks import wait_until
 
 pytestmark = pytest.mark.server("dockerd")

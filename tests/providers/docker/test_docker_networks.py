@@ -10,7 +10,7 @@ from docker_engine import Api, template
 
 from providers.actions import CreateContainer
 from providers.facts import Mark, container_name
-from providers.runtime.docker import DockerRuntime, DockerSettings
+from providers.runtime.docker.runtime import DockerRuntime, DockerSettings
 from providers.spi import Context
 
 pytestmark = pytest.mark.server("dockerd")

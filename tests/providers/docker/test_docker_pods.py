@@ -7,8 +7,8 @@ import pytest
 from docker_bench import GRACE, Bench
 from docker_engine import POLITE, container, template
 
-from manifests.desired import Port, Template
-from manifests.pod import Live
+from manifests.values.desired import Port, Template
+from manifests.values.pod import Live
 from providers.actions import StopContainer
 from providers.errors import Conflict, Foreign
 from providers.facts import ContainerState, ExitCause

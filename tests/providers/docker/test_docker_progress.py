@@ -11,7 +11,7 @@ from docker_bench import Bench
 from docker_engine import NETWORK, image_tar
 from docker_registry import Narrow, RegistryServer, forget
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.facts import ContainerState
 from reconciler import wire
 from reconciler.cli.render.paint import Paint

@@ -7,7 +7,7 @@ from docker_bench import Bench
 from docker_engine import POLITE, container, template
 
 from free_ports import free_port
-from manifests.desired import SECOND, Port, Probe, ProbeKind
+from manifests.values.desired import SECOND, Port, Probe, ProbeKind
 from providers.facts import ContainerFact, ProbeFact, ProbeValue
 from providers.testing.checks import wait_until
 from reconciler.probes.engine import ProbeEngine

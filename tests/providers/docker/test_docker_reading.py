@@ -5,11 +5,8 @@ from dataclasses import replace
 import pytest
 
 from providers.facts import ContainerState, ExitCause, Mark, container_name, mark_labels
-from providers.runtime.docker_inspection import read_life
-from providers.runtime.docker_life import Life, Surroundings, fact, make_pod
-from providers.runtime.docker_networks import joined, networks_of, unjoined
-from providers.runtime.docker_stops import Stop
-from providers.runtime.docker_time import (
+from providers.runtime.docker.inspection import read_life
+from providers.runtime.docker.instants import (
     SECOND,
     EngineLife,
     age_span,
@@ -20,6 +17,9 @@ from providers.runtime.docker_time import (
     to_steady,
     wall,
 )
+from providers.runtime.docker.life import Life, Surroundings, fact, make_pod
+from providers.runtime.docker.networks import joined, networks_of, unjoined
+from providers.runtime.docker.own_stops import Stop
 
 MARK = Mark("demo", "web", 0, "0123456789abcdef")
 NAME = container_name(MARK)

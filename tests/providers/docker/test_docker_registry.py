@@ -10,12 +10,12 @@ from docker_bench import Bench
 from docker_engine import IMAGE, Api, container, image_tar, template
 from docker_registry import PASSWORD, USER, Narrow, RegistryServer, forget
 
-from manifests.pod import PullPolicy
+from manifests.values.pod import PullPolicy
 from providers.errors import Rejected, Unreachable
 from providers.facts import ContainerFact, ContainerState
-from providers.runtime.docker import DockerRuntime
-from providers.runtime.docker_image import Images
-from providers.runtime.docker_link import Link
+from providers.runtime.docker.client import Link
+from providers.runtime.docker.pull import Images
+from providers.runtime.docker.runtime import DockerRuntime
 from providers.testing.checks import wait_until
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("docker-registry")]

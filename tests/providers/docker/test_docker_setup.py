@@ -8,11 +8,11 @@ import pytest
 from docker_bench import Bench
 from docker_engine import POLITE, container, image_tar, template
 
-from manifests.desired import Template
-from manifests.pod import Mount, SecretSource, VolumeKind
+from manifests.values.desired import Template
+from manifests.values.pod import Mount, SecretSource, VolumeKind
 from providers.facts import ContainerFact, MountFact, fingerprint
-from providers.runtime.docker_spec import payload
-from reconciler.core.template_fit import differing
+from providers.runtime.docker.spec import payload
+from reconciler.core.replicas.template_fit import differing
 
 SETTINGS = "reconciler-test/settings:1"
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.pod import SecretSource
+from manifests.values.pod import SecretSource
 from providers.facts import Mark, PortFact, ProbeValue, container_name, mark_labels
-from providers.runtime.docker_beyond import MAX_OUTPUT, published, read_bindings, read_healer, read_health
-from providers.runtime.docker_inspection import listed_life, policy_body, read_life
-from providers.runtime.docker_life import Pod
-from providers.runtime.docker_secrets import DIGESTS_PER_LOOK, LABEL_SECRETS, Secrets, read_label, secrets_label
-from providers.runtime.docker_time import SECOND, parse_instant, to_steady
+from providers.runtime.docker.health import MAX_OUTPUT, published, read_bindings, read_healer, read_health
+from providers.runtime.docker.inspection import listed_life, policy_body, read_life
+from providers.runtime.docker.instants import SECOND, parse_instant, to_steady
+from providers.runtime.docker.life import Pod
+from providers.runtime.docker.secrets import DIGESTS_PER_LOOK, LABEL_SECRETS, Secrets, read_label, secrets_label
 
 START, LATER = "2026-11-27T10:00:00Z", "2026-11-27T10:00:30.5Z"
 MARK = Mark("demo", "web", 0, "0123456789abcdef")

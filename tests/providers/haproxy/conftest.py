@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from haproxy_server import HAProxy
 
-from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
 from providers.spi import Context
 
 

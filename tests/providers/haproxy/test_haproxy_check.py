@@ -8,12 +8,12 @@ from haproxy_server import HAProxy
 from pydantic import ValidationError
 
 from providers.actions import SetWeight
-from providers.endpoints import haproxy_commands as commands
-from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
-from providers.endpoints.haproxy_check import loads_state, parse_configuration
-from providers.endpoints.haproxy_look import marked
-from providers.endpoints.haproxy_rows import state_file
-from providers.endpoints.haproxy_state import DISAGREE, Server, agreed, parse_pool
+from providers.endpoints.haproxy import commands
+from providers.endpoints.haproxy.doctor import loads_state, parse_configuration
+from providers.endpoints.haproxy.facts import marked
+from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.rows import state_file
+from providers.endpoints.haproxy.state import DISAGREE, Server, agreed, parse_pool
 from providers.facts import Endpoint
 
 Make = Callable[..., HAProxyEndpoints]

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from haproxy_server import HAProxy
 
-from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
-from providers.limited import Limits, limited
-from providers.owned import owned
+from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
 from providers.spi import Context, EndpointProvider
 from providers.testing.endpoint_suite import EndpointConformance
 from providers.testing.faults import faulty, sequence
+from providers.wrappers.limited import Limits, limited
+from providers.wrappers.owned import owned
 
 pytestmark = pytest.mark.server("haproxy")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from providers.actions import SetWeight
-from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
-from providers.endpoints.haproxy_rows import Rows, parse_servers
+from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.rows import Rows, parse_servers
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.spi import Context

@@ -13,9 +13,9 @@ import pytest
 from haproxy_server import HAProxy, wait_until
 
 from providers.actions import RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
-from providers.endpoints.haproxy_socket import converse
-from providers.endpoints.haproxy_state import DISAGREE
+from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.socket import converse
+from providers.endpoints.haproxy.state import DISAGREE
 from providers.errors import OutcomeUnknown, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.spi import Context

@@ -10,12 +10,12 @@ import pytest
 from haproxy_server import BACKENDS, HAProxy, wait_until
 
 from providers.actions import CutSessions, RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy import HAProxyEndpoints, HAProxySettings
-from providers.endpoints.haproxy_look import pool_fact
-from providers.endpoints.haproxy_plan import Free
-from providers.endpoints.haproxy_rows import parse_servers
-from providers.endpoints.haproxy_state import Slots, table
-from providers.endpoints.haproxy_stats import algorithms, sessions
+from providers.endpoints.haproxy.facts import pool_fact
+from providers.endpoints.haproxy.moves import Free
+from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.rows import parse_servers
+from providers.endpoints.haproxy.state import Slots, table
+from providers.endpoints.haproxy.stats import algorithms, sessions
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import ON_WEIGHT, Endpoint, MemberFact, Weights
 from providers.spi import Context

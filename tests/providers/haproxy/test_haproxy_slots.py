@@ -7,8 +7,8 @@ import pytest
 from haproxy_server import HAProxy, wait_until
 
 from providers.actions import RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy import HAProxyEndpoints
-from providers.endpoints.haproxy_state import DISAGREE
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.state import DISAGREE
 from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact
 

@@ -11,7 +11,7 @@ import pytest
 from haproxy_server import HAProxy
 
 from providers.actions import RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy import HAProxyEndpoints
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
 from providers.facts import Endpoint
 
 pytestmark = pytest.mark.server("haproxy")

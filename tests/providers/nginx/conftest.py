@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from nginx_server import Nginx
 
-from providers.endpoints.nginx import NginxEndpoints, NginxSettings
+from providers.endpoints.nginx.provider import NginxEndpoints, NginxSettings
 from providers.spi import Context
 
 

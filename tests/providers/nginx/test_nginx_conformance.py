@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from nginx_server import Nginx
 
-from providers.endpoints.nginx import NginxEndpoints, NginxSettings
-from providers.limited import Limits, limited
-from providers.owned import owned
+from providers.endpoints.nginx.provider import NginxEndpoints, NginxSettings
 from providers.spi import Context, EndpointProvider
 from providers.testing.endpoint_suite import EndpointConformance
 from providers.testing.faults import faulty, sequence
+from providers.wrappers.limited import Limits, limited
+from providers.wrappers.owned import owned
 
 pytestmark = pytest.mark.server("nginx")
 

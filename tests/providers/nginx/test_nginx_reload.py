@@ -11,7 +11,7 @@ import pytest
 from nginx_server import Nginx, wait_until
 
 from providers.actions import CutSessions, RemoveEndpoint, SetWeight
-from providers.endpoints.nginx import NOT_LOADED, NginxEndpoints
+from providers.endpoints.nginx.provider import NOT_LOADED, NginxEndpoints
 from providers.errors import Conflict, Foreign, OutcomeUnknown, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from providers.endpoints.nginx_text import Member, empty, parse, render, statements
+from providers.endpoints.nginx.text import Member, empty, parse, render, statements
 from providers.facts import Endpoint
 
 PLACES = st.builds(Endpoint, st.ip_addresses().map(str), st.integers(2, 65535))

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 from free_ports import free_port
-from providers.dns.powerdns import PowerDNSSettings, PowerDNSZones
+from providers.dns.powerdns.provider import PowerDNSSettings, PowerDNSZones
 from providers.spi import Context
 from providers.testing.checks import wait_until
 

@@ -3,11 +3,11 @@
 import pytest
 from power_servers import PowerServer
 
-from providers.limited import Limits, limited
-from providers.owned import owned
 from providers.spi import Context, DNSProvider
 from providers.testing.dns_suite import DNSConformance
 from providers.testing.faults import faulty, sequence
+from providers.wrappers.limited import Limits, limited
+from providers.wrappers.owned import owned
 
 
 @pytest.mark.server("pdns_server")

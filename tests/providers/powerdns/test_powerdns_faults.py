@@ -7,9 +7,9 @@ import pytest
 from api_relay import Relay, Spoil, answer, cut, forward, hang, lose
 from power_servers import KEY, PowerServer
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.powerdns import PowerDNSSettings, PowerDNSZones
+from providers.dns.powerdns.provider import PowerDNSSettings, PowerDNSZones
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context

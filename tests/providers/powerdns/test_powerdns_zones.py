@@ -6,13 +6,13 @@ import pytest
 from power_servers import PowerServer
 
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.change import canonical_change
-from providers.dns.ownership import quote
+from providers.dns.common.change import canonical_change
+from providers.dns.common.ownership import quote
 from providers.errors import Conflict, Rejected
 from providers.facts import RecordKey, RecordSet
-from providers.owned import owned
 from providers.spi import ByName, Context, DNSProvider
-from reconciler.core.adapt import adapt
+from providers.wrappers.owned import owned
+from reconciler.core.dns.capabilities_fit import adapt
 
 pytestmark = pytest.mark.server("pdns_server")
 Here = Callable[..., Context]

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from process_bench import Bench, holders
 
-from manifests.desired import SECOND
-from providers.runtime.process_kernel import kill_strays, steady
+from manifests.values.desired import SECOND
+from providers.runtime.process.shim_protocol import kill_strays, steady
 from providers.testing.checks import wait_until
 
 

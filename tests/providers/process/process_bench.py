@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from manifests.desired import SECOND, Container, Port, Template
+from manifests.values.desired import SECOND, Container, Port, Template
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.facts import ContainerFact, ContainerState, Mark, container_name
-from providers.runtime.process import ProcessRuntime, ProcessSettings
-from providers.runtime.process_kernel import COOKIE, decode, encode, read_file
+from providers.runtime.process.runtime import ProcessRuntime, ProcessSettings
+from providers.runtime.process.shim_protocol import COOKIE, decode, encode, read_file
 from providers.spi import Context
 from providers.testing.checks import wait_until
 

@@ -4,12 +4,12 @@ import os
 import signal
 import sys
 
-from manifests.desired import Container, Port, Template
-from providers.owned import owned
-from providers.runtime.process import ProcessRuntime, ProcessSettings
-from providers.runtime.process_kernel import decode, read_file
+from manifests.values.desired import Container, Port, Template
+from providers.runtime.process.runtime import ProcessRuntime, ProcessSettings
+from providers.runtime.process.shim_protocol import decode, read_file
 from providers.spi import Context, RuntimeProvider
 from providers.testing.runtime_suite import RuntimeConformance
+from providers.wrappers.owned import owned
 
 
 class TestProcessRuntime(RuntimeConformance):

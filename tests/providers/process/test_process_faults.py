@@ -11,11 +11,11 @@ import threading
 import pytest
 from process_bench import carriers, python
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import StartContainer
 from providers.errors import Conflict, Gone, ProviderError, Unreachable
 from providers.facts import ContainerState, ExitCause, Generation
-from providers.runtime.process_kernel import is_alive, process_stat
+from providers.runtime.process.shim_protocol import is_alive, process_stat
 
 SURVIVES = """
 import ctypes, time

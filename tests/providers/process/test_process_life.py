@@ -10,7 +10,7 @@ import time
 import pytest
 from process_bench import python
 
-from manifests.desired import SECOND, Port
+from manifests.values.desired import SECOND, Port
 from providers.errors import Gone, Rejected, Unreachable
 from providers.facts import ContainerState, ExitCause, PortFact
 

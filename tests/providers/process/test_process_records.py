@@ -9,11 +9,11 @@ import pytest
 from process_bench import python
 from pydantic import ValidationError
 
-from manifests.desired import Port
+from manifests.values.desired import Port
 from providers.errors import Foreign, Rejected, Unreachable
 from providers.facts import ContainerState
-from providers.runtime.process import ProcessSettings
-from providers.runtime.process_log import LIMIT, tail
+from providers.runtime.process.log import LIMIT, tail
+from providers.runtime.process.runtime import ProcessSettings
 
 ONE_PORT = (Port("http", 8080),)
 

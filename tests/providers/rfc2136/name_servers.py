@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from free_ports import free_port
-from providers.dns.rfc2136 import RFC2136Zones
-from providers.dns.rfc2136_settings import RFC2136Settings
+from providers.dns.rfc2136.provider import RFC2136Zones
+from providers.dns.rfc2136.settings import RFC2136Settings
 from providers.spi import Context
 from providers.testing.checks import wait_until
 

@@ -13,8 +13,8 @@ from name_servers import NameServer
 from relay import AXFR, IXFR, UPDATE, Relay, opcode, question_type
 
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.rfc2136 import RFC2136Zones
-from providers.dns.rfc2136_settings import RFC2136Settings
+from providers.dns.rfc2136.provider import RFC2136Zones
+from providers.dns.rfc2136.settings import RFC2136Settings
 from providers.errors import Conflict, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context

@@ -8,7 +8,7 @@ from name_servers import SECRETS, NameServer
 from relay import UPDATE, Relay, opcode
 
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.rfc2136 import RFC2136Zones
+from providers.dns.rfc2136.provider import RFC2136Zones
 from providers.errors import Conflict, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context

@@ -6,9 +6,9 @@ import sys
 import pytest
 from pydantic import ValidationError
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers import registry
-from providers.dns.rfc2136_settings import RFC2136Settings
+from providers.dns.rfc2136.settings import RFC2136Settings
 from providers.spi import Context
 
 KEY = {"name": "update.key", "secret": {"env": "UPDATE_KEY"}}

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from name_servers import BORN, SECRETS, Knot, Named, NameServer
 
-from providers.dns import canonical
-from providers.dns import rfc2136_wire as wire
-from providers.dns.rfc2136_link import walk
-from providers.dns.zone_text import parse
+from providers.dns.common import canonical
+from providers.dns.rfc2136 import wire
+from providers.dns.rfc2136.connection import walk
+from providers.dns.zonefile.text import parse
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context
 

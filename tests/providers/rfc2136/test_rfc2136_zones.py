@@ -7,15 +7,15 @@ import pytest
 from name_servers import NameServer, program
 from relay import AXFR, IXFR, UPDATE, Relay, opcode
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.ownership import mark_key, quote
-from providers.dns.rfc2136 import RFC2136Zones
-from providers.dns.rfc2136_names import Names
+from providers.dns.common.ownership import mark_key, quote
+from providers.dns.rfc2136.names import Names
+from providers.dns.rfc2136.provider import RFC2136Zones
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
-from providers.owned import owned
 from providers.spi import Context
+from providers.wrappers.owned import owned
 
 A1 = RecordSet(60, ("192.0.2.1",))
 A2 = RecordSet(60, ("192.0.2.1", "192.0.2.2"))

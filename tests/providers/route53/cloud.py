@@ -10,8 +10,8 @@ from typing import Any
 
 import botocore.exceptions
 
-from manifests.desired import SECOND
-from providers.dns.route53 import Route53Settings, Route53Zones
+from manifests.values.desired import SECOND
+from providers.dns.route53.provider import Route53Settings, Route53Zones
 from providers.spi import Context
 
 KEYS = {"aws_access_key_id": "AKIAEXAMPLE", "aws_secret_access_key": "sentinel-secret-0001"}

@@ -6,15 +6,15 @@ import botocore.exceptions as aws
 import pytest
 from cloud import KEYS, Cloud, refusal
 
-from manifests.desired import SECOND
+from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.ownership import quote
-from providers.dns.route53 import Route53Settings, Route53Zones
+from providers.dns.common.ownership import quote
+from providers.dns.route53.provider import Route53Settings, Route53Zones
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
-from providers.owned import owned
 from providers.spi import Context, DNSProvider
-from reconciler.core.adapt import Lack, adapt
+from providers.wrappers.owned import owned
+from reconciler.core.dns.capabilities_fit import Lack, adapt
 
 A1, A2 = RecordSet(60, ("192.0.2.1",)), RecordSet(60, ("192.0.2.2",))
 Change = tuple[str, str, RecordSet | None, RecordSet | None]

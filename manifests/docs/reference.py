@@ -1,0 +1,171 @@
+"""Generates `docs/manifests.md` and `docs/defaults.md` from the models, so that neither can say something else than the code.
+
+Run `python -m manifests.docs.reference [DIRECTORY]` after changing a model; a test compares the committed files with the models.
+"""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from manifests.kinds import KINDS
+from manifests.kinds.probe import Probe
+from manifests.problems import MEANINGS, WARNINGS, Code
+from manifests.types.fields import Shown
+from manifests.types.scalars import Duration, Percent
+
+_HEADER = "<!-- Generated from the models by `python -m manifests.docs.reference`. Do not edit. -->\n"
+
+_FRAME = frozenset({"apiVersion", "kind", "metadata", "metadata.name", "spec"})
+
+_INTRODUCTION = """\
+# Manifests
+
+A manifest is a YAML 1.2 (or JSON) document. A file may hold several, separated by `---`. All `*.yaml`, `*.yml` and `*.json`
+files in the directory and below are read, except hidden ones and what editors leave behind; each document must be one of
+the kinds below. Whichever directory is given is the root of its set: what was made from it and is no longer in it may be
+pruned.
+
+Every manifest has these fields:
+
+| field | type | meaning |
+|---|---|---|
+| `apiVersion` | `reconciler/v1` | Version of the manifest format. |
+| `kind` | one of the kinds below | What the document declares. |
+| `metadata.name` | name, at most 40 of a-z, 0-9 and - | Name of the object, unique among the objects of its kind. |
+| `spec` | mapping | What is wanted; its fields are listed with the kind. |
+
+- Keys that are not listed here are errors, and so are duplicate keys, custom tags and values of another type than the one shown.
+- Durations are texts with units, largest first: `500ms`, `30s`, `5m`, `1h30m`, `7d`. Fields that end in `Seconds` are numbers, as in Kubernetes.
+- Objects refer to each other by name. An object's key is its kind in lower case, a slash and its name: `workload/web`.
+- Nothing is applied or pruned while any document of the set has an error; all errors are reported at once.
+"""
+
+
+def manifests_page() -> str:
+    """The text of `docs/manifests.md`."""
+    sections = [_HEADER + _INTRODUCTION]
+    for kind, model in KINDS.items():
+        sections.append(f"## {kind}\n\n{_summary(model)}\n\n{_table(model)}")
+        if kind == "Workload":
+            sections.append(f"### Probe\n\n{_summary(Probe)}\n\n{_table(Probe)}")
+    codes = "\n".join(f"- `{code}`{' (a warning)' if code in WARNINGS else ''}: {MEANINGS[code]}" for code in Code)
+    sections.append(f"## Problems\n\nEach problem has one of these codes, which scripts may rely on:\n\n{codes}\n")
+    return "\n".join(sections)
+
+
+def defaults_page() -> str:
+    """The text of `docs/defaults.md`."""
+    rows = ["| kind | field | default | unit |", "|---|---|---|---|"]
+    shown: dict[str, type[BaseModel]] = {**KINDS, "Probe": Probe}
+    for kind, model in shown.items():
+        for path, info in _leaves(model):
+            if info.is_required() or info.get_default(call_default_factory=True) in (None, (), {}):
+                continue
+            rows.append(f"| {kind} | `{path}` | `{_default(info)}` | {_unit(path, info)} |")
+    text = "Fields that may be left out, and what they are then. Lists, mappings and sources that default to nothing are not listed.\n"
+    return f"{_HEADER}# Defaults\n\n{text}\n" + "\n".join(rows) + "\n"
+
+
+def _summary(model: type[BaseModel]) -> str:
+    return (model.__doc__ or "").strip()
+
+
+def _table(model: type[BaseModel]) -> str:
+    rows = ["| field | type | default | meaning |", "|---|---|---|---|"]
+    for path, info in _fields(model, ""):
+        if path in _FRAME:
+            continue
+        default = "required" if info.is_required() else _default(info)
+        shown = default if default in ("required", "") else f"`{default}`"
+        rows.append(f"| `{path}` | {_type(info)} | {shown} | {info.description} |")
+    return "\n".join(rows) + "\n"
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
+    """All fields below a model with their key paths, parents first."""
+    for name, info in model.model_fields.items():
+        path = f"{prefix}{info.alias or name}"
+        yield path, info
+        inner, many = _model_in(info.annotation)
+        if inner is not None and inner is not Probe:
+            yield from _fields(inner, f"{path}{'[]' if many else ''}.")
+
+
+def _leaves(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
+    return ((path, info) for path, info in _fields(model, "") if _model_in(info.annotation)[0] is None)
+
+
+def _model_in(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """The model inside an annotation, and whether there may be many of it."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, False
+    origin = get_origin(annotation)
+    if origin not in (Annotated, Union, UnionType, tuple):
+        return None, False
+    found = next((model for argument in get_args(annotation) if (model := _model_in(argument)[0])), None)
+    return found, origin is tuple or any(_model_in(argument)[1] for argument in get_args(annotation))
+
+
+def _default(info: FieldInfo) -> str:
+    value = info.get_default(call_default_factory=True)
+    if value is None or isinstance(value, BaseModel):
+        return ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return "[]"
+    if isinstance(value, dict):
+        return "{}"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _unit(path: str, info: FieldInfo) -> str:
+    value = info.get_default(call_default_factory=True)
+    if isinstance(value, Duration):
+        return "duration"
+    if isinstance(value, Percent):
+        return "percent"
+    return "seconds" if path.endswith("Seconds") else ""
+
+
+def _type(info: FieldInfo) -> str:
+    return _named(info.annotation, info.metadata)
+
+
+def _named(annotation: Any, metadata: list[Any]) -> str:
+    shown = next((item.text for item in reversed(metadata) if isinstance(item, Shown)), None)
+    if shown is not None:
+        return shown
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _named(arguments[0], list(annotation.__metadata__))
+    if origin in (Union, UnionType):
+        return " or ".join(_named(one, []) for one in arguments if one is not type(None))
+    if origin is tuple:
+        return f"list of: {_named(arguments[0], [])}" if _model_in(arguments[0])[0] is None else "list"
+    if origin is dict:
+        return f"mapping of {_named(arguments[0], [])} to {_named(arguments[1], [])}"
+    if origin is Literal:
+        return " or ".join(f"`{one}`" for one in arguments)
+    if (inner := _model_in(annotation)[0]) is not None:
+        return "[Probe](#probe)" if inner is Probe else "mapping"
+    low = next((item.ge for item in metadata if hasattr(item, "ge")), None)
+    high = next((item.le for item in metadata if hasattr(item, "le")), None)
+    limits = f", {low} to {high}" if low is not None and high is not None else ""
+    return {bool: "true or false", int: "number", float: "number", str: "text"}[annotation] + limits
+
+
+def main(arguments: list[str]) -> None:
+    """Write both pages into a directory (default: `docs`)."""
+    directory = Path(arguments[0] if arguments else "docs")
+    (directory / "manifests.md").write_text(manifests_page(), encoding="utf-8")
+    (directory / "defaults.md").write_text(defaults_page(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,28 @@
+"""A reference to a secret in a manifest: where it is, never what it is. Part of `Workload`; providers read the secret itself."""
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from manifests.kinds.base import Model
+from manifests.types.engine import AbsolutePath
+from manifests.types.fields import EnvName
+from manifests.types.scalars import bad_value
+from manifests.values.pod import SecretSource
+
+
+class SecretReference(Model):
+    """Where a secret is: exactly one of `env` and `file`."""
+
+    env: EnvName | None = Field(None, description="Variable of the reconciler's own environment.")
+    file: AbsolutePath | None = Field(None, description="File on the reconciler's host that not everybody may read.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.env is None) == (self.file is None):
+            raise bad_value("a secret has exactly one of env and file", "write {env: NAME} or {file: /path}")
+        return self
+
+    def source(self) -> SecretSource:
+        """The value that providers get."""
+        return SecretSource(self.env or "", self.file or "")

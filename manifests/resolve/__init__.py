@@ -1,0 +1,1 @@
+"""From checked manifests to `Desired`: references followed, defaults applied, conflicts found."""

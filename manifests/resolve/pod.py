@@ -1,0 +1,210 @@
+"""From a checked pod template to `desired.Template`, and whether the runtimes it is to run on understand it. Called by `build.py`.
+
+The containers of a pod share one network namespace, so the ports of all of them are the main container's.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from manifests import kinds
+from manifests.kinds.pod import Container, ContainerPort, PodSpec
+from manifests.kinds.validate import Declared, Path
+from manifests.problems import Code
+from manifests.resolve.probe import all_ports, probe
+from manifests.resolve.references import Scope
+from manifests.resolve.template_revision import HASH_VERSION, template_revision
+from manifests.values import desired, pod
+from manifests.values.desired import SECOND
+
+Support = tuple[frozenset[str], frozenset[str]]
+"""What a runtime type understands beyond the common fields (see `pod.ENGINE_FIELDS`), and which fields it needs."""
+
+TemplateSupport = Callable[[str], Support | None]
+"""The support of a provider type; None for a type that does not say: then nothing is refused."""
+
+_SPEC: Path = ("spec", "template", "spec")
+_CONTAINER: Path = (*_SPEC, "containers", 0)
+
+
+def template(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Template:
+    """The template of a workload, with the ports of its probes looked up."""
+    found = manifest.spec.template
+    spec = found.spec
+    main = spec.containers[0]
+    made = _container(main, spec)
+    return desired.Template(
+        labels=tuple(sorted(found.metadata.labels.items())),
+        container=replace(
+            made,
+            ports=tuple(_port(port) for port in all_ports(spec)),
+            startup=probe(declared, scope, spec, main.startup_probe, (*_CONTAINER, "startupProbe")),
+            liveness=probe(declared, scope, spec, main.liveness_probe, (*_CONTAINER, "livenessProbe")),
+            readiness=probe(declared, scope, spec, main.readiness_probe, (*_CONTAINER, "readinessProbe")),
+        ),
+        grace=spec.termination_grace_period_seconds * SECOND,
+        revision=template_revision(found),
+        hash_version=HASH_VERSION,
+        sidecars=tuple(_container(one, spec) for one in spec.start_order()[1:]),
+        networks=spec.networks,
+        live=tuple(sorted(_live(one, index, manifest) for index, one in enumerate(spec.containers))),
+    )
+
+
+def _port(port: ContainerPort) -> desired.Port:
+    return desired.Port(port.name or "", port.container_port, port.host_port or 0, port.host_ip or "", port.protocol)
+
+
+def _live(container: Container, index: int, manifest: kinds.Workload) -> pod.Live:
+    """What is changed in place. Only the main container is restarted by the engine: the others need its new network."""
+    limits = container.resources.limits
+    restart = manifest.spec.runtime_restart if index == 0 else pod.RuntimeRestart.NO.value
+    return pod.Live(container.name if index else "", limits.cpu or 0, limits.memory or 0, restart)
+
+
+def _container(container: Container, spec: PodSpec) -> desired.Container:
+    command = container.command or ()
+    return desired.Container(
+        name=container.name,
+        argv=(*command, *container.args) if command else (),
+        env=tuple((one.name, one.value) for one in container.env if one.value is not None),
+        working_dir=container.working_dir,
+        engine=_engine(container, spec),
+        depends_on=container.depends_on,
+    )
+
+
+def _engine(container: Container, spec: PodSpec) -> pod.Engine:
+    security = container.security_context
+    user = "" if security.run_as_user is None else str(security.run_as_user)
+    logging = container.logging
+    docker = container.docker
+    return pod.Engine(
+        image=container.image or "",
+        pull=pod.PullPolicy(container.image_pull_policy),
+        args=() if container.command else container.args,
+        secret_env=tuple((one.name, one.value_from.secret.source()) for one in container.env if one.value_from),
+        mounts=tuple(_mounts(container, spec)),
+        user=user if security.run_as_group is None else f"{user}:{security.run_as_group}",
+        cap_add=security.capabilities.add,
+        cap_drop=security.capabilities.drop,
+        read_only_root=security.read_only_root_filesystem,
+        ulimits=tuple(pod.Ulimit(one.name, one.soft, one.hard) for one in container.ulimits),
+        init=container.init,
+        stop_signal=container.stop_signal or "",
+        log_driver=logging.driver if logging else "",
+        log_options=tuple(sorted(logging.options.items())) if logging else (),
+        host_config=json.dumps(docker.host_config, sort_keys=True) if docker else "",
+    )
+
+
+def _mounts(container: Container, spec: PodSpec) -> Iterator[pod.Mount]:
+    volumes = {one.name: one for one in spec.volumes}
+    for mount in container.volume_mounts:
+        volume = volumes[mount.name]
+        where, alone = (mount.mount_path, mount.read_only), volume.access_mode == "ReadWriteOncePod"
+        if volume.named is not None:
+            yield pod.Mount(pod.VolumeKind.NAMED, volume.named, *where, exclusive=alone)
+        elif volume.host_path is not None:
+            yield pod.Mount(pod.VolumeKind.BIND, volume.host_path.path, *where, exclusive=alone)
+        elif volume.tmpfs is not None:
+            size = volume.tmpfs.size_limit or 0
+            yield pod.Mount(pod.VolumeKind.TMPFS, "", mount.mount_path, mount.read_only, size)
+
+
+# --- what the runtime understands -------------------------------------------------------------------------------------
+
+
+def check_support(
+    declared: Declared, scope: Scope, manifest: kinds.Workload, nodes: Sequence[str], support: TemplateSupport
+) -> None:
+    """Report the fields that a node's runtime does not have, and those that it needs and that are not there."""
+    reported: set[tuple[str, str]] = set()
+    for node in nodes:
+        kind = scope.types.get(node, "")
+        found = support(kind) if kind else None
+        if found is None:
+            continue
+        supports, requires = found
+        for field, path in _special_fields(manifest):
+            if field not in supports and (kind, str(path)) not in reported:
+                reported.add((kind, str(path)))
+                message = f"{declared.key}: a runtime of type '{kind}' has no field '{field}'"
+                hint = f"remove it, or run the workload on another node than '{node}'"
+                scope.report(declared, path, Code.UNSUPPORTED_FIELD, message, hint)
+        for index, container in enumerate(manifest.spec.template.spec.containers):
+            for field in sorted(requires):
+                if not getattr(container, field) and (kind, f"{field} {index}") not in reported:
+                    reported.add((kind, f"{field} {index}"))
+                    message = f"{declared.key}: a runtime of type '{kind}' needs the field '{field}'"
+                    path = (*_SPEC, "containers", index)
+                    scope.report(declared, path, Code.MISSING_FIELD, message, f"add {field} to the container")
+    if manifest.spec.replicas > len(nodes):
+        _check_host_ports(declared, scope, manifest, nodes)
+        _check_volumes(declared, scope, manifest, nodes)
+
+
+def _special_fields(manifest: kinds.Workload) -> Iterator[tuple[str, Path]]:
+    """The fields of a workload that not every runtime has, as far as they are written, with their places."""
+    if "runtime_restart" in manifest.spec.model_fields_set:
+        yield "runtimeRestart", ("spec", "runtimeRestart")
+    if manifest.spec.adopt is not None:
+        yield "adopt", ("spec", "adopt")
+    spec = manifest.spec.template.spec
+    for field in ("networks", "volumes"):
+        if getattr(spec, field):
+            yield field, (*_SPEC, field)
+    if len(spec.containers) > 1:
+        yield "containers", (*_SPEC, "containers", 1)
+    for index, container in enumerate(spec.containers):
+        yield from _of_container(container, (*_SPEC, "containers", index))
+
+
+_OF_CONTAINER = {
+    "image": "image", "image_pull_policy": "imagePullPolicy", "volume_mounts": "volumeMounts", "resources": "resources",
+    "security_context": "securityContext", "ulimits": "ulimits", "init": "init", "stop_signal": "stopSignal",
+    "logging": "logging", "depends_on": "dependsOn", "docker": "docker",
+}  # fmt: skip
+
+
+def _of_container(container: Container, path: Path) -> Iterator[tuple[str, Path]]:
+    written = container.model_fields_set
+    for name, field in _OF_CONTAINER.items():
+        if name in written:
+            yield field, (*path, field)
+    if container.working_dir != ".":
+        kind = "workingDir (absolute)" if container.working_dir.startswith("/") else pod.RELATIVE_WORKING_DIR
+        yield kind, (*path, "workingDir")
+    for name in ("startup_probe", "liveness_probe", "readiness_probe"):
+        probe = getattr(container, name)
+        if probe is not None and probe.runtime_health is not None:
+            field = Container.model_fields[name].alias or name
+            yield "probes.runtimeHealth", (*path, field, "runtimeHealth")
+    for index, variable in enumerate(container.env):
+        if variable.value_from is not None:
+            yield "env.valueFrom", (*path, "env", index, "valueFrom")
+    for index, port in enumerate(container.ports):
+        for name, field in (("host_port", "hostPort"), ("host_ip", "hostIP"), ("protocol", "protocol")):
+            if name in port.model_fields_set and (name != "protocol" or port.protocol != "TCP"):
+                yield f"ports.{field}", (*path, "ports", index, field)
+
+
+def _check_host_ports(declared: Declared, scope: Scope, manifest: kinds.Workload, nodes: Sequence[str]) -> None:
+    """A port of a node can be published by one replica only."""
+    for index, container in enumerate(manifest.spec.template.spec.containers):
+        for place, port in enumerate(container.ports):
+            if port.host_port is not None:
+                message = f"{declared.key}: {manifest.spec.replicas} replicas on {len(nodes)} node(s) cannot all publish port {port.host_port}"
+                path = (*_SPEC, "containers", index, "ports", place, "hostPort")
+                hint = "remove hostPort and let a balancer reach the replicas, or run one replica per node"
+                scope.report(declared, path, Code.CONFLICT, message, hint)
+
+
+def _check_volumes(declared: Declared, scope: Scope, manifest: kinds.Workload, nodes: Sequence[str]) -> None:
+    """A volume that one replica has alone cannot be there for two replicas of a node."""
+    for index, volume in enumerate(manifest.spec.template.spec.volumes):
+        if volume.access_mode == "ReadWriteOncePod":
+            many = f"{manifest.spec.replicas} replicas on {len(nodes)} node(s)"
+            message = f"{declared.key}: {many} cannot each have the volume '{volume.name}' alone"
+            hint = "run one replica per node, or leave accessMode out if they can share it"
+            scope.report(declared, (*_SPEC, "volumes", index, "accessMode"), Code.CONFLICT, message, hint)

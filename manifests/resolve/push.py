@@ -1,0 +1,50 @@
+"""From what manifests say of pushes to the values of `desired.py`. Called by `build.py` and `resolve.py`."""
+
+from importlib.util import find_spec
+
+from manifests import kinds
+from manifests.kinds.instance import split_listen
+from manifests.kinds.validate import Declared
+from manifests.problems import Code
+from manifests.resolve.references import Scope
+from manifests.values import desired
+
+SERVER = ("starlette", "uvicorn")
+"""What the listener is made of: the extra `serve`."""
+
+
+def push(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Push | None:
+    """How far a workload's pushes are trusted; a problem where no Instance would ever take them, or where they come late."""
+    spec = manifest.spec.push
+    if spec is None:
+        return None
+    instances = scope.all("Instance")
+    instance = instances[0].manifest if instances else None
+    if isinstance(instance, kinds.Instance) and instance.spec.push is None:
+        message = f"{declared.key}: nothing would take its pushes, because the Instance has no push listener"
+        scope.report(declared, ("spec", "push"), Code.UNKNOWN_REFERENCE, message, "write push: {} in the Instance")
+    main = manifest.spec.template.spec.containers[0]
+    if main.readiness_probe is None and main.startup_probe is None:
+        message = f"{declared.key}: a replica counts as ready from its start until its first push is heard"
+        hint = "add a readinessProbe that fails until the program can serve"
+        scope.report(declared, ("spec", "push"), Code.EARLY_TRAFFIC, message, hint)
+    return desired.Push(
+        fresh=int(spec.fresh),
+        middle_zone=desired.MiddleZone(spec.middle_zone),
+        stale=int(spec.stale),
+        startup_deadline=int(spec.startup_deadline),
+        heartbeats=spec.heartbeats,
+    )
+
+
+def listener(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desired.PushListener | None:
+    """Where pushes are taken; a problem where the packages for it are not installed."""
+    spec = manifest.spec.push
+    if spec is None:
+        return None
+    missing = [name for name in SERVER if find_spec(name) is None]
+    if missing:
+        message = f"{declared.key}: a push listener needs {' and '.join(missing)}, which is not installed"
+        hint = "install it: pip install 'reconciler[serve]'"
+        scope.report(declared, ("spec", "push"), Code.UNSUPPORTED_FIELD, message, hint)
+    return desired.PushListener(spec.socket, None if spec.tcp is None else split_listen(spec.tcp.listen))

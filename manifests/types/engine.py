@@ -1,0 +1,117 @@
+"""What single values of a pod template may look like where engines, not networks, set the rules; as `scalars.py`.
+
+Types for `kinds/pod.py` and `secret_ref.py`.
+"""
+
+import ipaddress
+import posixpath
+import re
+from collections.abc import Callable
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, WithJsonSchema
+
+from manifests.types.fields import Shown
+from manifests.types.scalars import bad_value, no_nul, out_of_range, relative_path
+from manifests.values.image_ref import parse_image
+
+_OBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,127}")
+_CAPABILITY = re.compile(r"(?:CAP_)?[A-Z][A-Z_]{1,30}")
+_SIGNAL = re.compile(r"SIG[A-Z][A-Z0-9+-]{1,12}")
+_DRIVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}")
+_NOT_SHARED = {
+    "host": "replicas would share the node's ports and have no address of their own; publish a hostPort instead",
+    "none": "a replica without a network can be neither probed nor balanced; remove it",
+}
+
+
+def absolute_path(value: str) -> str:
+    """An absolute path in normal form, without `..`."""
+    no_nul(value)
+    if not value.startswith("/") or ".." in value.split("/"):
+        raise bad_value(f"'{value[:80]}' is not an absolute path", "write one that starts with '/', without '..'")
+    if ":" in value:
+        raise bad_value(f"'{value[:80]}' has a colon, which engines use between paths", "use another path")
+    return posixpath.normpath(value).replace("//", "/")
+
+
+def working_dir(value: str) -> str:
+    """An absolute path, or one inside the tree."""
+    return absolute_path(value) if value.startswith("/") else relative_path(value)
+
+
+def image(value: str) -> str:
+    """A reference to an image, as written."""
+    try:
+        parse_image(value)
+    except ValueError as error:
+        raise bad_value(f"'{value[:120]}' is not the name of an image: {error}") from None
+    return value
+
+
+def _matching(pattern: re.Pattern[str], what: str, hint: str) -> Callable[[str], str]:
+    def check(value: str) -> str:
+        if pattern.fullmatch(value):
+            return value
+        raise bad_value(f"'{value[:80]}' is not {what}", hint)
+
+    return check
+
+
+def network_name(value: str) -> str:
+    """The name of a network that gives each replica an address."""
+    if value in _NOT_SHARED:
+        raise bad_value(f"network '{value}' cannot be used", _NOT_SHARED[value])
+    hint = "2 to 128 letters, digits, '_', '.' and '-', such as edge"
+    return _matching(_OBJECT, "the name of a network", hint)(value)
+
+
+def capability(value: str) -> str:
+    """A capability without its prefix, as engines write it."""
+    hint = "write a name of capabilities(7) in upper case, such as NET_BIND_SERVICE, or ALL"
+    return _matching(_CAPABILITY, "a capability", hint)(value).removeprefix("CAP_")
+
+
+def listen_address(value: str) -> str:
+    """An IP address to listen on; unlike an address for clients it may be loopback or all."""
+    try:
+        return str(ipaddress.ip_address(value))
+    except ValueError:
+        raise bad_value(
+            f"'{value[:80]}' is not an IP address", "write an address of the node, such as 127.0.0.1"
+        ) from None
+
+
+def user_id(value: int) -> int:
+    """A user or group id of Linux."""
+    if 0 <= value < 2**31:
+        return value
+    raise out_of_range("must be between 0 and 2147483647")
+
+
+AbsolutePath = Annotated[str, AfterValidator(absolute_path), Shown("absolute path")]
+WorkingDir = Annotated[str, AfterValidator(working_dir), Shown("path")]
+Image = Annotated[str, AfterValidator(image), Shown("image reference")]
+NetworkName = Annotated[str, AfterValidator(network_name), Shown("network name")]
+VolumeName = Annotated[
+    str,
+    AfterValidator(_matching(_OBJECT, "the name of a volume", "2 to 128 letters, digits, '_', '.' and '-'")),
+    Shown("volume name"),
+]
+Capability = Annotated[str, AfterValidator(capability), Shown("capability")]
+SignalName = Annotated[
+    str,
+    AfterValidator(_matching(_SIGNAL, "the name of a signal", "write a name in upper case, such as SIGTERM")),
+    Shown("signal name"),
+]
+DriverName = Annotated[
+    str, AfterValidator(_matching(_DRIVER, "the name of a driver", "such as json-file")), Shown("driver name")
+]
+ListenAddress = Annotated[str, AfterValidator(listen_address), Shown("IP address")]
+UserId = Annotated[
+    int,
+    AfterValidator(user_id),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 2**31 - 1}),
+    Shown("number, 0 to 2147483647"),
+]
+HostPortNumber = Annotated[int, Field(ge=1, le=65_535), Shown("number, 1 to 65535")]

@@ -1,0 +1,375 @@
+"""Desired: everything the manifests of one revision ask for, resolved and frozen.
+
+`resolve.py` makes it, `reconciler.core` reads it; nothing here does I/O or validation. All durations are integer
+nanoseconds, all names are final, all references are resolved. The core never sees a raw document.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from manifests.values.dns import DNSPolicy, HealthCheck, Record, RecordList
+from manifests.values.limits import (
+    DEFAULT_ESCALATION,
+    DEFAULT_MASS_FAILURE,
+    DEFAULT_RESTARTS,
+    Escalation,
+    MassFailure,
+    Mode,
+    RestartLimits,
+    Window,
+)
+from manifests.values.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
+from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
+from manifests.values.traffic import DEFAULT_PANIC, Panic, Ramp
+from manifests.where import NOWHERE, Where
+
+SECOND = 1_000_000_000
+"""Nanoseconds in a second: the unit of every duration and instant inside the program."""
+
+
+class Role(StrEnum):
+    """What a provider is used for."""
+
+    RUNTIME = "runtime"
+    ENDPOINTS = "endpoints"
+    DNS = "dns"
+
+
+class ProbeKind(StrEnum):
+    """How a probe asks. The values are Kubernetes' field names."""
+
+    HTTP = "httpGet"
+    TCP = "tcpSocket"
+    EXEC = "exec"
+    GRPC = "grpc"
+    RUNTIME = "runtimeHealth"
+    """The runtime's own health check of the container: nothing is asked, its result is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTLS:
+    """How a probe looks at a certificate. `ca_file` is relative to the tree's root; empty = the system's authorities."""
+
+    verify: bool = False
+    ca_file: str = ""
+    server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One probe of a container, with Kubernetes' meaning of the fields.
+
+    `port` is the container's port number (0 for exec and runtimeHealth); `headers` keep their order and may repeat a name;
+    a value may be a secret, by reference. `expected` holds ranges of HTTP statuses that pass, both ends included; `follow`
+    says that redirects to the same place are followed, `max_body` how many bytes of the body are waited for. `host` is sent
+    as Host header and asked for in TLS, never connected to. `tls` is None for plaintext (grpc) or for the defaults
+    (HTTPS). `service` is the name asked for in gRPC. `grace` is the time (ns) between asking to stop and killing when this
+    probe restarts the container; 0 = the pod's.
+    """
+
+    kind: ProbeKind
+    port: int = 0
+    path: str = "/"
+    scheme: str = "HTTP"
+    headers: tuple[tuple[str, str | SecretSource], ...] = ()
+    command: tuple[str, ...] = ()
+    initial_delay: int = 0
+    period: int = 10 * SECOND
+    timeout: int = SECOND
+    success_threshold: int = 1
+    failure_threshold: int = 3
+    host: str = ""
+    follow: bool = True
+    expected: tuple[tuple[int, int], ...] = ((200, 399),)
+    max_body: int = 10 * 1024
+    tls: ProbeTLS | None = None
+    service: str = ""
+    grace: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """A named port of a container. `host_port` 0 = not published on the host; `host_ip` empty = on all its addresses."""
+
+    name: str
+    number: int
+    host_port: int = 0
+    host_ip: str = ""
+    protocol: str = "TCP"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """One container of a replica.
+
+    `argv` is command followed by args; empty where the image says what to run. `working_dir` is relative to the tree's root,
+    or an absolute path inside the container; `.` is the runtime's default. `ports` of the main container are those of the
+    whole pod. `engine` is for runtimes with images; `depends_on` names containers of the pod that are started first.
+    """
+
+    name: str
+    argv: tuple[str, ...]
+    env: tuple[tuple[str, str], ...] = ()
+    ports: tuple[Port, ...] = ()
+    working_dir: str = "."
+    startup: Probe | None = None
+    liveness: Probe | None = None
+    readiness: Probe | None = None
+    engine: Engine = DEFAULT_ENGINE
+    depends_on: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """What a replica is made from. `revision` is the hash of the fields whose change needs a new container.
+
+    `container` is the main one, whose network namespace the `sidecars` share; these are in the order in which they start.
+    `networks`: the first is where the replica has its address; none = the engine's default. `live` holds, in the order of
+    the containers' names, what the engine changes while they run; empty where the runtime has no such settings.
+    """
+
+    labels: tuple[tuple[str, str], ...]
+    container: Container
+    grace: int = 30 * SECOND
+    revision: str = ""
+    hash_version: int = 1
+    sidecars: tuple[Container, ...] = ()
+    networks: tuple[str, ...] = ()
+    live: tuple[Live, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """Waiting times between attempts: `initial`, doubled up to `maximum`, forgotten after `reset` without a failure."""
+
+    initial: int = 10 * SECOND
+    maximum: int = 300 * SECOND
+    reset: int = 600 * SECOND
+
+
+@dataclass(frozen=True, slots=True)
+class Restarts:
+    """How often a replica may be restarted for its health: at most `limit` times in `window`."""
+
+    limit: int = 5
+    window: int = 300 * SECOND
+    backoff: Backoff = Backoff()
+    mode: Mode = Mode.ACT
+    escalation: Escalation = DEFAULT_ESCALATION
+
+
+class OnSecretChange(StrEnum):
+    """What a changed value of a secret does to containers that were created with the old one."""
+
+    RESTART = "restart"
+    REPORT = "report"
+
+
+class MiddleZone(StrEnum):
+    """What counts when a push is no longer fresh and not yet stale: the worse of both, what is in force, or the probes."""
+
+    PESSIMISTIC = "pessimistic"
+    HOLD = "hold"
+    OBSERVER = "observer"
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """How far the replicas' own pushes are trusted: windows in ns since receipt, and whether senders repeat their state."""
+
+    fresh: int = 30 * SECOND
+    middle_zone: MiddleZone = MiddleZone.PESSIMISTIC
+    stale: int = 60 * SECOND
+    startup_deadline: int = 300 * SECOND
+    heartbeats: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """Which containers of somebody else a workload takes over: those of these names, and those with all of these labels.
+
+    `replace` tells that they are replaced by containers made from the template.
+    """
+
+    names: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Replicas of one template. `max_unavailable` is a count: a percentage is resolved against `replicas`.
+
+    Replica `n` lives on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. Before a stop nothing must be in flight
+    for `drain_min`, which is waited for until `drain_max` after weight 0 (ns). `strategy` is RECREATE too where
+    the template takes a port of the host or a volume for itself. `restart_only` is never declared: the core says by it that a group of somebody else's
+    containers is restarted for its health, and nothing else.
+    """
+
+    key: str
+    name: str
+    nodes: tuple[str, ...]
+    replicas: int
+    template: Template
+    min_ready: int = 0
+    max_unavailable: int = 1
+    restarts: Restarts = Restarts()
+    drain_max: int = 10 * SECOND
+    drain_min: int = 2 * SECOND
+    suspend: bool = False
+    strategy: Strategy = Strategy.ROLLING
+    rollout: Rollout = DEFAULT_ROLLOUT
+    on_secret_change: OnSecretChange = OnSecretChange.REPORT
+    push: Push | None = None
+    adopt: Adopt | None = None
+    restart_only: bool = False
+    where: Where = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Backend:
+    """Which containers a service sends traffic to: all of `workload`, on the container port of that number."""
+
+    workload: str
+    port: int
+
+
+@dataclass(frozen=True, slots=True)
+class Balancer:
+    """A pool that carries a service's endpoints. `addresses` are where clients reach the balancer itself."""
+
+    provider: str
+    pool: str
+    addresses: tuple[str, ...] = ()
+
+
+class AddressFrom(StrEnum):
+    """How balancers reach the endpoints of a service: at the container's own address, or through a port of its host."""
+
+    CONTAINER = "container"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Endpoints behind balancers. Each ready endpoint gets `weight`.
+
+    `network` is where the containers' own addresses are; empty = the first one of their template.
+    """
+
+    key: str
+    name: str
+    backends: tuple[Backend, ...]
+    balancers: tuple[Balancer, ...]
+    weight: int = 100
+    address_from: AddressFrom = AddressFrom.CONTAINER
+    network: str = ""
+    ramp: Ramp | None = None
+    panic: Panic = DEFAULT_PANIC
+    where: Where = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class Provider:
+    """A named provider and its settings, already checked by the model of its type. `settings` is a JSON object."""
+
+    key: str
+    name: str
+    type: str
+    role: Role
+    settings: Mapping[str, object]
+    where: Where = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
+class MassChange:
+    """How much may be deleted without approval: at most `share` percent of what is owned, once more than `minimum` go.
+
+    Of one zone never more than `records` record sets, and never the last record sets of more than `names` names.
+    """
+
+    share: int = 30
+    minimum: int = 3
+    records: int = 100
+    names: int = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """Global limits. `deny` holds keys of objects that must not be touched.
+
+    `exec_commands` are the beginnings of argument lists that exec probes on labels may run; None = any.
+    """
+
+    suspend: bool = False
+    deny: frozenset[str] = frozenset()
+    mass_change: MassChange = MassChange()
+    exec_commands: tuple[tuple[str, ...], ...] | None = None
+    restarts: RestartLimits = DEFAULT_RESTARTS
+    mass_failure: MassFailure = DEFAULT_MASS_FAILURE
+    windows: tuple[Window, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PushListener:
+    """Where pushes are taken: on a unix socket in the state directory, and on this (address, port)."""
+
+    socket: bool = True
+    tcp: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """This installation. The intervals are how often each kind of provider is looked at.
+
+    `enhanced_liveness` tells that somebody else's containers are restarted for their health where their labels ask for it.
+    `allow_addresses` are networks that checks of names may probe whatever they are.
+    """
+
+    id: str
+    prune: bool = False
+    look_runtime: int = 15 * SECOND
+    look_endpoints: int = SECOND
+    look_dns: int = 30 * SECOND
+    push: PushListener | None = None
+    enhanced_liveness: bool = False
+    allow_addresses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Desired:
+    """All manifests of one revision of one source. Sequences are sorted by key; mappings are keyed by key.
+
+    `source` identifies the repository and path (or directory) that was read, `revision` its content. `root` is the
+    absolute directory that working directories of containers are relative to. `services_of` lists, for each workload key,
+    the (service key, container port) pairs that select it. `prune`, `destroy`, `take_over` are the run's intent:
+    they come from the command line or the Instance and only ever widen what may be removed. `former` are the
+    workloads that are removed on purpose: how they leave is still theirs to say.
+    """
+
+    source: str
+    revision: str
+    root: str
+    complete: bool
+    instance: Instance
+    guard: Guard
+    providers: tuple[Provider, ...]
+    workloads: tuple[Workload, ...]
+    services: tuple[Service, ...]
+    policies: tuple[DNSPolicy, ...]
+    services_of: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+    prune: bool = False
+    destroy: bool = False
+    take_over: bool = False
+    former: Mapping[str, Workload] = field(default_factory=dict)
+    checks: tuple[HealthCheck, ...] = ()
+    records: tuple[Record, ...] = ()
+    record_lists: tuple[RecordList, ...] = ()
+
+    @property
+    def zones(self) -> frozenset[tuple[str, str]]:
+        """(provider, zone) of all names."""
+        named = {(one.provider, one.zone) for one in self.records}
+        named |= {(one.provider, one.zone) for one in self.record_lists}
+        return frozenset(named.union((one.provider, one.zone) for one in self.policies))

@@ -1,0 +1,194 @@
+"""From the bytes of one file to documents that know their places. Called by `load.py` for every file of a tree.
+
+Reading is strict: UTF-8 only, YAML 1.2, no duplicate keys, no tags, with limits. Everything wrong with a file is reported
+at once as far as the text can be followed.
+"""
+
+import re
+from dataclasses import dataclass, field
+
+from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.reader import ReaderError
+
+from manifests.problems import Code, Problem
+from manifests.where import Where
+from manifests.yaml.composer import Composer, Flaw, Mark, Marks, NeedMarks, Stop, fast_events, patient_events
+
+FILE_SIZE = 4 * 1024 * 1024
+"""Largest file in bytes."""
+
+PATIENT_SIZE = 256 * 1024
+"""Longest text in characters that is parsed a second time, slowly, for the sake of a colon."""
+
+_COLON_PROBLEMS = ("found unexpected ':'", "did not find expected node content")
+_BREAKS_OF_1_1 = re.compile("[\x85\u2028\u2029]")
+_UNPRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_LINE_BREAK = re.compile("\r\n|[\r\n]")
+
+
+@dataclass(slots=True)
+class Text:
+    """The text of one file. Positions are found by composing it again, once, when the first one is asked for."""
+
+    file: str
+    text: str
+    _placed: tuple[Composer, Marks] | None = None
+
+    def placed(self) -> tuple[Composer, Marks]:
+        """The composed text with the positions of all its values."""
+        if self._placed is None:
+            marks: Marks = {}
+            self._placed = _compose(self.text, marks)[0], marks
+        return self._placed
+
+
+@dataclass(slots=True)
+class Document:
+    """One document that is not empty. `broken` says that parts of the value could not be read."""
+
+    where: Where
+    value: object
+    broken: bool
+    index: int
+    text: Text = field(repr=False)
+
+    @property
+    def file(self) -> str:
+        """The file's name as problems show it."""
+        return self.where.file
+
+    def place(self, path: tuple[str | int, ...], *, key: bool = False) -> Mark:
+        """Line and column of the value at `path`, or of its key; of the nearest value around it when it is not there."""
+        composer, marks = self.text.placed()
+        document = composer.documents[self.index]
+        place, value = document.place, document.value
+        for step, part in enumerate(path):
+            if isinstance(value, dict) and isinstance(part, str) and part in value:
+                of_key, of_value = marks[id(value)][part]
+                place = of_key if key and step == len(path) - 1 else of_value
+                value = value[part]
+            elif isinstance(value, list) and isinstance(part, int) and 0 <= part < len(value):
+                place = marks[id(value)][part]
+                value = value[part]
+            else:
+                break
+        return place
+
+
+def read_file(file: str, data: bytes) -> tuple[list[Document], list[Problem]]:
+    """The documents of one file, without the empty ones, and everything that is wrong with its text.
+
+    Args:
+        file: name to show in problems and places.
+        data: the whole content.
+    """
+    if len(data) > FILE_SIZE:
+        message = f"the file has {len(data)} bytes, at most {FILE_SIZE} are read"
+        return [], [Problem(file, 0, 0, Code.FILE_TOO_LARGE, "", message, "split it into several files")]
+    decoded = _decode(data)
+    if isinstance(decoded, Flaw):
+        return [], [_problem(file, decoded)]
+    text = Text(file, decoded)
+    try:
+        composer, stopped = _compose(decoded, None)
+    except NeedMarks:
+        marks: Marks = {}
+        composer, stopped = _compose(decoded, marks)
+        text._placed = composer, marks
+    flaws = composer.flaws if stopped is None else [*composer.flaws, stopped]
+    documents = [
+        Document(Where(file, *found.place), found.value, found.broken, index, text)
+        for index, found in enumerate(composer.documents)
+        if found.value is not None or found.broken
+    ]
+    return documents, [_problem(file, flaw) for flaw in flaws]
+
+
+def _problem(file: str, flaw: Flaw) -> Problem:
+    return Problem(file, *flaw.place, flaw.code, "", flaw.message, flaw.hint)
+
+
+def _decode(data: bytes) -> str | Flaw:
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(data) >= 2 and 0 in data[:2] and data[:2] != b"\0\0"):
+        return Flaw((1, 1), Code.ENCODING, "the file is UTF-16 or UTF-32, not UTF-8", "save it as UTF-8")
+    try:
+        text = data.decode("utf-8").removeprefix("\ufeff")
+    except UnicodeDecodeError as error:
+        place = _place_at(data[: error.start].decode("utf-8"), None)
+        return Flaw(place, Code.ENCODING, f"byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8")
+    if not text.isascii() and (odd := _BREAKS_OF_1_1.search(text)):
+        message = f"U+{ord(odd[0]):04X} breaks lines in YAML 1.1 but not in 1.2"
+        return Flaw(
+            _place_at(text, odd.start()),
+            Code.YAML_SYNTAX,
+            message,
+            "remove it, or write it as an escape in double quotes",
+        )
+    return text
+
+
+def _place_at(text: str, offset: int | None) -> Mark:
+    before = text[:offset].removeprefix("\ufeff")
+    breaks = list(_LINE_BREAK.finditer(before))
+    return len(breaks) + 1, len(before) - (breaks[-1].end() if breaks else 0) + 1
+
+
+def _compose(text: str, marks: Marks | None) -> tuple[Composer, Flaw | None]:
+    """Compose a text; the flaw is what stopped it before its end."""
+    composer = Composer(fast_events(text), marks)
+    try:
+        composer.run()
+    except Stop as stop:
+        return composer, stop.flaw
+    except ReaderError as error:
+        found = _UNPRINTABLE.search(text)
+        place = _place_at(text, found.start() if found else 0)
+        what = f"the control character U+{ord(found[0]):04X} is not allowed" if found else str(error.reason)
+        return composer, Flaw(place, Code.YAML_SYNTAX, what, "remove it, or write it as an escape in double quotes")
+    except MarkedYAMLError as error:
+        colon = error.problem in _COLON_PROBLEMS and len(text) <= PATIENT_SIZE
+        second = _compose_patiently(text, marks) if colon else None
+        return second or (composer, _syntax(error, text))
+    return composer, None
+
+
+def _compose_patiently(text: str, marks: Marks | None) -> tuple[Composer, Flaw | None] | None:
+    """Compose a text that the C parser refuses for a colon in `[]` or `{}`; None when it is not YAML 1.2 either."""
+    if marks is not None:
+        marks.clear()
+    composer = Composer(patient_events(text), marks)
+    try:
+        composer.run()
+    except Stop as stop:
+        return composer, stop.flaw
+    except (MarkedYAMLError, ReaderError, ValueError, OverflowError):
+        return None
+    return composer, None
+
+
+def _syntax(error: MarkedYAMLError, text: str) -> Flaw:
+    mark, problem = error.problem_mark, error.problem or "this cannot be parsed"
+    place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
+    place = min(place, _place_at(text, None))
+    context = ""
+    if error.context:
+        context = f" {error.context}"
+        if error.context_mark is not None:
+            context += f" that starts at line {error.context_mark.line + 1}, column {error.context_mark.column + 1}"
+    if "incompatible YAML" in problem:
+        return Flaw(place, Code.YAML_VERSION, "manifests are YAML 1.2", "remove the %YAML line")
+    return Flaw(place, Code.YAML_SYNTAX, f"{problem}{context}", _syntax_hint(problem, text, place))
+
+
+def _syntax_hint(problem: str, text: str, place: Mark) -> str:
+    lines = _LINE_BREAK.split(text)
+    line = lines[place[0] - 1] if place[0] <= len(lines) else ""
+    if "tab" in problem or "\t" in line[: len(line) - len(line.lstrip())] or "'\\t'" in problem:
+        return "indent with spaces, not tabs"
+    if "mapping values are not allowed" in problem:
+        return "put a text that contains ': ' in quotes, or check the indentation"
+    if problem == _COLON_PROBLEMS[0]:
+        return "put a text with ':' between [] or {} in quotes"
+    if "cannot start any token" in problem:
+        return "put a text that starts with this character in quotes"
+    return ""

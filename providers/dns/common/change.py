@@ -1,0 +1,199 @@
+"""What every DNS provider must check before it writes, as one pure function: compare, then judge the result.
+
+Called by the zone file and in-memory providers and by providers of third parties, so that all of them refuse the same
+things for the same reasons. Works on plain record sets; values must be canonical on both sides already.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from providers.actions import RecordChange
+from providers.capabilities import PLAIN, DNSCapabilities
+from providers.dns.common import canonical
+from providers.dns.common.ownership import marked_key
+from providers.dns.common.routing import check_policies, check_set, label
+from providers.errors import Conflict, Gone, Rejected
+from providers.facts import RecordKey, RecordSet
+
+BESIDE_CNAME = frozenset({"CNAME", "RRSIG", "NSEC", "KEY"})
+"""Types that may share a name with a CNAME (RFC 2181 section 10.1, RFC 4034 section 3)."""
+
+AT_A_CUT = frozenset({"NS", "DS"})
+"""Types that the parent zone holds with authority at a delegated name (RFC 4035 section 2.4)."""
+
+
+def show(record: RecordSet | None) -> str:
+    """A record set as one short text for messages."""
+    if record is None:
+        return "absent"
+    words = [f"TTL {record.ttl}"]
+    if record.weight is not None:
+        words.append(f"weight {record.weight}")
+    if record.geo:
+        words.append(f"for {record.geo}")
+    return f"{'alias of ' if record.alias else ''}{', '.join(record.values)} ({', '.join(words)})"
+
+
+def changed_sets(
+    zone: str,
+    records: Mapping[RecordKey, RecordSet],
+    changes: Sequence[RecordChange],
+    capabilities: DNSCapabilities = PLAIN,
+) -> dict[RecordKey, RecordSet | None]:
+    """The sets that have to be written, by key; None means remove. Empty when everything is as wanted already.
+
+    A set that is as `after` says already needs nothing, whatever `before` says: so repeating a change is harmless. A change
+    with `before == after` only checks.
+
+    Raises:
+        Conflict: a set is neither as `before` nor as `after` says (`Gone` when it does not exist any more).
+        Rejected: the change, or the zone after it, breaks a rule of DNS, or is beyond the capabilities of the provider.
+    """
+    result: dict[RecordKey, RecordSet | None] = {}
+    seen: set[RecordKey] = set()
+    for change in changes:
+        _check_change(zone, change, seen, capabilities)
+        current = records.get(change.key)
+        if current == change.after:
+            continue
+        if current != change.before:
+            raise _conflict(change, current)
+        result[change.key] = change.after
+    _check_result(zone, records, result)
+    return result
+
+
+def parents(name: str, zone: str) -> list[str]:
+    """The names above `name`, nearest first, up to and without the zone's own name."""
+    found = []
+    rest = name.partition(".")[2]
+    while len(rest) > len(zone):
+        found.append(rest)
+        rest = rest.partition(".")[2]
+    return found
+
+
+def in_zone(name: str, zone: str) -> bool:
+    """Whether an absolute, lower-case name is the zone's own name or lies below it."""
+    return name == zone or name.endswith("." + zone)
+
+
+def zone_name(text: str) -> str:
+    """The canonical name of a zone. Raises `Rejected`."""
+    try:
+        return canonical.absolute(text)
+    except ValueError as error:
+        raise Rejected(f"zone {text!r}", str(error), "correct the name of the zone") from error
+
+
+def by_name(changes: Sequence[RecordChange]) -> dict[str, list[RecordChange]]:
+    """Changes that belong together when not all fit into one request: at one name, with their owner marks."""
+    groups: dict[str, list[RecordChange]] = {}
+    for change in changes:
+        subject = marked_key(change.key)
+        groups.setdefault(change.key.name if subject is None else subject.name, []).append(change)
+    return groups
+
+
+def _conflict(change: RecordChange, current: RecordSet | None) -> Conflict:
+    kind = Gone if current is None else Conflict
+    cause = f"the plan saw {show(change.before)}, but now it is {show(current)}"
+    return kind(label(change.key), cause, "look again; somebody changed it after the plan was made")
+
+
+def _check_change(zone: str, change: RecordChange, seen: set[RecordKey], capabilities: DNSCapabilities) -> None:
+    target = label(change.key)
+    if change.key in seen:
+        raise Rejected(target, "is changed twice in one request", "give each record set one change")
+    seen.add(change.key)
+    if not in_zone(change.key.name, zone):
+        raise Rejected(target, f"lies outside the zone {zone}", "name the zone that holds it")
+    if change.key.type == "SOA":
+        raise Rejected(target, "the SOA belongs to the zone itself", "let the provider count its serial")
+    if change.after is None:
+        return
+    if not change.after.values:
+        raise Rejected(target, "a record set without values cannot be written", "remove the set instead")
+    if len(set(change.after.values)) != len(change.after.values):
+        raise Rejected(target, "a value is given twice", "give each value once")
+    check_set(change.key, change.after, zone, capabilities)
+    if change.key.type == "CNAME" and len(change.after.values) > 1:
+        raise Rejected(target, "a name can have only one CNAME", "publish addresses instead, or one name")
+
+
+def _check_result(
+    zone: str, records: Mapping[RecordKey, RecordSet], result: Mapping[RecordKey, RecordSet | None]
+) -> None:
+    """Judge the zone as it would be afterwards, at the names that get something new. One pass over the zone."""
+    top = RecordKey(zone, "NS")
+    if top in result and result[top] is None:
+        raise Rejected(label(top), "a zone cannot be without name servers", "change the set instead of removing it")
+    written = {key.name for key, after in result.items() if after is not None}
+    if not written:
+        return
+    above = {parent for name in written for parent in parents(name, zone)}
+    types: dict[str, set[str]] = {}
+    groups: dict[tuple[str, str], dict[RecordKey, RecordSet]] = {}
+    for key, record in records.items():
+        if (key.name in written or key.name in above) and key not in result:
+            types.setdefault(key.name, set()).add(key.type)
+            if key.name in written:
+                groups.setdefault((key.name, key.type), {})[key] = record
+    for key, after in result.items():
+        if after is not None:
+            types.setdefault(key.name, set()).add(key.type)
+            groups.setdefault((key.name, key.type), {})[key] = after
+    check_policies({one: groups[one] for one in {(key.name, key.type) for key, after in result.items() if after}})
+    for key, after in result.items():
+        if after is not None:
+            _check_name(zone, key, types)
+
+
+def _check_name(zone: str, key: RecordKey, types: Mapping[str, set[str]]) -> None:
+    target = label(key)
+    here = types[key.name]
+    if key.type == "CNAME" and key.name == zone:
+        raise Rejected(target, "a CNAME cannot stand at the top of a zone", "publish addresses there")
+    others = sorted(here - BESIDE_CNAME)
+    if "CNAME" in here and others:
+        raise Rejected(
+            target,
+            f"a CNAME cannot share its name with other types; there would be CNAME and {', '.join(others)}",
+            "remove one of them, or use another name",
+        )
+    if key.name != zone and "NS" in here and key.type not in AT_A_CUT:
+        raise Rejected(target, "the name is delegated by NS records", "publish it in the zone it is delegated to")
+    for parent in parents(key.name, zone):
+        delegated = types.get(parent, set()) & {"NS", "DNAME"}
+        if delegated:
+            kind = sorted(delegated)[0]
+            raise Rejected(
+                target, f"{parent} above it has a {kind} record", "publish it in the zone it is delegated to"
+            )
+
+
+def canonical_change(change: RecordChange) -> RecordChange:
+    """A change in canonical spelling. Names without a final dot are absolute too: a manifest knows no origin.
+
+    Raises:
+        Rejected: the name, the type or a value is none.
+    """
+    try:
+        kind = canonical.type_name(change.key.type.upper())
+        key = RecordKey(canonical.absolute(change.key.name), kind, change.key.set_id)
+        before = _canonical_set(kind, change.before)
+        # Most marks are only compared.
+        after = before if change.after == change.before else _canonical_set(kind, change.after)
+    except ValueError as error:
+        raise Rejected(label(change.key), str(error), "correct the record") from error
+    return RecordChange(key, before, after, change.owner)
+
+
+def _canonical_set(kind: str, record: RecordSet | None) -> RecordSet | None:
+    if record is None:
+        return None
+    if any("\n" in value or "\0" in value for value in record.values):
+        raise ValueError("a value has a line end or a NUL in it")
+    if record.alias:
+        return record._replace(values=tuple(canonical.absolute(value) for value in record.values))
+    values = tuple(sorted(canonical.text_value(kind, value) for value in record.values))
+    return record if values == record.values else record._replace(values=values)

@@ -1,0 +1,193 @@
+"""How ownership of a record set is written into a zone: as one TXT record set beside it. Pure; used by `OwnedDNS`.
+
+The mark of (name, TYPE) lies at `_reconciler-<type>.<name>`: never at the name itself, so that it can stand beside a CNAME,
+and below the zone's own name for a record at the top of the zone. A wildcard's mark is legal everywhere because its `*` is
+spelled `_wildcard`. Each member of a routed set has a mark of its own: a digest of its set identifier is part of the mark's
+name (identifiers may be longer than a label, and hold anything), and the identifier itself of the mark's text.
+
+Nothing below a delegated name belongs to the zone any more (nor below a DNAME), so the mark of such a set lies beside its
+name instead, at `_reconciler-<type>-<digest of the first label>.<rest of the name>`, and its text holds the label.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+
+from providers.dns.common.routing import label
+from providers.errors import Rejected
+from providers.facts import RecordKey, RecordSet
+
+PREFIX = "_reconciler-"
+WILDCARD = "_wildcard."
+SYNTAX = "reconciler/v1 owner="
+MEMBER = " set="
+"""Between the owner and the set identifier in the mark of a member."""
+
+LABEL = " label="
+"""Before the first label of a name that cuts the zone, in the mark of such a set."""
+
+CUTS = frozenset({"NS", "DS", "DNAME"})
+"""Types that take what is below their name out of the zone (RFC 1034 section 4.2, RFC 6672 section 2.3)."""
+
+DIGEST = 20
+"""Hexadecimal digits of a set identifier's digest (80 bits): a label has 63 characters, and the longest type needs 10."""
+
+MARK_TTL = 300
+"""Seconds. Nobody resolves marks, so the value only bounds how long a person's resolver shows an old one."""
+
+UNREADABLE = "?/"
+"""Begins the owner of a set whose mark cannot be read. No instance has this id, so such a set is foreign."""
+
+MAX_NAME = 253
+"""Characters of a name without its final dot (RFC 1035 section 2.3.4 allows 255 octets on the wire)."""
+
+CHUNK = 255
+"""Octets in one character-string of a TXT record (RFC 1035 section 3.3)."""
+
+PLAIN = re.compile(r"[ !#-\[\]-~]{0,255}")
+"""A text in which nothing has to be escaped, and which is one character-string."""
+
+FIRST_LABEL = re.compile(r"(?:[^.\\]|\\\d{3}|\\.)*\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A zone's record sets with the marks taken out: `owners` by the set they are about, `marks` as they were found."""
+
+    records: dict[RecordKey, RecordSet]
+    owners: dict[RecordKey, str]
+    marks: dict[RecordKey, RecordSet]
+
+
+def mark_key(key: RecordKey, zone: str = "") -> RecordKey:
+    """Where the mark of a record set lies; `zone` tells the name servers of the zone itself from a delegation.
+
+    Raises:
+        Rejected: the set's own name is reserved for marks, or leaves no room for one.
+    """
+    target = label(key)
+    if key.name.startswith((PREFIX, WILDCARD)):
+        raise Rejected(target, f"names that begin with {PREFIX} or {WILDCARD} are kept for owner marks", "rename it")
+    name, cut = WILDCARD + key.name[2:] if key.name.startswith("*.") else key.name, ""
+    if key.type in CUTS and key.name != zone:
+        first, name = _first_label(key.name)
+        cut = f"-{_digest(first)}"
+    member = f"_{_digest(key.set_id)}" if key.set_id else ""
+    found = f"{PREFIX}{key.type.lower()}{cut}{member}.{name}"
+    if len(found.rstrip(".")) > MAX_NAME:
+        raise Rejected(target, f"its owner mark would need a name of {len(found) - 1} characters", "shorten the name")
+    return RecordKey(found, "TXT")
+
+
+def marked_key(key: RecordKey, record: RecordSet | None = None) -> RecordKey | None:
+    """The record set that a mark at `key` is about; None when `key` cannot hold a mark.
+
+    Without the mark itself (`record`), or with one that cannot be read, digests stand for the texts that they are of.
+    """
+    if key.type != "TXT" or not key.name.startswith(PREFIX):
+        return None
+    first, _, name = key.name.partition(".")
+    kind, _, member = first[len(PREFIX) :].partition("_")
+    if not kind or not name:
+        return None
+    text = unquote(record.values[0]) if record is not None and len(record.values) == 1 else ""
+    head, _, set_id = text.partition(MEMBER)
+    member = set_id if member and _digest(set_id) == member else member
+    cut, _, cut_label = kind.partition("-")
+    if cut_label and cut.upper() in CUTS:
+        said = head.partition(LABEL)[2]
+        return RecordKey(f"{said if _digest(said) == cut_label else cut_label}.{name}", cut.upper(), member)
+    return RecordKey("*." + name[len(WILDCARD) :] if name.startswith(WILDCARD) else name, kind.upper(), member)
+
+
+def mark_record(owner: str, key: RecordKey | None = None, zone: str = "") -> RecordSet:
+    """The TXT record set that says `owner` (`<instance>/<object key>`) of the set `key`, as `mark_key` places it."""
+    text = SYNTAX + owner
+    if key is not None and key.type in CUTS and key.name != zone:
+        text += LABEL + _first_label(key.name)[0]
+    if key is not None and key.set_id:
+        text += MEMBER + key.set_id
+    return RecordSet(MARK_TTL, (quote(text),))
+
+
+def _first_label(name: str) -> tuple[str, str]:
+    """The first label of a name and the rest. A dot that is part of a label is escaped."""
+    found = FIRST_LABEL.match(name)
+    end = found.end() if found else 0
+    return name[: end - 1], name[end:]
+
+
+def read_mark(record: RecordSet) -> str:
+    """The owner that a mark names. Several marks or another text: an owner that is nobody's instance, so foreign."""
+    return _owner_in(record.values)
+
+
+@lru_cache(maxsize=4096)
+def _owner_in(values: tuple[str, ...]) -> str:
+    """Marks of one owner have the same text, and a zone may have many."""
+    texts = [unquote(value) for value in values]
+    if len(texts) == 1 and texts[0].startswith(SYNTAX):
+        owner = texts[0][len(SYNTAX) :].partition(MEMBER)[0].partition(LABEL)[0]
+        if "/" in owner:
+            return owner
+    return UNREADABLE + " and ".join(texts)
+
+
+def split(records: Mapping[RecordKey, RecordSet]) -> Marked:
+    """Take the marks out of a zone's record sets. One pass, with as little as possible for each set: there may be 100,000."""
+    plain: dict[RecordKey, RecordSet] = {}
+    owners: dict[RecordKey, str] = {}
+    marks: dict[RecordKey, RecordSet] = {}
+    for key, record in records.items():
+        subject = marked_key(key, record) if key.type == "TXT" and key.name.startswith(PREFIX) else None
+        if subject is None:
+            plain[key] = record
+            continue
+        owners[subject] = read_mark(record)
+        marks[subject] = record
+    return Marked(plain, owners, marks)
+
+
+def _digest(set_id: str) -> str:
+    return sha256(set_id.encode()).hexdigest()[:DIGEST]
+
+
+def quote(text: str) -> str:
+    """A text as the value of a TXT record in presentation form: quoted, escaped, in pieces of at most 255 octets."""
+    if PLAIN.fullmatch(text):
+        return f'"{text}"'
+    raw = text.encode()
+    pieces = [raw[start : start + CHUNK] for start in range(0, len(raw), CHUNK)] or [b""]
+    return " ".join(f'"{"".join(map(_escape, piece))}"' for piece in pieces)
+
+
+@lru_cache(maxsize=4096)
+def unquote(value: str) -> str:
+    """The whole text of a TXT value, its pieces joined. Lenient: an escape cut short is taken as it is."""
+    found = bytearray()
+    quoted = False
+    characters: Iterable[str] = iter(value)
+    for character in characters:
+        if character == '"':
+            quoted = not quoted
+        elif character == "\\":
+            found += _unescape(characters)
+        elif quoted or character != " ":
+            found += character.encode()
+    return found.decode(errors="replace")
+
+
+def _escape(octet: int) -> str:
+    if octet in b'"\\':
+        return "\\" + chr(octet)
+    return chr(octet) if 0x20 <= octet < 0x7F else f"\\{octet:03d}"
+
+
+def _unescape(characters: Iterable[str]) -> bytes:
+    first = next(iter(characters), "")
+    if not first.isdigit():
+        return first.encode()
+    digits = first + next(iter(characters), "") + next(iter(characters), "")
+    return bytes([int(digits)]) if digits.isdigit() and len(digits) == 3 and int(digits) < 256 else digits.encode()

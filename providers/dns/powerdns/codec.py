@@ -1,0 +1,67 @@
+"""Record sets as PowerDNS's HTTP API writes them, and back. Pure; used by `powerdns_zones.py`.
+
+PowerDNS takes only its own spelling of a value and says 422 to every other, so values go out in it. What this program has no
+spelling for (types that exist only in PowerDNS, such as LUA and ALIAS) is kept as it is: it is seen, and never written.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from providers.dns.common import canonical
+from providers.facts import RecordKey, RecordSet
+
+PARAMETERS = frozenset({"HTTPS", "SVCB"})
+"""Types whose values have parameters, `key=value` (RFC 9460 section 2.1)."""
+
+BARE_PARAMETER = re.compile(r'="([!#-\[\]-~]*)"')
+"""A quoted parameter that needs no quotes."""
+
+
+def decode(rrsets: Iterable[Any]) -> dict[RecordKey, RecordSet]:
+    """The record sets of an answer, without the SOA.
+
+    Disabled values are not served, so they are left out; a set with nothing but those has no values, which says that
+    something is there.
+
+    Raises:
+        ValueError: it is no list of record sets.
+    """
+    found: dict[RecordKey, RecordSet] = {}
+    for rrset in rrsets:
+        try:
+            kind = str(rrset["type"])
+            if kind == "SOA":
+                continue
+            ttl, records = int(rrset["ttl"]), rrset["records"]
+            texts = [str(one["content"]) for one in records if not one.get("disabled", False)]
+            name = canonical.name(_octets(str(rrset["name"])), ".")
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"a record set is not as expected ({error})") from error
+        found[RecordKey(name, kind)] = RecordSet(ttl, tuple(sorted({_value(kind, text) for text in texts})))
+    return found
+
+
+def encode(key: RecordKey, after: RecordSet | None) -> dict[str, object]:
+    """The change that makes a set what it shall be; None removes it."""
+    if after is None:
+        return {"name": key.name, "type": key.type, "changetype": "DELETE"}
+    records = [{"content": content(key.type, value), "disabled": False} for value in after.values]
+    return {"name": key.name, "type": key.type, "ttl": after.ttl, "changetype": "REPLACE", "records": records}
+
+
+def content(kind: str, value: str) -> str:
+    """A canonical value in PowerDNS's spelling."""
+    return BARE_PARAMETER.sub(r"=\1", value) if kind in PARAMETERS else value
+
+
+def _value(kind: str, text: str) -> str:
+    try:
+        return canonical.value(canonical.type_name(kind), _octets(text), ".")
+    except ValueError:
+        return text
+
+
+def _octets(text: str) -> str:
+    """One character per octet, as the canonical spelling wants it."""
+    return text if text.isascii() else text.encode().decode("latin-1")

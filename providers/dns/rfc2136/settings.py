@@ -1,0 +1,57 @@
+"""Settings of `type: rfc2136`. Apart from the provider so that manifests can be checked without loading any DNS code."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from manifests.kinds.base import Model
+from manifests.types import scalars
+from manifests.types.fields import Deadline, IPAddress, PortNumber
+from manifests.types.scalars import MILLISECOND, Duration
+from manifests.values.desired import SECOND
+from providers.lib.secrets import SecretRef
+
+Algorithm = Literal["hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha224", "hmac-sha1"]
+"""Algorithms of RFC 8945 section 6. hmac-md5 is left out: it must not be used any more."""
+
+KEY_NAME = r"^([A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?$"
+
+Patience = Annotated[Deadline, AfterValidator(scalars.between(100 * MILLISECOND, 60 * SECOND))]
+
+
+class KeySettings(Model):
+    """A TSIG key (RFC 8945): its name and algorithm must be the same on both sides."""
+
+    name: str = Field(pattern=KEY_NAME, max_length=253, description="Name of the key, as the server knows it.")
+    algorithm: Algorithm = Field(default="hmac-sha256", description="Algorithm of the key.")
+    secret: SecretRef = Field(description="Where the secret is, in base64 as key tools print it.")
+
+
+class RFC2136Settings(Model):
+    """Settings of `type: rfc2136`: a primary name server that takes dynamic updates (RFC 2136) over TCP."""
+
+    server: IPAddress = Field(
+        default="127.0.0.1", description="IP address of the zones' primary server. Default: the one on this machine."
+    )
+    port: PortNumber = Field(default=53, description="TCP port of the server.")
+    update_key: KeySettings | None = Field(
+        default=None, description="Key that signs updates. Left out: unsigned, for servers that trust our address."
+    )
+    transfer_key: KeySettings | None = Field(
+        default=None, description="Key that signs transfers and queries. Default: the key of updates."
+    )
+    timeout: Patience = Field(
+        default=Duration(5 * SECOND),
+        description=(
+            "Longest wait for a connection and for each answer. A look, an update and its reading back may take five times as"
+            " long, each as a whole."
+        ),
+    )
+    read_back: Literal["axfr", "queries"] = Field(
+        default="axfr",
+        description=(
+            "How zones are read. `axfr`: by zone transfer, completely. `queries`: name by name, for servers that refuse"
+            " transfers; then only record sets that this instance has asked for at some time are seen, and records of"
+            " others at other names stay unseen and untouched."
+        ),
+    )

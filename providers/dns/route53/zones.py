@@ -1,0 +1,242 @@
+"""The work behind `route53.py`: which hosted zone is meant, how it is read, and how a change is sent and read back."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from providers.actions import ChangeRecords, RecordChange
+from providers.capabilities import DNSCapabilities
+from providers.dns.common.change import by_name, canonical_change, changed_sets, in_zone, parents, show, zone_name
+from providers.dns.common.routing import label
+from providers.dns.route53 import codec
+from providers.dns.route53.client import Client
+from providers.dns.route53.provider import Route53Settings
+from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.facts import RecordKey, RecordSet, ZoneFact
+
+PAGE = 300
+"""Record sets in one answer."""
+
+MAX_PAGES = 1000
+"""Pages of one zone. More are refused: a zone has at most 10,000 sets unless Amazon allows more."""
+
+
+class _Hosted(NamedTuple):
+    """A hosted zone: its id, and about how many record sets it has."""
+
+    id: str
+    size: int
+
+
+Sets = dict[RecordKey, codec.Found]
+"""Record sets, each with the form that Route 53 gave it."""
+
+
+class Zones:
+    """The hosted zones of one provider."""
+
+    def __init__(self, settings: Route53Settings, client: Client, capabilities: DNSCapabilities) -> None:
+        self._settings = settings
+        self._client = client
+        self._capabilities = capabilities
+        self._hosted: dict[str, _Hosted] = {}
+
+    def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
+        """See `Route53Zones.observe`."""
+        return tuple(self._fact(asked, self._whole(zone_name(asked))) for asked in sorted(set(zones)))
+
+    def observe_names(self, zone: str, names: Collection[str]) -> ZoneFact:
+        """See `Route53Zones.observe_names`."""
+        return self._fact(zone, self._at(zone_name(zone), names))
+
+    def perform(self, action: ChangeRecords) -> None:
+        """See `Route53Zones.perform`."""
+        zone = zone_name(action.zone)
+        target = f"zone {zone}"
+        changes = [canonical_change(change) for change in action.changes]
+        inside = [change for change in changes if in_zone(change.key.name, zone)]
+        found = self._at(zone, _around(zone, inside))
+        result = changed_sets(zone, _records(found), changes, self._capabilities)
+        if not result:
+            return
+        hosted = self._find(zone)
+        batches = self._batches(zone, hosted.id, changes, result, found)
+        sent: list[str] = []
+        for batch in batches:
+            try:
+                sent.append(self._client.change(target, HostedZoneId=hosted.id, ChangeBatch={"Changes": batch}))
+            except ProviderError as error:
+                if not sent:
+                    raise
+                cause = f"{error.cause}; {len(sent)} of {len(batches)} batches were carried out before"
+                kind = OutcomeUnknown if isinstance(error, Unreachable) else type(error)
+                raise kind(target, cause, error.next_step or "look again") from error
+        self._read_back(zone, result)
+        if self._settings.sync_timeout:
+            self._client.wait(target, sent[-1], self._settings.sync_timeout)
+
+    def check(self, zones: Collection[str]) -> tuple[str, ...]:
+        """See `Route53Zones.check`."""
+        found: list[str] = []
+        for asked in sorted(set(zones)):
+            try:
+                zone = zone_name(asked)
+                self._hosted.pop(zone, None)
+                self._page(zone, self._find(zone).id, {})
+            except ProviderError as error:
+                found.append(str(error))
+        return tuple(dict.fromkeys(found))
+
+    def close(self) -> None:
+        """Close connections."""
+        self._client.close()
+
+    # --- reading ------------------------------------------------------------------------------------------------------
+
+    def _fact(self, asked: str, found: Sets) -> ZoneFact:
+        return ZoneFact(asked, 0, _records(found), {}, self._capabilities)
+
+    def _find(self, zone: str) -> _Hosted:
+        """The hosted zone of a name. Raises `Rejected` when there is none, or more than one."""
+        known = self._hosted.get(zone)
+        if known is not None:
+            return known
+        target = f"zone {zone}"
+        answer = self._client.read(target, "list_hosted_zones_by_name", DNSName=zone, MaxItems="100")
+        private = self._settings.visibility == "private"
+        found: list[_Hosted] = []
+        others: list[str] = []
+        for one in answer.get("HostedZones", ()):
+            if codec.decimal(str(one["Name"])).lower() != zone:
+                continue
+            identity = str(one["Id"]).rpartition("/")[2]
+            fits = bool(one.get("Config", {}).get("PrivateZone", False)) is private
+            if fits and (not self._settings.zone_ids or identity in self._settings.zone_ids):
+                found.append(_Hosted(identity, int(one.get("ResourceRecordSetCount", 0))))
+            else:
+                others.append(identity)
+        if len(found) > 1:
+            listed = ", ".join(sorted(one.id for one in found))
+            cause = f"there is more than one {self._settings.visibility} hosted zone of this name: {listed}"
+            raise Rejected(target, cause, "name the one that is meant in the provider's zoneIds")
+        if not found:
+            beside = (
+                f"; {', '.join(sorted(others))} of this name is excluded by visibility or zoneIds" if others else ""
+            )
+            cause = f"these credentials see no {self._settings.visibility} hosted zone of this name{beside}"
+            raise Rejected(target, cause, "create it, or correct the credentials, visibility and zoneIds")
+        self._hosted[zone] = found[0]
+        return found[0]
+
+    def _whole(self, zone: str) -> Sets:
+        return self._decoded(zone, self._pages(zone, {}))
+
+    def _at(self, zone: str, names: Collection[str]) -> Sets:
+        """The record sets at some names: a call for each, or the whole zone where that takes no more calls."""
+        wanted = sorted(name for name in set(names) if in_zone(name, zone))
+        if len(wanted) * PAGE >= self._find(zone).size:
+            return self._whole(zone)
+        sets: Sets = {}
+        for name in wanted:
+            rows = self._pages(zone, {"StartRecordName": codec.octal_name(name)}, until=name)
+            found = self._decoded(zone, rows)
+            sets |= {key: one for key, one in found.items() if key.name == name}
+        return sets
+
+    def _pages(self, zone: str, start: Mapping[str, str], until: str = "") -> Iterator[Mapping[str, Any]]:
+        """The rows of a zone from a place on; with `until`, only the rows at that name, which is where it starts."""
+        following = dict(start)
+        hosted = self._find(zone)
+        for _ in range(MAX_PAGES):
+            answer = self._page(zone, hosted.id, following)
+            for row in answer.get("ResourceRecordSets", ()):
+                if until and codec.decimal(str(row["Name"])).lower() != until:
+                    return
+                yield row
+            if not answer.get("IsTruncated"):
+                return
+            marks = ("NextRecordName", "NextRecordType", "NextRecordIdentifier")
+            before, following = (
+                following,
+                {mark.replace("Next", "Start"): answer[mark] for mark in marks if answer.get(mark)},
+            )
+            if not following or following == before:
+                raise Unreachable(f"zone {zone}", "Route 53 says that there is more, but not where")
+        raise Unreachable(f"zone {zone}", f"it has more than {MAX_PAGES * PAGE} record sets")
+
+    def _page(self, zone: str, identity: str, start: Mapping[str, str]) -> Mapping[str, Any]:
+        arguments = {"HostedZoneId": identity, "MaxItems": str(PAGE), **start}
+        try:
+            return self._client.read(f"zone {zone}", "list_resource_record_sets", **arguments)
+        except Rejected:
+            self._hosted.pop(zone, None)  # it may be another one now
+            raise
+
+    def _decoded(self, zone: str, rows: Iterable[Mapping[str, Any]]) -> Sets:
+        try:
+            return dict(codec.decode(row) for row in rows if row.get("Type") != "SOA")
+        except ValueError as error:
+            raise Unreachable(f"zone {zone}", f"the answer of Route 53 cannot be read: {error}") from error
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _batches(
+        self,
+        zone: str,
+        identity: str,
+        changes: Sequence[RecordChange],
+        result: Mapping[RecordKey, RecordSet | None],
+        sets: Sets,
+    ) -> list[list[dict[str, Any]]]:
+        """The changes of each batch, in their order; in each, deletions come first.
+
+        Raises:
+            Rejected: the changes at one name do not fit into a batch.
+        """
+        room, space = self._capabilities.batch_changes, self._capabilities.batch_octets
+        found: list[list[dict[str, Any]]] = []
+        size = 0
+        for name, group in by_name(changes).items():
+            rows: list[dict[str, Any]] = []
+            for key in (change.key for change in group if change.key in result):
+                after, before = result[key], sets[key].raw if key in sets else None
+                if before is not None:
+                    rows.append({"Action": "DELETE", "ResourceRecordSet": dict(before)})
+                if after is not None:
+                    row = codec.encode(key, after, identity, before)
+                    rows.append({"Action": "CREATE", "ResourceRecordSet": row})
+            length = sum(codec.characters(row["ResourceRecordSet"]) for row in rows)
+            if len(rows) > room or length > space:
+                cause = (
+                    f"its change needs {len(rows)} elements and {length} characters; {room} and {space} are possible"
+                )
+                raise Rejected(f"{name} in zone {zone}", cause, "publish fewer or shorter values at this name")
+            if not rows:
+                continue
+            if found and len(found[-1]) + len(rows) <= room and size + length <= space:
+                found[-1] += rows
+                size += length
+            else:
+                found.append(rows)
+                size = length
+        return [sorted(rows, key=lambda row: str(row["Action"]) != "DELETE") for rows in found]
+
+    def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
+        try:
+            found = self._at(zone, {key.name for key in result})
+        except ProviderError as error:
+            cause = f"the change was accepted, but reading it back failed: {error.cause}"
+            raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
+        for key, after in result.items():
+            present = found[key].record if key in found else None
+            if present != after:
+                cause = f"Route 53 accepted the change to {show(after)}, but now it is {show(present)}"
+                raise Conflict(label(key), cause, "look again; if it stays so, see who else writes to this zone")
+
+
+def _records(sets: Sets) -> dict[RecordKey, RecordSet]:
+    return {key: found.record for key, found in sets.items()}
+
+
+def _around(zone: str, changes: Iterable[RecordChange]) -> set[str]:
+    """The names that decide about some changes: their own, and those above, which may be cut off."""
+    return {name for change in changes for name in [change.key.name, *parents(change.key.name, zone)]}

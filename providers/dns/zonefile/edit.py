@@ -1,0 +1,158 @@
+"""Changing some record sets in the text of a zone file and nothing else. Pure; used by `zonefile.py`.
+
+Records of the changed sets that stay as they are keep their lines. A record that goes is replaced by one that comes, in its
+place, or its line is cut out; further new ones follow the last record of their set, or stand at the end of the file.
+New lines are complete (absolute name, TTL, class), so they mean the same wherever they are.
+
+A line may depend on the one before it: a record without owner name or TTL takes those of the record before. When that one
+goes, the missing word is put into the line that needs it; every octet that was there stays.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from providers.dns.zonefile.text import MAX_SERIAL, Entry, ZoneText
+from providers.facts import RecordKey, RecordSet
+
+
+def next_serial(serial: int) -> int:
+    """The serial after this one: it counts up in the sense of RFC 1982 and never is 0, which some software takes for none."""
+    return serial + 1 if serial < MAX_SERIAL else 1
+
+
+def new_zone(zone: str, primary: str, hostmaster: str, newline: str = "\n") -> str:
+    """The text of a zone file with nothing of ours in it yet. Its serial is 0, so that the first edit makes it 1."""
+    rows = [
+        f"; Zone {zone.rstrip('.')}. Lines may be added by hand; the serial is counted up by every change made here.",
+        "$TTL 300",
+        f"{zone} 3600 IN SOA {primary} {hostmaster} 0 3600 600 1209600 300",
+        f"{zone} 3600 IN NS {primary}",
+    ]
+    return newline.join(rows) + newline
+
+
+def edit(text: str, zone: ZoneText, wanted: Mapping[RecordKey, RecordSet | None], serial: int) -> str:
+    """The text with the wanted sets in it and the new serial.
+
+    Args:
+        text: what `zone` was read from.
+        zone: the result of reading it.
+        wanted: the sets to write, by key, canonical; None removes the set.
+        serial: the serial to write.
+    """
+    newline = "\r\n" if text.partition("\n")[0].endswith("\r") else "\n"
+    return _Writer(text, zone, serial, newline).write(_plan(zone, wanted))
+
+
+@dataclass(slots=True)
+class _Plan:
+    """By number of the entry: which go, what comes in the place of one, what follows one. And what comes at the end."""
+
+    gone: set[int] = field(default_factory=set)
+    instead: dict[int, list[str]] = field(default_factory=dict)
+    behind: dict[int, list[str]] = field(default_factory=dict)
+    at_end: list[str] = field(default_factory=list)
+
+
+def _plan(zone: ZoneText, wanted: Mapping[RecordKey, RecordSet | None]) -> _Plan:
+    places: dict[RecordKey, list[int]] = {}
+    for number, entry in enumerate(zone.entries):
+        if entry.key in wanted:
+            places.setdefault(entry.key, []).append(number)
+    plan = _Plan()
+    for key, after in wanted.items():
+        _plan_set(plan, zone.entries, key, after, places.get(key, []))
+    return plan
+
+
+def _plan_set(plan: _Plan, entries: list[Entry], key: RecordKey, after: RecordSet | None, places: list[int]) -> None:
+    missing = dict.fromkeys(after.values if after else ())
+    kept: list[int] = []
+    gone: list[int] = []
+    for number in places:
+        entry = entries[number]
+        if after is not None and entry.value in missing and entry.ttl == after.ttl:
+            del missing[entry.value]
+            kept.append(number)
+        else:
+            gone.append(number)
+    plan.gone.update(gone)
+    if after is None or not missing:
+        return
+    lines = [f"{key.name} {after.ttl} IN {key.type} {value}" for value in missing]
+    if gone:
+        plan.instead[gone[0]] = lines
+    elif kept:
+        plan.behind[kept[-1]] = lines
+    else:
+        plan.at_end += lines
+
+
+class _Writer:
+    """Puts the new text together, knowing what the next line would inherit."""
+
+    def __init__(self, text: str, zone: ZoneText, serial: int, newline: str) -> None:
+        self._text = text
+        self._zone = zone
+        self._serial = str(serial)
+        self._newline = newline
+        self._out: list[str] = []
+        self._owner = ""
+        self._ttl = -1
+
+    def write(self, plan: _Plan) -> str:
+        at = 0
+        for number, entry in enumerate(self._zone.entries):
+            self._copy(at, entry.start)
+            at = entry.end
+            if number in plan.instead:
+                self._replace(entry, plan.instead[number])
+            elif number not in plan.gone:
+                self._keep(entry)
+            if number in plan.behind:
+                self._add(entry.key.name, plan.behind[number])
+        self._copy(at, len(self._text))
+        if plan.at_end:
+            self._add("", plan.at_end)
+        return "".join(self._out)
+
+    def _copy(self, start: int, end: int) -> None:
+        """Text as it is, but for the serial."""
+        first, last = self._zone.serial_span
+        if start <= first and last <= end:
+            self._out += [self._text[start:first], self._serial, self._text[last:end]]
+        else:
+            self._out.append(self._text[start:end])
+
+    def _keep(self, entry: Entry) -> None:
+        needs_owner = entry.owner_end == entry.start and entry.key.name != self._owner
+        needs_ttl = entry.ttl_inherited and entry.ttl != self._ttl
+        if needs_owner:
+            self._out.append(entry.key.name)
+        self._copy(entry.start, entry.owner_end)
+        if needs_ttl:
+            self._out.append(f" {entry.ttl}")
+        self._copy(entry.owner_end, entry.end)
+        self._owner = entry.key.name
+        if needs_ttl or entry.ttl_stated:
+            self._ttl = entry.ttl
+
+    def _replace(self, entry: Entry, lines: list[str]) -> None:
+        """The first new line takes the place of the record, before the comment that follows it; the others come below."""
+        self._out.append(lines[0])
+        self._copy(entry.body_end, entry.end)
+        self._owner = entry.key.name
+        self._ttl = int(lines[0].split(" ", 2)[1])
+        if len(lines) > 1:
+            self._add(entry.key.name, lines[1:])
+
+    def _add(self, owner: str, lines: list[str]) -> None:
+        self._end_line()
+        self._out += [line + self._newline for line in lines]
+        self._owner = owner
+        self._ttl = int(lines[-1].split(" ", 2)[1])
+
+    def _end_line(self) -> None:
+        last = next((part for part in reversed(self._out) if part), "\n")
+        if not last.endswith("\n"):
+            self._out.append(self._newline)

@@ -1,0 +1,193 @@
+"""Pools as JSON files in a directory (`type: file`): the embedded default for endpoints.
+
+Any balancer, proxy or script that can read JSON and watch a file can follow it. Files are replaced atomically, are readable
+by everybody (mode 0644: they are made to be read, and hold addresses only), and several instances may share one: each
+writes under a lock and touches only members that carry its own id.
+"""
+
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from manifests.values.desired import Role
+from providers.actions import CutSessions, EndpointAction, SetWeight
+from providers.endpoints.file.text import MAX_PORT, Member, Pool, parse, render
+from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, Unreachable
+from providers.facts import Endpoint, MemberFact, PoolFact
+from providers.lib.files import directory_of, locked, read, replace
+from providers.naming import object_of
+from providers.spi import Context
+
+POOL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+"""Names that are one file name everywhere, and never hidden."""
+
+SUFFIX = ".json"
+
+
+class FileSettings(BaseModel):
+    """Settings of `type: file`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    directory: str = Field(
+        default="pools",
+        min_length=1,
+        description="Where the pool files are. Absolute, or relative to the instance's state directory.",
+    )
+
+
+class FileEndpoints:
+    """Pools in files `<directory>/<pool>.json`. A missing file is an empty pool; a file that cannot be read is an error."""
+
+    role: ClassVar[Role] = Role.ENDPOINTS
+    checks_ownership: ClassVar[bool] = True
+    Settings: ClassVar[type[BaseModel]] = FileSettings
+
+    def __init__(self, name: str, settings: FileSettings, context: Context) -> None:
+        self.name = name
+        self._settings = settings
+        self._context = context
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        """The named pools, plus every pool that holds a member of ours.
+
+        Raises:
+            Unreachable: a file cannot be read or is not a pool file. Its other members might be ours, so no part is told.
+            Rejected: a pool's name is no file name.
+        """
+        directory = self._directory()
+        named = {pool: self._load(directory, pool) for pool in set(pools)}
+        others = {pool: self._load(directory, pool) for pool in self._present(directory) if pool not in named}
+        mine = {pool: found for pool, found in others.items() if self._holds_ours(found)}
+        return tuple(self._fact(found) for _, found in sorted((named | mine).items()))
+
+    def perform(self, action: EndpointAction) -> None:
+        """Set a weight or remove an endpoint, comparing under the lock.
+
+        Raises:
+            Conflict, Gone, Foreign: the member is not as the plan saw it, or not ours.
+            Rejected: a name, address, port or weight is impossible, or the directory may not be written.
+            Unreachable: the file cannot be read or written, or another writer holds the lock; nothing was changed.
+            OutcomeUnknown: see `providers.lib.files.replace`.
+        """
+        (error,) = self.perform_all([action])
+        if error is not None:
+            raise error
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        """Like `perform` for many actions, with one replacement of each pool's file: no reader sees a pool between them.
+
+        Returns:
+            What `perform` would have raised for each action, None for success.
+
+        Raises:
+            ProviderError: nothing was begun.
+        """
+        by_pool: dict[str, list[int]] = {}
+        for index, action in enumerate(actions):
+            by_pool.setdefault(action.pool, []).append(index)
+        directory = self._directory()
+        errors: list[ProviderError | None] = [None] * len(actions)
+        with locked(f"provider {self.name}", directory):
+            for pool, indexes in by_pool.items():
+                answers = self._rewrite(directory, pool, [actions[index] for index in indexes])
+                for index, answer in zip(indexes, answers, strict=True):
+                    errors[index] = answer
+        return tuple(errors)
+
+    def close(self) -> None:
+        """Nothing to let go of."""
+
+    def _rewrite(self, directory: Path, name: str, actions: Sequence[EndpointAction]) -> Sequence[ProviderError | None]:
+        """Do the actions on one pool in one replacement of its file, under the lock; what came of each."""
+        target = f"pool {name}"
+        try:
+            path = self._path(directory, name)
+            before = read(target, path)
+            pool = Pool(name) if before is None else parse(name, str(path), before)
+        except ProviderError as error:
+            return [error] * len(actions)
+        members = dict(pool.members)
+        answers = [self._answer(members, action) for action in actions]
+        if members == pool.members:
+            return answers
+        try:
+            replace(target, path, render(Pool(name, members, pool.extra)), before)
+        except ProviderError as error:
+            return [answer or error for answer in answers]
+        return answers
+
+    def _answer(self, members: dict[Endpoint, Member], action: EndpointAction) -> ProviderError | None:
+        """Do one action on these members; what is wrong with it, and then nothing has changed."""
+        try:
+            _check(action)
+            self._apply(members, action)
+        except ProviderError as error:
+            return error
+        return None
+
+    def _apply(self, members: dict[Endpoint, Member], action: EndpointAction) -> None:
+        member = members.get(action.endpoint)
+        target = object_of(action)
+        if member is not None and member.owner != self._context.instance:
+            owner = f"instance {member.owner}" if member.owner else "nobody's instance"
+            raise Foreign(target, f"belongs to {owner}", "remove it from the file, or use another pool")
+        if isinstance(action, SetWeight):
+            current = None if member is None else member.weight
+            if current not in (action.weight, action.before):
+                kind = Gone if current is None else Conflict
+                raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "look again")
+            extra = {} if member is None else member.extra
+            members[action.endpoint] = Member(action.weight, action.name, self._context.instance, extra)
+            return
+        if member is None:
+            return
+        if member.weight > 0:
+            raise Conflict(target, f"still has weight {member.weight}", "set its weight to 0 first")
+        del members[action.endpoint]
+
+    def _directory(self) -> Path:
+        return directory_of(f"provider {self.name}", self._settings.directory, self._context.state_dir)
+
+    def _path(self, directory: Path, pool: str) -> Path:
+        if not POOL_NAME.fullmatch(pool):
+            raise Rejected(f"pool {pool!r}", "is no file name", "use letters, digits, '.', '_' and '-', at most 200")
+        return directory / (pool + SUFFIX)
+
+    def _load(self, directory: Path, pool: str) -> Pool:
+        path = self._path(directory, pool)
+        data = read(f"pool {pool}", path)
+        return Pool(pool) if data is None else parse(pool, str(path), data)
+
+    def _present(self, directory: Path) -> list[str]:
+        try:
+            found = [path.name.removesuffix(SUFFIX) for path in directory.iterdir() if path.name.endswith(SUFFIX)]
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            cause = f"cannot list {directory}: {error.strerror}"
+            raise Unreachable(f"provider {self.name}", cause, "give this user the right to read it") from error
+        return [pool for pool in found if POOL_NAME.fullmatch(pool)]
+
+    def _holds_ours(self, pool: Pool) -> bool:
+        return any(member.owner == self._context.instance for member in pool.members.values())
+
+    def _fact(self, pool: Pool) -> PoolFact:
+        facts = (
+            MemberFact(endpoint, member.weight, member.owner == self._context.instance, member.name)
+            for endpoint, member in sorted(pool.members.items())
+        )
+        return PoolFact(pool.name, tuple(facts))
+
+
+def _check(action: EndpointAction) -> None:
+    target = object_of(action)
+    if isinstance(action, CutSessions):
+        raise Rejected(target, "a file has no sessions that could be ended", "wait until they are over")
+    if not action.endpoint.address or not 1 <= action.endpoint.port <= MAX_PORT:
+        raise Rejected(target, "is no address and port", f"give an address and a port from 1 to {MAX_PORT}")
+    if isinstance(action, SetWeight) and action.weight < 0:
+        raise Rejected(target, f"weight {action.weight} is below 0", "use 0 or more")

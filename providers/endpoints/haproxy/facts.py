@@ -1,0 +1,113 @@
+"""What a look tells of the pools in HAProxy, made from its processes' tables of servers and sessions. Pure; used by `haproxy.py`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from providers.endpoints.haproxy.state import (
+    AGENT,
+    AGENT_ENABLED,
+    CHECK_ALIVE,
+    CHECK_CONFIGURED,
+    CHECK_RUNS,
+    DIGITS,
+    NEVER_CHECKED,
+    OPERATIONAL,
+    OUT,
+    SLOT_HOST,
+    Server,
+    Slots,
+    Table,
+    agreed,
+)
+from providers.facts import Endpoint, MemberFact, PoolFact, Weights
+
+
+def pool_fact(tables: Sequence[Table], epoch: str, counts: Sequence[Mapping[str, int]] = ()) -> PoolFact:
+    """A pool over all processes; `counts` has for each of them the sessions by server, where they are known.
+
+    A slot of ours hides another server with the same address. Free slots of others are no members. A server of somebody else
+    without an IP address has its name in the address's place.
+    """
+    facts: dict[Endpoint, MemberFact] = {}
+    for one in tables:
+        for server in one.foreign:
+            place = server.endpoint or Endpoint(server.name, server.port)
+            facts[place] = MemberFact(place, server.share, False, server.name, None, _word(server), "")
+    places = tables[0].taken.keys() if len(tables) == 1 else {place for one in tables for place in one.taken}
+    best = [_best(one) for one in tables]
+    for place in places:
+        facts[place] = _member(place, tables, counts, best)
+    kind = Weights.ON_OFF if any(one.on_off for one in tables) else Weights.ANY
+    return PoolFact(tables[0].slots.pool, tuple([facts[place] for place in sorted(facts)]), epoch, kind)
+
+
+def _member(
+    place: Endpoint, tables: Sequence[Table], counts: Sequence[Mapping[str, int]], best: Sequence[int]
+) -> MemberFact:
+    if len(tables) == 1 and len(held := tables[0].taken[place]) == 1:
+        server = held[0]
+        if server.weight and not server.admin & OUT and not tables[0].on_off:  # the commonest one, in thousands
+            writer = AGENT if server.agent & AGENT_ENABLED else ""
+            return MemberFact(place, server.weight, True, "", None, _word(server, best[0]), writer)
+    found = [server for one in tables for server in one.taken.get(place, ())]
+    weight = agreed([one.weight(place) for one in tables]) or 0
+    count = None if weight else _in_flight(place, tables, counts)
+    writer = AGENT if any(server.agent & AGENT_ENABLED for server in found) else ""
+    # Where several servers differ, all they say.
+    words = {_word(server, top) for one, top in zip(tables, best, strict=True) for server in one.taken.get(place, ())}
+    return MemberFact(place, weight, True, "", count, "/".join(sorted(words - {""})), writer)
+
+
+def resting(table: Table) -> list[Server]:
+    """The servers of members without weight: whether they are done is what their sessions tell."""
+    return [server for held in table.taken.values() for server in held if not server.weight or server.admin & OUT]
+
+
+def _best(table: Table) -> int:
+    """The highest count of checks among the slots in use."""
+    return max((server.health for held in table.taken.values() for server in held), default=0)
+
+
+def _word(server: Server, best: int = 0) -> str:
+    """What HAProxy's checks say of a server; empty without them.
+
+    One that is made ready is called up at once, and goes down with the first check that fails: it is only `checking` until one has
+    passed. How the last one ended does not tell that, for it may be from the address before; but all slots of a pool come from one line, with
+    the same `rise` and `fall`, so one with fewer checks to its credit than another has not passed one, or has just failed one.
+    """
+    if not server.check & CHECK_CONFIGURED:
+        return ""
+    word = OPERATIONAL.get(server.operation, "")
+    if word not in ("up", "starting") or server.check & CHECK_RUNS != CHECK_ALIVE:
+        return word
+    return "checking" if server.health < best or server.last == NEVER_CHECKED else word
+
+
+def _in_flight(place: Endpoint, tables: Sequence[Table], counts: Sequence[Mapping[str, int]]) -> int | None:
+    total = 0
+    for one, count in zip(tables, counts, strict=False):
+        for server in one.taken.get(place, ()):
+            if server.name not in count:
+                return None
+            total += count[server.name]
+    return total if counts else None
+
+
+def marked(servers: Iterable[Server], instance: str) -> set[Slots]:
+    """All sets of slots with one in use that only this instance may fill: how a pool that nobody names is found."""
+    host = f"{instance}.{SLOT_HOST}"
+    ours = [server for server in servers if server.host == host]
+    used = {(server.backend, server.name.rstrip(DIGITS)) for server in ours if not server.free}
+    names: dict[str, list[str]] = {backend: [] for backend, _ in used}
+    for server in ours:
+        if server.backend in names:
+            names[server.backend].append(server.name)
+    return {_with_default_prefix(Slots(backend, prefix, instance), names[backend]) for backend, prefix in used}
+
+
+def _with_default_prefix(slots: Slots, names: Sequence[str]) -> Slots:
+    """The same slots; where the backend's name ends in digits, these belong to the default prefix."""
+    default = Slots(slots.backend, slots.backend, slots.instance)
+    if not slots.backend[len(slots.prefix) :].isdecimal() or not slots.backend.startswith(slots.prefix):
+        return slots
+    same = all(default.number(name) is not None for name in names if slots.number(name) is not None)
+    return default if same else slots

@@ -1,0 +1,152 @@
+"""Tries a configuration before it is put in place: nginx's own test, on a copy in which the changed files stand for the old ones.
+
+Files that include a changed file, at any depth, are copied too, with the `include` directives pointing to the copies. The copy of
+the main file lies beside it under a hidden name, because nginx takes relative names from the directory of the main file; the
+others lie in a private directory.
+"""
+
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from glob import glob, has_magic
+from pathlib import Path
+
+from providers.endpoints.nginx.text import statements
+from providers.errors import Rejected, Unreachable
+from providers.lib.files import read
+
+BINARIES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/usr/local/nginx/sbin"])
+MOST_FILES = 2_000
+"""Files of one configuration that are read, at most."""
+MOST_DEPTH = 20
+
+
+def test(target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path, deadline: float) -> None:
+    """Let nginx test `main` with these files in place of those that are there, or are not there yet.
+
+    Args:
+        target: for messages.
+        main: nginx's main file.
+        changed: the new bytes of files, by their absolute paths. Empty: the configuration as it is.
+        scratch: a private directory; it is made, and removed afterwards.
+        deadline: monotonic seconds.
+
+    Raises:
+        Rejected: nginx refuses it, or it does not include one of the files, or there is no nginx.
+        Unreachable: the configuration cannot be read or copied, or the test takes too long.
+    """
+    copy = main.with_name(f".{main.name}.reconciler-test")
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        scratch.mkdir(mode=0o700, parents=True)
+        stage = _Stage(target, main, changed, scratch)
+        text = stage.copy_of(main, 0)
+        missing = sorted(str(path) for path in changed.keys() - stage.met)
+        if missing:
+            place = f"include {Path(missing[0]).parent}/*.conf;"
+            raise Rejected(
+                target, f"{main} does not include {missing[0]}", f"write into its block http (or stream): {place}"
+            )
+        if text is not None:
+            _write(copy, text)
+        _run(target, copy if text is not None else main, deadline)
+    except OSError as error:
+        raise Unreachable(
+            target, f"cannot copy {main} to test it: {error.strerror}", "see the rights of its directory"
+        ) from error
+    finally:
+        copy.unlink(missing_ok=True)
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+class _Stage:
+    """The copies of one test. `met` are the changed files that the configuration includes."""
+
+    def __init__(self, target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path) -> None:
+        self.target, self.root, self.changed, self.scratch = target, main.parent, changed, scratch
+        self.met: set[Path] = set()
+        self._copies: dict[Path, Path] = {}
+        self._count = 0
+
+    def copy_of(self, path: Path, depth: int) -> bytes | None:
+        """A file with its includes pointing to copies; None where it can stay as it is."""
+        self._count += 1
+        if self._count > MOST_FILES or depth > MOST_DEPTH:
+            raise Unreachable(self.target, f"{path} is one of more than {MOST_FILES} files, or too deeply included")
+        data = read(self.target, path)
+        if data is None:
+            return None  # nginx itself says what is missing
+        text = data.decode("utf-8", "surrogateescape")
+        parts, at, differs = [], 0, False
+        try:
+            found = [one for one in statements(text) if len(one.words) == 2 and one.words[0] == "include"]
+        except ValueError as error:
+            raise Unreachable(self.target, f"{path}: {error}", "correct it; `nginx -t` tells more") from None
+        for one in found:
+            paths = self._included(one.words[1])
+            copies = [self._copy(path, depth + 1) for path in paths]
+            if copies == paths:
+                continue
+            differs = True
+            parts += [text[at : one.start], "".join(f'include "{copy}";\n' for copy in copies)]
+            at = one.stop
+        return "".join([*parts, text[at:]]).encode("utf-8", "surrogateescape") if differs else None
+
+    def _included(self, pattern: str) -> list[Path]:
+        """The files that an include names, new ones with the others, in nginx's order."""
+        full = os.path.join(self.root, pattern)
+        if not has_magic(full):
+            return [Path(full)]
+        new = {str(path) for path in self.changed if fnmatchcase(str(path), full) and path.parent == Path(full).parent}
+        return [Path(path) for path in sorted({*glob(full), *new})]
+
+    def _copy(self, path: Path, depth: int) -> Path:
+        """Where a file is read from: its copy if it needs one."""
+        if path in self._copies:
+            return self._copies[path]
+        real = next(
+            (one for one in self.changed if one == path or os.path.realpath(one) == os.path.realpath(path)), None
+        )
+        if real is not None:
+            self.met.add(real)
+            data: bytes | None = self.changed[real]
+        else:
+            data = self.copy_of(path, depth)
+        self._copies[path] = path
+        if data is not None:
+            self._copies[path] = self.scratch / f"{len(self._copies)}.conf"
+            _write(self._copies[path], data)
+        return self._copies[path]
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+
+
+def _run(target: str, main: Path, deadline: float) -> None:
+    binary = shutil.which("nginx", path=BINARIES)
+    if binary is None:
+        raise Rejected(target, "the program nginx was not found, so no configuration can be tested", "install nginx")
+    try:
+        done = subprocess.run(
+            [binary, "-t", "-q", "-c", str(main)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=max(0.01, deadline - time.monotonic()),
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unreachable(
+            target, "nginx's test of its configuration took too long", "see whether a name in it resolves"
+        ) from None
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").splitlines()
+        said = next((line for line in lines if "[emerg]" in line), lines[0] if lines else "nothing")
+        raise Rejected(target, f"nginx refuses the configuration: {said[:300]}", "correct it; nothing was changed")

@@ -1,0 +1,212 @@
+"""HTTP calls to a management API, with the answers sorted by what the caller may do next. The one module that imports httpx.
+
+Used by providers whose other side speaks JSON over HTTP. There is no retry here: a server that asks for patience (429, 503
+with Retry-After) is left alone until then, and every call until that instant fails at once with the time that is left.
+Redirects are not followed and proxies of the environment are not used: a management API is where the settings say.
+"""
+
+import json
+import re
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from threading import Lock
+
+import httpx
+
+from manifests.values.desired import SECOND
+from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.lib.secrets import Secret
+
+MAX_ANSWER = 512 * 1024 * 1024
+"""Octets of one answer. More are refused, so that no server can fill the memory."""
+
+MAX_PATIENCE = 3600
+"""Seconds: a longer Retry-After is taken as this, so that a mistake of the server does not stop us for days."""
+
+WHOLE = 5
+"""How many times the time-out of one wait a whole answer may take."""
+
+HEADER = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
+"""What a header's value may be (RFC 9110 section 5.5), without the octets beyond ASCII."""
+
+SHOWN = 300
+"""Characters of the server's own words in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer that the caller has to judge: its status and its JSON (None when there is none, or when it is no JSON)."""
+
+    status: int
+    body: object
+
+    @property
+    def words(self) -> str:
+        """What the server says went wrong, shortened: the text of `error` and `errors`, as such APIs have them."""
+        if not isinstance(self.body, Mapping):
+            return ""
+        errors = self.body.get("errors")
+        parts = [self.body.get("error"), *(errors if isinstance(errors, list) else [])]
+        return "; ".join(str(part) for part in parts if part)[:SHOWN]
+
+
+class API:
+    """One management API at a base URL.
+
+    Args:
+        url: base URL without a slash at its end.
+        timeout: longest wait for a connection and for each piece of an answer, in ns; a whole call takes `WHOLE` times that.
+        steady: steady clock in ns.
+        wall: seconds since 1970, for a Retry-After that names a date.
+        ca_file: certificates to trust instead of the system's; empty = the system's.
+        transport: for tests of other sides than a socket; None = a socket.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        timeout: int,
+        steady: Callable[[], int],
+        wall: Callable[[], float],
+        ca_file: str = "",
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._url = url
+        self._timeout = timeout
+        self._steady = steady
+        self._wall = wall
+        self._ca_file = ca_file
+        self._transport = transport
+        self._client: httpx.Client | None = None
+        self._lock = Lock()
+        self._not_before = 0
+
+    def read(self, target: str, path: str, headers: Mapping[str, Secret]) -> Reply:
+        """GET. Raises `Unreachable` without a usable answer, or `Rejected` (401, 403)."""
+        return self._call("GET", target, path, headers, None)
+
+    def write(self, target: str, method: str, path: str, headers: Mapping[str, Secret], body: object) -> Reply:
+        """Send JSON with PATCH, POST, PUT or DELETE.
+
+        Raises:
+            Unreachable: it was not sent, or the server did not take it up (429, 503).
+            OutcomeUnknown: it was sent and there is no answer, or the server failed while working on it (other 5xx).
+            Rejected: the server does not accept who we are (401, 403).
+        """
+        return self._call(method, target, path, headers, json.dumps(body).encode())
+
+    def close(self) -> None:
+        """Close connections. May be called twice, and the API used again."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _call(self, method: str, target: str, path: str, headers: Mapping[str, Secret], content: bytes | None) -> Reply:
+        self._check_patience(target)
+        sent = {name: _header(target, name, secret) for name, secret in headers.items()}
+        sent["Accept"] = "application/json"
+        if content is not None:
+            sent["Content-Type"] = "application/json"
+        try:
+            status, answer_headers, answer = self._exchange(method, path, sent, content)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise Unreachable(target, f"no connection to {self._url}: {_words(error)}") from None
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise self._lost(target, content is not None, _words(error)) from None
+        return self._judged(target, content is not None, status, answer_headers, answer)
+
+    def _exchange(
+        self, method: str, path: str, headers: Mapping[str, str], content: bytes | None
+    ) -> tuple[int, httpx.Headers, bytes]:
+        end = self._steady() + WHOLE * self._timeout
+        found = bytearray()
+        with self._session(path).stream(method, self._url + path, headers=headers, content=content) as response:
+            for piece in response.iter_bytes():
+                found += piece
+                if len(found) > MAX_ANSWER:
+                    raise httpx.ReadError(f"its answer has more than {MAX_ANSWER} octets")
+                if self._steady() > end:
+                    raise httpx.ReadTimeout(f"its answer was not complete after {WHOLE * self._timeout / SECOND:g} s")
+            return response.status_code, response.headers, bytes(found)
+
+    def _session(self, target: str) -> httpx.Client:
+        with self._lock:
+            if self._client is None:
+                seconds = self._timeout / SECOND
+                self._client = httpx.Client(
+                    timeout=seconds, trust_env=False, verify=self._trust(target), transport=self._transport
+                )
+            return self._client
+
+    def _trust(self, target: str) -> ssl.SSLContext | bool:
+        if not self._url.startswith("https:"):
+            return False  # nothing to verify; loading the system's certificates would take a while
+        try:
+            return ssl.create_default_context(cafile=self._ca_file or None)
+        except (OSError, ssl.SSLError) as error:
+            cause = f"the certificates in {self._ca_file} cannot be used: {error}"
+            raise Rejected(target, cause, "give caFile a file of PEM certificates") from error
+
+    def _check_patience(self, target: str) -> None:
+        left = self._not_before - self._steady()
+        if left > 0:
+            cause = f"{self._url} asked to be left alone for another {-(-left // SECOND)} s"
+            raise Unreachable(target, cause, "it is asked again by itself after that")
+
+    def _judged(self, target: str, writing: bool, status: int, headers: httpx.Headers, answer: bytes) -> Reply:
+        reply = Reply(status, _json(answer))
+        said = f"{self._url} answers {status}{f' ({reply.words})' if reply.words else ''}"
+        if status in (429, 503):
+            wait = self._patience(headers.get("Retry-After", ""))
+            self._not_before = max(self._not_before, self._steady() + wait * SECOND)
+            raise Unreachable(target, said + (f" and asks to wait {wait} s" if wait else ""))
+        if status >= 500:
+            raise self._lost(target, writing, said)
+        if status in (401, 403):
+            raise Rejected(target, said, "check the key of the provider, and its rights on the server")
+        if 300 <= status < 400:
+            raise Rejected(target, f"{said}: it redirects elsewhere", "give the provider the final URL")
+        if status == 200 and reply.body is None:
+            raise self._lost(target, writing, f"{said} with something that is not JSON")
+        return reply
+
+    def _patience(self, text: str) -> int:
+        """Seconds of a Retry-After header: a number, or a date (RFC 9110 section 10.2.3). 0 where there is none."""
+        text = text.strip()
+        if text.isascii() and text.isdigit():
+            return min(int(text[:9]), MAX_PATIENCE)
+        try:
+            until = parsedate_to_datetime(text).timestamp()
+        except (ValueError, TypeError, OverflowError):
+            return 0
+        return min(max(0, int(until - self._wall() + 0.999)), MAX_PATIENCE)
+
+    def _lost(self, target: str, writing: bool, cause: str) -> ProviderError:
+        if not writing:
+            return Unreachable(target, f"no usable answer from {self._url}: {cause}")
+        return OutcomeUnknown(target, f"the change was sent to {self._url}, but: {cause}", "look again")
+
+
+def _header(target: str, name: str, secret: Secret) -> str:
+    """A secret as the value of a header. Checked here, because an error of the client would quote it."""
+    text = secret.reveal()
+    if not HEADER.fullmatch(text):
+        cause = f"the secret for {name} has characters that no HTTP header can hold"
+        raise Rejected(target, cause, "store it as one line of printable ASCII")
+    return text
+
+
+def _json(answer: bytes) -> object:
+    try:
+        found: object = json.loads(answer) if answer else None
+    except ValueError:
+        return None
+    return found
+
+
+def _words(error: Exception) -> str:
+    """The error in words. httpx leaves the text of time-outs empty."""
+    return str(error)[:SHOWN] or type(error).__name__

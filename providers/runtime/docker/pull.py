@@ -1,0 +1,276 @@
+"""Images: have one on the node before a container is made from it. Called by `docker_create.py`.
+
+A pull may take minutes and must neither hold up the loop nor be lost with a call's deadline: it runs on a thread of its own and
+goes on while calls come and go. A call waits a while; if the pull is not done by then the call fails with its progress, and
+the next try finds it further on or done. A registry that falls silent is given up.
+"""
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from manifests.values.image_ref import DEFAULT_DOMAIN, ImageRef, parse_image
+from manifests.values.pod import PullPolicy
+from providers.errors import Gone, ProviderError, Rejected, Unreachable
+from providers.lib.secrets import SecretRef
+from providers.runtime.docker.client import Link
+
+PATIENCE_SECONDS = 15.0
+"""How long one call waits for a pull: well below a call's deadline of 30 s."""
+
+STALL_SECONDS = 60.0
+"""A pull during which the engine says nothing for so long is given up; while data flows it reports several times a second."""
+
+_REFUSALS = (
+    "manifest unknown",
+    "not found",
+    "invalid reference",
+    "does not exist",
+    "no matching manifest",
+)
+"""Words of registries and engines for an image that cannot be had."""
+
+_LOGIN_REFUSALS = (
+    "denied",
+    "unauthorized",
+    "authentication required",
+    "no basic auth",
+    "incorrect username or password",
+)
+"""Their words for who may not have it. Some say so of images that do not exist, too."""
+
+_HERE = frozenset({"Verifying Checksum", "Download complete", "Extracting", "Pull complete", "Already exists"})
+"""What the engine says of a layer that has been fetched."""
+
+
+class Registry(BaseModel):
+    """How to log in to one registry."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+    server: str = Field(description="Host of the registry as image names have it, such as registry.example.com:5000.")
+    username: str = Field(min_length=1, description="Name to log in with.")
+    password: SecretRef = Field(description="Where the password or token is.")
+
+
+class _Layer(NamedTuple):
+    """How far one layer is: the engine's word, bytes fetched, bytes in all; 0 = not said."""
+
+    status: str
+    current: int
+    total: int
+
+
+class _Pull:
+    """One pull under way. Its thread writes, calls read."""
+
+    def __init__(self) -> None:
+        self.done = threading.Event()
+        self.error: ProviderError | None = None
+        self._layers: dict[str, _Layer] = {}
+
+    def note(self, event: dict[str, Any]) -> None:
+        """Take one line of the engine's progress."""
+        layer, status = str(event.get("id") or ""), str(event.get("status") or "")
+        # The first line has the image's tag in place of a layer.
+        if not layer or status.startswith("Pulling from"):
+            return
+        detail = event.get("progressDetail") or {}
+        known = self._layers.get(layer, _Layer("", 0, 0))
+        # Unpacking counts its own bytes, up to the same total.
+        total = max(0, int(detail.get("total") or 0)) or known.total
+        current = int(detail.get("current") or 0) if status == "Downloading" else known.current
+        current = total if status in _HERE else current
+        self._layers = {**self._layers, layer: _Layer(status, current, total)}
+
+    def progress(self) -> str:
+        """How far it is, for people: layers and, where the engine tells sizes, bytes."""
+        layers = self._layers.values()
+        if not layers:
+            return "no answer from the registry yet"
+        here = sum(layer.status in _HERE for layer in layers)
+        text = f"{here} of {len(layers)} layers are here"
+        total = sum(layer.total for layer in layers)
+        if not total:
+            return text
+        # The size of a layer is told when its turn comes.
+        least = "at least " if any(not layer.total and layer.status not in _HERE for layer in layers) else ""
+        current = sum(layer.current for layer in layers)
+        return f"{text}, {current / 1e6:.1f} of {least}{total / 1e6:.1f} MB"
+
+
+class Images:
+    """The images of one node.
+
+    Args:
+        link: the engine.
+        registries: how to log in, by registry.
+        patience: seconds that one call waits for a pull.
+        stall: seconds of silence after which a pull is given up.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        registries: Sequence[Registry],
+        patience: float = PATIENCE_SECONDS,
+        stall: float = STALL_SECONDS,
+    ) -> None:
+        self._link = link
+        self._logins = {_domain(one.server): one for one in registries}
+        self._patience, self._stall = patience, stall
+        self._lock = threading.Lock()
+        self._pulls: dict[str, _Pull] = {}
+
+    def ensure(self, target: str, wanted: Sequence[tuple[str, PullPolicy]]) -> None:
+        """Have images here, as their policies say. What is missing is pulled together, within the patience of one call.
+
+        Args:
+            target: what needs them, for messages.
+            wanted: full name of each image, and when to ask its registry.
+
+        Raises:
+            Rejected: one is missing and may not be pulled, or its registry refuses it.
+            Unreachable: a registry cannot be reached, or a pull goes on; its progress is in the message.
+        """
+        missing = [image for image, policy in wanted if policy is PullPolicy.ALWAYS or not self.present(image)]
+        for image, policy in wanted:
+            if policy is PullPolicy.NEVER and image in missing:
+                step = "load it there, or let imagePullPolicy be IfNotPresent"
+                raise Rejected(target, f"image {image} is not on {self._link.node}, and it may not be pulled", step)
+        pulls = {image: self._begin(target, image) for image in missing}
+        end = time.monotonic() + self._patience
+        for pull in pulls.values():
+            pull.done.wait(max(0.0, end - time.monotonic()))
+        waiting = {image: pull for image, pull in pulls.items() if not pull.done.is_set()}
+        ended = {image: pull for image, pull in pulls.items() if image not in waiting}
+        with self._lock:
+            for image, pull in ended.items():
+                if self._pulls.get(image) is pull:
+                    del self._pulls[image]
+        for pull in ended.values():
+            if pull.error is not None:
+                raise type(pull.error)(target, pull.error.cause, pull.error.next_step)
+        if waiting:
+            cause = "; ".join(f"image {image} is being pulled: {pull.progress()}" for image, pull in waiting.items())
+            raise Unreachable(target, cause, "the pull goes on; the step is tried again by itself")
+
+    def progress(self) -> tuple[str, ...]:
+        """How far each pull under way is, in the order of images; asks nobody."""
+        with self._lock:
+            pulls = sorted(self._pulls.items())
+        return tuple(f"pulling {image}: {pull.progress()}" for image, pull in pulls if not pull.done.is_set())
+
+    def present(self, image: str) -> bool:
+        """Whether the image is on the node. Raises Unreachable."""
+        try:
+            self._link.get(f"/images/{image}/json", image)
+        except Gone:
+            return False
+        return True
+
+    def _begin(self, target: str, image: str) -> _Pull:
+        login = self._header(target, parse_image(image))
+        with self._lock:
+            pull = self._pulls.get(image)
+            if pull is None:
+                pull = self._pulls[image] = _Pull()
+                name = f"{self._link.node}-pull"
+                threading.Thread(target=self._run, args=(pull, image, login), name=name, daemon=True).start()
+            return pull
+
+    def _header(self, target: str, ref: ImageRef) -> str:
+        """The login for an image's registry, as the engine wants it. Raises Rejected, Unreachable."""
+        login = self._logins.get(ref.domain)
+        if login is None:
+            return ""
+        fields = {
+            "username": login.username,
+            "password": login.password.resolve(target).reveal(),
+            "serveraddress": "https://index.docker.io/v1/" if ref.domain == DEFAULT_DOMAIN else ref.domain,
+        }
+        return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode()
+
+    def _run(self, pull: _Pull, image: str, login: str) -> None:
+        try:
+            self._pull(pull, image, login)
+        except ProviderError as error:
+            pull.error = error
+        except Exception as error:  # noqa: BLE001  (a thread of its own: what it meets must reach the caller)
+            pull.error = self._broken(image, error)
+        finally:
+            pull.done.set()
+
+    def _pull(self, pull: _Pull, image: str, login: str) -> None:
+        ref = parse_image(image)
+        params = {"fromImage": ref.repository, "tag": ref.digest or ref.tag or "latest"}
+        headers = {"X-Registry-Auth": login} if login else None
+        patience = self._stall
+        began = time.monotonic()
+        try:
+            answer = self._link.request(
+                "POST", "/images/create", image, params=params, headers=headers, stream=True, patience=patience
+            )
+        except (Gone, Rejected) as error:
+            raise self._refused(image, error.cause) from error
+        except ProviderError as error:
+            if time.monotonic() - began >= self._stall:
+                raise self._silent(image) from error
+            raise self._refused(image, error.cause) from error
+        with answer:
+            for line in answer.iter_lines():
+                event = json.loads(line) if line.strip() else {}
+                if event.get("error"):
+                    raise self._refused(image, str(event["error"]))
+                pull.note(event)
+        if not self.present(image):
+            raise Unreachable(image, "the pull ended and the image is not there", "see the engine's log")
+
+    def _refused(self, image: str, cause: str) -> ProviderError:
+        text = " ".join(cause.split())[:400]
+        lowered, said = text.lower(), f"cannot pull image {image}: {text}"
+        if any(word in lowered for word in _LOGIN_REFUSALS):
+            return Rejected(image, said, self._login_step(parse_image(image).domain))
+        if any(word in lowered for word in _REFUSALS):
+            return Rejected(image, said, "correct the image: its registry does not have it")
+        return Unreachable(image, said, "see whether the node reaches the registry")
+
+    def _login_step(self, domain: str) -> str:
+        """What to do about a registry that does not let us have an image."""
+        login = self._logins.get(domain)
+        if login is not None:
+            who = f"name {login.username}, password in {login.password}"
+            return f"correct the login for {domain} in settings.registries ({who}), or the image"
+        known = ", ".join(sorted(self._logins)) or "none"
+        return (
+            f"correct the image, or log in: {domain} is not in settings.registries of the provider, which has {known}"
+        )
+
+    def _silent(self, image: str) -> Unreachable:
+        cause = f"gave up pulling image {image}: nothing from its registry for {self._stall:g} s"
+        return Unreachable(image, cause, "see whether the registry hangs")
+
+    def _broken(self, image: str, error: Exception) -> ProviderError:
+        if "timed out" in str(error).lower():
+            return self._silent(image)
+        return Unreachable(
+            image, f"the pull of image {image} broke off: {type(error).__name__}", "see the engine's log"
+        )
+
+    def close(self) -> None:
+        """Pulls under way are left to the engine; their threads end with the process."""
+        with self._lock, suppress(RuntimeError):
+            self._pulls.clear()
+
+
+def _domain(server: str) -> str:
+    """A registry's host as references have it."""
+    host = server.removeprefix("https://").removeprefix("http://").partition("/")[0]
+    return DEFAULT_DOMAIN if host in ("docker.io", "index.docker.io", "registry-1.docker.io") else host

@@ -1,0 +1,183 @@
+"""From a template to the requests that create its containers. Pure: no I/O, no secrets read. Called by `docker_create.py`."""
+
+import json
+from typing import Any
+
+from manifests.values.desired import Container, ProbeKind, Template
+from manifests.values.image_ref import parse_image
+from manifests.values.pod import HOST_CONFIG_MANAGED, Live, Mount, VolumeKind
+from providers.actions import CreateContainer
+from providers.errors import Rejected
+from providers.facts import Mark, mark_labels
+from providers.runtime.docker.digest import LABEL_IMAGE
+from providers.runtime.docker.life import LABEL_CONTAINER, LABEL_MEMBERS, LABEL_NETWORKS, NO_LIMIT
+
+SECOND = 1_000_000_000
+
+PERIOD = 100_000
+"""CPU accounting period in µs: the kernel's default, and Kubernetes'."""
+
+
+def members_of(template: Template) -> tuple[Container, ...]:
+    """All containers of a pod, the main one first."""
+    return (template.container, *template.sidecars)
+
+
+def full_image(target: str, container: Container) -> str:
+    """The full name of a container's image. Raises Rejected."""
+    if not container.engine.image:
+        raise Rejected(target, f"container {container.name} has no image", "give it an image")
+    try:
+        return str(parse_image(container.engine.image))
+    except ValueError as error:
+        raise Rejected(target, f"image {container.engine.image!r}: {error}", "correct the image") from None
+
+
+def primary_network(template: Template, podman: bool) -> str:
+    """The network mode of the main container."""
+    return template.networks[0] if template.networks else ("podman" if podman else "bridge")
+
+
+def limits(live: Live) -> dict[str, int]:
+    """The limits of one container as members of HostConfig. Swap is not given.
+
+    What is not limited is written too, to take away a limit that is there: -1 for CPU time; for memory, which the engine
+    does not take -1 for, more than any machine has.
+    """
+    return {
+        "CpuPeriod": PERIOD if live.cpu else 0,
+        "CpuQuota": live.cpu * PERIOD // 1000 if live.cpu else -1,
+        "Memory": live.memory or NO_LIMIT,
+        "MemorySwap": live.memory or NO_LIMIT,
+    }
+
+
+def payload(
+    container: Container,
+    template: Template,
+    mark: Mark,
+    secrets: dict[str, str],
+    network: str,
+    *,
+    podman: bool,
+) -> dict[str, Any]:
+    """The body of the request that creates one container of a pod.
+
+    Args:
+        container: the main container, or a sidecar.
+        template: the pod's template.
+        mark: the replica's mark.
+        secrets: revealed values of the container's secret variables, by name.
+        network: the main container's network, or `container:ID` for a sidecar.
+        podman: the engine is Podman, whose restart policies are not used.
+
+    Raises:
+        Rejected: the escape hatch is no JSON object, or sets what may not be set.
+    """
+    engine = container.engine
+    main = container is template.container
+    live = next((one for one in template.live if one.container == ("" if main else container.name)), None)
+    labels = {
+        **(dict(template.labels) if main else {}),
+        **mark_labels(mark, template.hash_version),
+        # Set always, also when empty: labels are inherited from the image, and one could have been made from a member.
+        LABEL_CONTAINER: "" if main else container.name,
+        LABEL_MEMBERS: ",".join(one.name for one in template.sidecars) if main else "",
+        LABEL_NETWORKS: ",".join(template.networks[1:]) if main else "",
+        LABEL_IMAGE: engine.image,
+    }
+    body: dict[str, Any] = {
+        "Image": full_image(mark.workload, container),
+        "Env": [f"{name}={value}" for name, value in (*container.env, *sorted(secrets.items()))],
+        "Labels": labels,
+        "HostConfig": _host_config(container, live, network, main=main, podman=podman),
+        "StopTimeout": max(1, -(-template.grace // SECOND)),
+    }
+    if not reads_runtime_health(container):
+        # One health decision: a check of the image's own would be a second opinion that nobody reads.
+        body["Healthcheck"] = {"Test": ["NONE"]}
+    if container.argv:
+        body["Entrypoint"], body["Cmd"] = list(container.argv), []
+    elif engine.args:
+        body["Cmd"] = list(engine.args)
+    if container.working_dir != ".":
+        body["WorkingDir"] = container.working_dir
+    if engine.user:
+        body["User"] = engine.user
+    if engine.stop_signal:
+        body["StopSignal"] = engine.stop_signal
+    if main:
+        body["ExposedPorts"] = {_port(one.number, one.protocol): {} for one in container.ports}
+        body["NetworkingConfig"] = {"EndpointsConfig": {network: {}}}
+    return body
+
+
+def give(body: dict[str, Any], action: CreateContainer, image: str) -> None:
+    """Add to a request what is no part of the template: by which name the image is here, and what the action brings along."""
+    body["Image"] = image
+    body["Env"] += [f"{name}={value}" for name, value in action.extra_env]
+    if action.extra_mounts:
+        host = body["HostConfig"]
+        host["Mounts"] = [*(host.get("Mounts") or ()), *(_mount(one) for one in action.extra_mounts)]
+
+
+def reads_runtime_health(container: Container) -> bool:
+    """Whether a probe of a container is the runtime's own health check: then the image's is left on."""
+    probes = (container.startup, container.liveness, container.readiness)
+    return any(one is not None and one.kind is ProbeKind.RUNTIME for one in probes)
+
+
+def _port(number: int, protocol: str) -> str:
+    return f"{number}/{protocol.lower()}"
+
+
+def _host_config(container: Container, live: Live | None, network: str, *, main: bool, podman: bool) -> dict[str, Any]:
+    engine = container.engine
+    policy = live.restart if live is not None and main and not podman else "no"
+    host: dict[str, Any] = {"NetworkMode": network, "RestartPolicy": {"Name": policy}}
+    if live is not None:
+        host.update({key: value for key, value in limits(live).items() if 0 < value < NO_LIMIT})
+    if main:
+        bindings: dict[str, list[dict[str, str]]] = {}
+        for port in container.ports:
+            if port.host_port:
+                one = {"HostIp": port.host_ip, "HostPort": str(port.host_port)}
+                bindings.setdefault(_port(port.number, port.protocol), []).append(one)
+        host["PortBindings"] = bindings
+    if engine.mounts:
+        host["Mounts"] = [_mount(one) for one in engine.mounts]
+    optional: dict[str, Any] = {
+        "CapAdd": list(engine.cap_add),
+        "CapDrop": list(engine.cap_drop),
+        "ReadonlyRootfs": engine.read_only_root,
+        "Ulimits": [{"Name": one.name, "Soft": one.soft, "Hard": one.hard} for one in engine.ulimits],
+        "Init": engine.init,
+    }
+    host.update({key: value for key, value in optional.items() if value})
+    if engine.log_driver:
+        host["LogConfig"] = {"Type": engine.log_driver, "Config": dict(engine.log_options)}
+    return {**host, **_escape_hatch(container)}
+
+
+def _escape_hatch(container: Container) -> dict[str, Any]:
+    """The members of HostConfig that a manifest sets itself."""
+    text = container.engine.host_config
+    if not text:
+        return {}
+    found = json.loads(text)
+    if not isinstance(found, dict):
+        raise Rejected(container.name, "docker.hostConfig is not a mapping", "correct the manifest")
+    refused = sorted(HOST_CONFIG_MANAGED.keys() & found.keys())
+    if refused:
+        raise Rejected(container.name, f"docker.hostConfig may not set {', '.join(refused)}", "use the field for it")
+    return found
+
+
+def _mount(mount: Mount) -> dict[str, Any]:
+    one: dict[str, Any] = {"Target": mount.target, "ReadOnly": mount.read_only}
+    if mount.kind is VolumeKind.TMPFS:
+        size = {"TmpfsOptions": {"SizeBytes": mount.size}} if mount.size else {}
+        return {**one, "Type": "tmpfs", **size}
+    if mount.kind is VolumeKind.BIND:
+        return {**one, "Type": "bind", "Source": mount.source}
+    return {**one, "Type": "volume", "Source": mount.source}

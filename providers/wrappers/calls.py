@@ -1,0 +1,354 @@
+"""A small pool of daemon threads with a deadline for each call, one call in flight per object, and a rate limit.
+
+The engine of the `limited` decorator, without any knowledge of providers' roles. A blocked call cannot be cancelled in
+Python; it can be left behind. So a call that misses its deadline keeps its thread, and its object stays *busy* until the
+call really returns: only then is it known that nothing more will happen to that object.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+from manifests.values.desired import SECOND
+from providers.errors import OutcomeUnknown, ProviderError, Unreachable
+
+R = TypeVar("R")
+
+CLOSE_SECONDS = 1.0
+"""`close` returns after this long, whatever hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A token bucket: `per_second` calls on average, at most `burst` at once."""
+
+    per_second: float
+    burst: int
+
+    def __post_init__(self) -> None:
+        if self.per_second <= 0 or self.burst < 1:
+            raise ValueError(f"a rate needs per_second > 0 and burst >= 1, not {self.per_second} and {self.burst}")
+
+
+class Bucket:
+    """A token bucket on an injected clock. Tokens may be reserved ahead: `reserve` says how long to wait for one."""
+
+    def __init__(self, rate: Rate, steady: Callable[[], int]) -> None:
+        self._rate = rate
+        self._steady = steady
+        self._tokens = float(rate.burst)
+        self._at = steady()
+        self._lock = threading.Lock()
+
+    def reserve(self, patience: int) -> int | None:
+        """Nanoseconds until the caller's token is there; None, and nothing reserved, if that is longer than `patience`."""
+        with self._lock:
+            now = self._steady()
+            # A clock that steps back refills nothing.
+            gained = max(0, now - self._at) * self._rate.per_second / SECOND
+            self._tokens = min(float(self._rate.burst), self._tokens + gained)
+            self._at = max(now, self._at)
+            missing = 1.0 - self._tokens
+            wait = max(0, int(missing * SECOND / self._rate.per_second))
+            if wait > patience:
+                return None
+            self._tokens -= 1.0
+            return wait
+
+
+class _State(Enum):
+    WAITING = auto()
+    RUNNING = auto()
+    DONE = auto()
+    DROPPED = auto()
+
+
+class _Job(Generic[R]):
+    """One call. `lock` guards `state`, so that a deadline and a start cannot both win."""
+
+    def __init__(self, act: Callable[[], R], finished: Callable[[], None]) -> None:
+        self.act = act
+        self.finished = finished
+        self.lock = threading.Lock()
+        self.done = threading.Event()
+        self.state = _State.WAITING
+        self.result: R | None = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        with self.lock:
+            if self.state is _State.DROPPED:
+                return
+            self.state = _State.RUNNING
+        try:
+            self.result = self.act()
+        except BaseException as error:  # noqa: BLE001  (carried to the caller, also SystemExit: a worker must not die)
+            self.error = error
+        with self.lock:
+            self.state = _State.DONE
+        self.finished()
+        self.done.set()
+
+    def drop(self) -> bool:
+        """At the deadline: whether the call never began and now never will."""
+        with self.lock:
+            if self.state is not _State.WAITING:
+                return False
+            self.state = _State.DROPPED
+            return True
+
+
+@dataclass(slots=True)
+class _Flight:
+    """The call in flight for one object, or for all objects of a batch. `late` once its caller has given up."""
+
+    since: int
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    """What one call is for: its keys and flight, its target in messages, its end (monotonic ns), the error when late."""
+
+    keys: tuple[str, ...]
+    flight: _Flight
+    target: str
+    end: int
+    deadline: int
+    late: type[Unreachable | OutcomeUnknown]
+
+
+class Calls:
+    """Runs calls of one provider.
+
+    Args:
+        provider: its name, for messages and thread names.
+        workers: number of threads; they start when first needed.
+        steady: steady clock in nanoseconds, for the rate limit and for ages in messages.
+        rate: limit for all calls together; None = unlimited.
+    """
+
+    def __init__(self, provider: str, workers: int, steady: Callable[[], int], rate: Rate | None) -> None:
+        if workers < 1:
+            raise ValueError(f"{provider}: a pool needs at least 1 worker, not {workers}")
+        self._provider = provider
+        self._workers = workers
+        self._steady = steady
+        self._bucket = Bucket(rate, steady) if rate else None
+        self._queue: SimpleQueue[_Job[object] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._changed = threading.Condition()
+        self._flights: dict[str, _Flight] = {}
+        self._closed = False
+
+    def busy(self) -> frozenset[str]:
+        """The objects whose last call has not returned yet."""
+        with self._changed:
+            return frozenset(key for key in self._flights if not key.startswith("look:"))
+
+    def read(self, what: str, act: Callable[[], R], deadline: int) -> R:
+        """A look. Raises `Unreachable` when it is late or fails in an unforeseen way.
+
+        `what` tells different looks apart: the same look is refused while an earlier one hangs, so that looks cannot eat up
+        all threads.
+        """
+        end = time.monotonic_ns() + deadline
+        key = "look:" + what
+        flight = _Flight(self._steady())
+        self._take(key, flight, end, self._read_refused)
+        return self._run(_Errand((key,), flight, self._provider, end, deadline, Unreachable), act)
+
+    def write(self, target: str, act: Callable[[], None], deadline: int) -> None:
+        """An action on one object.
+
+        Raises:
+            OutcomeUnknown: the call is late or failed in an unforeseen way, or an earlier call on the object is late.
+            Unreachable: the call could not begin before the deadline; nothing was changed.
+        """
+        end = time.monotonic_ns() + deadline
+        flight = _Flight(self._steady())
+        self._take(target, flight, end, self._write_refused)
+        self._run(_Errand((target,), flight, target, end, deadline, OutcomeUnknown), act)
+
+    def write_all(
+        self,
+        targets: Sequence[str],
+        act: Callable[[Sequence[int]], tuple[ProviderError | None, ...]],
+        deadline: int,
+    ) -> tuple[ProviderError | None, ...]:
+        """One call for actions on many objects, which are in flight together until it returns.
+
+        Args:
+            targets: the object of each action; one may come more than once.
+            act: does the actions with these indexes, ascending, and answers for each; it is not called for none.
+            deadline: for the whole call, waiting for earlier calls on the objects included; in ns.
+
+        Returns:
+            For each action what `write` would have raised, None when it is done.
+        """
+        end = time.monotonic_ns() + deadline
+        flight = _Flight(self._steady())
+        taken, refused = self._take_all(set(targets), flight, end)
+        chosen: Sequence[int] = range(len(targets))
+        answers: list[ProviderError | None] = [None] * len(targets)
+        if refused:
+            chosen = [index for index, target in enumerate(targets) if target not in refused]
+            answers = [refused.get(target) for target in targets]
+        if not chosen:
+            return tuple(answers)
+
+        def acted() -> tuple[ProviderError | None, ...]:
+            try:
+                found = act(chosen)
+            except ProviderError as error:
+                return (error,) * len(chosen)
+            if len(found) != len(chosen):
+                raise ValueError(f"{len(found)} answers to {len(chosen)} actions")
+            return found
+
+        errand = _Errand(tuple(taken), flight, self._provider, end, deadline, OutcomeUnknown)
+        try:
+            for index, answer in zip(chosen, self._run(errand, acted), strict=True):
+                answers[index] = answer
+        except ProviderError as error:
+            for index in chosen:
+                answer = type(error)(targets[index], error.cause, error.next_step)
+                answer.__cause__ = error.__cause__
+                answers[index] = answer
+        return tuple(answers)
+
+    def close(self, close_inner: Callable[[], None]) -> None:
+        """End the threads and close the inner provider, for at most one second together. Late calls are left behind."""
+        with self._changed:
+            first = not self._closed
+            self._closed = True
+            self._changed.notify_all()
+            threads = list(self._threads)
+        if not first:
+            return
+        closer = threading.Thread(target=close_inner, name=f"{self._provider}-close", daemon=True)
+        closer.start()
+        for _ in threads:
+            self._queue.put(None)
+        end = time.monotonic() + CLOSE_SECONDS
+        for thread in [closer, *threads]:
+            thread.join(max(0.0, end - time.monotonic()))
+
+    # --- inside -------------------------------------------------------------------------------------------------
+
+    def _take(self, key: str, mine: _Flight, end: int, refused: Callable[[str, int], ProviderError]) -> None:
+        """Make `mine` the one call in flight for `key`, waiting for an earlier one unless that is late."""
+        with self._changed:
+            while True:
+                if self._closed:
+                    raise Unreachable(self._provider, "is closed, so it takes no more calls")
+                flight = self._flights.get(key)
+                if flight is None:
+                    self._flights[key] = mine
+                    return
+                if flight.late:
+                    raise refused(key, self._steady() - flight.since)
+                left = end - time.monotonic_ns()
+                if left <= 0:
+                    raise Unreachable(
+                        self._label(key), "an earlier call kept it until the deadline; nothing was changed"
+                    )
+                self._changed.wait(left / SECOND)
+
+    def _take_all(self, keys: set[str], mine: _Flight, end: int) -> tuple[list[str], dict[str, ProviderError]]:
+        """Those of the keys that `mine` is the one call in flight for now, and why it is not for the others."""
+        with self._changed:
+            if not self._closed and self._flights.keys().isdisjoint(keys):
+                self._flights.update(dict.fromkeys(keys, mine))
+                return list(keys), {}
+        taken: list[str] = []
+        refused: dict[str, ProviderError] = {}
+        # In one order for everybody, so that two batches never wait for each other.
+        for key in sorted(keys):
+            try:
+                self._take(key, mine, end, self._write_refused)
+                taken.append(key)
+            except ProviderError as error:
+                refused[key] = error
+        return taken, refused
+
+    def _release(self, keys: tuple[str, ...]) -> None:
+        with self._changed:
+            for key in keys:
+                self._flights.pop(key, None)
+            self._changed.notify_all()
+
+    def _run(self, errand: _Errand, act: Callable[[], R]) -> R:
+        try:
+            self._wait_for_token(errand)
+            job = _Job(act, lambda: self._release(errand.keys))
+            self._submit(job)
+        except BaseException:
+            self._release(errand.keys)
+            raise
+        if not job.done.wait(max(0, errand.end - time.monotonic_ns()) / SECOND):
+            self._give_up(job, errand)
+        if job.error is None:
+            return job.result  # type: ignore[return-value]
+        if isinstance(job.error, ProviderError):
+            raise job.error
+        cause = f"the provider {self._provider} failed in an unforeseen way: {type(job.error).__name__}"
+        next_step = "look again; if it stays, report it to the provider's author"
+        raise errand.late(errand.target, cause, next_step) from job.error
+
+    def _give_up(self, job: _Job[R], errand: _Errand) -> None:
+        """The deadline is over. Returns only if the call came back in this very moment."""
+        if job.drop():
+            self._release(errand.keys)
+            cause = f"all {self._workers} threads of {self._provider} are taken by calls that do not return"
+            raise Unreachable(errand.target, cause + "; nothing was changed", "see whether the other side hangs")
+        with self._changed:
+            if self._flights.get(errand.keys[0]) is not errand.flight:
+                return  # it has just finished, and its result counts
+            errand.flight.late = True
+            self._changed.notify_all()  # whoever waits for it need not wait any longer
+        cause = f"no answer from {self._provider} within {errand.deadline / SECOND:g} s"
+        raise errand.late(errand.target, cause, "look again")
+
+    def _wait_for_token(self, errand: _Errand) -> None:
+        if self._bucket is None:
+            return
+        left = errand.end - time.monotonic_ns()
+        wait = self._bucket.reserve(left)
+        if wait is None:
+            cause = f"the rate limit of {self._provider} allows no call within {left / SECOND:.1f} s"
+            raise Unreachable(errand.target, cause + "; nothing was changed")
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed, wait / SECOND)
+            if self._closed:
+                raise Unreachable(self._provider, "was closed meanwhile; nothing was changed")
+
+    def _submit(self, job: _Job[R]) -> None:
+        with self._changed:
+            if self._closed:
+                raise Unreachable(self._provider, "was closed meanwhile; nothing was changed")
+            if len(self._threads) < self._workers and len(self._threads) < len(self._flights):
+                name = f"{self._provider}-{len(self._threads)}"
+                thread = threading.Thread(target=self._work, name=name, daemon=True)
+                self._threads.append(thread)
+                thread.start()
+            # Within the lock, so that it comes before what ends the threads.
+            self._queue.put(job)  # type: ignore[arg-type]
+
+    def _work(self) -> None:
+        while (job := self._queue.get()) is not None:
+            job.run()
+
+    def _label(self, key: str) -> str:
+        return key.removeprefix("look:") or self._provider
+
+    def _read_refused(self, key: str, age: int) -> Unreachable:
+        del key
+        return Unreachable(self._provider, f"a look that began {age / SECOND:.1f} s ago has not returned")
+
+    def _write_refused(self, key: str, age: int) -> OutcomeUnknown:
+        return OutcomeUnknown(key, f"an earlier call has been busy for {age / SECOND:.1f} s", "wait until it returns")

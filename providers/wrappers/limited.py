@@ -1,0 +1,226 @@
+"""Patience as a decorator: a deadline for every call, few threads, one call in flight per object, an optional rate limit.
+
+`wire.py` puts it around every provider, so that no provider can hang the loop and none is asked faster than it allows.
+The calls themselves are run by `calls.py`.
+"""
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, overload
+
+from pydantic import BaseModel
+
+from manifests.values.desired import SECOND, Role
+from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction, StopContainer
+from providers.errors import OutcomeUnknown, ProviderError
+from providers.facts import ContainerFact, PoolFact, ZoneFact
+from providers.naming import object_of
+from providers.spi import (
+    Batching,
+    DNSProvider,
+    EndpointProvider,
+    ExecTarget,
+    Provider,
+    ReadingBack,
+    RuntimeProvider,
+    capabilities_of,
+)
+from providers.wrappers.calls import Calls, Rate
+
+__all__ = ["Limits", "Rate", "limited"]
+
+
+def boottime() -> int:
+    """The steady clock that goes on while the machine sleeps, in nanoseconds."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How patient to be with one provider.
+
+    `deadline` is per call in nanoseconds; a stop gets its own grace on top. `workers` is the number of threads. `rate`
+    limits all calls together; a call waits for its turn within its deadline. `steady` feeds the rate limit and the ages in
+    messages.
+    """
+
+    deadline: int = 30 * SECOND
+    workers: int = 4
+    rate: Rate | None = None
+    steady: Callable[[], int] = boottime
+
+
+class LimitedRuntime:
+    """A runtime that answers in time or says that it did not."""
+
+    role: ClassVar[Role] = Role.RUNTIME
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: RuntimeProvider, limits: Limits) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._limits = limits
+        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        """A look. Raises `Unreachable` after the deadline."""
+        return self._calls.read(_looks(names), lambda: self.inner.observe(names), self._limits.deadline)
+
+    def perform(self, action: RuntimeAction) -> None:
+        """An action. Raises `OutcomeUnknown` after the deadline, and at once while the container is busy."""
+        deadline = _deadline(self._limits, action)
+        self._calls.write(object_of(action), lambda: self.inner.perform(action), deadline)
+
+    def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
+        """A look. Raises `Unreachable` after the deadline."""
+        what = f"exec {container} {argv!r}"
+        return self._calls.read(what, lambda: self.inner.exec_target(container, argv), self._limits.deadline)
+
+    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+        """A look. Raises `Unreachable` after the deadline."""
+        return self._calls.read(f"logs {container}", lambda: self.inner.logs(container, lines), self._limits.deadline)
+
+    def busy(self) -> frozenset[str]:
+        """Names of containers whose last action has not returned yet."""
+        return self._calls.busy()
+
+    def close(self) -> None:
+        """Let go within a second, whatever hangs."""
+        self._calls.close(self.inner.close)
+
+
+class LimitedEndpoints:
+    """Pools that answer in time or say that they did not."""
+
+    role: ClassVar[Role] = Role.ENDPOINTS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: EndpointProvider, limits: Limits) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._limits = limits
+        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        """A look. Raises `Unreachable` after the deadline."""
+        return self._calls.read(_looks(pools), lambda: self.inner.observe(pools), self._limits.deadline)
+
+    def perform(self, action: EndpointAction) -> None:
+        """An action. Raises `OutcomeUnknown` after the deadline, and at once while the endpoint is busy."""
+        deadline = _deadline(self._limits, action)
+        self._calls.write(object_of(action), lambda: self.inner.perform(action), deadline)
+
+    def busy(self) -> frozenset[str]:
+        """Endpoints, as `<pool>/<address>:<port>`, whose last action has not returned yet."""
+        return self._calls.busy()
+
+    def close(self) -> None:
+        """Let go within a second, whatever hangs."""
+        self._calls.close(self.inner.close)
+
+
+class LimitedBatches(LimitedEndpoints):
+    """The same for endpoints that do many actions in one call."""
+
+    inner: Batching
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        """One call with one deadline, and all its endpoints in flight together.
+
+        The answer to every action of a call that is late is `OutcomeUnknown`, and its endpoints are busy until it returns.
+        An endpoint that is busy already is left out, and answered as `perform` would.
+        """
+
+        def act(chosen: Sequence[int]) -> tuple[ProviderError | None, ...]:
+            return self.inner.perform_all(_chosen(actions, chosen))
+
+        return self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
+
+
+class LimitedReadingBack(LimitedBatches):
+    """The same for endpoints that tell what they read back."""
+
+    inner: ReadingBack
+
+    def perform_and_read(
+        self, actions: Sequence[EndpointAction]
+    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
+        """As `perform_all`, with what was read back; a call that is late tells nothing."""
+        read: list[tuple[PoolFact, ...]] = []
+
+        def act(chosen: Sequence[int]) -> tuple[ProviderError | None, ...]:
+            errors, pools = self.inner.perform_and_read(_chosen(actions, chosen))
+            read.append(pools)
+            return errors
+
+        errors = self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
+        # A call that came back after its deadline has no say any more.
+        late = all(isinstance(error, OutcomeUnknown) for error in errors)
+        return errors, () if late or not read else read[0]
+
+
+def _chosen(actions: Sequence[EndpointAction], indexes: Sequence[int]) -> Sequence[EndpointAction]:
+    return actions if len(indexes) == len(actions) else [actions[index] for index in indexes]
+
+
+class LimitedDNS:
+    """Zones that answer in time or say that they did not."""
+
+    role: ClassVar[Role] = Role.DNS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: DNSProvider, limits: Limits) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self.capabilities = capabilities_of(inner)
+        self._limits = limits
+        self._calls = Calls(inner.name, limits.workers, limits.steady, limits.rate)
+
+    def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
+        """A look. Raises `Unreachable` after the deadline."""
+        return self._calls.read(_looks(zones), lambda: self.inner.observe(zones), self._limits.deadline)
+
+    def perform(self, action: ChangeRecords) -> None:
+        """An action. Raises `OutcomeUnknown` after the deadline, and at once while the zone is busy."""
+        deadline = _deadline(self._limits, action)
+        self._calls.write(object_of(action), lambda: self.inner.perform(action), deadline)
+
+    def busy(self) -> frozenset[str]:
+        """Zones whose last change has not returned yet."""
+        return self._calls.busy()
+
+    def close(self) -> None:
+        """Let go within a second, whatever hangs."""
+        self._calls.close(self.inner.close)
+
+
+def _looks(names: Collection[str] | None) -> str:
+    return "everything" if names is None else "only " + " ".join(sorted(names))
+
+
+def _deadline(limits: Limits, action: Action) -> int:
+    return limits.deadline + (action.grace if isinstance(action, StopContainer) else 0)
+
+
+def _endpoints_kind(provider: object) -> type[LimitedEndpoints]:
+    """The decorator that has the methods which the provider has."""
+    if isinstance(provider, ReadingBack):
+        return LimitedReadingBack
+    return LimitedBatches if isinstance(provider, Batching) else LimitedEndpoints
+
+
+@overload
+def limited(provider: RuntimeProvider, limits: Limits = ...) -> LimitedRuntime: ...
+@overload
+def limited(provider: EndpointProvider, limits: Limits = ...) -> LimitedEndpoints: ...
+@overload
+def limited(provider: DNSProvider, limits: Limits = ...) -> LimitedDNS: ...
+def limited(provider: Provider, limits: Limits = Limits()) -> Provider:
+    """The same provider with deadlines, few threads and an optional rate limit. Close it to end its threads."""
+    if provider.role is Role.RUNTIME:
+        return LimitedRuntime(provider, limits)  # type: ignore[arg-type]
+    if provider.role is Role.ENDPOINTS:
+        kind = _endpoints_kind(provider)
+        return kind(provider, limits)  # type: ignore[arg-type]
+    return LimitedDNS(provider, limits)  # type: ignore[arg-type]

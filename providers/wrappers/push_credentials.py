@@ -1,0 +1,59 @@
+"""What a new container gets besides its template, as a decorator: `wire.py` puts it around runtimes while pushes are taken.
+
+The credentials of a push are made for one container and are secret, so they are neither in the plan nor in the revision: they
+are added here, between the decision and the call.
+"""
+
+from collections.abc import Callable, Collection
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from manifests.values.desired import Role
+from manifests.values.pod import RELATIVE_WORKING_DIR
+from providers.actions import CreateContainer, RuntimeAction
+from providers.facts import ContainerFact
+from providers.spi import ExecTarget, RuntimeProvider
+
+Prepare = Callable[[CreateContainer, bool], CreateContainer]
+"""(action, whether the new processes see our own files) -> the action with `extra_env` and `extra_mounts`."""
+
+
+class PreparedRuntime:
+    """A runtime whose new containers get what they need to push."""
+
+    role: ClassVar[Role] = Role.RUNTIME
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: RuntimeProvider, prepare: Prepare, shares_files: bool) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self._prepare = prepare
+        self._shares_files = shares_files
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        """As the inner provider sees it."""
+        return self.inner.observe(names)
+
+    def perform(self, action: RuntimeAction) -> None:
+        """Do the action, which for a container that pushes is completed first."""
+        if isinstance(action, CreateContainer) and action.push:
+            action = self._prepare(action, self._shares_files)
+        self.inner.perform(action)
+
+    def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
+        """As the inner provider says."""
+        return self.inner.exec_target(container, argv)
+
+    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+        """As the inner provider says."""
+        return self.inner.logs(container, lines)
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+def shares_files(provider: object) -> bool:
+    """Whether a runtime's processes see our own files: those whose working directory may be relative to the manifests."""
+    return RELATIVE_WORKING_DIR in getattr(provider, "supports", ())

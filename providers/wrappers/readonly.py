@@ -1,0 +1,138 @@
+"""Looking without touching: a decorator that refuses every action. Plans and dry runs get their providers through it.
+
+That nothing is written is so a property of the handle, and does not hang on an if in every place that writes.
+"""
+
+from collections.abc import Collection, Sequence
+from typing import ClassVar, NoReturn, overload
+
+from pydantic import BaseModel
+
+from manifests.values.desired import Role
+from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction
+from providers.errors import Rejected
+from providers.facts import ContainerFact, PoolFact, ZoneFact
+from providers.naming import object_of
+from providers.spi import (
+    Batching,
+    DNSProvider,
+    EndpointProvider,
+    ExecTarget,
+    Provider,
+    RuntimeProvider,
+    capabilities_of,
+)
+
+
+def _refusal(name: str, action: Action) -> Rejected:
+    cause = f"{type(action).__name__} refused: this handle on {name} is read-only"
+    return Rejected(object_of(action), cause, "apply the plan to change something")
+
+
+def _refuse(name: str, action: Action) -> NoReturn:
+    raise _refusal(name, action)
+
+
+class ReadOnlyRuntime:
+    """A runtime that can be looked at."""
+
+    role: ClassVar[Role] = Role.RUNTIME
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: RuntimeProvider) -> None:
+        self.name = inner.name
+        self.inner = inner
+
+    def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
+        """As the inner provider sees it."""
+        return self.inner.observe(names)
+
+    def perform(self, action: RuntimeAction) -> None:
+        """Refuse. Raises `Rejected`, always."""
+        _refuse(self.name, action)
+
+    def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
+        """Refuse: running a program in a container may change something. Raises `Rejected`, always."""
+        del argv
+        raise Rejected(container, f"exec refused: this handle on {self.name} is read-only", "apply the plan instead")
+
+    def logs(self, container: str, lines: int) -> tuple[str, ...]:
+        """As the inner provider has them."""
+        return self.inner.logs(container, lines)
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+class ReadOnlyEndpoints:
+    """Pools that can be looked at."""
+
+    role: ClassVar[Role] = Role.ENDPOINTS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: EndpointProvider) -> None:
+        self.name = inner.name
+        self.inner = inner
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        """As the inner provider sees it."""
+        return self.inner.observe(pools)
+
+    def perform(self, action: EndpointAction) -> None:
+        """Refuse. Raises `Rejected`, always."""
+        _refuse(self.name, action)
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+class ReadOnlyBatches(ReadOnlyEndpoints):
+    """The same for endpoints that do many actions in one call: here they do none."""
+
+    inner: Batching
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[Rejected, ...]:
+        """Refuse each action, always."""
+        return tuple(_refusal(self.name, action) for action in actions)
+
+
+class ReadOnlyDNS:
+    """Zones that can be looked at."""
+
+    role: ClassVar[Role] = Role.DNS
+    Settings: ClassVar[type[BaseModel]] = BaseModel
+
+    def __init__(self, inner: DNSProvider) -> None:
+        self.name = inner.name
+        self.inner = inner
+        self.capabilities = capabilities_of(inner)
+
+    def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
+        """As the inner provider sees it."""
+        return self.inner.observe(zones)
+
+    def perform(self, action: ChangeRecords) -> None:
+        """Refuse. Raises `Rejected`, always."""
+        _refuse(self.name, action)
+
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
+
+
+@overload
+def read_only(provider: RuntimeProvider) -> ReadOnlyRuntime: ...
+@overload
+def read_only(provider: EndpointProvider) -> ReadOnlyEndpoints: ...
+@overload
+def read_only(provider: DNSProvider) -> ReadOnlyDNS: ...
+def read_only(provider: Provider) -> Provider:
+    """The same provider, unable to change anything."""
+    if provider.role is Role.RUNTIME:
+        return ReadOnlyRuntime(provider)  # type: ignore[arg-type]
+    if provider.role is Role.ENDPOINTS:
+        kind = ReadOnlyBatches if isinstance(provider, Batching) else ReadOnlyEndpoints
+        return kind(provider)  # type: ignore[arg-type]
+    return ReadOnlyDNS(provider)  # type: ignore[arg-type]

@@ -1,0 +1,1 @@
+"""What one step does: exactly one action each."""

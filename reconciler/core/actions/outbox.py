@@ -1,0 +1,58 @@
+"""The outbox that all steps of a decision pass through on their way to the plan."""
+
+from dataclasses import replace
+
+from manifests.values.desired import Desired
+from reconciler.core.limits.suspensions import busy_or_failed
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Hold, Wait, Waiting
+from reconciler.core.model.step import Step
+
+
+class Outbox:
+    """Collects steps; each passes the two gates that every provider call has: busy targets and failed tries."""
+
+    def __init__(self, desired: Desired, observed: Observed, ledger: Ledger, now: Now) -> None:
+        self.desired, self.ledger, self.now = desired, ledger, now
+        self.busy, self.under_way, self.pushes = observed.busy, observed.under_way, observed.pushes
+        self.steps: list[Step] = []
+        self.holds: list[Hold] = []
+        self.waits: list[Wait] = []
+        self.ids: set[str] = set()
+        self.grants: dict[str, Grant] | None = None
+        """Those of `ledger`, once one of them has changed."""
+
+    def put(self, step: Step) -> None:
+        """Take one step in, unless its target or its own past holds it."""
+        if step.id in self.ids:
+            # A replica that moves has the same name on both nodes for a while: one call at a time, so that each has its own outcome.
+            self.waits.append(Wait(step.object, Waiting.CALL, f"another call on {step.target} goes first"))
+            return
+        self.ids.add(step.id)
+        if step.target in self.under_way:
+            self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is under way"))
+            return
+        hold = busy_or_failed(self.ledger, self.busy, step.id, step.target, step.object, self.now)
+        if hold is None:
+            self.steps.append(step)
+        else:
+            self.holds.append(hold)
+
+    def granted(self, name: str, grant: Grant | None) -> None:
+        """Keep what became of one grant; None ends it."""
+        if self.ledger.grants.get(name) == grant:
+            return
+        if self.grants is None:
+            self.grants = dict(self.ledger.grants)
+            self.ledger = replace(self.ledger, grants=self.grants)
+        if grant is None:
+            self.grants.pop(name, None)
+        else:
+            self.grants[name] = grant
+
+    def released(self, name: str) -> None:
+        """Forget an adopted container."""
+        adopted = {key: row for key, row in self.ledger.adopted.items() if key != name}
+        self.ledger = replace(self.ledger, adopted=adopted)

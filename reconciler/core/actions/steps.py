@@ -1,0 +1,231 @@
+"""Steps: every difference that came through, turned into exactly one action each.
+
+Also says which steps come after which in a plan, for people to read and for `apply` to skip dependents. Called by `decide`.
+"""
+
+from functools import cached_property
+
+from manifests.values.desired import Desired
+from manifests.values.dns import DNSPolicy, Publish, Routing, Target
+from manifests.values.dns_names import target_name
+from providers.actions import (
+    CreateContainer,
+    CutSessions,
+    RemoveContainer,
+    RemoveEndpoint,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+    UpdateContainer,
+)
+from providers.facts import ContainerFact, Endpoint, Generation, Mark, RecordKey
+from reconciler.core.exits.inflight_requests import Place
+from reconciler.core.healing.restart_history import settings, without_restarts
+from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.revision import why_failed
+from reconciler.core.model.step import Step
+from reconciler.core.model.want import Want
+from reconciler.core.replicas.image_pins import pins_of
+from reconciler.core.replicas.roster import Roster
+from reconciler.core.traffic.pool import MemberChange
+from reconciler.core.traffic.weights import endpoints
+
+
+def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:
+    """The id of weight steps of one member."""
+    return f"weight {provider}/{pool}/{endpoint.address}:{endpoint.port}"
+
+
+def place_id(place: Place) -> str:
+    """The id of weight steps of a member on its way out."""
+    return f"weight {place.pool}/{place.endpoint.address}:{place.endpoint.port}"
+
+
+def records_id(provider: str, zone: str, key: RecordKey) -> str:
+    """The id of steps on one record set."""
+    member = f"/{key.set_id}" if key.set_id else ""
+    return f"records {provider}/{zone}/{key.name}/{key.type}{member}"
+
+
+def _holder(policy: DNSPolicy, target: Target) -> str:
+    """The name that has the addresses of a target."""
+    return policy.host if policy.routing is Routing.SIMPLE else target_name(policy.host, target.name)
+
+
+class Links:
+    """Which steps touch the same replica: looked up only when something changes, and gone through once for all of it."""
+
+    def __init__(self, desired: Desired, crew: Roster) -> None:
+        self.desired, self.crew = desired, crew
+
+    @cached_property
+    def _weights(self) -> tuple[list[str], dict[str, list[int]], dict[str, list[int]]]:
+        """The ids of all weight steps in order, and the places in it of those of a container and of an address."""
+        ids: list[str] = []
+        containers: dict[str, list[int]] = {}
+        addresses: dict[str, list[int]] = {}
+        for service in self.desired.services:
+            for endpoint, belief in endpoints(service, self.crew) if service.balancers else ():
+                for balancer in service.balancers:
+                    containers.setdefault(belief.fact.name, []).append(len(ids))
+                    addresses.setdefault(endpoint.address, []).append(len(ids))
+                    ids.append(weight_id(balancer.provider, balancer.pool, endpoint))
+        return ids, containers, addresses
+
+    def weights_of(self, containers: frozenset[str], addresses: frozenset[str]) -> tuple[str, ...]:
+        """Weight steps of these containers or addresses."""
+        ids, of_container, of_address = self._weights
+        places = {place for name in containers for place in of_container.get(name, ())}
+        places.update(place for address in addresses for place in of_address.get(address, ()))
+        return tuple(ids[place] for place in sorted(places))
+
+    @cached_property
+    def _records(self) -> dict[str, list[str]]:
+        """Steps on the names that publish endpoints, by the service's key."""
+        found: dict[str, list[str]] = {}
+        for policy in self.desired.policies:
+            for target in policy.targets:
+                if target.publish is Publish.ENDPOINTS:
+                    keys = [RecordKey(_holder(policy, target), kind) for kind in ("A", "AAAA")]
+                    ids = [records_id(policy.provider, policy.zone, key) for key in keys]
+                    found.setdefault(target.service, []).extend(ids)
+        return found
+
+    def records_of(self, service: str) -> tuple[str, ...]:
+        """Steps on the names that publish endpoints of this service."""
+        return tuple(self._records.get(service, ()))
+
+    def records_of_workload(self, key: str) -> tuple[str, ...]:
+        """Steps on the names that publish endpoints of this workload."""
+        return tuple(step for service, _ in self.desired.services_of.get(key, ()) for step in self.records_of(service))
+
+
+def create(desired: Desired, want: Want, ledger: Ledger) -> Step | None:
+    """Create a missing replica, from the same images as those of its revision that were created before."""
+    workload = want.workload
+    if workload is None:
+        return None
+    mark = Mark(desired.instance.id, workload.name, want.ordinal, workload.template.revision)
+    push = workload.push is not None
+    pins = pins_of(ledger, workload.key, mark.revision)
+    action = CreateContainer(want.node, want.container, mark, workload.template, desired.root, push=push, pins=pins)
+    return Step(want.id, want.object, action, want.cause, want.message, journal=True)
+
+
+def start(want: Want, fact: ContainerFact, links: Links) -> Step:
+    """Start a container that is down, after its address carries no weight any more."""
+    action = StartContainer(fact.node, fact.name, fact.generation, adopted=fact.adopted)
+    weights = links.weights_of(frozenset({fact.name}), frozenset())
+    follows = (f"create {fact.name}", f"stop {fact.name}", *weights)
+    return Step(want.id, want.object, action, want.cause, want.message, follows, journal=True)
+
+
+def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
+    """Change what the runtime changes in place. Nothing is disrupted, and doing it twice is the same as once."""
+    if want.workload is None:
+        return None
+    if (
+        want.cause is Reason.NETWORK_LOST
+    ):  # and nothing else: other settings are a planned change, which may have to wait
+        action = UpdateContainer(fact.node, fact.name, fact.generation, (), join=fact.unjoined)
+    else:
+        live = settings(want.workload, want.object, fact, ledger)
+        action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
+    return Step(want.id, want.object, action, want.cause, want.message)
+
+
+def quieten(grant: Grant, fact: ContainerFact) -> Step:
+    """Switch off the runtime's own restarting before a drain and a stop: what ends then stays down."""
+    live = without_restarts(fact.live)
+    action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
+    message = "the runtime must not start it again by itself while it leaves"
+    return Step(f"update {fact.name}", grant.object, action, grant.cause, message)
+
+
+def restart_start(grant: Grant, fact: ContainerFact) -> Step:
+    """The second half of a restart."""
+    action = StartContainer(fact.node, fact.name, fact.generation, adopted=fact.adopted)
+    message = "stopped for its restart"
+    return Step(f"start {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
+
+
+def stop(
+    grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str, why: str = "", despite: str = ""
+) -> Step:
+    """Stop a container that is out of rotation. `why` says more than its cause does.
+
+    `despite` is why that is not known of it, where a restart for failed health was held by that for long enough.
+    """
+    action = StopContainer(fact.node, fact.name, grant.generation, grace, adopted=fact.adopted, only=grant.only)
+    follows = links.weights_of(frozenset({fact.name}), frozenset())
+    if workload_key:
+        follows = (*follows, *links.records_of_workload(workload_key))
+    message = f"{despite}, which holds it for one drain only" if despite else "out of rotation and drained"
+    message = f"{message}; {why}" if why else message
+    return Step(f"stop {fact.name}", grant.object, action, grant.cause, message, follows, journal=True)
+
+
+def cut(grant: Grant, fact: ContainerFact, place: Place) -> Step:
+    """End what is still under way on a container that has drained for as long as it may."""
+    provider, _, pool = place.pool.partition("/")
+    action = CutSessions(provider, pool, place.endpoint, fact.name)
+    message = f"{place.requests} requests are still under way after the longest drain"
+    identity = f"cut {place_id(place)[7:]}"
+    return Step(identity, grant.object, action, grant.cause, message)
+
+
+def remove(grant: Grant, fact: ContainerFact, ledger: Ledger) -> Step:
+    """Remove a container that is down and not wanted."""
+    action = RemoveContainer(fact.node, fact.name, Generation(fact.id, fact.started_at), adopted=fact.adopted)
+    message = "down and not wanted"
+    if grant.cause is Reason.REVISION_FAILED and fact.mark is not None:
+        failed = why_failed(ledger.rollouts.get(grant.object.rpartition("/")[0]), fact.mark.revision)
+        message = f"{message}; {failed}" if failed else message
+    return Step(f"remove {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
+
+
+WHY_WEIGHT = {
+    Reason.READY: "ready",
+    Reason.NOT_READY: "its readiness probe failed",
+    Reason.LIVENESS_FAILED: "its liveness probe failed",
+    Reason.STARTUP_FAILED: "its startup probe failed",
+    Reason.NOT_RUNNING: "it is not running",
+    Reason.PAUSED: "the runtime paused it",
+    Reason.RESTARTING: "it is about to be restarted",
+    Reason.DRAINING: "it is on its way out",
+    Reason.GONE: "nothing lives there any more",
+    Reason.INACTIVE: "its revision has no share of the traffic",
+    Reason.CANARY: "ready, with the share of its revision",
+    Reason.PRUNED: "no manifest names it",
+    Reason.PUSHED_READY: "it says that it is ready",
+    Reason.PUSHED_NOT_READY: "it says that it is not ready",
+    Reason.PUSHED_STARTUP: "it says that it is starting",
+    Reason.PUSHED_DRAINING: "it says that it is draining",
+    Reason.DRAINED_BY_HAND: "a person drains it",
+    Reason.FORCED_UP: "a person forces it up",
+    Reason.FORCED_DOWN: "a person forces it down",
+    Reason.PENDING: "started again, and not ready yet",
+    Reason.RAMP: "ready, and growing to its weight",
+    Reason.REASSERTED: "the balancer's process has changed and lost it",
+    Reason.SPREAD: "too few are ready, so all get the same",
+}
+"""Why an endpoint has the weight that it has or gets, in words."""
+
+
+def weight(change: MemberChange, links: Links) -> Step:
+    """Change or remove one member of a pool."""
+    name = change.container or f"{change.endpoint.address}:{change.endpoint.port}"
+    message = f"{name}: {WHY_WEIGHT.get(change.reason, change.reason.value)}"
+    identity = weight_id(change.provider, change.pool, change.endpoint)
+    if change.after is None:
+        gone = RemoveEndpoint(change.provider, change.pool, change.endpoint, change.container)
+        after = (identity, f"remove {change.container}")
+        return Step(f"withdraw {identity[7:]}", change.object, gone, change.reason, message, after)
+    action = SetWeight(change.provider, change.pool, change.endpoint, change.container, change.after, change.before)
+    follows: tuple[str, ...] = ()
+    if change.after > 0:
+        follows = (f"start {change.container}",)
+    elif change.reason is Reason.DRAINING:
+        follows = links.records_of(change.object)
+    return Step(identity, change.object, action, change.reason, message, follows)

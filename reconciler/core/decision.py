@@ -1,0 +1,225 @@
+"""Steps, decisions and the plan as people review it: stable text first, JSON beside it.
+
+A step is exactly one action of one provider. `decide` makes decisions; `forecast` strings them into the whole plan; golden tests compare
+the text form made here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from manifests.values.desired import SECOND
+from providers.actions import (
+    Action,
+    ChangeRecords,
+    CreateContainer,
+    CutSessions,
+    RecordChange,
+    RemoveContainer,
+    RemoveEndpoint,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+    UpdateContainer,
+)
+from providers.facts import RecordKey, RecordSet, fingerprint
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Wait
+from reconciler.core.model.step import Step
+from reconciler.core.status.objects import Status
+
+FORMAT_VERSION = 1
+"""Version of the JSON form; it changes when a field changes its meaning or goes."""
+
+IN_A_LINE = 12
+"""Record sets in the line of a step; what changes more of them has a line for each below it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What `decide` answers.
+
+    `wake_at` is the steady instant, later than now, at which the answer may change by itself. `unsettled` tells that a
+    disruption went on without a call, so that its next step may be due already: decide again at once.
+    """
+
+    steps: tuple[Step, ...]
+    holds: tuple[Hold, ...]
+    waits: tuple[Wait, ...]
+    status: Status
+    ledger: Ledger
+    wake_at: int
+    guard_hash: str = ""
+    unsettled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One step of a whole plan: its number from 1, the numbers it comes after, and the time that passes before it (ns)."""
+
+    number: int
+    after: tuple[int, ...]
+    delay: int
+    step: Step
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The whole plan: every step until nothing is left, what stays held, and what it still waits for at its end."""
+
+    revision: str
+    steps: tuple[Planned, ...]
+    holds: tuple[Hold, ...]
+    waits: tuple[Wait, ...]
+    guard_hash: str = ""
+    truncated: str = ""
+
+    @property
+    def digest(self) -> str:
+        """The plan's hash: the same for the same steps and holds, whatever the time of day."""
+        lines = [line for one in self.steps for line in _lines(one)]
+        return fingerprint(self.revision, *lines, *(_hold(one) for one in self.holds))
+
+
+def seconds(duration: int) -> str:
+    """A duration in ns, as short text in seconds."""
+    return f"{duration / SECOND:.1f}".removesuffix(".0") + "s"
+
+
+def _set(record: RecordSet | None) -> str:
+    if record is None:
+        return "nothing"
+    weight = "" if record.weight is None else f" weight {record.weight}"
+    geo = f" for {record.geo}" if record.geo else ""
+    return f"{'alias of ' if record.alias else ''}{','.join(record.values)} ttl {record.ttl}{weight}{geo}"
+
+
+def _key(key: RecordKey) -> str:
+    return f"{key.name} {key.type} set {key.set_id}" if key.set_id else f"{key.name} {key.type}"
+
+
+def _changes(action: UpdateContainer) -> str:
+    joins = [f"connect to {name}" for name in action.join]
+    settings = [
+        f"{one.container or 'main'} cpu {f'{one.cpu}m' if one.cpu else 'unlimited'} "
+        f"memory {one.memory or 'unlimited'} restart {one.restart}"
+        for one in action.live
+    ]
+    return "; ".join(joins + settings)
+
+
+def describe(action: Action) -> str:
+    """An action in a few words."""
+    match action:
+        case CreateContainer():
+            return f"create {action.name} on {action.node}"
+        case StartContainer():
+            return f"start {action.name}"
+        case StopContainer():
+            what = f"{action.name} only {action.only}" if action.only else action.name
+            return f"stop {what} grace {seconds(action.grace)}"
+        case RemoveContainer():
+            return f"remove {action.name}"
+        case UpdateContainer():
+            return f"update {action.name}: {_changes(action)}"
+        case SetWeight():
+            before = "absent" if action.before is None else str(action.before)
+            where = f"{action.endpoint.address}:{action.endpoint.port} in {action.provider}/{action.pool}"
+            return f"weight {before} -> {action.weight} {where}"
+        case RemoveEndpoint():
+            return f"remove {action.endpoint.address}:{action.endpoint.port} from {action.provider}/{action.pool}"
+        case CutSessions():
+            return (
+                f"cut sessions of {action.endpoint.address}:{action.endpoint.port} in {action.provider}/{action.pool}"
+            )
+        case ChangeRecords():
+            if len(action.changes) > IN_A_LINE:
+                return f"records {len(action.changes)} record sets of {action.zone} in {action.provider}"
+            return f"records {'; '.join(map(_change, action.changes))} in {action.provider}"
+
+
+def spelled_out(action: Action) -> list[str]:
+    """What `describe` only counts: each record set of a step that changes many."""
+    if not isinstance(action, ChangeRecords) or len(action.changes) <= IN_A_LINE:
+        return []
+    return [_change(one) for one in action.changes]
+
+
+def _change(one: RecordChange) -> str:
+    return f"{_key(one.key)} {_set(one.before)} -> {_set(one.after)}"
+
+
+def _lines(one: Planned) -> list[str]:
+    return [_line(one), *(f"    {change}" for change in spelled_out(one.step.action))]
+
+
+def _line(one: Planned) -> str:
+    needs = ",".join(str(number) for number in one.after)
+    delay = f" +{seconds(one.delay)}" if one.delay >= SECOND else ""
+    step = one.step
+    return f"[{needs}{delay}] {one.number} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message})"
+
+
+def _hold(one: Hold) -> str:
+    after = f"; {one.person}" if one.person else ""
+    return f"hold {one.object}: {one.action} ({one.rule.value}: {one.message}{after})"
+
+
+def _wait(one: Wait) -> str:
+    return f"wait {one.object}: {one.waiting.value} ({one.message})"
+
+
+def to_text(plan: Plan) -> str:
+    """The plan as text: one line a step (what it waits for, number, object, action, cause), then holds and waits."""
+    count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
+    lines = [f"plan {plan.digest}: {count}"]
+    lines += [line for one in plan.steps for line in _lines(one)]
+    lines += [_hold(one) for one in plan.holds]
+    lines += [_wait(one) for one in plan.waits]
+    if plan.guard_hash:
+        lines.append(f"approve the held deletions with: reconcile apply --approve {plan.guard_hash}")
+    if plan.truncated:
+        lines.append(f"the forecast ends here: {plan.truncated}")
+    return "\n".join(lines) + "\n"
+
+
+def _hold_json(holds: Sequence[Hold], steady: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "object": one.object,
+            "action": one.action,
+            "rule": one.rule.value,
+            "message": one.message,
+            "retry_in_seconds": None if one.until is None else max(0, one.until - steady) / SECOND,
+            "person": one.person or None,
+        }
+        for one in holds
+    ]
+
+
+def to_json(plan: Plan, steady: int) -> dict[str, Any]:
+    """The plan as a JSON-able value. `steady` is now, to tell how far off the next tries are (ns)."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "plan": plan.digest,
+        "revision": plan.revision,
+        "steps": [
+            {
+                "number": one.number,
+                "after": list(one.after),
+                "delay_seconds": one.delay / SECOND,
+                "id": one.step.id,
+                "object": one.step.object,
+                "action": describe(one.step.action),
+                "kind": type(one.step.action).__name__,
+                "cause": one.step.cause.value,
+                "message": one.step.message,
+                **({"changes": changes} if (changes := spelled_out(one.step.action)) else {}),
+            }
+            for one in plan.steps
+        ],
+        "holds": _hold_json(plan.holds, steady),
+        "waits": [{"object": w.object, "waiting": w.waiting.value, "message": w.message} for w in plan.waits],
+        "approve": plan.guard_hash or None,
+        "truncated": plan.truncated or None,
+    }

@@ -1,0 +1,306 @@
+"""Differences, the sixth stage: what is not as wanted, as candidates, before anybody asks whether it may be done now.
+
+Containers that are missing, down, sick, outdated or too many become `Want`s; `weights` and `omission` have listed the
+differences of pools and zones already. Gates see candidates only. Called by `decide` only.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from manifests.values.desired import Desired, OnSecretChange, Workload
+from manifests.values.pod import Live
+from manifests.values.rollouts import STAGED, Strategy
+from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
+from reconciler.core.healing.restart_history import settings
+from reconciler.core.health.belief import Belief
+from reconciler.core.health.overrides import kept_out
+from reconciler.core.limits.backoff import Try, next_try
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
+from reconciler.core.model.revision import why_failed
+from reconciler.core.model.want import Kind, Want
+from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.replicas.memory import replica_of
+from reconciler.core.replicas.roster import Group, Roster, node_of, replica_name
+from reconciler.core.rollouts import staged
+
+_PASS, _UNKNOWN, _FAIL = ProbeValue.PASS, ProbeValue.UNKNOWN, ProbeValue.FAIL
+_RUNNING = ContainerState.RUNNING
+_UPDATED = {ContainerState.RUNNING, ContainerState.RESTARTING}
+_DOWN = {ContainerState.CREATED, ContainerState.EXITED}
+
+
+@dataclass(slots=True)
+class Differences:
+    """All candidates of containers, with what is held or waited for whatever the gates say."""
+
+    wants: list[Want] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+
+
+def _want(group: Group, ordinal: int, kind: Kind, cause: Reason, message: str, belief: Belief) -> Want:
+    fact, workload = belief.fact, group.workload
+    name, obj = fact.name, replica_of(workload.key, ordinal)
+    return Want(
+        f"{kind.value} {name}", obj, kind, cause, message, name, fact.node, ordinal, workload, fact, belief.ready
+    )
+
+
+def _why_down(fact: ContainerFact) -> tuple[Reason, str]:
+    """Why a container is not running, told apart: never started, ended by itself, by us, or with the host."""
+    if fact.state is ContainerState.CREATED:
+        return Reason.NOT_STARTED, "created and not started"
+    if fact.exit_cause is ExitCause.HOST_RESTARTED:
+        return Reason.HOST_RESTARTED, "the host was restarted"
+    if fact.exit_cause is ExitCause.STOPPED_BY_US:
+        return Reason.STOPPED, "stopped by us and wanted"
+    if fact.exit_cause is ExitCause.OOM_KILLED:
+        return Reason.OOM_KILLED, "killed at its memory limit"
+    if fact.exit_cause is ExitCause.EXITED and fact.exit_code == 0:
+        return Reason.EXITED, "ended by itself with exit code 0"
+    code = "an unknown result" if fact.exit_code is None else f"exit code {fact.exit_code}"
+    signal = " by a signal" if fact.exit_cause is ExitCause.SIGNALLED else ""
+    return Reason.CRASHED, f"ended{signal} with {code}"
+
+
+def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences) -> None:
+    """A secret has another value now: the environment of a container never changes, so only a new one gets it."""
+    fact, workload = belief.fact, group.workload
+    names = ", ".join(fact.stale_secrets)
+    if workload.on_secret_change is OnSecretChange.RESTART and staged.made(group):
+        message = f"it was created with other values of {names}"
+        out.wants.append(_want(group, ordinal, Kind.RECREATE, Reason.SECRET_CHANGED, message, belief))
+        return
+    obj = replica_of(workload.key, ordinal)
+    message = f"{fact.name} was created with other values of {names}"
+    person = f"write onSecretChange: restart in the spec of {workload.key}, or change its template"
+    out.holds.append(Hold(obj, f"recreate {fact.name}", Rule.SECRET_CHANGED, message, person=person))
+
+
+def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: Differences) -> None:
+    """A failed startup or liveness probe asks for a restart, and after some that did not help for a recreation."""
+    assert belief.failed is not None  # noqa: S101  (its `live` is fail; for the type checker)
+    what = "startup" if belief.failed is Reason.STARTUP_FAILED else "liveness"
+    message = f"the {what} probe failed"
+    row = ledger.escalations.get(replica_of(group.workload.key, ordinal))
+    kind, cause = Kind.RESTART, belief.failed
+    if row is not None and staged.made(group) and next_try(row.tries, group.workload, belief.fact) is Try.RECREATE:
+        kind, cause, message = Kind.RECREATE, Reason.RECREATE, f"{message} again after {row.tries} restarts in a row"
+    out.wants.append(_want(group, ordinal, kind, cause, message, belief))
+
+
+def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: Now, out: Differences) -> None:
+    """A replica of the desired revision that is not simply fine."""
+    fact, workload = belief.fact, group.workload
+    name = replica_of(workload.key, ordinal)
+    if fact.stale_secrets:
+        _stale_secrets(group, ordinal, belief, out)
+    if fact.state in _DOWN:
+        cause, message = _why_down(fact)
+        out.wants.append(_want(group, ordinal, Kind.START, cause, message, belief))
+        return
+    if belief.live is _FAIL:
+        drains_until = belief.word.said_at + workload.drain_max if belief.word and belief.word.draining else 0
+        if drains_until > now.steady:
+            message = f"{fact.name} says that it is draining; it is not restarted for its health meanwhile"
+            out.waits.append(Wait(name, Waiting.DRAIN, message, drains_until))
+        else:
+            _unhealthy(group, ordinal, belief, ledger, out)
+        return
+    differs = bool(fact.live) and fact.live != settings(workload, name, fact, ledger)
+    if fact.state in _UPDATED and (differs or fact.unjoined):
+        cause, message = Reason.SETTINGS_CHANGED, "its limits or its restart policy are not as wanted"
+        if differs and name in ledger.taken:
+            many = len(ledger.attempts.get(name, ()))
+            cause, message = Reason.TAKEN_OVER, f"the runtime restarts it again and again ({many} restarts lately)"
+        elif fact.unjoined:
+            cause, message = Reason.NETWORK_LOST, f"it is not connected to {', '.join(fact.unjoined)} any more"
+        out.wants.append(_want(group, ordinal, Kind.UPDATE, cause, message, belief))
+    if fact.state is ContainerState.RESTARTING:
+        message = f"the runtime is about to start {fact.name} again by itself"
+        out.waits.append(Wait(name, Waiting.READY, message))
+    elif belief.ready is _UNKNOWN or (belief.live is _UNKNOWN and fact.state is _RUNNING):
+        message = f"{fact.name} has no verdict of its probes yet"
+        out.waits.append(Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until))
+    elif belief.ready is _FAIL and (order := kept_out(ledger.overrides, name, fact.name, now)) is not None:
+        out.holds.append(order)
+    elif belief.ready is _FAIL:
+        message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready'}"
+        out.waits.append(Wait(name, Waiting.READY, message))
+    else:
+        ripe = ripe_at(belief, workload.min_ready)
+        if ripe > now.steady:
+            message = f"{fact.name} is ready, not yet for minReadySeconds"
+            out.waits.append(Wait(name, Waiting.MIN_READY, message, ripe))
+
+
+def _missing(group: Group, crew: Roster, instance: str, out: Differences, older: staged.Older | None = None) -> None:
+    """Replicas of the desired revision, or of an older one, that do not exist."""
+    workload = group.workload if older is None else older.workload
+    pending = crew.pending.get(workload.key)
+    if pending:
+        message = f"a container that spec.adopt names is not adopted: {'; '.join(pending)}"
+        person = f"do what it says, or narrow spec.adopt of {workload.key}"
+        out.holds.append(Hold(workload.key, "create replicas", Rule.ADOPT_PENDING, message, person=person))
+        return
+    exist = older.there if older is not None else group.current.keys() if staged.made(group) else staged.there(group)
+    for ordinal in range(workload.replicas):
+        if ordinal in exist:
+            continue
+        name, node = replica_name(workload, instance, ordinal), node_of(workload, ordinal)
+        if node in group.blind:
+            continue
+        obj = replica_of(workload.key, ordinal)
+        if (node, name) in crew.foreign:
+            message = f"a container named {name} on {node} carries no mark of {instance}"
+            person = f"remove or rename it: docker rename {name} other-name, or delete it"
+            out.holds.append(Hold(obj, f"create {name}", Rule.NAME_TAKEN, message, person=person))
+            continue
+        message = f"no container of revision {workload.template.revision[:8]}"
+        want = Want(f"create {name}", obj, Kind.CREATE, Reason.MISSING, message, name, node, ordinal, workload)
+        out.wants.append(want)
+
+
+def why_first(workload: Workload) -> str:
+    """Why the old container goes before the new one is created."""
+    containers = (workload.template.container, *workload.template.sidecars)
+    taken = [port.host_port for one in containers for port in one.ports if port.host_port]
+    if taken:
+        return f"it goes first, because both take port {taken[0]} of the host"
+    alone = [mount.source for one in containers for mount in one.engine.mounts if mount.exclusive]
+    if alone:
+        return f"it goes first, because only one may have the volume {alone[0]}"
+    return "it goes first (strategy: recreate)"
+
+
+def _over(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
+    """Replicas of revisions that neither have the traffic nor wait for it: stopped and kept for a while, or removed."""
+    for belief in group.outgoing:
+        mark = belief.fact.mark
+        if mark is None or belief.fact.id in ledger.grants:
+            continue
+        if belief.fact.id in crew.leaving:
+            _released(group, belief, ledger.grants, out)
+            continue
+        cause, message = Reason.TEMPLATE_CHANGED, f"revision {mark.revision[:8]} is over"
+        if staged.stays(group, belief.fact, ledger, now) is not None:
+            cause, message = Reason.SUPERSEDED, f"{message}; it is stopped and kept for a while"
+        elif (failed := why_failed(ledger.rollouts.get(group.workload.key), mark.revision)) is not None:
+            cause, message = Reason.REVISION_FAILED, failed
+        out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
+
+
+def _beside(group: Group, crew: Roster, instance: str, ledger: Ledger, out: Differences) -> None:
+    """The declared revision beside the one that has the traffic: all of its replicas are made and started at once."""
+    for older in staged.older(group, ledger):
+        _missing(group, crew, instance, out, older)
+    for ordinal in staged.lost(group, ledger):
+        obj = replica_of(group.workload.key, ordinal)
+        message = f"it is gone, and what revision {group.serving[:8]} is made from is neither declared nor remembered"
+        person = "let the declared revision take over: give it an activateAt in the past"
+        out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, person=person))
+    for belief in staged.asleep(group, ledger.grants):
+        mark = belief.fact.mark
+        if mark is not None:
+            cause, why = _why_down(belief.fact)
+            out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
+    if group.coming:
+        _missing(group, crew, instance, out)
+
+
+def _outdated(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
+    """Replicas of other revisions, and those that are too many."""
+    grants = ledger.grants
+    revision = group.workload.template.revision
+    if group.workload.strategy in STAGED:
+        _over(group, crew, ledger, now, out)
+    for belief in group.outgoing if group.workload.strategy not in STAGED else ():
+        mark = belief.fact.mark
+        if mark is not None and belief.fact.id in crew.leaving:
+            _released(group, belief, grants, out)
+        elif mark is not None and belief.fact.id not in grants:
+            if belief.fact.state is ContainerState.EXITED:
+                # As long as its replacement is not available, the old revision keeps serving: it is started again.
+                cause, why = _why_down(belief.fact)
+                out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
+            what = "adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
+            message, kind = f"{what} is replaced by {revision[:8]}", Kind.RETIRE
+            if group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas:
+                message, kind = f"{message}; {why_first(group.workload)}", Kind.RECREATE
+            out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
+    for belief in group.surplus:
+        mark = belief.fact.mark
+        if mark is not None and belief.fact.id in crew.leaving:
+            _released(group, belief, grants, out)
+        elif mark is not None and belief.fact.adopted and belief.fact.state in _DOWN:
+            continue  # stopped because it is one too many, and not ours to remove
+        elif mark is not None and belief.fact.id not in grants:
+            failed = why_failed(ledger.rollouts.get(group.workload.key), mark.revision)
+            cause = Reason.SURPLUS if failed is None else Reason.REVISION_FAILED
+            message = failed or f"{group.workload.replicas} replicas are wanted"
+            out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
+
+
+def _released(group: Group, belief: Belief, grants: Mapping[str, Grant], out: Differences) -> None:
+    """An adopted container that its workload does not name any more: out of service, and left as it is."""
+    if belief.fact.mark is not None and belief.fact.id not in grants:
+        message = f"spec.adopt of {group.workload.key} does not name it any more; it is left as it is"
+        out.wants.append(_want(group, belief.fact.mark.ordinal, Kind.RETIRE, Reason.RELEASED, message, belief))
+
+
+def _partly_blind(
+    key: str, group: Group, crew: Roster, instance: str, grants: Mapping[str, Grant], out: Differences
+) -> None:
+    """A workload with a node that cannot be seen: what is down on the others is started, nothing that runs is disrupted."""
+    message = f"node {', '.join(group.blind)} cannot be read, so nothing that runs is stopped or removed"
+    out.waits.append(Wait(key, Waiting.NODE, message))
+    for ordinal, belief in group.current.items():
+        if belief.fact.state in _DOWN and belief.fact.id not in grants:
+            cause, why = _why_down(belief.fact)
+            out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
+    if not group.outgoing and not group.waiting and staged.made(group):
+        _missing(group, crew, instance, out)
+
+
+def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
+    """The settings it should have; the replica's name is only spelled out where something was taken over."""
+    return settings(workload, replica_of(key, ordinal) if ledger.taken else "", fact, ledger)
+
+
+def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Differences:
+    """All candidates of all workloads, then the orphans."""
+    out, grants = Differences(), ledger.grants
+    steady, instance = now.steady, desired.instance.id
+    for key, group in crew.groups.items():
+        workload = group.workload
+        min_ready = workload.min_ready
+        if group.blind:
+            _partly_blind(key, group, crew, instance, grants, out)
+            continue
+        for ordinal, belief in group.current.items():
+            if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
+                fact = belief.fact
+                as_made = not fact.stale_secrets and not fact.unjoined
+                if as_made and (not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)):
+                    continue
+            if belief.fact.id not in grants:
+                _current(group, ordinal, belief, ledger, now, out)
+        if workload.strategy in STAGED and (group.waiting or not staged.made(group)):
+            _beside(group, crew, instance, ledger, out)
+        elif len(group.current) < workload.replicas and group.coming:
+            _missing(group, crew, instance, out)
+        if group.outgoing or group.surplus:
+            _outdated(group, crew, ledger, now, out)
+    for fact in crew.orphans:
+        mark = fact.mark
+        if mark is not None and fact.id not in grants:
+            cause = Reason.DESTROYED if desired.destroy else Reason.PRUNED
+            obj = replica_of(f"workload/{mark.workload}", mark.ordinal)
+            message = "destroy was asked for" if desired.destroy else f"no manifest names workload/{mark.workload}"
+            want = Want(
+                f"retire {fact.name}", obj, Kind.RETIRE, cause, message, fact.name, fact.node, mark.ordinal, None, fact
+            )
+            out.wants.append(want)
+    return out

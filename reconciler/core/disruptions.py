@@ -1,0 +1,189 @@
+"""What is under way: the next step of every open grant, and the outbox that all steps of a decision pass through.
+
+Called by `decide` only, after the gates.
+"""
+
+from collections.abc import Iterable
+
+from manifests.values.desired import SECOND, Workload
+from providers.facts import ContainerFact, ContainerState, ProbeValue
+from reconciler.core.actions import steps
+from reconciler.core.actions.outbox import Outbox
+from reconciler.core.differences import why_first
+from reconciler.core.dns.policies import Names
+from reconciler.core.exits import grants, sequence
+from reconciler.core.exits.grants import Drain
+from reconciler.core.exits.inflight_requests import NOWHERE, in_flight
+from reconciler.core.exits.sequence import Exit, Progress
+from reconciler.core.healing.restart_gates import grace_of
+from reconciler.core.healing.restart_history import restarts_itself
+from reconciler.core.health.belief import Belief, Sight
+from reconciler.core.limits.suspensions import suspended
+from reconciler.core.model.instant import Now, due
+from reconciler.core.model.ledger import Grant
+from reconciler.core.model.reasons import Reason, Wait, Waiting
+from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.replicas.exit_times import manner_of, said_by
+from reconciler.core.replicas.roster import Group, Roster
+from reconciler.core.traffic.pool import Weights
+
+QUIET = 30 * SECOND
+"""How long a stop waits, after its drain, for the runtime's own restarting to be read back as switched off."""
+
+
+def _exit(
+    name: str, grant: Grant, workload: Workload | None, weights: Weights, names: Names, seen: Sight, out: Outbox
+) -> Exit:
+    """What the outside still says of one container."""
+    flight = weights.flights.get(name, NOWHERE)
+    same = grant.weight_out is None or grant.epochs == flight.epochs
+    rules = None if workload is None else workload.push
+    count = in_flight(flight, same, out.pushes.get(grant.generation), rules, out.now.steady)
+    pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
+    zone_since = min((one.since for key, one in seen.unknown_zones.items() if key[1] == zone), default=0)
+    return Exit(
+        named=name in names.named,
+        ttl=names.named.get(name, 0),
+        kept=name in names.kept,
+        zone_hidden=zone,
+        zone_hidden_since=zone_since,
+        carrying=name in weights.carrying,
+        contested=weights.contested.get(name, ""),
+        refused=next((one.pool for one in flight.places if steps.place_id(one) in out.ledger.step_failures), ""),
+        pooled=name in weights.pooled,
+        pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
+        pool_hidden_since=0 if pool is None else seen.unknown_pools[pool].since,
+        in_flight=count,
+        epochs=flight.epochs,
+        busy=tuple(place for place in flight.places if place.requests),
+    )
+
+
+def _found(crew: Roster, grants: Iterable[Grant]) -> dict[tuple[str, str], tuple[Belief, bool]]:
+    """The containers of workloads with open grants by (workload, id), and whether each is the current one of its replica."""
+    found: dict[tuple[str, str], tuple[Belief, bool]] = {}
+    for key in {grant.object.rpartition("/")[0] for grant in grants} & crew.groups.keys():
+        group = crew.groups[key]
+        for those, current in (
+            (group.current.values(), True),
+            (group.waiting, True),
+            (group.outgoing, False),
+            (group.surplus, False),
+        ):
+            for belief in those:
+                found.setdefault((key, belief.fact.id), (belief, current))
+    return found
+
+
+def _available(workload: Workload, belief: Belief | None, now: Now) -> bool:
+    """Whether a restart has helped: available, and its liveness probe, if there is one, has said so."""
+    passes = belief is not None and belief.live is ProbeValue.PASS
+    return belief is not None and passes and ripe_at(belief, workload.min_ready) <= now.steady
+
+
+def _member(grant: Grant, workload: Workload, belief: Belief, current: bool, exit_: Exit, now: Now) -> Progress:
+    """The next thing to do with a container of a workload."""
+    if grant.recreate and (not current or grant.cause is not Reason.TEMPLATE_CHANGED):
+        return sequence.recreate(grant, belief, exit_, workload, now)
+    if grant.cause in grants.RESTARTS:
+        return sequence.restart(grant, belief, exit_, workload, _available(workload, belief, now), now)
+    if current:
+        return Progress(None, ended="wanted again")
+    return sequence.leave(grant, belief.fact, exit_, grants.drain_of(workload), now)
+
+
+def _anew(grant: Grant, group: Group, now: Now) -> Progress:
+    """What comes after the removal of a recreation."""
+    ordinal = int(grant.object.rpartition("/")[2])
+    if ordinal >= group.workload.replicas:
+        return Progress(None, ended="not wanted any more")
+    belief = group.current.get(ordinal)
+    return sequence.recreated(grant, belief, group.workload, _available(group.workload, belief, now), now)
+
+
+def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, out: Outbox) -> int:
+    """Until when (steady) the runtime's own restarting is switched off first; 0 when it need not be.
+
+    A runtime that refuses, or says it did and did not, does not keep a stop from being done. It restarts main containers only.
+    """
+    draining = progress.wait is not None and progress.wait.waiting is Waiting.DRAIN
+    refused = f"update {fact.name}" in out.ledger.step_failures
+    if (
+        refused
+        or grant.only
+        or not (progress.stop or draining)
+        or fact.state is not ContainerState.RUNNING
+        or not restarts_itself(fact)
+    ):
+        return 0
+    assert grant.weight_out is not None  # noqa: S101  (set before any drain or stop; for the type checker)
+    until = due(grant.weight_out, (drain if grant.drain is None else grant.drain) + QUIET, out.now)
+    return until if until > out.now.steady else 0
+
+
+def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Outbox) -> None:
+    """Carry every open grant one step further."""
+    desired, now = out.desired, out.now
+    links = steps.Links(desired, crew)
+    orphans = {fact.id: fact for fact in crew.orphans}
+    found = _found(crew, out.ledger.grants.values())
+    for name, grant in sorted(out.ledger.grants.items()):
+        key = grant.object.rpartition("/")[0]
+        group = crew.groups.get(key)
+        belief, current = found.get((key, name), (None, False))
+        if crew.blind and belief is None and name not in orphans:
+            continue
+        workload = desired.former.get(key) if group is None else group.workload
+        exit_ = _exit(name, grant, workload, weights, names, seen, out)
+        fact = belief.fact if belief is not None else orphans.get(name)
+        quiet, longest, grace = manner_of(out.ledger, key) if workload is None else said_by(workload)
+        drain = Drain(quiet, longest)
+        if group is not None and belief is not None:
+            progress = _member(grant, group.workload, belief, current, exit_, now)
+            if progress.grant is None and (belief.fact.name in out.under_way or belief.fact.name in out.busy):
+                # It may be its stop, which cannot be called back: what is on its way out stays so until that is known.
+                message = f"{belief.fact.name}: {progress.ended}, and a call on it is under way"
+                progress = Progress(grant, wait=Wait(grant.object, Waiting.CALL, message))
+        elif fact is not None and grant.cause in grants.DELETIONS:
+            progress = sequence.leave(grant, fact, exit_, drain, now)
+        elif fact is None and group is not None and grant.recreate:
+            progress = _anew(grant, group, now)
+        else:
+            # Gone; or its manifest went meanwhile: whether it may go is for the rules of deletions to say.
+            progress = Progress(None, ended="gone")
+        out.granted(name, progress.grant)
+        if progress.ended == sequence.RELEASED:
+            out.released(name)
+        if progress.cut and fact is not None:
+            for place in progress.cut:
+                out.put(steps.cut(grant, fact, place))
+        if progress.wait is not None:
+            out.waits.append(progress.wait)
+        if progress.hold is not None:
+            out.holds.append(progress.hold)
+        if progress.grant is None or fact is None:
+            continue
+        patience = _quieten(progress, progress.grant, fact, drain.longest, out)
+        if patience:
+            message = f"the runtime must not start {fact.name} again by itself"
+            out.waits.append(Wait(grant.object, Waiting.DRAIN, message, patience))
+            out.put(steps.quieten(progress.grant, fact))
+            continue
+        if progress.start:
+            out.put(steps.restart_start(progress.grant, fact))
+            continue
+        if not (progress.stop or progress.remove):
+            continue
+        word = suspended(desired, out.ledger, key, grant.object, fact.node, "stop", now)
+        if word is not None and not desired.destroy:
+            out.holds.append(word)
+        elif progress.stop:
+            if grant.grace is not None:
+                grace = grant.grace
+            elif workload is not None:
+                grace = grace_of(workload.template.container, grant.cause, grace)
+            first = grant.recreate and grant.cause is Reason.TEMPLATE_CHANGED
+            why = why_first(group.workload) if first and group is not None else ""
+            out.put(steps.stop(progress.grant, fact, grace, links, key, why, progress.despite))
+        else:
+            out.put(steps.remove(progress.grant, fact, out.ledger))

@@ -1,0 +1,1 @@
+"""Which record sets each name should have, and in which order they may be written."""

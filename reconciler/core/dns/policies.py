@@ -1,0 +1,389 @@
+"""Names, the fifth stage: what each policy and record should have in its zone, against what the zone has.
+
+A name that has addresses never becomes empty for health or for a planned step: without a leaf that is sure to be healthy, what
+is published stays. Record sets without our owner mark are never touched. Called by `decide` only.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from manifests.values.desired import SECOND, Desired
+from manifests.values.dns import DNSPolicy, Record
+from providers.facts import ProbeFact, ProbeValue, RecordKey, RecordSet, ZoneFact
+from reconciler.core.dns.capabilities_fit import Note, adapt
+from reconciler.core.dns.publication import Answer, Mode, omit
+from reconciler.core.dns.published import ByName, Sets, addresses, names_of, reached, unseen
+from reconciler.core.dns.record_lists import compare, is_list, yields
+from reconciler.core.dns.records import RecordDiff, owner_mark, owner_of, protected, why
+from reconciler.core.dns.takeover import ANSWERS, Claims
+from reconciler.core.dns.targets import Leaf, around, leaves_of, proven
+from reconciler.core.dns.tree import managed, tree
+from reconciler.core.health.belief import Sight
+from reconciler.core.model.dns_memory import NOTHING, NameRow
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
+from reconciler.core.replicas.roster import Roster
+from reconciler.core.traffic.weights import Weights
+
+_TYPES = ("A", "AAAA")
+_PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
+
+
+@dataclass(slots=True)
+class Named:
+    """One policy, for status: its leaves, what was decided about them, and what the provider cannot hold."""
+
+    leaves: tuple[Leaf, ...]
+    answer: Answer
+    published: frozenset[str] | None
+    notes: tuple[Note, ...] = ()
+
+
+@dataclass(slots=True)
+class Names:
+    """The answer for all names. Filled while this stage runs, read-only after it.
+
+    `named`: container -> TTL (ns) of the names that publish its address for it and should not any more, or would not if it
+    left. `kept`: containers that a name keeps because they are its last. `hidden`: container -> zone that cannot be read. All by container id.
+    `wanted`: all record sets that names should have. `strays`: record sets of ours that nothing wants: removing them is pruning.
+    `own`: (provider, zone) -> names that are published there; `taken`: -> sets that another object of ours had. `rows`: what is to be remembered, by policy. `until`: the steady
+    instant until which the answer holds. `policies` is by key.
+    """
+
+    changes: list[RecordDiff] = field(default_factory=list)
+    strays: list[RecordDiff] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    named: dict[str, int] = field(default_factory=dict)
+    kept: set[str] = field(default_factory=set)
+    hidden: dict[str, str] = field(default_factory=dict)
+    wanted: list[Sets] = field(default_factory=list)
+    own: dict[tuple[str, str], set[str]] = field(default_factory=dict)
+    taken: dict[tuple[str, str], set[RecordKey]] = field(default_factory=dict)
+    rows: dict[str, NameRow] = field(default_factory=dict)
+    until: int = FOREVER
+    policies: dict[str, Named] = field(default_factory=dict)
+
+
+def name_all(
+    desired: Desired,
+    roster: Roster,
+    seen: Sight,
+    weights: Weights,
+    ledger: Ledger,
+    answers: Mapping[LeafProbe, ProbeFact],
+    now: Now,
+) -> Names:
+    """Compare all policies and records with their zones, then look for record sets of ours that nothing wants.
+
+    Args:
+        answers: verdicts of what was asked of leaves.
+    """
+    out = Names()
+    here = around(desired, roster, weights, ledger, answers, now)
+    marked = {key: _by_mark(zone) for key, zone in seen.zones.items()}
+    claims = Claims(desired, seen.zones, marked, out.taken)
+    there = {key: ByName(zone) for key, zone in seen.zones.items()}
+    for policy in sorted(desired.policies, key=lambda one: one.key):
+        mark = owner_mark(desired.instance.id, policy.key)
+        leaves = leaves_of(policy, here)
+        place = (policy.provider, policy.zone)
+        zone = seen.zones.get(place)
+        row = ledger.names.get(policy.key, NOTHING)
+        if zone is None:
+            for leaf in leaves:
+                for name in leaf.behind:
+                    out.hidden.setdefault(name, policy.zone)
+            if row != NOTHING:
+                out.rows[policy.key] = row
+            out.policies[policy.key] = Named(leaves, Answer(Mode.WAITING, {}, row), None)
+            continue
+        current = {key: zone.records[key] for key in marked[place].get(mark, ()) if managed(policy, key.name)}
+        inherited = claims.inherit(policy)
+        current |= {key: zone.records[key] for key in inherited}
+        _Judge(policy, zone, there[place], mark, leaves, current, bool(inherited), bool(roster.blind), out).judge(
+            row, now
+        )
+    for record in desired.records:
+        _record(record, owner_mark(desired.instance.id, record.key), seen, there, claims, out)
+    _strays(desired, seen, marked, out)
+    compare(desired, seen.zones, marked, claims, out)
+    if roster.orphans:
+        _orphans(desired, roster, seen, out)
+    return out
+
+
+def _by_mark(zone: ZoneFact) -> dict[str, list[RecordKey]]:
+    """The record sets that exist, by their owner mark."""
+    found: dict[str, list[RecordKey]] = {}
+    records = zone.records
+    for key, mark in zone.owners.items():
+        if key in records:
+            found.setdefault(mark, []).append(key)
+    return found
+
+
+# --- policies ---------------------------------------------------------------------------------------------------------
+
+
+class _Judge:
+    """One policy while it is compared with its zone. `current` is what it has there, some of it `inherited` with another mark."""
+
+    def __init__(
+        self,
+        policy: DNSPolicy,
+        zone: ZoneFact,
+        there: ByName,
+        mark: str,
+        leaves: tuple[Leaf, ...],
+        current: Sets,
+        inherited: bool,
+        blind: bool,
+        out: Names,
+    ) -> None:
+        self.policy, self.zone, self.there, self.mark, self.out = policy, zone, there, mark, out
+        self.current, self.inherited = current, inherited
+        self.reached = reached(policy.host, current)
+        leaves = tuple(proven(leaf, self.reached) if leaf.unproven else leaf for leaf in leaves)
+        if blind:
+            leaves = (*leaves, *unseen(policy, leaves, self.reached))
+        self.leaves, self.blind = leaves, blind
+
+    def judge(self, row: NameRow, now: Now) -> None:
+        """Decide what should be published, and note what differs."""
+        policy, out = self.policy, self.out
+        answer = omit(policy, self.leaves, self.reached, row, self.blind, now)
+        named = Named(self.leaves, answer, self.reached)
+        out.policies[policy.key] = named
+        if answer.row != NOTHING:
+            out.rows[policy.key] = answer.row
+        out.until = min(out.until, answer.until)
+        if answer.wait is not None:
+            what = (
+                "first verdicts are awaited"
+                if answer.mode is Mode.WAITING
+                else "healthy again, but not for long enough"
+            )
+            out.waits.append(Wait(policy.key, Waiting.VERDICT, f"{policy.host}: {what}", answer.wait))
+        foreign = self._foreign((policy.host, kind, "") for kind in ANSWERS)
+        if foreign:
+            self._refuse(foreign)
+            return
+        wanted = self._keep(answer) if answer.mode is _KEPT else self._fit(answer, named)
+        if wanted is None:
+            return
+        if wanted is not self.current:
+            foreign = self._foreign(self._rivals(wanted))
+            if foreign:
+                self._refuse(foreign)
+                return
+        self._links(wanted, kept=answer.mode is _KEPT)
+        self._differ(wanted, named)
+
+    def _fit(self, answer: Answer, named: Named) -> Sets | None:
+        """What the leaves that are in make, as the provider can hold it; None when it can hold no answer for the host.
+
+        It is `current` itself where nothing differs.
+        """
+        policy = self.policy
+        wanted = tree(policy, answer.leaves)
+        if wanted == self.current:
+            return self.current
+        order = sorted({target.geo for target in policy.targets if target.default})
+        adapted = adapt(wanted, policy.zone, self.zone.capabilities, order)
+        named.notes = adapted.notes
+        if wanted and not any(key.name == policy.host for key in adapted.records):
+            why_not = "; ".join(sorted({note.message for note in adapted.notes if note.key.name == policy.host}))
+            message = f"provider {policy.provider} cannot hold {policy.host} as it is wanted: {why_not}"
+            person = "give the target addresses instead of a name, or use a provider with aliases"
+            self.out.holds.append(
+                Hold(policy.key, f"publish {policy.host}", Rule.CANNOT_PUBLISH, message, person=person)
+            )
+            return None
+        return self.current if adapted.records == self.current else adapted.records
+
+    def _keep(self, answer: Answer) -> Sets:
+        """What is published stays as it is; say so where something would change otherwise."""
+        policy, there = self.policy, self.reached
+        sure_not = {leaf.address for leaf in self.leaves if leaf.value is _FAIL or leaf.leaving}
+        known = {leaf.address for leaf in self.leaves}
+        going = sorted(there & sure_not | (there - known))
+        if going:
+            message = f"no address of {policy.host} is sure to be ready, so what is published stays: {', '.join(sorted(there))}"
+            person = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
+            self.out.holds.append(
+                Hold(policy.key, f"withdraw {', '.join(going)}", Rule.LAST_RECORD, message, person=person)
+            )
+        del answer
+        return self.current
+
+    def _links(self, wanted: Sets, kept: bool) -> None:
+        """Which containers still have a name, and which keep it because they are its last."""
+        out = self.out
+        out.wanted.append(wanted)
+        doubtful = [leaf for leaf in self.leaves if leaf.value is not _PASS and leaf.behind]
+        if not doubtful:
+            return
+        there, after = addresses(self.current), addresses(wanted)
+        sure = {leaf.address for leaf in self.leaves if leaf.value is _PASS}
+        for leaf in doubtful:
+            ttl = there.get(leaf.address)
+            if ttl is None or leaf.address in sure:
+                # Where another endpoint shares the address, it does not disappear and nobody waits for a TTL.
+                continue
+            stays = kept and (leaf.value is _FAIL or leaf.leaving)
+            for name in leaf.behind:
+                if stays or leaf.address not in after:
+                    out.named[name] = max(out.named.get(name, 0), max(ttl, self.policy.ttl) * SECOND)
+                if stays:
+                    out.kept.add(name)
+
+    def _differ(self, wanted: Sets, named: Named) -> None:
+        policy, current = self.policy, self.current
+        self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in wanted)
+        if wanted is current and not self.inherited:
+            return
+        notes: dict[str, set[str]] = {}
+        for one in named.notes:
+            notes.setdefault(one.key.name, set()).add(one.message)
+        names = names_of(policy)
+        for key in sorted(wanted.keys() | current.keys()):
+            before, after = current.get(key), wanted.get(key)
+            owner = "" if before is None else self.zone.owners.get(key, "")
+            taken = owner and owner != self.mark
+            if before != after or taken:
+                edited = after is None and key.name not in names
+                said = {f"taken over from {owner_of(owner)[1]}"} if taken and after is not None else set()
+                note = "; ".join(sorted(notes.get(key.name, set()) | said))
+                reason = Reason.CHANGED if before == after else why(before, after)
+                what = (policy.key, policy.provider, policy.zone, key, before, after, reason, edited, note)
+                self.out.changes.append(RecordDiff(*what))
+
+    # --- record sets of others --------------------------------------------------------------------------------------
+
+    def _rivals(self, wanted: Sets) -> Iterable[RecordKey]:
+        """What cannot stand beside the wanted sets: the same type, a CNAME, and beside a CNAME anything."""
+        names = {key.name: key.type == "CNAME" for key in sorted(wanted) if key not in self.current}
+        if not names:
+            return ()
+        types = {key.name: {one.type for one in wanted if one.name == key.name} for key in wanted if key.name in names}
+        return [
+            key
+            for name, alone in names.items()
+            for key in self.there.at(name)
+            if alone or key.type == "CNAME" or key.type in types[name]
+        ]
+
+    def _foreign(self, keys: Iterable[tuple[str, str, str]]) -> list[RecordKey]:
+        """Record sets of others among these."""
+        records, current = self.zone.records, self.current
+        return sorted(RecordKey(*key) for key in keys if key in records and key not in current)
+
+    def _refuse(self, foreign: list[RecordKey]) -> None:
+        policy = self.policy
+        listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
+        message = f"{listed} in zone {policy.zone} carries no owner mark of {self.mark}"
+        person = "remove that record by hand, or give the policy another host"
+        self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in self.current)
+        self.out.holds.append(Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, person=person))
+
+
+# --- records, strays, orphans ------------------------------------------------------------------------------------------
+
+
+def _record(
+    record: Record, mark: str, seen: Sight, there: Mapping[tuple[str, str], ByName], claims: Claims, out: Names
+) -> None:
+    """Compare one plain record set with its zone."""
+    place = (record.provider, record.zone)
+    zone = seen.zones.get(place)
+    if zone is None:
+        return
+    out.own.setdefault(place, set()).add(record.host)
+    key, wanted = RecordKey(record.host, record.type), RecordSet(record.ttl, record.values)
+    before = zone.records.get(key)
+    mine = zone.owners.get(key) == mark
+    if before == wanted and mine:
+        return
+    fitted = adapt({key: wanted}, record.zone, zone.capabilities)
+    after = fitted.records.get(key)
+    if after is None:
+        message = "; ".join(note.message for note in fitted.notes) or "it is left out"
+        person = f"use a provider that has records of type {record.type}"
+        out.holds.append(Hold(record.key, f"publish {record.host}", Rule.CANNOT_PUBLISH, message, person=person))
+        return
+    beside = _beside(record, there[place])
+    free = [one for one in beside if claims.yields(record, one)]
+    others = [one for one in beside if one not in free and not yields(zone.owners.get(one, ""), mark)]
+    if others:
+        listed = ", ".join(f"{one.name} {one.type}" for one in others)
+        message = f"{listed} in zone {record.zone} carries no owner mark of {mark}"
+        person = "remove that record by hand, or remove the Record"
+        out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, person=person))
+        return
+    claims.take(place, free)
+    for one in free:
+        if one != key:
+            out.changes.append(RecordDiff(record.key, *place, one, zone.records[one], None, Reason.CHANGED))
+    if before != after or not mine:
+        out.changes.append(RecordDiff(record.key, *place, key, before, after, why(before, after)))
+
+
+def _beside(record: Record, there: ByName) -> list[RecordKey]:
+    """Record sets that keep this one from being written: its own place, a CNAME there, and beside a CNAME anything."""
+    if record.type == "CNAME":
+        return sorted(there.at(record.host))
+    keys = (RecordKey(record.host, record.type), RecordKey(record.host, "CNAME"))
+    return [key for key in keys if key in there.at(record.host)]
+
+
+def _strays(
+    desired: Desired, seen: Sight, marked: Mapping[tuple[str, str], Mapping[str, list[RecordKey]]], out: Names
+) -> None:
+    """Record sets under our mark that no policy or record wants. What belongs to the zone itself is never touched."""
+    policies = {(one.provider, one.zone, owner_mark(desired.instance.id, one.key)): one for one in desired.policies}
+    plain = {
+        (one.provider, one.zone, owner_mark(desired.instance.id, one.key)): RecordKey(one.host, one.type)
+        for one in desired.records
+    }
+    prefix = f"{desired.instance.id}/"
+    for (provider, zone_name), by_mark in marked.items():
+        records = seen.zones[provider, zone_name].records
+        for mark, keys in by_mark.items():
+            if not mark.startswith(prefix) or is_list(mark):
+                continue
+            policy, record = policies.get((provider, zone_name, mark)), plain.get((provider, zone_name, mark))
+            taken = out.taken.get((provider, zone_name), ())
+            for key in keys:
+                if (
+                    key in taken
+                    or key == record
+                    or (policy is not None and managed(policy, key.name))
+                    or protected(key, zone_name)
+                ):
+                    continue
+                diff = RecordDiff(owner_of(mark)[1], provider, zone_name, key, records[key], None, Reason.PRUNED, True)
+                out.strays.append(diff)
+    out.strays.sort(key=lambda one: (one.provider, one.zone, one.key))
+
+
+def _orphans(desired: Desired, roster: Roster, seen: Sight, out: Names) -> None:
+    """Orphans whose address is still published under our mark, by whatever policy published it."""
+    published: dict[str, int] = {}
+    for zone in seen.zones.values():
+        for key, mark in zone.owners.items():
+            record = zone.records.get(key)
+            if record is None or key.type not in _TYPES or owner_of(mark)[0] != desired.instance.id:
+                continue
+            for value in record.values:
+                published[value] = max(published.get(value, 0), record.ttl * SECOND)
+    wanted = {address for sets in out.wanted for address in addresses(sets)}
+    hidden = next(iter(sorted(zone for _, zone in seen.unknown_zones)), "")
+    for fact in roster.orphans:
+        if hidden:
+            out.hidden[fact.id] = hidden
+        for port in fact.ports:
+            if port.address in published and port.address not in wanted:
+                out.named[fact.id] = max(out.named.get(fact.id, 0), published[port.address])

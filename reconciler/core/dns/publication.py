@@ -1,0 +1,177 @@
+"""Omission: which leaves of a name are published. A pure function of the policy, its leaves, what is published, and the time.
+
+Unhealthy leaves go; with all of them unhealthy the policy says what is published. What is not known stays as it is: in while
+it is published, out while it is not. While every leaf passes or fails, outside a hold-down and with `publishAll`, the answer
+depends on nothing else: it is the same whatever happened before. Called by `names`.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from manifests.values.desired import SECOND
+from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish
+from providers.facts import ProbeValue
+from reconciler.core.dns.target_health import round_of
+from reconciler.core.dns.targets import Leaf
+from reconciler.core.model.dns_memory import NOTHING, NameRow
+from reconciler.core.model.instant import FOREVER, Now, due, instant
+
+HOLD_DOWN = 60 * SECOND
+"""How long something must be healthy again, at least, before what was published for want of it goes: clients of resolvers
+that remember for a minute would otherwise see the name swing between one address and all."""
+
+_PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
+
+
+class Mode(StrEnum):
+    """What an answer follows from."""
+
+    HEALTHY = "Healthy"
+    ALL_UNHEALTHY = "AllUnhealthy"
+    HOLD_DOWN = "HoldDown"
+    KEPT = "Kept"
+    """Nothing is sure to be healthy, so what is published stays."""
+    WAITING = "Waiting"
+    """Nothing is published yet, and first verdicts are awaited."""
+    NOTHING = "Nothing"
+    """There is nothing to publish."""
+
+
+_HEALTHY = Mode.HEALTHY
+
+
+class Answer(NamedTuple):
+    """Which leaves are in, by target. `mode` KEPT: the records stay as they are, whatever `leaves` says.
+
+    `row` is what is to be remembered, `until` the steady instant until which this holds on the same facts, `wait` the one at
+    which a round of first verdicts or a hold-down ends.
+    """
+
+    mode: Mode
+    leaves: Mapping[str, frozenset[str]]
+    row: NameRow
+    until: int = FOREVER
+    wait: int | None = None
+
+
+def omit(
+    policy: DNSPolicy, leaves: Collection[Leaf], published: frozenset[str], row: NameRow, blind: bool, now: Now
+) -> Answer:
+    """Which leaves are published.
+
+    Args:
+        policy: says what happens when nothing is healthy.
+        leaves: all of them, with their health.
+        published: addresses and host names that the zone has for this policy.
+        row: what is remembered of this policy.
+        blind: a node cannot be seen, so there may be endpoints that are not among the leaves.
+        now: this instant.
+    """
+    until = min([leaf.until for leaf in leaves], default=FOREVER)
+    regular = [leaf for leaf in leaves if leaf.target != policy.fallback] if policy.fallback else leaves
+    blind = blind and any(target.publish is Publish.ENDPOINTS for target in policy.targets)
+    if any(leaf.value is _PASS for leaf in regular):
+        return _healthy(policy, leaves, regular, published, row, until, now)
+    if blind or any(leaf.value is _UNKNOWN for leaf in regular):
+        return _undecided(policy, leaves, regular, published, row, until, now)
+    return _all_unhealthy(policy, leaves, regular, published, row, until, now)
+
+
+def _healthy(
+    policy: DNSPolicy,
+    leaves: Iterable[Leaf],
+    regular: Iterable[Leaf],
+    published: frozenset[str],
+    row: NameRow,
+    until: int,
+    now: Now,
+) -> Answer:
+    chosen = [one for one in regular if one.value is _PASS or (one.value is _UNKNOWN and one.address in published)]
+    if row.down is None:
+        return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
+    over = row.over or instant(now)
+    end = due(over, _hold_down(policy), now)
+    if end <= now.steady or not _swings(policy):
+        return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
+    # Only what is there is kept: nothing unhealthy joins because something else has become healthy.
+    sure = {one.address for one in chosen}
+    kept = [one for one in leaves if one.address in published and one.address not in sure and _spare(policy, one)]
+    if not kept:
+        return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
+    chosen += kept
+    return Answer(Mode.HOLD_DOWN, _by_target(chosen), NameRow(down=row.down, over=over), min(until, end), end)
+
+
+def _undecided(
+    policy: DNSPolicy,
+    leaves: Iterable[Leaf],
+    regular: Collection[Leaf],
+    published: frozenset[str],
+    row: NameRow,
+    until: int,
+    now: Now,
+) -> Answer:
+    """Nothing is sure to be healthy, and of something it is not known: that counts on the side that holds."""
+    if published:
+        return Answer(Mode.KEPT, {}, row, until)
+    asked = [policy.check] if policy.check is not None else []
+    asked += [one.probe.check for one in regular if one.probe is not None]
+    if not asked:
+        return Answer(Mode.WAITING, {}, NOTHING, until)
+    waiting = row.waiting or instant(now)
+    end = due(waiting, max(round_of(check) for check in asked), now)
+    if end > now.steady:
+        return Answer(Mode.WAITING, {}, NameRow(waiting=waiting), min(until, end), end)
+    # Waited for one round: from here on as if all had failed, because a name without an answer helps nobody.
+    return _all_unhealthy(policy, leaves, regular, published, NameRow(waiting, row.down, row.over), until, now)
+
+
+def _all_unhealthy(
+    policy: DNSPolicy,
+    leaves: Iterable[Leaf],
+    regular: Iterable[Leaf],
+    published: frozenset[str],
+    row: NameRow,
+    until: int,
+    now: Now,
+) -> Answer:
+    candidates = [one for one in regular if not one.leaving]
+    row = NameRow(waiting=row.waiting, down=row.down)
+    if _swings(policy) and row.down is None:
+        # A name that nobody has had an answer from cannot swing: its first healthy leaf is not held down.
+        first = row.waiting or (None if published else instant(now))
+        row = NameRow(waiting=first) if first is not None else NameRow(down=instant(now))
+    if policy.all_unhealthy is AllUnhealthy.CLOSED and (candidates or not published):
+        return Answer(Mode.ALL_UNHEALTHY, {}, row, until)
+    if policy.all_unhealthy is AllUnhealthy.FALLBACK:
+        spare = [one for one in leaves if one.target == policy.fallback and not one.leaving]
+        if spare:
+            return Answer(Mode.ALL_UNHEALTHY, _by_target(spare), row, until)
+    if policy.all_unhealthy is AllUnhealthy.PUBLISH_ALL and candidates:
+        return Answer(Mode.ALL_UNHEALTHY, _by_target(candidates), row, until)
+    return Answer(Mode.KEPT if published else Mode.NOTHING, {}, NameRow(waiting=row.waiting), until)
+
+
+def _spare(policy: DNSPolicy, leaf: Leaf) -> bool:
+    """Whether a leaf may be published while nothing is healthy."""
+    if policy.all_unhealthy is AllUnhealthy.FALLBACK:
+        return leaf.target == policy.fallback
+    return leaf.target != policy.fallback and not leaf.leaving
+
+
+def _swings(policy: DNSPolicy) -> bool:
+    """Whether something else is published while nothing is healthy, which must not swing back and forth."""
+    return policy.all_unhealthy in (AllUnhealthy.PUBLISH_ALL, AllUnhealthy.FALLBACK)
+
+
+def _hold_down(policy: DNSPolicy) -> int:
+    """Two rounds of the check, and a minute at least (ns)."""
+    return HOLD_DOWN if policy.check is None else max(HOLD_DOWN, 2 * policy.check.interval)
+
+
+def _by_target(leaves: Iterable[Leaf]) -> dict[str, frozenset[str]]:
+    found: dict[str, list[str]] = {}
+    for leaf in leaves:
+        found.setdefault(leaf.target, []).append(leaf.address)
+    return {target: frozenset(found[target]) for target in sorted(found)}

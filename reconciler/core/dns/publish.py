@@ -1,0 +1,142 @@
+"""From differences of names to steps: what a person, the guard of deletions, or the order of writes holds back, and the rest.
+
+Health never comes to the guard: a withdrawal is not a deletion. Called by `decide`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from manifests.values.desired import Desired
+from providers.facts import ZoneFact, fingerprint
+from reconciler.core.actions.outbox import Outbox
+from reconciler.core.actions.steps import Links
+from reconciler.core.dns import list_steps
+from reconciler.core.dns.policies import Names
+from reconciler.core.dns.records import RecordDiff
+from reconciler.core.dns.steps import records
+from reconciler.core.dns.write_order import Order, patience_of
+from reconciler.core.health.belief import Sight
+from reconciler.core.limits.prune_guard import Pruning, prune_hold
+from reconciler.core.limits.suspensions import frozen
+from reconciler.core.model.dns_memory import NOTHING, Farewell, NameRow
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.replicas.roster import Roster
+
+Place = tuple[str, str]
+"""Provider and zone."""
+
+
+def publish(
+    desired: Desired, crew: Roster, seen: Sight, names: Names, observed: Observed, pruning: Pruning, out: Outbox
+) -> str:
+    """Put the steps that are due into `out`, with what waits and what is held, and remember names on their way out.
+
+    Returns:
+        The hash that a person approves for a zone of which too much would be deleted; empty when there is none.
+    """
+    out.waits += names.waits
+    zones = _suspended(desired, out.ledger, seen, names)
+    due: dict[Place, list[RecordDiff]] = {}
+    for diff in names.changes:
+        hold = frozen(desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now)
+        if hold is None and diff.edited:
+            hold = _mass_hold(diff, zones)
+        _keep(diff, hold, due, out)
+    for stray in names.strays:
+        action = f"delete {stray.key.name} {stray.key.type}"
+        hold = prune_hold(desired, out.ledger, observed.source_read_at, stray.object, action, pruning, out.now)
+        _keep(stray, hold if hold is not None else _mass_hold(stray, zones), due, out)
+    farewells: dict[str, list[Farewell]] = {}
+    if due:
+        links = Links(desired, crew)
+        policies = {one.key: one for one in desired.policies}
+        for place, diffs in sorted(due.items()):
+            order = Order(seen.zones[place], place[0], desired.instance.id, not desired.destroy, out.now)
+            wanted = frozenset(names.own.get(place, ()))
+            arranged = order.arrange(
+                diffs, wanted, out.ledger.names, lambda diff: patience_of(policies.get(diff.object), diff)
+            )
+            alone, listed = list_steps.split(arranged.groups)
+            for group in alone:
+                out.put(records(desired, group, links))
+            for step in list_steps.steps(desired, listed, out.ledger):
+                out.put(step)
+            out.waits += arranged.waits
+            for owner, rows in arranged.farewells.items():
+                farewells.setdefault(owner, []).extend(rows)
+    out.ledger = _remember(out.ledger, names.rows, farewells)
+    if desired.record_lists or names.strays:
+        out.holds, out.waits = list_steps.condensed(out.holds, out.waits)
+    return next((zones[place].hash for place in sorted(zones)), "")
+
+
+def _keep(diff: RecordDiff, hold: Hold | None, due: dict[Place, list[RecordDiff]], out: Outbox) -> None:
+    if hold is not None:
+        out.holds.append(hold)
+    else:
+        due.setdefault((diff.provider, diff.zone), []).append(diff)
+
+
+def _remember(ledger: Ledger, rows: Mapping[str, NameRow], farewells: Mapping[str, list[Farewell]]) -> Ledger:
+    """The ledger with what names wait for; objects of which nothing is to be remembered have no row."""
+    found = {
+        key: rows.get(key, NOTHING)._replace(farewells=tuple(sorted(farewells.get(key, ()))))
+        for key in sorted({*rows, *farewells})
+    }
+    found = {key: row for key, row in found.items() if row != NOTHING}
+    return ledger if found == ledger.names else replace(ledger, names=found)
+
+
+# --- the guard of one zone --------------------------------------------------------------------------------------------
+
+
+def _suspended(desired: Desired, ledger: Ledger, seen: Sight, names: Names) -> dict[Place, Pruning]:
+    """Zones of which more would be deleted than the guard allows without a person's word: share, number, and names that end."""
+    going: dict[Place, list[RecordDiff]] = {}
+    # What is not pruned anyway must not hold back the rest.
+    strays = names.strays if desired.prune else ()
+    for diff in (*strays, *(one for one in names.changes if one.edited)):
+        going.setdefault((diff.provider, diff.zone), []).append(diff)
+    found: dict[Place, Pruning] = {}
+    limit = desired.guard.mass_change
+    for place, diffs in going.items():
+        count, owned = len(diffs), _owned(seen.zones[place], desired.instance.id)
+        few = count <= limit.minimum or count * 100 <= limit.share * owned
+        ending = _ending(seen.zones[place], place, diffs, names) if len(diffs) > limit.names else 0
+        if desired.destroy or (few and count <= limit.records and ending <= limit.names):
+            continue
+        digest = fingerprint(desired.revision, *place, *sorted("/".join(diff.key) for diff in diffs))
+        if digest in ledger.approvals:
+            continue
+        share = count * 100 // max(owned, 1)
+        why = f"more than {limit.records}" if count > limit.records else f"more than {limit.share} %"
+        if few and count <= limit.records:
+            why = f"{ending} name{'' if ending == 1 else 's'} would lose the last one, more than {limit.names}"
+        found[place] = Pruning(
+            digest, f"{count} of {owned} owned record sets ({share} %) of zone {place[1]} would be deleted, {why}"
+        )
+    return found
+
+
+def _ending(zone: ZoneFact, place: Place, going: Sequence[RecordDiff], names: Names) -> int:
+    """How many names would have nothing left, or nothing new instead."""
+    gone = {diff.key for diff in going}
+    stay = {diff.key.name for diff in names.changes if (diff.provider, diff.zone) == place and diff.after is not None}
+    ending = {key.name for key in gone} - stay
+    return len(ending - {key.name for key in zone.records if key.name in ending and key not in gone})
+
+
+def _owned(zone: ZoneFact, instance: str) -> int:
+    prefix = f"{instance}/"
+    return sum(1 for key, mark in zone.owners.items() if mark.startswith(prefix) and key in zone.records)
+
+
+def _mass_hold(diff: RecordDiff, zones: Mapping[Place, Pruning]) -> Hold | None:
+    """The hold of a deletion in a zone that is suspended."""
+    pruning = zones.get((diff.provider, diff.zone))
+    if pruning is None:
+        return None
+    person = f"reconcile apply --approve {pruning.hash}"
+    return Hold(diff.object, f"delete {diff.key.name} {diff.key.type}", Rule.MASS_CHANGE, pruning.mass, person=person)

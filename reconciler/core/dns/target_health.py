@@ -1,0 +1,105 @@
+"""Health of leaves: which questions are asked about the addresses of names, and what the answers mean.
+
+`leaf_probes` tells the shell what to aim at; `verdict` is read by `omission` and `dns_status`. Pure, like everything here.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from manifests.values.desired import Desired, Service
+from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
+from providers.facts import ProbeFact, ProbeValue
+from reconciler.core.model.instant import FOREVER
+from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.replicas.roster import Roster
+from reconciler.core.traffic.weights import endpoints
+
+
+class LeafVerdict(NamedTuple):
+    """What is known of a leaf now: pass, fail or unknown, and the steady instant until which that holds on the same facts."""
+
+    value: ProbeValue
+    until: int
+
+
+def leaf_probes(desired: Desired, crew: Roster | None = None) -> tuple[LeafProbe, ...]:
+    """Every distinct question to ask, sorted by address.
+
+    Args:
+        desired: the manifests in force.
+        crew: what runs (`Decision.status.crew`), for targets that publish the endpoints of a service: their addresses are
+            only known by looking. Without it those are left out.
+    """
+    services = {one.key: one for one in desired.services}
+    checks = {one.key: one for one in desired.checks}
+    found = {LeafProbe(one.address, one.check) for one in desired.checks}
+    for policy in desired.policies:
+        for target in policy.targets:
+            if not asked(policy, target):
+                continue
+            for address in _addresses(target, services.get(target.service), crew):
+                probe = probe_of(policy, target, address, checks)
+                if probe is not None:
+                    found.add(probe)
+    return tuple(sorted(found, key=_order))
+
+
+def asked(policy: DNSPolicy, target: Target) -> bool:
+    """Whether health decides about the leaves of a target: the fallback is published when nothing else is left."""
+    return target.name != policy.fallback
+
+
+def probe_of(policy: DNSPolicy, target: Target, address: str, checks: Mapping[str, HealthCheck]) -> LeafProbe | None:
+    """What decides about one leaf: the HealthCheck that its target names, else the policy's question; None = nothing asked."""
+    if not asked(policy, target):
+        return None
+    if target.check:
+        named = checks.get(target.check)
+        return None if named is None else LeafProbe(named.address, named.check)
+    return None if policy.check is None else LeafProbe(address, policy.check)
+
+
+def verdict(leaves: Mapping[LeafProbe, ProbeFact], probe: LeafProbe, steady: int) -> LeafVerdict:
+    """What the latest results of a probe mean at this instant. No result, or one that is too old, is unknown."""
+    fact = leaves.get(probe)
+    if fact is None:
+        return LeafVerdict(ProbeValue.UNKNOWN, FOREVER)
+    limit = fact.last_at + fact.valid_for
+    if limit <= steady:
+        return LeafVerdict(ProbeValue.UNKNOWN, FOREVER)
+    if fact.value is ProbeValue.PASS or fact.value is ProbeValue.FAIL:
+        return LeafVerdict(fact.value, limit)
+    return LeafVerdict(ProbeValue.UNKNOWN, limit)
+
+
+def both(one: LeafVerdict, other: LeafVerdict) -> LeafVerdict:
+    """Two opinions on one leaf, both of which must hold; where one is unknown the other decides."""
+    until = min(one.until, other.until)
+    values = {one.value, other.value}
+    if ProbeValue.FAIL in values:
+        return LeafVerdict(ProbeValue.FAIL, until)
+    return LeafVerdict(ProbeValue.PASS if ProbeValue.PASS in values else ProbeValue.UNKNOWN, until)
+
+
+def _addresses(target: Target, service: Service | None, crew: Roster | None) -> Iterator[str]:
+    """The leaves of a target as far as they are known."""
+    yield from target.addresses
+    if target.publish is Publish.HOSTNAME:
+        yield target.hostname
+    if service is None:
+        return
+    if target.publish is Publish.BALANCER:
+        for balancer in service.balancers:
+            yield from balancer.addresses
+    elif target.publish is Publish.ENDPOINTS and crew is not None:
+        for endpoint, _ in endpoints(service, crew):
+            yield endpoint.address
+
+
+def _order(probe: LeafProbe) -> tuple[str, str]:
+    return probe.address, repr(probe.check)
+
+
+def round_of(check: Check) -> int:
+    """The time (ns) in which a healthy leaf that is asked for the first time gets its verdict."""
+    return check.interval * check.success_threshold + check.timeout

@@ -1,0 +1,178 @@
+"""Leaves: every address and host name that a policy may publish, with what is known of its health. Called by `omission`.
+
+An endpoint's leaf is healthy when a container behind it is ready and carries weight; a balancer's address while at least one
+endpoint is; fixed addresses and host names as their check says. Where a check is asked as well, both must hold.
+"""
+
+from collections.abc import Container, Iterable, Mapping
+from typing import NamedTuple
+
+from manifests.values.desired import Desired, Service
+from manifests.values.dns import DNSPolicy, HealthCheck, Publish, Target
+from providers.facts import ContainerState, ProbeFact, ProbeValue
+from reconciler.core.dns.target_health import LeafVerdict, both, probe_of, verdict
+from reconciler.core.health.overrides import expires_at, in_force, target_key
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.override import Override
+from reconciler.core.replicas.roster import Roster
+from reconciler.core.traffic.weights import Weights
+
+_PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
+_RUNNING = ContainerState.RUNNING
+_ADDRESSES, _HOSTNAME, _ENDPOINTS = Publish.ADDRESSES, Publish.HOSTNAME, Publish.ENDPOINTS
+
+
+class Leaf(NamedTuple):
+    """One address or host name of one target.
+
+    `value` is pass, fail or unknown, until the steady instant `until`. `service` is the opinion of the service behind it, None
+    without one; `probe` what is asked, None without a check. `leaving`: nothing that could serve is behind it any more, or a
+    planned step takes it out, so it is never published anew. `behind` are ids of containers. `early`:
+    what is behind it carries no weight yet, so a check that passes does not let it in. `force`: a person's word that made
+    `value` what it is, `up` or `down`; empty without one. `order`: that word, where it is an order and not the manifest's. `unproven`: its service says that it is ready and its check has not
+    said yet what it says, so it stays where it is published and joins nowhere (see `proven`).
+    """
+
+    target: str
+    address: str
+    value: ProbeValue
+    until: int = FOREVER
+    service: ProbeValue | None = None
+    probe: LeafProbe | None = None
+    leaving: bool = False
+    behind: tuple[str, ...] = ()
+    early: bool = False
+    force: str = ""
+    unproven: bool = False
+    order: Override | None = None
+
+
+class Around(NamedTuple):
+    """What leaves are judged by besides their policy."""
+
+    services: Mapping[str, Service]
+    checks: Mapping[str, HealthCheck]
+    roster: Roster
+    weights: Weights
+    ledger: Ledger
+    answers: Mapping[LeafProbe, ProbeFact]
+    now: Now
+
+
+def around(
+    desired: Desired,
+    roster: Roster,
+    weights: Weights,
+    ledger: Ledger,
+    answers: Mapping[LeafProbe, ProbeFact],
+    now: Now,
+) -> Around:
+    """Everything once, for all policies of one decision."""
+    services = {one.key: one for one in desired.services}
+    return Around(services, {one.key: one for one in desired.checks}, roster, weights, ledger, answers, now)
+
+
+def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:
+    """All leaves of a policy, by target and address."""
+    found: list[Leaf] = []
+    for target in policy.targets:
+        leaves = _of_target(target, here)
+        if policy.check is not None or target.check:
+            leaves = [_asked(policy, target, leaf, here) for leaf in leaves]
+        orders = here.ledger.overrides
+        order = in_force(orders, target_key(policy.key, target.name), here.now) if orders else None
+        if target.force or order is not None:
+            leaves = [_forced(target, leaf, order, here.now) for leaf in leaves]
+        found += leaves
+    return tuple(found)
+
+
+def _forced(target: Target, leaf: Leaf, order: Override | None, now: Now) -> Leaf:
+    """The leaf with a person's word on it. What leaves or is not in traffic yet does not become healthy by a word."""
+    force = target.force if order is None else order.force.value
+    until = FOREVER if order is None else expires_at(order, now)
+    if force == "down":
+        return leaf._replace(value=_FAIL, until=until, leaving=True, force="down", order=order)
+    if force == "up" and not leaf.leaving and not leaf.early:
+        return leaf._replace(value=_PASS, until=until, force="up", order=order)
+    return leaf if order is None else leaf._replace(until=min(leaf.until, until))
+
+
+def _asked(policy: DNSPolicy, target: Target, leaf: Leaf, here: Around) -> Leaf:
+    """The leaf with the answer of its check, if one is asked."""
+    probe = probe_of(policy, target, leaf.address, here.checks)
+    if probe is None:
+        return leaf
+    answer = verdict(here.answers, probe, here.now.steady)
+    unproven = leaf.service is not None and answer.value is _UNKNOWN and _pending(here.answers.get(probe))
+    if leaf.service is not None:
+        answer = both(answer, LeafVerdict(leaf.service, FOREVER))
+    if leaf.early and answer.value is _PASS:
+        answer = answer._replace(value=_UNKNOWN)
+    return leaf._replace(value=answer.value, until=answer.until, probe=probe, unproven=unproven)
+
+
+def _pending(fact: ProbeFact | None) -> bool:
+    """Whether a check without a verdict is on its way to one. After a start of this program all are: what had been withdrawn
+    for its check must not come back because nobody has asked yet. A check that cannot be made leaves the service to decide."""
+    return fact is None or fact.last in (_PASS, _FAIL)
+
+
+def proven(leaf: Leaf, published: Container[str]) -> Leaf:
+    """The leaf as it counts: what is not published joins after the first success of its check."""
+    waits = leaf.unproven and not leaf.force and leaf.value is _PASS and leaf.address not in published
+    return leaf._replace(value=_UNKNOWN) if waits else leaf
+
+
+def _of_target(target: Target, here: Around) -> list[Leaf]:
+    publish = target.publish
+    if publish is _ADDRESSES:
+        return [Leaf(target.name, address, _PASS) for address in target.addresses]
+    if publish is _HOSTNAME:
+        return [Leaf(target.name, target.hostname, _PASS)]
+    service = here.services.get(target.service)
+    if service is None:
+        return []
+    found = _endpoints(target, service, here)
+    if publish is _ENDPOINTS:
+        return found
+    value = _best(leaf for leaf in found if not leaf.leaving)
+    early = value is _UNKNOWN and any(leaf.early for leaf in found)
+    addresses = sorted({address for balancer in service.balancers for address in balancer.addresses})
+    return [Leaf(target.name, address, value, service=value, early=early) for address in addresses]
+
+
+def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
+    """Distinct addresses of endpoints; the best of those that share an address counts."""
+    grants, suspect, lacking = here.ledger.grants, here.weights.suspect, here.weights.lacking
+    pooled = bool(service.balancers)
+    found: dict[str, list[Leaf]] = {}
+    for endpoint, belief in here.weights.endpoints[service.key]:
+        fact, value = belief.fact, belief.ready
+        name, share = fact.id, here.roster.share(fact)
+        early = share is None or (value is _PASS and pooled and (service.key, name) in lacking)
+        if early or (value is _FAIL and name in suspect):
+            value = _UNKNOWN
+        out = share == 0 or name in grants or fact.state is not _RUNNING
+        if out:
+            value, early = _FAIL, False
+        leaf = Leaf(target.name, endpoint.address, value, FOREVER, value, None, out, (name,), early)
+        found.setdefault(endpoint.address, []).append(leaf)
+    return [many[0] if len(many) == 1 else _shared(many) for _, many in sorted(found.items())]
+
+
+def _shared(many: list[Leaf]) -> Leaf:
+    """One leaf of several endpoints that have the same address."""
+    value = _best(many)
+    leaving = all(one.leaving for one in many)
+    early = value is _UNKNOWN and any(one.early for one in many)
+    behind = tuple(name for one in many for name in one.behind)
+    return many[0]._replace(value=value, service=value, leaving=leaving, behind=behind, early=early)
+
+
+def _best(leaves: Iterable[Leaf]) -> ProbeValue:
+    """Passes if any does, and fails only if all do."""
+    values = {leaf.value for leaf in leaves}
+    return _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL

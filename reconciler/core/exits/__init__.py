@@ -1,0 +1,1 @@
+"""How a container leaves service: out of names, out of pools, drained, stopped."""

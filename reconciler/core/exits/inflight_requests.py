@@ -1,0 +1,63 @@
+"""What is under way on a container that leaves: from the counts of balancers and of its own pushes to one number, or unknown.
+
+Called by `pool` and `weights`, which note the counts, and by `underway`, which asks.
+"""
+
+from collections.abc import MutableMapping
+from typing import NamedTuple
+
+from manifests.values.desired import Push
+from providers.facts import Endpoint
+from reconciler.core.model.push_fact import PushFact
+
+
+class Place(NamedTuple):
+    """One pool that the container is in. `requests` is what the balancer says is in flight there, None = it cannot say."""
+
+    pool: str
+    endpoint: Endpoint
+    requests: int | None
+    epoch: str
+
+
+class Flight(NamedTuple):
+    """All pools that the container is in."""
+
+    places: tuple[Place, ...]
+
+    @property
+    def epochs(self) -> str:
+        """Which processes of the balancers count."""
+        return " ".join(f"{one.pool}={one.epoch}" for one in sorted(self.places))
+
+
+NOWHERE = Flight(())
+
+
+def note(
+    flights: MutableMapping[str, Flight], container: str, pool: str, endpoint: Endpoint, count: int | None, epoch: str
+) -> None:
+    """Add one pool of a container."""
+    known = flights.get(container, NOWHERE)
+    flights[container] = Flight((*known.places, Place(pool, endpoint, count, epoch)))
+
+
+def in_flight(flight: Flight, same: bool, push: PushFact | None, rules: Push | None, steady: int) -> int | None:
+    """How many requests are under way: the larger of what balancers and the container itself count; None = nobody knows.
+
+    Args:
+        flight: the counts of the balancers.
+        same: the processes that count are those that counted when the drain began; if not, a process of before may still
+            have requests of which this one knows nothing.
+        push: the latest push of this generation, which counts while it is fresh.
+    """
+    counts = [one.requests for one in flight.places]
+    known = [one for one in counts if one is not None]
+    complete = same and len(known) == len(counts)
+    said = None
+    if push is not None and rules is not None and not push.restored and steady < push.at + rules.fresh:
+        said = push.inflight
+    largest = max([*known, *([said] if said is not None else [])], default=0)
+    if largest or complete or said is not None:
+        return largest
+    return None

@@ -1,0 +1,121 @@
+"""The tally of one decision: what has been granted and taken while its candidates pass the gates one after the other.
+
+Filled by `gates` and `healing`, which share it; what it holds at the end goes into the ledger.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from manifests.values.desired import Desired
+from providers.facts import ContainerState, ProbeFact, ProbeValue
+from reconciler.core.exits.grants import RESTARTS, URGENT
+from reconciler.core.healing.mass_failure import Outbreaks
+from reconciler.core.model.instant import Now, instant
+from reconciler.core.model.ledger import Escalation, Failures, Grant, Ledger
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.want import Kind, Want
+from reconciler.core.replicas.availability import Availability
+from reconciler.core.replicas.roster import Roster, node_of
+
+
+def _erring(fact: ProbeFact | None, now: Now) -> bool:
+    """Whether the latest run gave no result for a reason of ours, or results stopped coming."""
+    if fact is None:
+        return False
+    return fact.last is ProbeValue.UNKNOWN or fact.last_at + fact.valid_for <= now.steady
+
+
+@dataclass
+class Tally:
+    """Counters that start as the ledger has them."""
+
+    desired: Desired
+    observed: Observed
+    crew: Roster
+    counts: Mapping[str, Availability]
+    ledger: Ledger
+    outbreaks: Outbreaks
+    now: Now
+    granted: bool = False
+    grants: dict[str, Grant] | None = None
+    """Those of `ledger`, once this decision has added some."""
+
+    @cached_property
+    def probing(self) -> dict[str, tuple[int, int]]:
+        """Node -> on how many of its running containers with probes our side fails, and how many there are."""
+        found: dict[str, tuple[int, int]] = {}
+        for group in self.crew.groups.values():
+            container, nodes = group.workload.template.container, group.workload.nodes
+            if container.liveness is None and container.startup is None:
+                continue
+            for belief in group.current.values():
+                node = belief.fact.node
+                if belief.fact.state is not ContainerState.RUNNING or node not in nodes:
+                    continue
+                verdicts = self.observed.probes.get(belief.fact.generation)
+                ours = verdicts is not None and (
+                    _erring(verdicts.liveness, self.now) or _erring(verdicts.startup, self.now)
+                )
+                erring, probed = found.get(node, (0, 0))
+                found[node] = (erring + ours, probed + 1)
+        return found
+
+    def grant(self, want: Want) -> None:
+        """Let one disruption begin: from here on it counts, whatever becomes of it."""
+        fact, ledger, at = want.fact, self.ledger, instant(self.now)
+        if fact is None:
+            return
+        grant = Grant(want.object, fact.generation, want.cause, at, recreate=want.kind is Kind.RECREATE, only=want.only)
+        if self.grants is None:
+            self.grants = dict(ledger.grants)
+            self.ledger = ledger = replace(ledger, grants=self.grants)
+        self.grants[fact.id] = grant
+        self.granted = True
+        if want.cause not in URGENT or want.workload is None:
+            return
+        obj, place = want.object, f"{want.node}|{want.workload.key}"
+        failures, escalation = ledger.failures.get(obj), ledger.escalations.get(obj)
+        row = Failures(failures.streak + 1 if failures is not None else 1, at, fact.generation)
+        revision = want.workload.template.revision
+        tries = Escalation(1, revision, at) if escalation is None else escalation._replace(tries=escalation.tries + 1)
+        rows = {key: ledger.outbreaks[key]._replace(canary=obj) for key in self.outbreaks.of.get(fact.id, ())}
+        self.ledger = replace(
+            ledger,
+            attempts={**ledger.attempts, obj: (*ledger.attempts.get(obj, ()), at)},
+            failures={**ledger.failures, obj: row},
+            escalations={**ledger.escalations, obj: tries},
+            restarted={**ledger.restarted, place: (*ledger.restarted.get(place, ()), at)},
+            outbreaks={**ledger.outbreaks, **rows} if rows else ledger.outbreaks,
+        )
+
+    def restarts_of(self, key: str) -> list[Grant]:
+        """Open restarts of one workload, oldest first; one that a person asked for counts once it is out of service.
+
+        Before that it may wait for as long as a TTL or a provider likes, and what fails serves nobody meanwhile.
+        """
+        prefix = f"{key}/"
+        return sorted(
+            grant
+            for grant in self.ledger.grants.values()
+            if grant.object.startswith(prefix)
+            and (grant.cause in URGENT or (grant.cause in RESTARTS and grant.weight_out is not None))
+        )
+
+    def urgent_on(self, node: str) -> list[Grant]:
+        """Open grants for failed health whose container is, or will be made anew, on this node."""
+        if not self.ledger.grants:
+            return []
+        return [
+            grant
+            for name, grant in sorted(self.ledger.grants.items())
+            if grant.cause in URGENT and self._node(name, grant) == node
+        ]
+
+    def _node(self, container: str, grant: Grant) -> str:
+        key, _, ordinal = grant.object.rpartition("/")
+        group = self.crew.groups.get(key)
+        if group is None:
+            return ""
+        found = next((one.fact.node for one in group.members() if one.fact.id == container), "")
+        return found or node_of(group.workload, int(ordinal))

@@ -1,0 +1,236 @@
+"""Healing: the gates before a restart or recreation for failed health, in the order in which they are asked.
+
+Each gate is a function of one candidate and the tally: it answers with the hold, or None to let pass. The first that holds is what
+people read. They are asked once per disruption: its grant then stands until it is over. Switches (suspend, deny, windows) come
+before, in `gates`, as they stop every action. Called by `gates` only.
+"""
+
+from hashlib import sha256
+from typing import NamedTuple
+
+from manifests.values.desired import SECOND, Container, Desired, Workload
+from manifests.values.limits import Mode
+from reconciler.core.exits.grants import URGENT
+from reconciler.core.healing import mass_failure
+from reconciler.core.healing.restart_counters import Tally
+from reconciler.core.limits import backoff, buckets
+from reconciler.core.model.instant import due
+from reconciler.core.model.reasons import Hold, Reason, Rule
+from reconciler.core.model.want import Want
+from reconciler.core.replicas.deadlines import soonest_end
+from reconciler.core.replicas.memory import amnesia, path_of
+
+
+class Ask(NamedTuple):
+    """What a gate is asked about: one candidate of one workload, with the tally so far."""
+
+    want: Want
+    workload: Workload
+    tally: Tally
+
+
+def _hold(want: Want, rule: Rule, message: str, until: int | None = None, person: str = "") -> Hold:
+    return Hold(want.object, want.id, rule, message, until=until, person=person)
+
+
+def _amnesic(ask: Ask) -> Hold | None:
+    want, tally = ask.want, ask.tally
+    if tally.ledger.amnesic is None:
+        return None
+    until = due(tally.ledger.amnesic, amnesia(tally.desired), tally.now)
+    message = "the ledger was lost, so how often this was restarted lately is not known"
+    return _hold(want, Rule.AMNESIC, message, until)
+
+
+def _foreign_healer(ask: Ask) -> Hold | None:
+    want = ask.want
+    healer = want.fact.healer if want.fact is not None else ""
+    if not healer:
+        return None
+    message = f"{healer} restarts {want.container} for its health already; two healers would take turns"
+    return _hold(want, Rule.FOREIGN_HEALER, message, person=f"take {want.container} away from {healer} to let us do it")
+
+
+def _prober_fault(ask: Ask) -> Hold | None:
+    """Probes of many containers of a node that fail on our side at once say something about us, not about them."""
+    want, tally = ask.want, ask.tally
+    erring, probed = tally.probing.get(want.node, (0, 0))
+    if erring < 2 or erring * 2 < probed:
+        return None
+    message = f"the probes of {erring} of {probed} containers on {want.node} have no result: the fault is on our side"
+    person = f"see that the machine that probes {want.node} reaches it and is not overloaded"
+    return _hold(want, Rule.PROBER_FAULT, message, person=person)
+
+
+def _mass(ask: Ask) -> Hold | None:
+    want, tally = ask.want, ask.tally
+    if want.fact is None or want.fact.id not in tally.outbreaks.of:
+        return None
+    limits, rows = tally.desired.guard.mass_failure, tally.ledger.outbreaks
+    ends: dict[str, int] = {}
+    for grant in tally.ledger.grants.values():
+        end = soonest_end([grant], tally.crew, tally.now)
+        ends[grant.object] = min(end, ends.get(grant.object, end))
+    return mass_failure.hold(want.fact.id, want.object, want.id, tally.outbreaks, rows, ends, limits, tally.now)
+
+
+def _turn(ask: Ask) -> Hold | None:
+    """One at a time; more only within the budget, and when it is clear that the failures are no mass failure that begins."""
+    want, workload, tally = ask.want, ask.workload, ask.tally
+    mine = tally.restarts_of(workload.key)
+    if not mine:
+        return None
+    now = tally.now
+    until = max(soonest_end(mine, tally.crew, now), now.steady + 1)
+    prefix = f"{workload.key}/"
+    every = sum(1 for grant in tally.ledger.grants.values() if grant.object.startswith(prefix))
+    if every >= workload.max_unavailable:
+        message = (
+            f"{mine[0].object} is being restarted ({mine[0].cause.value}); {every} of {workload.key} are being "
+            f"disrupted, at most {max(1, workload.max_unavailable)} may be"
+        )
+        return _hold(want, Rule.IN_FLIGHT, message, until)
+    settled = tally.outbreaks.settled_at.get(workload.key, now.steady)
+    if settled > now.steady:
+        message = (
+            f"{mine[0].object} is being restarted; whether others fail too shows within the window of a mass failure"
+        )
+        return _hold(want, Rule.IN_FLIGHT, message, min(until, settled))
+    return None
+
+
+def _failed(ask: Ask) -> Hold | None:
+    want, workload, tally = ask.want, ask.workload, ask.tally
+    row = tally.ledger.escalations.get(want.object)
+    if row is None or want.fact is None or not backoff.exhausted(row.tries, workload, want.fact):
+        return None
+    message = f"{row.tries} restarts in a row did not make {want.object} available; nothing more is tried"
+    person = f"find out why, then: reconcile resume {want.object}; a change of its template does the same"
+    probe = _never_passed(ask)
+    if probe:
+        message += f"; its {probe} probe has never passed on {want.node}"
+        person = f"see whether the {probe} probe asks for the right thing; else {person}"
+    return _hold(want, Rule.FAILED, message, person=person)
+
+
+def _never_passed(ask: Ask) -> str:
+    """The probe that asks for the restart if it never passed there, so that it may be wrong itself; else empty.
+
+    This holds nothing: an application that hangs in its first start looks the same.
+    """
+    container, passed = ask.workload.template.container, ask.tally.ledger.passed
+    for name, probe in (("startup", container.startup), ("liveness", container.liveness)):
+        if probe is not None and path_of(ask.workload.key, name, ask.want.node) not in passed:
+            return name
+    return ""
+
+
+def _back_off(ask: Ask) -> Hold | None:
+    want, workload, tally = ask.want, ask.workload, ask.tally
+    failures = tally.ledger.failures.get(want.object)
+    at = backoff.restart_at(want.object, failures, workload.restarts.backoff, tally.now)
+    if at <= tally.now.steady or failures is None:
+        return None
+    return _hold(want, Rule.BACK_OFF, f"{failures.streak} failures in a row", at)
+
+
+def _attempts(ask: Ask) -> Hold | None:
+    want, workload, tally = ask.want, ask.workload, ask.tally
+    rule, attempts = workload.restarts, tally.ledger.attempts.get(want.object, ())
+    at = backoff.attempts_left_at(attempts, rule.limit, rule.window, tally.now)
+    if at <= tally.now.steady:
+        return None
+    return _hold(want, Rule.ATTEMPTS, f"{rule.limit} restarts in {rule.window // SECOND}s are spent", at)
+
+
+def _node(ask: Ask) -> Hold | None:
+    want, tally = ask.want, ask.tally
+    limit, there = tally.desired.guard.restarts.in_flight, tally.urgent_on(want.node)
+    if len(there) < limit:
+        return None
+    until = max(soonest_end(there, tally.crew, tally.now), tally.now.steady + 1)
+    message = f"{len(there)} replicas are being restarted on {want.node}, at most {limit} may be"
+    return _hold(want, Rule.NODE_RESTARTS, message, until)
+
+
+def _rate(ask: Ask) -> Hold | None:
+    want, workload, tally = ask.want, ask.workload, ask.tally
+    limits, taken, now = tally.desired.guard.restarts, tally.ledger.restarted, tally.now
+    for name, rate, mine in (
+        (
+            workload.key,
+            limits.workload,
+            [those for key, those in taken.items() if key.partition("|")[2] == workload.key],
+        ),
+        (
+            f"node {want.node}",
+            limits.node,
+            [those for key, those in taken.items() if key.partition("|")[0] == want.node],
+        ),
+        ("all nodes", limits.total, list(taken.values())),
+    ):
+        at = buckets.next_at([one for those in mine for one in those], rate, now)
+        if at > now.steady:
+            message = f"{name}: at most {rate.per_minute} restarts a minute, {rate.burst} at once"
+            return _hold(want, Rule.RATE, message, at)
+    return None
+
+
+def _observe(ask: Ask) -> Hold | None:
+    want, workload, tally = ask.want, ask.workload, ask.tally
+    why = observes(tally.desired, workload)
+    if not why:
+        return None
+    return _hold(
+        want, Rule.OBSERVE_ONLY, f"it would be restarted now; {why}", person=f"set {_SWITCH} when you trust it"
+    )
+
+
+_SWITCH = "restarts.mode to act, in the Guard and in the workload,"
+
+
+def observes(desired: Desired, workload: Workload) -> str:
+    """Why restarts of this workload are only said and not done; empty when they are done."""
+    guard = desired.guard.restarts
+    if guard.mode is Mode.OBSERVE:
+        return "the Guard only observes (spec.restarts.mode)"
+    if workload.restarts.mode is Mode.OBSERVE:
+        return f"{workload.key} only observes (spec.restarts.mode)"
+    place = int.from_bytes(sha256(workload.key.encode()).digest()[:8]) % 100
+    if place >= guard.share:
+        return f"the Guard lets {guard.share} % of the workloads act (spec.restarts.share), and this is not one of them"
+    return ""
+
+
+_GATES = (
+    _amnesic,
+    _foreign_healer,
+    _prober_fault,
+    _failed,
+    _mass,
+    _turn,
+    _back_off,
+    _attempts,
+    _node,
+    _rate,
+    _observe,
+)
+
+
+def heal(want: Want, workload: Workload, tally: Tally) -> Hold | None:
+    """Ask all gates about one restart or recreation for failed health; grant it when none holds."""
+    ask = Ask(want, workload, tally)
+    for gate in _GATES:
+        hold = gate(ask)
+        if hold is not None:
+            return hold
+    tally.grant(want)
+    return None
+
+
+def grace_of(container: Container, cause: Reason, pod_grace: int) -> int:
+    """How long a container may take to stop (ns): as the probe that failed says, else as its pod says."""
+    if cause not in URGENT:
+        return pod_grace
+    probe = container.startup if cause is Reason.STARTUP_FAILED else container.liveness
+    return probe.grace if probe is not None and probe.grace else pod_grace

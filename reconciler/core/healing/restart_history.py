@@ -1,0 +1,127 @@
+"""What must be remembered of restarts: how often each replica was restarted, by us and by the runtime, and whether it helped.
+
+Two healers work on one container: ourselves and the runtime with its own restart policy. What the runtime restarts counts as an
+attempt of the replica; past the limit its policy is set to `no` and we take over, with our back-off, until the replica has been
+well for long enough. Called by `decide` after `history`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from manifests.values.desired import Workload
+from manifests.values.pod import Live, RuntimeRestart
+from providers.facts import ContainerFact, ProbeValue
+from reconciler.core.limits import buckets
+from reconciler.core.limits.backoff import recent
+from reconciler.core.model.instant import Instant, Now, instant
+from reconciler.core.model.ledger import Escalation, Ledger
+from reconciler.core.replicas.adoption import wanted_live
+from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.replicas.memory import replica_of
+from reconciler.core.replicas.roster import Roster
+
+_NO = RuntimeRestart.NO.value
+
+
+def without_restarts(live: tuple[Live, ...]) -> tuple[Live, ...]:
+    """The same settings with the runtime's own restarting switched off."""
+    return tuple(one._replace(restart=_NO) for one in live)
+
+
+def restarts_itself(fact: ContainerFact) -> bool:
+    """Whether the runtime starts this container again by itself when it ends, and we may switch that off.
+
+    The policy of a container that is not ours stays: `unless-stopped` leaves down what we stop.
+    """
+    return not fact.adopted and any(one.restart != _NO for one in fact.live)
+
+
+def settings(workload: Workload, replica: str, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
+    """What a container should have in place now: as its manifest says, without restarts by the runtime while we took over."""
+    live = wanted_live(workload, fact)
+    return without_restarts(live) if replica in ledger.taken else live
+
+
+def recall(ledger: Ledger, crew: Roster, now: Now) -> Ledger:
+    """The ledger after this look. Costs nothing where nothing restarts and no runtime does it by itself."""
+    attempts, counts = _runtime(ledger, crew, now)
+    changes: dict[str, object] = {
+        "attempts": attempts,
+        "runtime_restarts": counts,
+        "taken": _taken(ledger, crew, attempts, now),
+        "escalations": _escalations(ledger, crew, now) if ledger.escalations else ledger.escalations,
+        "restarted": _restarted(ledger, now) if ledger.restarted else ledger.restarted,
+    }
+    changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
+    return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
+
+
+def _runtime(ledger: Ledger, crew: Roster, now: Now) -> tuple[Mapping[str, tuple[Instant, ...]], Mapping[str, int]]:
+    """Attempts with what the runtime restarted since the last look, and its counts. A count that went back starts over."""
+    attempts, counts = ledger.attempts, ledger.runtime_restarts
+    added: dict[str, tuple[Instant, ...]] = {}
+    changed: dict[str, int] = {}
+    seen = 0
+    for key, group in crew.groups.items():
+        for ordinal, belief in group.current.items():
+            fact = belief.fact
+            if not fact.live or not fact.started_at:
+                continue  # never started, or somebody else's that could only be listed: the count is not known
+            seen += 1
+            before = counts.get(fact.id)
+            if before == fact.restarts:
+                continue
+            changed[fact.id] = fact.restarts
+            if before is None and (fact.adopted or ledger.amnesic is not None):
+                continue  # whose life began without us: what happened before says nothing of late
+            more = min(fact.restarts - (before or 0), max(1, group.workload.restarts.limit))
+            if more > 0:
+                obj = replica_of(key, ordinal)
+                added[obj] = (*attempts.get(obj, ()), *(instant(now),) * more)
+    if added:
+        attempts = {**attempts, **added}
+    if changed:
+        counts = {**counts, **changed}
+    if len(counts) > seen and not crew.blind:
+        there = {one.fact.id for group in crew.groups.values() for one in group.current.values() if one.fact.live}
+        counts = {name: one for name, one in counts.items() if name in there}
+    return attempts, counts
+
+
+def _taken(ledger: Ledger, crew: Roster, attempts: Mapping[str, tuple[Instant, ...]], now: Now) -> frozenset[str]:
+    """Replicas whose restarting is ours: those that spent their attempts under a runtime that restarts, until all is forgotten."""
+    taken = {name for name in ledger.taken if name in ledger.failures or name in attempts}
+    for name, those in attempts.items():
+        key, _, ordinal = name.rpartition("/")
+        group = crew.groups.get(key)
+        belief = None if group is None else group.current.get(int(ordinal))
+        if group is None or belief is None or group.workload.restart_only or not restarts_itself(belief.fact):
+            continue
+        rule = group.workload.restarts
+        if belief.fact.restarts and len(recent(those, rule.window, now)) >= max(1, rule.limit):
+            taken.add(name)
+    return ledger.taken if taken == ledger.taken else frozenset(taken)
+
+
+def _escalations(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Escalation]:
+    """Rows end when the replica is available and passes, when its template changes, and with its workload."""
+    kept: dict[str, Escalation] = {}
+    for name, row in ledger.escalations.items():
+        key, _, ordinal = name.rpartition("/")
+        group = crew.groups.get(key)
+        if group is None:
+            if crew.blind:
+                kept[name] = row
+            continue
+        workload, belief = group.workload, group.current.get(int(ordinal))
+        if row.revision != workload.template.revision:
+            continue
+        if belief is not None and belief.live is ProbeValue.PASS and ripe_at(belief, workload.min_ready) <= now.steady:
+            continue
+        kept[name] = row
+    return kept
+
+
+def _restarted(ledger: Ledger, now: Now) -> Mapping[str, tuple[Instant, ...]]:
+    kept = {place: buckets.remembered(those, now) for place, those in ledger.restarted.items()}
+    return {place: those for place, those in kept.items() if those}

@@ -1,0 +1,283 @@
+"""Restart requests: which restarts people asked for, and what became of them.
+
+A restart is a level, "a newer life than the one recorded", so whatever ends that life (this request, a crash, another request, a
+new revision) fulfils it, and a kill of the program in between cannot cause a second one. `decide` calls `follow` once the replicas
+are known, puts `wants` through the same gates as everything else, and tells `waits`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from manifests.values.desired import SECOND
+from providers.facts import ContainerFact, ContainerState, Generation, ProbeValue
+from reconciler.core.health.belief import Belief
+from reconciler.core.model.instant import FOREVER, Now, due, elapsed, instant
+from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.reasons import Reason, Wait, Waiting
+from reconciler.core.model.restart_request import FINAL, FailurePolicy, Fate, Member, Request
+from reconciler.core.model.want import Kind, Want
+from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.replicas.memory import replica_of
+from reconciler.core.replicas.roster import Group, Roster
+
+TTL = 3600 * SECOND
+"""How long a finished request is kept to be read (ns)."""
+
+KEPT = 200
+"""Finished requests that are kept at most; the oldest go first."""
+
+_UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
+
+
+def follow(ledger: Ledger, crew: Roster, now: Now) -> Ledger:
+    """The ledger after this look: members found, fates decided, finished requests forgotten in the end."""
+    if not ledger.requests:
+        return ledger
+    requests = {name: _advance(one, crew, ledger.grants, now) for name, one in ledger.requests.items()}
+    finished = sorted((elapsed(one.finished, now), name) for name, one in requests.items() if one.finished is not None)
+    for place, (age, name) in enumerate(finished):
+        if age >= TTL or place >= KEPT:
+            del requests[name]
+    grants = _stamped(ledger.grants, requests.values())
+    if requests == ledger.requests and grants is ledger.grants:
+        return ledger
+    return replace(ledger, requests=requests, grants=grants)
+
+
+def wants(ledger: Ledger, crew: Roster, others: Iterable[Want]) -> list[Want]:
+    """Candidates for members that wait, in order where that was asked for; what is about to be changed anyway is left out."""
+    open_ = [one for _, one in sorted(ledger.requests.items()) if one.finished is None]
+    if not open_:
+        return []
+    taken = {want.container for want in others if want.kind is not Kind.UPDATE}
+    found: dict[str, Want] = {}
+    for request in open_:
+        for member in _next(request):
+            group, ordinal = _place(member.object, crew)
+            belief = None if group is None else group.current.get(ordinal)
+            if group is None or belief is None or _life(belief.fact, member.only) != member.generation:
+                continue
+            fact = belief.fact
+            if fact.name in taken or fact.name in found or fact.id in ledger.grants:
+                continue
+            if fact.state is not ContainerState.RUNNING:
+                continue
+            message = f"asked for by {request.who or 'somebody'}: {request.reason or 'no reason given'}"
+            what = f"{fact.name} only {member.only}" if member.only else fact.name
+            found[fact.name] = Want(
+                f"{Kind.RESTART.value} {what}",
+                member.object,
+                Kind.RESTART,
+                Reason.REQUESTED,
+                message,
+                fact.name,
+                fact.node,
+                ordinal,
+                group.workload,
+                fact,
+                belief.ready,
+                member.only,
+            )
+    return list(found.values())
+
+
+def waits(ledger: Ledger, crew: Roster, now: Now) -> list[Wait]:
+    """What open requests wait for, with the instants at which their answers change by themselves."""
+    found: list[Wait] = []
+    for name, one in sorted(ledger.requests.items()):
+        if one.finished is not None:
+            continue
+        members = one.members or ()
+        decided = sum(1 for member in members if member.fate in FINAL)
+        message = f"restart request {name}: {decided} of {len(members)} replicas decided"
+        if one.members is None:
+            message = f"restart request {name}: its replicas cannot be seen yet"
+        found.append(Wait(one.object, Waiting.REQUEST, message, due(one.at, one.deadline, now)))
+        for member in members:
+            belief = _moved_on(member, crew) if member.fate not in FINAL else None
+            at = FOREVER if belief is None else _ripe(one, belief, crew, member)
+            if now.steady < at < FOREVER:
+                found.append(
+                    Wait(member.object, Waiting.MIN_READY, f"{member.container} was restarted and is ready", at)
+                )
+    return found
+
+
+def wake_at(ledger: Ledger, now: Now) -> int:
+    """The steady instant at which the first finished request is forgotten."""
+    ends = [due(one.finished, TTL, now) for one in ledger.requests.values() if one.finished is not None]
+    return min(ends, default=FOREVER)
+
+
+# --- one request --------------------------------------------------------------------------------------------------
+
+
+def _advance(request: Request, crew: Roster, grants: Mapping[str, Grant], now: Now) -> Request:
+    """One request after this look."""
+    if request.finished is not None:
+        return request
+    expired = elapsed(request.at, now) >= request.deadline
+    if request.members is None:
+        request = _resolve(request, crew, now)
+        if request.members is None:
+            if not expired:
+                return request
+            return request._replace(members=(), finished=instant(now), message="its replicas could not be seen in time")
+        if not request.members:
+            message = request.message or f"{request.object} has no replicas to restart"
+            return request._replace(finished=instant(now), message=message)
+    assert request.members is not None  # noqa: S101  (set just above; for the type checker)
+    members = [_decide(one, request, crew, grants, now) for one in request.members]
+    failed = next((one for one in members if one.fate is Fate.FAILED), None)
+    for place, member in enumerate(members):
+        if member.fate in FINAL:
+            continue
+        if expired:
+            message = f"not restarted before the deadline ({member.message})" if member.message else "not begun in time"
+            members[place] = member._replace(fate=Fate.EXPIRED, message=message)
+        elif failed is not None and request.failure_policy is FailurePolicy.FAIL and member.fate is Fate.WAITING:
+            members[place] = member._replace(fate=Fate.SKIPPED, message=f"not begun, because {failed.object} failed")
+    if tuple(members) != request.members:
+        request = request._replace(members=tuple(members))
+    if all(one.fate in FINAL for one in members):
+        request = request._replace(finished=instant(now))
+    return request
+
+
+def _resolve(request: Request, crew: Roster, now: Now) -> Request:
+    """Record the members with their generations, once every node of the workload can be seen."""
+    key = request.object if request.object in crew.groups else request.object.rpartition("/")[0]
+    group = crew.groups.get(key)
+    if group is None:
+        return request._replace(members=())
+    if group.blind:
+        return request
+    only, message = _container(request, group)
+    if message:
+        return request._replace(members=(), message=message)
+    asked_at = due(request.at, 0, now)
+    members = []
+    for ordinal, belief in sorted(group.current.items()):
+        fact = belief.fact
+        life = _life(fact, only)
+        member = Member(replica_of(key, ordinal), fact.name, life or fact.generation, only=only)
+        if request.object not in {key, member.object}:
+            continue
+        if life is None:
+            member = member._replace(fate=Fate.SKIPPED, message=f"it has no container {only}")
+        elif fact.state in _UP and _since(fact, only) > asked_at:
+            member = member._replace(fate=Fate.DONE, message="started after it was asked for")
+        members.append(member)
+    for belief in (*group.outgoing, *group.surplus):
+        obj = replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1)
+        if request.object in {key, obj}:
+            message = "it is being replaced or removed"
+            members.append(Member(obj, belief.fact.name, belief.fact.generation, Fate.SKIPPED, message))
+    return request._replace(members=tuple(members))
+
+
+def _container(request: Request, group: Group) -> tuple[str, str]:
+    """The container of a replica that is meant, as runtimes name it (the main one is all of them), or why there is none."""
+    main = group.workload.template.container.name
+    if request.only in ("", main):
+        return "", ""
+    names = [one.name for one in group.workload.template.sidecars]
+    # Replicas of another revision than the declared one may have others.
+    names += [one.container for belief in group.current.values() for one in belief.fact.starts]
+    if request.only in names:
+        return request.only, ""
+    there = ", ".join([main, *sorted(set(names) - {""})])
+    return "", f"{group.workload.key} has no container {request.only}; it has: {there}"
+
+
+def _life(fact: ContainerFact, only: str) -> Generation | None:
+    """The life that a restart of this container ends, or that of the main one; None where the replica does not have it.
+
+    The main container's start is what all others follow: a sidecar that was started since then is no restart of the replica.
+    """
+    if not fact.starts:
+        return None if only else fact.generation
+    return next((Generation(fact.id, one.started_at) for one in fact.starts if one.container == only), None)
+
+
+def _since(fact: ContainerFact, only: str) -> int:
+    """Since when that container has been running (steady ns)."""
+    return next((one.running_since for one in fact.starts if one.container == only), fact.running_since)
+
+
+def _decide(member: Member, request: Request, crew: Roster, grants: Mapping[str, Grant], now: Now) -> Member:
+    """What became of one member."""
+    if member.fate in FINAL:
+        return member
+    group, ordinal = _place(member.object, crew)
+    if group is None or ordinal >= group.workload.replicas:
+        return member._replace(fate=Fate.SKIPPED, message="not wanted any more")
+    belief = _moved_on(member, crew)
+    if belief is None:
+        if any(_carries_out(grant, member) for grant in grants.values()):
+            return member._replace(fate=Fate.RESTARTING, message="on its way out of service")
+        return member._replace(fate=Fate.WAITING, message="")
+    fact = belief.fact
+    if not fact.started_at:
+        return member._replace(fate=Fate.RESTARTING, message="made anew and not started yet")
+    if fact.state is ContainerState.EXITED:
+        code = "an unknown result" if fact.exit_code is None else f"exit code {fact.exit_code}"
+        return member._replace(fate=Fate.FAILED, message=f"the new generation ended with {code}")
+    if belief.live is ProbeValue.FAIL:
+        return member._replace(fate=Fate.FAILED, message="the new generation fails its probe")
+    if _ripe(request, belief, crew, member) <= now.steady:
+        return member._replace(fate=Fate.DONE, message="restarted and available")
+    return member._replace(fate=Fate.RESTARTING, message="restarted, not available yet")
+
+
+def _place(obj: str, crew: Roster) -> tuple[Group | None, int]:
+    key, _, ordinal = obj.rpartition("/")
+    return crew.groups.get(key), int(ordinal)
+
+
+def _moved_on(member: Member, crew: Roster) -> Belief | None:
+    """The replica's container in a later life than the recorded one; None while it is still that one, or nothing is seen."""
+    group, ordinal = _place(member.object, crew)
+    belief = None if group is None else group.current.get(ordinal)
+    life = None if belief is None else _life(belief.fact, member.only)
+    return belief if life not in (None, member.generation) else None
+
+
+def _ripe(request: Request, belief: Belief, crew: Roster, member: Member) -> int:
+    """The steady instant from which the new life counts: available as its workload wants it, and old enough."""
+    group, _ = _place(member.object, crew)
+    min_ready = 0 if group is None else group.workload.min_ready
+    at = ripe_at(belief, min_ready)
+    return at if at == FOREVER else max(at, belief.fact.running_since + request.min_started)
+
+
+def _next(request: Request) -> tuple[Member, ...]:
+    """The members whose turn it is: the first that is not decided when ordered, else all."""
+    left = tuple(one for one in request.members or () if one.fate not in FINAL)
+    chosen = left[:1] if request.ordered else left
+    return tuple(one for one in chosen if one.fate is Fate.WAITING)
+
+
+def _carries_out(grant: Grant, member: Member) -> bool:
+    """Whether this disruption ends the life that the member is about."""
+    same = grant.object == member.object and grant.generation.container_id == member.generation.container_id
+    return same and grant.only in ("", member.only)
+
+
+def _stamped(grants: Mapping[str, Grant], requests: Iterable[Request]) -> Mapping[str, Grant]:
+    """Grants of requested restarts with the grace and drain that the request names."""
+    words = {
+        (member.object, member.generation.container_id, member.only): (one.grace, one.drain)
+        for one in requests
+        if one.finished is None and (one.grace is not None or one.drain is not None)
+        for member in one.members or ()
+        if member.fate not in FINAL
+    }
+    if not words:
+        return grants
+    stamped = dict(grants)
+    for name, grant in grants.items():
+        word = words.get((grant.object, grant.generation.container_id, grant.only))
+        if grant.cause is Reason.REQUESTED and word is not None and (grant.grace, grant.drain) != word:
+            stamped[name] = grant._replace(grace=word[0], drain=word[1])
+    return stamped if stamped != grants else grants

@@ -1,0 +1,1 @@
+"""Whom to believe about the health of one container: facts, people, its own pushes, probes."""

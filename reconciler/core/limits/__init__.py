@@ -1,0 +1,1 @@
+"""What people, windows, budgets and time forbid, whatever the health of anything."""

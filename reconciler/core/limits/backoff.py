@@ -1,0 +1,93 @@
+"""Restarts: how often and how soon a replica may be restarted or started again.
+
+Attempts belong to (workload, ordinal), not to one container. The first failure is acted on at once; after that the waiting
+time doubles, with jitter from a hash of name and attempt, so that the same failure gives the same answer everywhere. Called
+by `history` (to count) and `gates` (to hold).
+"""
+
+from enum import StrEnum
+from hashlib import sha256
+
+from manifests.values.desired import SECOND, Backoff, Workload
+from providers.facts import ContainerFact
+from reconciler.core.model.instant import Instant, Now, due, elapsed
+from reconciler.core.model.ledger import Failures, StepFailure
+
+JITTER = 0.25
+"""Share of a waiting time that the jitter may take away: spread without ever waiting longer than the documented cap."""
+
+STEP_BACKOFF = Backoff(initial=SECOND, maximum=300 * SECOND, reset=600 * SECOND)
+"""Waiting times after a failed provider call: 1 s doubling to 5 min."""
+
+
+class Try(StrEnum):
+    """What is done next for a replica that fails again and again."""
+
+    RESTART = "restart"
+    RECREATE = "recreate"
+    GIVE_UP = "give up"
+
+
+def next_try(tries: int, workload: Workload, fact: ContainerFact) -> Try:
+    """What comes after so many tries that did not make a replica available: restarts, one recreation, restarts, no more.
+
+    Containers that were not made from the manifest (adopted, or marked for restarts only) are never recreated.
+    """
+    rule = workload.restarts.escalation
+    if fact.adopted or workload.restart_only:
+        return Try.RESTART if tries < rule.recreate_after + rule.give_up_after else Try.GIVE_UP
+    if tries == rule.recreate_after:
+        return Try.RECREATE
+    return Try.RESTART if tries <= rule.recreate_after + rule.give_up_after else Try.GIVE_UP
+
+
+def exhausted(tries: int, workload: Workload, fact: ContainerFact) -> bool:
+    """Whether a replica is Failed: only a person or another template lets it be tried again."""
+    return next_try(tries, workload, fact) is Try.GIVE_UP
+
+
+def _fraction(name: str, attempt: int) -> float:
+    digest = sha256(f"{name}\x00{attempt}".encode()).digest()
+    return int.from_bytes(digest[:8]) / 2**64
+
+
+def delay(name: str, failures: int, backoff: Backoff) -> int:
+    """Nanoseconds to wait after the n-th consecutive failure before the next try: none after the first."""
+    if failures <= 1:
+        return 0
+    full = min(backoff.maximum, backoff.initial << min(failures - 2, 40))
+    return full - int(full * JITTER * _fraction(name, failures))
+
+
+def start_at(name: str, failures: Failures | None, backoff: Backoff, now: Now) -> int:
+    """The steady instant from which a replica that is down may be started again; <= now.steady when it may."""
+    if failures is None:
+        return now.steady
+    return due(failures.last, delay(name, failures.streak, backoff), now)
+
+
+def restart_at(name: str, failures: Failures | None, backoff: Backoff, now: Now) -> int:
+    """The steady instant from which a replica that fails now may be restarted: this failure is one more in the row."""
+    if failures is None or elapsed(failures.last, now) >= backoff.reset:
+        return now.steady
+    return due(failures.last, delay(name, failures.streak + 1, backoff), now)
+
+
+def step_at(step: str, failure: StepFailure, now: Now) -> int:
+    """The steady instant of the next try of a failed step. What was refused for good is tried at the longest interval only."""
+    wait = STEP_BACKOFF.maximum if failure.stop else delay(step, failure.streak + 1, STEP_BACKOFF)
+    return due(failure.last, wait, now)
+
+
+def recent(attempts: tuple[Instant, ...], window: int, now: Now) -> tuple[Instant, ...]:
+    """The attempts that still count."""
+    return tuple(one for one in attempts if elapsed(one, now) < window)
+
+
+def attempts_left_at(attempts: tuple[Instant, ...], limit: int, window: int, now: Now) -> int:
+    """The steady instant from which one more attempt fits the window; <= now.steady when it does."""
+    counted = recent(attempts, window, now)
+    if len(counted) < limit:
+        return now.steady
+    oldest_that_must_leave = sorted(counted, key=lambda one: elapsed(one, now), reverse=True)[len(counted) - limit]
+    return due(oldest_that_must_leave, window, now)

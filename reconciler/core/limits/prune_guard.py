@@ -1,0 +1,86 @@
+"""The guard of deletions: what may be pruned at all, and when so much would go that a person must approve it.
+
+Called by `gates` for containers, pool members and record sets that no manifest wants any more. A health decision never
+comes here.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from manifests.values.desired import SECOND, Desired
+from manifests.values.limits import Held
+from providers.facts import fingerprint
+from reconciler.core.limits import windows
+from reconciler.core.model.instant import Now, due, elapsed, next_after
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Rule
+
+PROOF = 60 * SECOND
+"""Two complete, equal reads of a directory must be this far apart before something absent from it is pruned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """The answer for all deletions of one decision: `hash` is what a person approves when `mass` holds them."""
+
+    hash: str
+    mass: str
+
+
+def mass_change(desired: Desired, ledger: Ledger, pruned: Collection[str], owned: int) -> Pruning:
+    """Whether the deletions as a whole are too many: over the share and the minimum, or everything there is.
+
+    Args:
+        pruned: the objects that would be deleted.
+        owned: how many objects this instance owns in all.
+    """
+    if not pruned:
+        return Pruning("", "")
+    digest = fingerprint(desired.revision, *sorted(pruned))
+    count, limit = len(pruned), desired.guard.mass_change
+    if desired.destroy or digest in ledger.approvals:
+        return Pruning(digest, "")
+    share = count * 100 // max(owned, 1)
+    if count >= owned or (count > limit.minimum and count * 100 > limit.share * owned):
+        return Pruning(
+            digest, f"{count} of {owned} owned objects ({share} %) would be deleted, more than {limit.share} % or all"
+        )
+    return Pruning(digest, "")
+
+
+def prune_hold(
+    desired: Desired, ledger: Ledger, read_at: int, obj: str, action: str, pruning: Pruning, now: Now
+) -> Hold | None:
+    """What holds back the deletion of an object that no manifest names, or None when it may go."""
+    if desired.destroy:
+        return None
+    if not desired.prune:
+        message = f"no manifest names {obj} any more, and pruning is off"
+        return Hold(obj, action, Rule.PRUNE_OFF, message, person="run with --prune, or set spec.prune of the Instance")
+    window = windows.hold(desired, Held.PRUNE, obj, action, now)
+    if window is not None:
+        return window
+    if not desired.complete:
+        message = "only a part of the tree was read, so its absence proves nothing"
+        return Hold(obj, action, Rule.INCOMPLETE_SOURCE, message, person="run on the root directory of the manifests")
+    if ledger.source != desired.source:
+        before = ledger.source or "unknown (the ledger was lost)"
+        message = f"the inventory was made from {before}, this run reads {desired.source}"
+        return Hold(obj, action, Rule.SOURCE_CHANGED, message, person="run once with --take-over if this is on purpose")
+    absence = ledger.absences.get(obj)
+    proven = (
+        absence is not None
+        and elapsed(absence.since, now) >= PROOF
+        and (absence.since.boot != now.boot or read_at - absence.since.steady >= PROOF)
+    )
+    if not proven:
+        # The instant is on a grid that starts with the absence, so that the answer stays the same until it comes.
+        until = now.steady + PROOF if absence is None else due(absence.since, PROOF, now)
+        if until <= now.steady:
+            until = next_after(until, SECOND, now)
+        message = f"absent from one read; a second, equal read {PROOF // SECOND}s later proves it"
+        return Hold(obj, action, Rule.ABSENCE_UNPROVEN, message, until=until)
+    if pruning.mass:
+        person = f"reconcile apply --approve {pruning.hash}"
+        return Hold(obj, action, Rule.MASS_CHANGE, pruning.mass, person=person)
+    return None

@@ -1,0 +1,74 @@
+"""Switches: what stops an action whatever it is: the Guard, a person's word, a call without an outcome, failed tries.
+
+Called by `gates` for candidates, by `underway` for the next step of a disruption, and by `decide` for pools and names.
+"""
+
+from manifests.values.desired import SECOND, Desired
+from reconciler.core.limits import backoff
+from reconciler.core.model.instant import Now, next_after
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Rule
+
+
+def node_key(node: str) -> str:
+    """The name under which a whole node is suspended or denied."""
+    return f"node/{node}"
+
+
+def suspended(desired: Desired, ledger: Ledger, key: str, obj: str, node: str, action: str, now: Now) -> Hold | None:
+    """The hold of a person's word on an object, most general first; None when nobody stopped it.
+
+    Args:
+        key: the document the object belongs to, such as `workload/web`.
+        obj: the object itself, such as `workload/web/0`.
+        node: where it is, or is to be.
+    """
+    if desired.guard.suspend:
+        person = "set spec.suspend of the Guard to false"
+        return Hold(obj, action, Rule.SUSPENDED, "the Guard suspends everything", person=person)
+    return _named(desired, ledger, ("*", node_key(node), key, obj), obj, action, now)
+
+
+def _named(desired: Desired, ledger: Ledger, names: tuple[str, ...], obj: str, action: str, now: Now) -> Hold | None:
+    """The hold of a person's word on one of these names."""
+    for name in names:
+        if name in desired.guard.deny:
+            return Hold(
+                obj, action, Rule.DENIED, f"the Guard denies {name}", person="take it off spec.deny of the Guard"
+            )
+        one = ledger.suspensions.get(name)
+        if one is not None:
+            message = f"{name} was suspended by {one.who or 'somebody'}: {one.reason or 'no reason given'}"
+            until = now.steady + one.until_wall - now.wall if one.until_wall else None
+            resume = "reconcile resume --all" if name == "*" else f"reconcile resume {name}"
+            return Hold(obj, action, Rule.SUSPENDED, message, until=until, person=resume)
+    return None
+
+
+def silenced(ledger: Ledger, now: Now) -> frozenset[str]:
+    """The keys whose probes a person stopped as well: `*`, nodes, workloads, replicas."""
+    return frozenset(
+        key
+        for key, one in ledger.suspensions.items()
+        if one.probes and (not one.until_wall or one.until_wall > now.wall)
+    )
+
+
+def frozen(desired: Desired, ledger: Ledger, key: str, action: str, now: Now) -> Hold | None:
+    """The hold of a person's word on a Service or DNSPolicy itself. Suspending workloads does not stop weights and names."""
+    return _named(desired, ledger, (key,), key, action, now)
+
+
+def busy_or_failed(ledger: Ledger, busy: frozenset[str], step: str, target: str, obj: str, now: Now) -> Hold | None:
+    """What holds back one step whatever it is: a call on its target without an outcome, or its own failed tries."""
+    if target in busy:
+        message = f"an earlier call on {target} has no known outcome yet"
+        return Hold(obj, step, Rule.BUSY, message, until=next_after(0, SECOND, now))
+    failure = ledger.step_failures.get(step)
+    if failure is None:
+        return None
+    at = backoff.step_at(step, failure, now)
+    if at <= now.steady:
+        return None
+    person = "remove the cause; the step is tried again by itself" if failure.stop else ""
+    return Hold(obj, step, Rule.STEP_FAILED, failure.message, until=at, person=person)

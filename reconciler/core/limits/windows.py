@@ -1,0 +1,68 @@
+"""Windows of the Guard: named spans of time that hold healing, rollouts or deletions.
+
+The one place where the core turns an instant into a date, because people write windows as dates: in a zone, with its changes of
+daylight saving. It reads no clock; the zone was loaded when the manifests were read. Called by `gates`, `guard` and `decide`.
+"""
+
+from datetime import datetime, timedelta
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+from manifests.values.desired import SECOND, Desired
+from manifests.values.limits import Held, Window
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.reasons import Hold, Rule
+
+_EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
+_BACK = 400
+"""Starts looked back at most while spans that overlap are joined; then the window counts as open until the latest known end."""
+
+
+def _wall(at: datetime) -> int:
+    """Nanoseconds since the epoch."""
+    return (at - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+@lru_cache(maxsize=256)
+def _around(schedule: str, timezone: str, second: int) -> tuple[int, int]:
+    """(latest start at or before this second, first start after it), as wall ns; 0 and FOREVER where there is none."""
+    from cronsim import CronSim  # noqa: PLC0415  (25 ms, only where a Guard has windows)
+
+    at = (_EPOCH + timedelta(seconds=second)).astimezone(ZoneInfo(timezone))
+    before = next(CronSim(schedule, at + timedelta(seconds=1), reverse=True), None)
+    after = next(CronSim(schedule, at), None)
+    return (0 if before is None else _wall(before), FOREVER if after is None else _wall(after))
+
+
+def opening(window: Window, wall: int) -> tuple[int, int]:
+    """(wall instant until which it is open, or 0 while it is closed; wall instant at which that changes next, or FOREVER)."""
+    start, upcoming = _around(window.schedule, window.timezone, wall // SECOND)
+    if not start or start + window.duration <= wall:
+        return 0, upcoming
+    end = start + window.duration
+    for _ in range(_BACK):
+        if upcoming > end:
+            break
+        # The next span begins before this one ends: one opening.
+        end = upcoming + window.duration
+        upcoming = _around(window.schedule, window.timezone, upcoming // SECOND)[1]
+    return end, end
+
+
+def hold(desired: Desired, what: Held, obj: str, action: str, now: Now) -> Hold | None:
+    """The hold of the first open window, by name, that holds actions of this kind."""
+    for window in desired.guard.windows:
+        if what not in window.holds:
+            continue
+        until, _ = opening(window, now.wall)
+        if until:
+            message = f"window {window.name} of the Guard holds {what.value}"
+            person = f"wait, or take {what.value} off the window {window.name}"
+            return Hold(obj, action, Rule.WINDOW, message, until=now.steady + until - now.wall, person=person)
+    return None
+
+
+def wake_at(desired: Desired, now: Now) -> int:
+    """The steady instant at which the first window opens or closes."""
+    changes = [opening(window, now.wall)[1] for window in desired.guard.windows]
+    return min((now.steady + one - now.wall for one in changes if one < FOREVER), default=FOREVER)

@@ -1,0 +1,1 @@
+"""Values that the rules pass on and the ledger keeps. No rules."""

@@ -1,0 +1,44 @@
+"""LeafProbe: one question about the health of one address of a name, the key of `Observed.leaves`.
+
+Made by `leaf_health` from manifests, aimed by the shell, answered by the probe engine. Two leaves with the same address and
+the same question share one probe, whatever gateways, policies or documents they belong to.
+"""
+
+from typing import NamedTuple
+
+from manifests.values.desired import Probe, ProbeKind, ProbeTLS
+from manifests.values.dns import Check
+
+
+class LeafProbe(NamedTuple):
+    """What is asked, and where: `address` is an IP address, or a host name (final dot) that is resolved for each probe.
+
+    Hashable and without secrets: header values that are secret are references.
+    """
+
+    address: str
+    check: Check
+
+    @property
+    def is_name(self) -> bool:
+        """Whether the address is a host name: it passes if any of its addresses does."""
+        return self.address.endswith(".")
+
+    def probe(self) -> Probe:
+        """The same question as a probe of the probe engine. Redirects are judged by their own status, never followed."""
+        check = self.check
+        return Probe(
+            ProbeKind.HTTP,
+            check.port,
+            check.path,
+            check.protocol,
+            check.headers,
+            period=check.interval,
+            timeout=check.timeout,
+            success_threshold=check.success_threshold,
+            failure_threshold=check.failure_threshold,
+            host=check.host,
+            follow=False,
+            expected=tuple((status, status) for status in check.expected),
+            tls=ProbeTLS(check.verify, server_name=check.host) if check.protocol == "HTTPS" else None,
+        )

@@ -1,0 +1,38 @@
+"""Observed: everything that is known of the world at one instant, as `decide` gets it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from providers.facts import ContainerFact, Generation, Known, PoolFact, ProbeFact, Probes, Unknown, ZoneFact
+from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.probe_context import Context
+from reconciler.core.model.push_fact import PushFact
+
+RuntimeFacts = Known[tuple[ContainerFact, ...]] | Unknown
+PoolFacts = Known[PoolFact] | Unknown
+ZoneFacts = Known[ZoneFact] | Unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """All facts of the latest looks, the probe verdicts and the ledger.
+
+    runtimes: node -> containers. pools: (provider, pool). zones: (provider, zone). probes: generation -> verdicts.
+    pushes: generation -> the latest push in force. leaves: what is asked of an address of a name -> its verdict.
+    source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
+    or `provider/zone` with a call that came to no known outcome in time. under_way: the same for calls that still have time.
+    contexts: probe contexts on labels of somebody else's containers, as read, by their text.
+    """
+
+    runtimes: Mapping[str, RuntimeFacts] = field(default_factory=dict)
+    pools: Mapping[tuple[str, str], PoolFacts] = field(default_factory=dict)
+    zones: Mapping[tuple[str, str], ZoneFacts] = field(default_factory=dict)
+    probes: Mapping[Generation, Probes] = field(default_factory=dict)
+    pushes: Mapping[Generation, PushFact] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=Ledger)
+    source_read_at: int = 0
+    busy: frozenset[str] = frozenset()
+    under_way: frozenset[str] = frozenset()
+    contexts: Mapping[str, Context] = field(default_factory=dict)
+    leaves: Mapping[LeafProbe, ProbeFact] = field(default_factory=dict)

@@ -1,0 +1,99 @@
+"""A restart request as it is remembered: what a person or CI asked for, and what became of each member.
+
+Values only: `requests.py` has the rules, the ledger keeps them, `reconcile get requests` shows them.
+"""
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from manifests.values.desired import SECOND
+from providers.facts import Generation
+from reconciler.core.model.instant import Instant
+
+DEADLINE = 600 * SECOND
+"""When a request ends that names no deadline (ns)."""
+
+
+class Fate(StrEnum):
+    """What became of one member. Every member is decided in the end."""
+
+    WAITING = "waiting"
+    RESTARTING = "restarting"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    EXPIRED = "expired"
+
+
+FINAL = frozenset({Fate.DONE, Fate.FAILED, Fate.SKIPPED, Fate.EXPIRED})
+"""Fates that do not change any more."""
+
+
+class FailurePolicy(StrEnum):
+    """What a failed member means for those that were not begun yet."""
+
+    FAIL = "fail"
+    IGNORE = "ignore"
+
+
+class Member(NamedTuple):
+    """One replica of a request. `generation` is the life that the restart is to end: a later one counts as restarted.
+
+    `container` is the container's name in the runtime. `only` names the one container of the replica that is meant, as in
+    `StopContainer`; empty = all of them. The life is then that one's; else the main one's, which all others follow.
+    """
+
+    object: str
+    container: str
+    generation: Generation
+    fate: Fate = Fate.WAITING
+    message: str = ""
+    only: str = ""
+
+
+class Request(NamedTuple):
+    """One request: restart `object` (a workload or a replica), a level: "started after `at`".
+
+    `only` names one container of each replica as the manifest does; empty = all of them.
+    `min_started` is how long a new generation must have run before it counts (ns). `grace` and `drain` (ns) are None where
+    the manifest's count. `deadline` (ns) counts from `at`. `members` is None until the replicas could be seen. `finished` is
+    when the last member was decided; `message` says why there were none.
+    """
+
+    object: str
+    at: Instant
+    who: str = ""
+    reason: str = ""
+    ordered: bool = False
+    failure_policy: FailurePolicy = FailurePolicy.FAIL
+    min_started: int = 0
+    grace: int | None = None
+    drain: int | None = None
+    deadline: int = DEADLINE
+    members: tuple[Member, ...] | None = None
+    finished: Instant | None = None
+    message: str = ""
+    only: str = ""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether it is finished and no member failed or was left undone."""
+        good = {Fate.DONE, Fate.SKIPPED}
+        return self.finished is not None and bool(self.members) and all(one.fate in good for one in self.members or ())
+
+
+def read_request(raw: list[Any]) -> Request:
+    """A request from its row. Raises ValueError, TypeError."""
+    one = Request(*raw)
+    members = None
+    if one.members is not None:
+        members = tuple(
+            Member(obj, container, Generation(*generation), Fate(fate), *rest)  # older rows are shorter
+            for obj, container, generation, fate, *rest in one.members
+        )
+    return one._replace(
+        at=Instant(*one.at),
+        failure_policy=FailurePolicy(one.failure_policy),
+        members=members,
+        finished=None if one.finished is None else Instant(*one.finished),
+    )

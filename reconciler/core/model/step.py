@@ -1,0 +1,44 @@
+"""A step: exactly one action of one provider, with its cause."""
+
+from dataclasses import dataclass
+
+from providers.actions import (
+    Action,
+    ChangeRecords,
+    CutSessions,
+    RemoveEndpoint,
+    SetWeight,
+)
+from reconciler.core.model.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One action that is due.
+
+    `id` names object and verb and is the same in every decision that wants this step; `follows` are ids of steps it comes
+    after in a plan, where they are part of it; `journal` tells that its outcome must survive a crash.
+    """
+
+    id: str
+    object: str
+    action: Action
+    cause: Reason
+    message: str
+    follows: tuple[str, ...] = ()
+    journal: bool = False
+
+    @property
+    def target(self) -> str:
+        """What is busy while the call runs: a container name, `provider/pool/address:port` or `provider/zone`."""
+        return target_of(self.action)
+
+
+def target_of(action: Action) -> str:
+    """What is busy while this action runs."""
+    # Weights first, and no union: they come in thousands.
+    if isinstance(action, (SetWeight, RemoveEndpoint, CutSessions)):
+        return f"{action.provider}/{action.pool}/{action.endpoint.address}:{action.endpoint.port}"
+    if isinstance(action, ChangeRecords):
+        return f"{action.provider}/{action.zone}"
+    return action.name

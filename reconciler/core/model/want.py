@@ -1,0 +1,47 @@
+"""A candidate: one difference that a step could end. Made by `differences` and by requests, asked for at the gates."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from manifests.values.desired import Workload
+from providers.facts import ContainerFact, ProbeValue
+from reconciler.core.model.reasons import Reason
+
+
+class Kind(StrEnum):
+    """What a candidate asks for."""
+
+    CREATE = "create"
+    START = "start"
+    UPDATE = "update"
+    RESTART = "restart"
+    RECREATE = "recreate"
+    RETIRE = "retire"
+
+
+_DISRUPTIVE = frozenset({Kind.RESTART, Kind.RECREATE, Kind.RETIRE})
+
+
+class Want(NamedTuple):
+    """One candidate. `fact` is None for a container that does not exist; `workload` is None for an orphan.
+
+    `only` names the one container of the replica that is meant, as in `StopContainer`; empty = all of them.
+    """
+
+    id: str
+    object: str
+    kind: Kind
+    cause: Reason
+    message: str
+    container: str
+    node: str
+    ordinal: int
+    workload: Workload | None
+    fact: ContainerFact | None = None
+    ready: ProbeValue = ProbeValue.UNKNOWN
+    only: str = ""
+
+    @property
+    def disrupts(self) -> bool:
+        """Whether something that runs may be stopped for it."""
+        return self.kind in _DISRUPTIVE

@@ -1,0 +1,267 @@
+"""Adoption: which running containers, made by somebody else, workloads take over as their replicas.
+
+Evaluated at every look over what is seen: a container that `spec.adopt` matches is a replica whether it is remembered or not, so
+a lost ledger loses nothing that runs. What is remembered is which replica a container is (so that ordinals do not move) and the
+template it was known to fit. From here on an adopted container looks like one of ours: its fact gets the mark that it cannot
+carry, and `adopted` says so where that makes a difference. Called by `takeover`, and through it by `decide` and the probing.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from manifests.values.desired import Desired, Template, Workload
+from manifests.values.pod import Live, RuntimeRestart
+from providers.facts import ContainerFact, ContainerState, Mark, PortFact
+from reconciler.core.model.adopted import Adopted
+from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.replicas.template_fit import differing, policy_kept
+
+REPLACED = "adopted"
+"""The revision of an adopted container that is to be replaced: no template has it, because revisions are hex digits."""
+
+ONE_OFF = ("com.docker.compose.oneoff", "True")
+"""On containers of `docker compose run`: they carry the labels of the service and are no replicas of it."""
+
+_DOWN = {ContainerState.CREATED, ContainerState.EXITED}
+
+
+@dataclass(slots=True)
+class Taken:
+    """The answer for all workloads. Filled while this stage runs, read-only after it.
+
+    `facts` are the adopted containers with the mark they are treated by, by (node, id); `rows` what is to be remembered;
+    `leaving` the ids of adopted ones that their workload does not name any more; `pending` says, by workload key, which matches
+    are not adopted and why: while there are any, nothing is created. `released` are containers that still run and whose workload is
+    not declared any more.
+    """
+
+    facts: dict[tuple[str, str], ContainerFact] = field(default_factory=dict)
+    rows: dict[str, Adopted] = field(default_factory=dict)
+    leaving: set[str] = field(default_factory=set)
+    pending: dict[str, list[str]] = field(default_factory=dict)
+    released: list[ContainerFact] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+
+
+NOTHING = Taken()
+
+
+def matches(workload: Workload, fact: ContainerFact) -> bool:
+    """Whether `spec.adopt` of a workload names this container, by its name or by all of the labels."""
+    adopt = workload.adopt
+    if adopt is None or fact.mark is not None or fact.foreign_mark or fact.node not in workload.nodes:
+        return False
+    if fact.name in adopt.names:
+        return True
+    if not adopt.labels or ONE_OFF in fact.labels:
+        return False
+    return set(adopt.labels) <= set(fact.labels)
+
+
+def take(
+    desired: Desired,
+    runtimes: Mapping[str, Sequence[ContainerFact]],
+    hidden: Iterable[str],
+    rows: Mapping[str, Adopted],
+) -> Taken:
+    """Find out who is adopted by whom.
+
+    Args:
+        desired: the manifests in force.
+        runtimes: the containers of all nodes that can be seen.
+        hidden: the nodes that cannot be seen: what is remembered of them stays.
+        rows: what is remembered, by container id.
+    """
+    wanting = [one for one in desired.workloads if one.adopt is not None]
+    if not wanting and not rows:
+        return NOTHING
+    out = Taken()
+    blind = set(hidden)
+    out.rows.update((key, row) for key, row in rows.items() if row.node in blind)
+    by_key = {one.key: one for one in desired.workloads}
+    mine: dict[str, list[tuple[ContainerFact, Adopted | None]]] = {}
+    for fact in sorted(_strangers(runtimes), key=lambda one: (one.name, one.node, one.id)):
+        found = [one for one in wanting if matches(one, fact)]
+        row = rows.get(fact.id)
+        owner = by_key.get(row.workload) if row is not None else None
+        if owner is not None:
+            mine.setdefault(owner.key, []).append((fact, row))
+            others = [one for one in found if one is not owner]
+            if others:
+                out.holds.append(_conflict(fact, [owner, *others], f"it stays with {owner.key}"))
+        elif len(found) > 1:
+            out.holds.append(_conflict(fact, found, "nobody adopts it"))
+            for one in found:
+                out.pending.setdefault(one.key, []).append(f"{fact.name} is wanted by another workload too")
+        elif found:
+            mine.setdefault(found[0].key, []).append((fact, None))
+        elif row is not None:
+            out.rows[fact.id] = row._replace(left=True)
+            out.released.append(_with_ports(fact, set(row.ports)))
+    for key, facts in sorted(mine.items()):
+        _Adopter(desired, by_key[key], runtimes, out).adopt(facts)
+    return out
+
+
+def _strangers(runtimes: Mapping[str, Sequence[ContainerFact]]) -> Iterator[ContainerFact]:
+    """The containers without any mark."""
+    return (fact for facts in runtimes.values() for fact in facts if fact.mark is None and not fact.foreign_mark)
+
+
+def _conflict(fact: ContainerFact, workloads: Sequence[Workload], therefore: str) -> Hold:
+    keys = sorted(one.key for one in workloads)
+    message = f"{fact.name} on {fact.node} is named by spec.adopt of {' and '.join(keys)}; {therefore}"
+    person = f"narrow spec.adopt, so that one of {', '.join(keys)} names it"
+    return Hold(keys[0], f"adopt {fact.name}", Rule.ADOPT_CONFLICT, message, person=person)
+
+
+class _Adopter:
+    """One workload while its containers get their ordinals."""
+
+    def __init__(
+        self, desired: Desired, workload: Workload, runtimes: Mapping[str, Sequence[ContainerFact]], out: Taken
+    ) -> None:
+        self.workload, self.out = workload, out
+        self.instance = desired.instance.id
+        self.ours = {
+            fact.mark.ordinal
+            for facts in runtimes.values()
+            for fact in facts
+            if fact.mark is not None
+            and (fact.mark.instance, fact.mark.workload) == (self.instance, workload.name)
+            and fact.mark.revision == workload.template.revision
+        }
+        self.taken = set(self.ours)
+
+    def adopt(self, facts: Sequence[tuple[ContainerFact, Adopted | None]]) -> None:
+        """Remembered ones keep their ordinals; the others get the lowest free ones of their node, in the order of their names."""
+        kept = [(fact, row) for fact, row in facts if row is not None and not self._replaced(fact, row)]
+        self.taken |= {row.ordinal for _, row in kept}
+        for fact, row in kept:
+            self._keep(fact, row)
+        ids = {fact.id for fact, _ in kept}
+        for fact, _ in facts:
+            if fact.id not in ids:
+                self._new(fact)
+
+    def _replaced(self, fact: ContainerFact, row: Adopted) -> bool:
+        """Whether a container of ours is the replica already that a remembered one would be: then it needs another place."""
+        adopt = self.workload.adopt
+        stays = adopt is not None and not adopt.replace and row.baseline in ("", self.workload.template.revision)
+        return stays and row.ordinal in self.ours and matches(self.workload, fact)
+
+    def _keep(self, fact: ContainerFact, row: Adopted) -> None:
+        adopt = self.workload.adopt
+        row = row._replace(node=fact.node, name=fact.name, left=False)
+        if adopt is None or not matches(self.workload, fact):
+            self.out.leaving.add(fact.id)
+        self._replica(fact, row)
+
+    def _new(self, fact: ContainerFact) -> None:
+        adopt, pending = self.workload.adopt, self.out.pending
+        if adopt is None:
+            return
+        if fact.state in _DOWN:
+            why = f"{fact.name} is {fact.state.value}: start or remove it"
+            pending.setdefault(self.workload.key, []).append(why)
+            return
+        ordinal = self._free(fact.node, without_end=adopt.replace)
+        if ordinal is None:
+            why = f"{fact.name} is one more than spec.replicas ({self.workload.replicas}) has room for on {fact.node}"
+            pending.setdefault(self.workload.key, []).append(why)
+            person = f"raise spec.replicas of {self.workload.key}, narrow its spec.adopt, or remove the container"
+            hold = Hold(self.workload.key, f"adopt {fact.name}", Rule.ADOPT_PENDING, why, person=person)
+            self.out.holds.append(hold)
+            return
+        self.taken.add(ordinal)
+        self._replica(fact, Adopted(self.workload.key, ordinal, fact.node, fact.name))
+
+    def _free(self, node: str, without_end: bool) -> int | None:
+        """The lowest ordinal that lives on this node and that nobody has.
+
+        Args:
+            without_end: the container is replaced anyway, so it may be one more than there are replicas.
+        """
+        nodes = self.workload.nodes
+        ordinal = nodes.index(node)
+        while without_end or ordinal < self.workload.replicas:
+            if ordinal not in self.taken:
+                return ordinal
+            ordinal += len(nodes)
+        return None
+
+    def _replica(self, fact: ContainerFact, row: Adopted) -> None:
+        """Give the container the mark it is treated by, and remember it."""
+        template, adopt = self.workload.template, self.workload.adopt
+        fact = _reachable(fact, template)
+        revision = template.revision
+        if fact.id not in self.out.leaving and adopt is not None:
+            other = differing(template, fact)
+            if adopt.replace:
+                revision = REPLACED
+            elif row.baseline:
+                revision = row.baseline
+            elif other:
+                self.out.holds.append(self._differs(fact, row, other))
+            else:
+                row = row._replace(baseline=revision)
+            if policy := policy_kept(template, fact):
+                self.out.holds.append(self._keeps_policy(fact, *policy))
+        self.out.rows[fact.id] = row._replace(ports=tuple(sorted({port.number for port in fact.ports})) or row.ports)
+        mark = Mark(self.instance, self.workload.name, row.ordinal, revision)
+        self.out.facts[fact.node, fact.id] = replace(fact, mark=mark, adopted=True)
+
+    def _differs(self, fact: ContainerFact, row: Adopted, other: Sequence[str]) -> Hold:
+        obj = f"{self.workload.key}/{row.ordinal}"
+        message = f"{fact.name} was adopted and differs from the template: {'; '.join(other)}"
+        person = "make the template say what runs, or set spec.adopt.replace to true to have it replaced"
+        return Hold(obj, f"replace {fact.name}", Rule.TEMPLATE_DIFFERS, message, person=person)
+
+    def _keeps_policy(self, fact: ContainerFact, there: str, wanted: str) -> Hold:
+        # Of the workload: its replica is not held by it, and a new one would have the template's policy.
+        message = f"the restart policy is {there}, and the template's is {wanted}: what is adopted keeps its own"
+        person = f"write runtimeRestart in {self.workload.key}, or: docker update --restart={wanted} {fact.name}"
+        action = f"change the restart policy of {fact.name}"
+        return Hold(self.workload.key, action, Rule.POLICY_KEPT, message, person=person)
+
+
+def _reachable(fact: ContainerFact, template: Template) -> ContainerFact:
+    """An adopted container with the address that a replica would have, and with the ports of the template.
+
+    An image need not declare the ports it listens on; on the container's own address a port is reached by its number.
+    """
+    address = fact.address
+    if template.networks and address:
+        address = dict(fact.addresses).get(template.networks[0], address)
+    if not address:
+        return fact
+    numbers = {port.number for port in template.container.ports if port.protocol == "TCP"}
+    return _with_ports(replace(fact, address=address), numbers)
+
+
+def _with_ports(fact: ContainerFact, numbers: set[int]) -> ContainerFact:
+    """The container with these ports too, on its own address."""
+    if not fact.address:
+        return fact
+    numbers = numbers | {port.number for port in fact.ports}
+    return replace(fact, ports=tuple(PortFact(one, fact.address, one) for one in sorted(numbers)))
+
+
+def wanted_live(workload: Workload, fact: ContainerFact) -> tuple[Live, ...]:
+    """The settings a container should have in place: the template's; its own where it was made by somebody else.
+
+    Of another revision than the declared one only those of its containers change that this one has too.
+
+    Only the restart policy `always` of an adopted one is changed: with it the runtime starts a container again that somebody
+    stopped, we included.
+    """
+    if not fact.adopted:
+        live = workload.template.live
+        if fact.live == live or not fact.live:
+            return live
+        named = {one.container: one for one in live}
+        return tuple(named.get(one.container, one) for one in fact.live)
+    if workload.restart_only:
+        return fact.live
+    kept = RuntimeRestart.UNLESS_STOPPED.value
+    return tuple(one._replace(restart=kept) if one.restart == "always" else one for one in fact.live)

@@ -1,0 +1,63 @@
+"""Availability, the third stage: how many replicas of each workload really serve, which every budget counts with.
+
+Available = running, effectively ready for `minReadySeconds`, and not on its way out. Unknown never counts as available.
+Called by `decide` only.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from manifests.values.rollouts import STAGED
+from providers.facts import ProbeValue
+from reconciler.core.health.belief import Belief
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.ledger import Grant
+from reconciler.core.replicas.roster import Group
+
+_PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
+
+
+class Availability(NamedTuple):
+    """Counts of one workload. `until` is the steady instant at which a count changes on the same facts.
+
+    `current` counts available replicas of the desired revision, `total` those of every revision; `leaving` counts open
+    grants; `unknown` counts replicas of which it is not known. `arriving` counts available current ones that are not in every
+    pool and name yet, while replicas replace each other.
+    """
+
+    current: int
+    total: int
+    leaving: int
+    unknown: int
+    until: int
+    arriving: int = 0
+
+
+def ripe_at(belief: Belief, min_ready: int) -> int:
+    """The steady instant from which this container is available, FOREVER while it is not ready."""
+    return belief.since + min_ready if belief.ready is _PASS else FOREVER
+
+
+def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:
+    """Count one workload."""
+    min_ready, steady = group.workload.min_ready, now.steady
+    current = total = leaving = unknown = 0
+    until = FOREVER
+    # Where revisions stand beside each other, only the one that has the traffic serves.
+    others = group.outgoing if group.workload.strategy not in STAGED else []
+    for beliefs, is_current in ((group.current.values(), True), (others, False), (group.surplus, False)):
+        for belief in beliefs:
+            until = min(until, belief.until)
+            if grants and belief.fact.id in grants:
+                leaving += 1
+                continue
+            if belief.ready is _UNKNOWN:
+                unknown += 1
+                continue
+            ripe = ripe_at(belief, min_ready)
+            if ripe <= steady:
+                total += 1
+                current += is_current
+            else:
+                until = min(until, ripe)
+    return Availability(current, total, leaving, unknown, until)

@@ -1,0 +1,41 @@
+"""How the containers of a workload leave once its manifest is gone and cannot say any more.
+
+What is pruned drains and stops as gently as its manifest asked for the last time. That is kept in the ledger and not on the
+containers, because a manifest may change it without a new container. Lost, they leave with the defaults. `decide` calls `learn`
+at every look; `underway` asks `manner_of`.
+"""
+
+from dataclasses import replace
+
+from manifests.values.desired import SECOND, Workload
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.weight_memory import Leaving
+from reconciler.core.replicas.roster import Roster
+
+DEFAULT = Leaving(2 * SECOND, 10 * SECOND, 30 * SECOND)
+"""How a container leaves of which no manifest was ever seen: as one whose manifest leaves drain and grace out."""
+
+
+def said_by(workload: Workload) -> Leaving:
+    """What the manifest of a workload says."""
+    return Leaving(workload.drain_min, workload.drain_max, workload.template.grace)
+
+
+def learn(ledger: Ledger, crew: Roster) -> Ledger:
+    """The ledger with what the manifests say of workloads that have containers, and what those that are gone have said."""
+    known = ledger.leaving
+    said = {
+        key: said_by(group.workload)
+        for key, group in crew.groups.items()
+        if not group.workload.restart_only and (group.kept or group.members())
+    }
+    orphans = {f"workload/{fact.mark.workload}" for fact in crew.orphans if fact.mark is not None}
+    # Where a node cannot be seen, nobody knows who has no container any more.
+    kept = known if crew.blind else {key: known[key] for key in orphans if key in known}
+    leaving = {**kept, **said}
+    return ledger if leaving == known else replace(ledger, leaving=leaving)
+
+
+def manner_of(ledger: Ledger, key: str) -> Leaving:
+    """How the containers of a workload leave that no manifest names."""
+    return ledger.leaving.get(key, DEFAULT)

@@ -1,0 +1,200 @@
+"""History: what this look adds to the ledger before anything is decided.
+
+Failures are counted once per generation, when they are first seen; revisions get their numbers; absences start their clock;
+what is too old to matter is forgotten. Called by `decide` only.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from operator import attrgetter
+
+from manifests.values.desired import SECOND, Desired
+from providers.facts import ContainerFact, ContainerState, ExitCause, Known, ProbeValue
+from reconciler.core.limits.backoff import recent
+from reconciler.core.model.instant import Now, elapsed, instant
+from reconciler.core.model.ledger import Absence, Failures, Ledger
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.revision import RevisionMark
+from reconciler.core.replicas.roster import Group, Roster
+
+OURS = {ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED}
+"""Ends that are no failure of the container."""
+
+_ENDED = {ContainerState.EXITED, ContainerState.RESTARTING}
+
+MEMORY_OF_ATTEMPTS = 3600 * SECOND
+"""How long attempts of a replica are kept that no manifest describes any more."""
+
+AMNESIA = 300 * SECOND
+"""How long a lost ledger holds health restarts at least: the default window of attempts."""
+
+
+def replica_of(workload_key: str, ordinal: int) -> str:
+    """The object that attempts and failures belong to."""
+    return f"{workload_key}/{ordinal}"
+
+
+def failures_of(group: Group, fact: ContainerFact) -> str:
+    """Whose streak a crash of this container belongs to: the replica's if it is the replica, else its own.
+
+    While a revision replaces another, two containers of one ordinal may both be down: counted together they would take turns
+    in being the newest failure, one more at every look.
+    """
+    ordinal = fact.mark.ordinal if fact.mark is not None else -1
+    current = group.current.get(ordinal)
+    if current is not None and current.fact is fact:
+        return replica_of(group.workload.key, ordinal)
+    return f"{group.workload.key}/{fact.name}@{fact.node}"
+
+
+def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
+    failures = dict(ledger.failures)
+    for group, belief in crew.down:
+        fact, backoff = belief.fact, group.workload.restarts.backoff
+        if fact.state not in _ENDED or fact.mark is None or not fact.started_at or group.workload.restart_only:
+            continue
+        grant = ledger.grants.get(fact.id)
+        if fact.exit_cause in OURS or (grant is not None and grant.generation == fact.generation):
+            continue
+        name = failures_of(group, fact)
+        before = failures.get(name)
+        if before is not None and before.generation == fact.generation:
+            continue
+        row = before.streak if before is not None and elapsed(before.last, now) < backoff.reset else 0
+        failures[name] = Failures(row + 1, instant(now), fact.generation)
+    resets = {group.workload.key: group.workload.restarts.backoff.reset for group in crew.groups.values()}
+    down = {belief.fact.generation for _, belief in crew.down}
+    for name, one in list(failures.items()):
+        reset = resets.get(name.rpartition("/")[0], 0)
+        if elapsed(one.last, now) >= reset and one.generation not in down:
+            del failures[name]
+    return failures
+
+
+def _revisions(ledger: Ledger, desired: Desired) -> Mapping[str, RevisionMark]:
+    known = ledger.revisions
+    revisions: dict[str, RevisionMark] = {}
+    for workload in desired.workloads:
+        before, wanted = known.get(workload.key), workload.template.revision
+        if before is not None and before.revision == wanted:
+            revisions[workload.key] = before
+        else:
+            revisions[workload.key] = RevisionMark(1 if before is None else before.number + 1, wanted)
+    return known if revisions == known else revisions
+
+
+def _attempts(ledger: Ledger, desired: Desired, now: Now) -> Mapping[str, tuple[object, ...]]:
+    windows = {workload.key: workload.restarts.window for workload in desired.workloads}
+    kept = {
+        name: recent(attempts, windows.get(name.rpartition("/")[0], MEMORY_OF_ATTEMPTS), now)
+        for name, attempts in ledger.attempts.items()
+    }
+    return {name: attempts for name, attempts in kept.items() if attempts}
+
+
+_REMEMBERED = attrgetter(*(one.name for one in fields(Ledger) if one.name != "pushes"))
+
+
+def is_empty(ledger: Ledger) -> bool:
+    """Whether nothing at all is remembered: the very first run, or a lost ledger. Pushes come by themselves and tell nothing."""
+    return not any(_REMEMBERED(ledger))
+
+
+def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Ledger:
+    """The ledger after this look."""
+    ledger = observed.ledger
+    source, amnesic = ledger.source, ledger.amnesic
+    owned = not source and _owns(desired, observed, crew)
+    if is_empty(ledger) and (owned or crew.blind):
+        # What runs on a node that cannot be seen may be ours: until it is seen, an empty ledger counts as lost.
+        amnesic = instant(now)
+    elif amnesic is not None:
+        innocent = not source and not owned and not crew.blind
+        amnesic = None if innocent or elapsed(amnesic, now) >= amnesia(desired) else amnesic
+    if desired.take_over or (not source and not owned and not crew.blind):
+        source = desired.source
+    revisions = _revisions(ledger, desired)
+    passed = ledger.passed
+    if revisions is not ledger.revisions:
+        passed = frozenset(path for path in passed if path.partition("|")[0] in revisions)
+    new = _passed(observed, crew, passed)
+    passed = passed | new if new else passed
+    changes = {
+        "failures": _failures(ledger, crew, now) if crew.down or ledger.failures else ledger.failures,
+        "attempts": _attempts(ledger, desired, now) if ledger.attempts else ledger.attempts,
+        "revisions": revisions,
+        "suspensions": {
+            key: one for key, one in ledger.suspensions.items() if not one.until_wall or one.until_wall > now.wall
+        },
+        "overrides": {
+            key: one for key, one in ledger.overrides.items() if not one.until_wall or one.until_wall > now.wall
+        },
+        "source": source,
+        "amnesic": amnesic,
+        "passed": passed,
+        "zones": _zones(ledger, desired, observed),
+    }
+    changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
+    return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
+
+
+def _owns(desired: Desired, observed: Observed, crew: Roster) -> bool:
+    """Whether anything under our mark can be seen: a container, a member of a pool, a record set."""
+    if crew.orphans or any(not one.fact.adopted for group in crew.groups.values() for one in group.members()):
+        return True
+    prefix = f"{desired.instance.id}/"
+    pools = (fact.value for fact in observed.pools.values() if isinstance(fact, Known))
+    zones = (fact.value for fact in observed.zones.values() if isinstance(fact, Known))
+    return any(member.ours for pool in pools for member in pool.members) or any(
+        mark.startswith(prefix) for zone in zones for mark in zone.owners.values()
+    )
+
+
+def _zones(ledger: Ledger, desired: Desired, observed: Observed) -> frozenset[str]:
+    """Where we publish, or still have record sets: a zone is forgotten once it was read and holds none of ours."""
+    prefix = f"{desired.instance.id}/"
+    zones = {f"{provider}/{zone}" for provider, zone in desired.zones}
+    for name in ledger.zones - zones:
+        provider, _, zone = name.partition("/")
+        known = observed.zones.get((provider, zone))
+        if not isinstance(known, Known) or any(mark.startswith(prefix) for mark in known.value.owners.values()):
+            zones.add(name)
+    return frozenset(zones)
+
+
+def amnesia(desired: Desired) -> int:
+    """How long a lost ledger holds health restarts: the longest window of attempts, after which counting is right again."""
+    return max([AMNESIA, *(workload.restarts.window for workload in desired.workloads)])
+
+
+def path_of(workload_key: str, probe: str, node: str) -> str:
+    """A probe path: until it passed once, its failing to reach anything says nothing about the container."""
+    return f"{workload_key}|{probe}|{node}"
+
+
+def _passed(observed: Observed, crew: Roster, known: frozenset[str]) -> frozenset[str]:
+    """Probe paths that passed for the first time."""
+    new: set[str] = set()
+    for group in crew.groups.values():
+        container, key = group.workload.template.container, group.workload.key
+        for probe in ("startup", "liveness", "readiness"):
+            if getattr(container, probe) is None:
+                continue
+            missing = {node for node in group.workload.nodes if path_of(key, probe, node) not in known}
+            if not missing:
+                continue
+            for belief in group.current.values():
+                verdicts = observed.probes.get(belief.fact.generation)
+                fact = getattr(verdicts, probe) if verdicts is not None else None
+                if belief.fact.node in missing and fact is not None and fact.last is ProbeValue.PASS:
+                    new.add(path_of(key, probe, belief.fact.node))
+    return frozenset(new)
+
+
+def absences(ledger: Ledger, absent: Iterable[str], revision: str, now: Now) -> Ledger:
+    """Start, keep or end the clock of every owned object that the source does not name."""
+    kept: dict[str, Absence] = {}
+    for key in absent:
+        before = ledger.absences.get(key)
+        kept[key] = before if before is not None and before.revision == revision else Absence(instant(now), revision)
+    return ledger if kept == ledger.absences else replace(ledger, absences=kept)

@@ -1,0 +1,72 @@
+"""What the host did is not held against a revision: a reboot, or an engine that went away and took its containers along.
+
+They come back all at once, and with whatever time they need for it. Until all of them were well again, at most for as long as a
+restart may take, a replica whose life began after that is not known to be unwell; one that ends by itself counts as ever. `revisions`
+notes when it happened; `switching.health` asks who was struck. Kept in the books: lost, replicas count as ever.
+"""
+
+from manifests.values.desired import Workload
+from providers.facts import ContainerState, ExitCause, ProbeValue
+from reconciler.core.exits.grants import allowance
+from reconciler.core.health.belief import Belief, Sight
+from reconciler.core.model.instant import Instant, Now, due, elapsed, instant
+from reconciler.core.model.revision import Rollout, Standing
+from reconciler.core.replicas.roster import Group
+
+
+def note(rollout: Rollout, group: Group, seen: Sight, rebooted: bool, now: Now) -> Rollout:
+    """The books with when the host took replicas along, as long as that matters: a revision waits or bakes, and not all are well.
+
+    A reboot is told by the boot id, also where the engine has started everything again by then; an engine that was away by a
+    node that could not be read, which counts for lives that began since then; and both by how containers ended.
+    """
+    before = rollout.shaken
+    if not _at_stake(rollout, group.workload, now):
+        at = None
+    elif rebooted:
+        at = Instant(now.wall - now.steady, 0, now.boot)  # what runs was started after it
+    elif before is None and group.blind:
+        since = min(seen.unknown_runtimes[node].since for node in group.blind)
+        at = Instant(now.wall - now.steady + since, since, now.boot)
+    elif before is None:
+        at = instant(now) if any(_ended_with_host(one) for one in group.members()) else None
+    elif group.blind or any(struck(one, before, now) and not _well(one) for one in group.members()):
+        at = before
+    else:
+        at = None
+    return rollout if at == before else rollout._replace(shaken=at)
+
+
+def excused_until(shaken: Instant | None, workload: Workload, now: Now) -> int:
+    """The steady instant until which replicas that the host took along are not held against their revision; 0 = they are."""
+    if shaken is None:
+        return 0
+    until = due(shaken, allowance(workload), now)
+    return until if until > now.steady else 0
+
+
+def struck(belief: Belief, shaken: Instant, now: Now) -> bool:
+    """Whether the host took this replica along: it is down with it, or its present life began after it."""
+    fact = belief.fact
+    if _ended_with_host(belief):
+        return True
+    if shaken.boot != now.boot or fact.state is ContainerState.EXITED:
+        return False
+    # The engine is about to start again what it took along: then it says nothing of its life.
+    return fact.state is ContainerState.RESTARTING or fact.running_since >= shaken.steady
+
+
+def _ended_with_host(belief: Belief) -> bool:
+    return belief.fact.state is not ContainerState.RUNNING and belief.fact.exit_cause is ExitCause.HOST_RESTARTED
+
+
+def _well(belief: Belief) -> bool:
+    return belief.ready is ProbeValue.PASS and belief.live is ProbeValue.PASS
+
+
+def _at_stake(rollout: Rollout, workload: Workload, now: Now) -> bool:
+    """Whether a revision waits for the traffic, or may still give it back."""
+    active = rollout.of(rollout.active)
+    if active is not None and active.activated is not None and elapsed(active.activated, now) < workload.rollout.bake:
+        return True
+    return any(one.standing is Standing.SCHEDULED and one.revision != rollout.active for one in rollout.rows)

@@ -1,0 +1,79 @@
+"""Rollout: in which order revisions replace each other. Rolling, create first, one replica more than wanted at a time; or
+`recreate`, where an old replica goes as soon as the budget allows it and the new one is started in its place. That one is created
+before, without being started, so that what keeps it from being made (an image that is not there) costs nobody the old one.
+
+A new replica is created while at most `replicas + 1` exist; an old one goes only when an available new one takes its place
+and the workload keeps its budget. A new revision that does not become available stops the rollout by itself: the old one
+keeps serving, and a still newer template takes over at once. Called by `gates` only.
+"""
+
+from manifests.values.rollouts import STAGED, Strategy
+from providers.facts import ContainerFact, ContainerState
+from reconciler.core.replicas.availability import Availability
+from reconciler.core.replicas.roster import Group
+
+SURGE = 1
+"""How many replicas more than wanted may exist while a revision replaces another."""
+
+
+def may_create(group: Group, counts: Availability, created: int) -> str:
+    """Empty when one more replica of the new revision may be created now, else what that waits for.
+
+    Args:
+        created: how many this decision creates already.
+    """
+    if not group.outgoing or group.workload.strategy in STAGED or group.workload.strategy is Strategy.RECREATE:
+        return ""
+    existing = len(group.current) + len(group.outgoing) + created
+    room = group.workload.replicas + SURGE
+    if existing >= room:
+        return f"{existing} replicas exist, at most {room} may while a revision replaces another"
+    waiting = len(group.current) + created - counts.current
+    if waiting > 0:
+        return f"{waiting} new replica{'' if waiting == 1 else 's'} must become available first"
+    return ""
+
+
+def may_start(group: Group, fact: ContainerFact | None) -> str:
+    """Empty when a container may be started, else what that waits for: one that was made before its time waits for its place."""
+    if group.workload.strategy is not Strategy.RECREATE or fact is None or fact.state is not ContainerState.CREATED:
+        return ""
+    for one in group.outgoing:
+        same = one.fact.mark is not None and fact.mark is not None and one.fact.mark.ordinal == fact.mark.ordinal
+        if same and one.fact.id != fact.id and one.fact.state is not ContainerState.CREATED:
+            return "the replica of the old revision goes first"
+    return ""
+
+
+def replaced(group: Group, counts: Availability, retiring: int) -> str:
+    """Empty when an available new replica takes the place of one more old one, else what that waits for.
+
+    Args:
+        retiring: old replicas that go already (open grants and this decision).
+    """
+    wanted = group.workload.replicas
+    if group.workload.strategy in STAGED:
+        return ""  # an old one has no traffic any more when it leaves
+    arrived = counts.current - counts.arriving
+    if group.outgoing and wanted and len(group.outgoing) - retiring + arrived <= wanted:
+        if counts.arriving:
+            return f"{counts.arriving} of {counts.current} available new replicas do not get traffic from every pool and name yet"
+        return f"{counts.current} of {wanted} new replicas are available; the next old one waits for one more"
+    return ""
+
+
+def over_budget(group: Group, counts: Availability, available: bool, unknown: bool, leaving_available: int) -> str:
+    """Empty when the workload keeps enough available replicas without this one, else the numbers.
+
+    Args:
+        available: whether the one that would go counts as available.
+        unknown: whether that is not known; then it is protected like an available one.
+        leaving_available: how many available ones this decision takes away already.
+    """
+    workload = group.workload
+    wanted = workload.replicas
+    left = counts.total - leaving_available - (1 if available else 0)
+    floor = max(0, wanted - workload.max_unavailable)
+    if (available or unknown) and left < min(floor, wanted):
+        return f"{left} of {wanted} replicas would be available, at least {floor} must be"
+    return ""

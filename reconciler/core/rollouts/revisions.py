@@ -1,0 +1,294 @@
+"""Revisions: the books that are kept of them for every workload.
+
+A changed template makes a new revision; the books say which one has the traffic, which ones wait and which ones are over, so that
+a poll of the source never undoes what was decided, and an older one never comes back by itself. A lost ledger loses only history:
+the revision that carries weight is the active one. Called by `decide` once the containers are sorted; `switch` moves the traffic.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from manifests.values.desired import SECOND, Desired, Workload
+from manifests.values.rollouts import STAGED
+from providers.facts import ContainerState, ProbeValue
+from reconciler.core.health.belief import Belief, Sight
+from reconciler.core.limits.suspensions import silenced
+from reconciler.core.model.instant import FOREVER, Instant, Now, due_awake, instant
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Rule, Wait
+from reconciler.core.model.revision import ENDED, Revision, RevisionMark, Rollout, Standing
+from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.replicas.roster import Group, Roster
+from reconciler.core.rollouts.activate import advance
+from reconciler.core.rollouts.host_restart import note
+from reconciler.core.rollouts.revision_health import Look, Switching, due_at
+from reconciler.core.rollouts.start_failures import trouble
+from reconciler.core.traffic.weights import endpoints
+
+HISTORY = 10
+"""Revisions that are over and have no containers any more are listed up to this many, the newest ones."""
+
+JUMP = 300 * SECOND
+"""A difference between wall and steady clock above this, from one look to the next, is a jump and not a correction."""
+
+
+_ACTIVE, _SCHEDULED = Standing.ACTIVE, Standing.SCHEDULED
+
+
+@dataclass(slots=True)
+class Followed:
+    """The ledger after this look, and what is to be said. Filled while this stage runs, read-only after it.
+
+    `until` is the steady instant at which the first of these answers changes on the same facts.
+    """
+
+    ledger: Ledger
+    holds: list[Hold] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    until: int = FOREVER
+
+
+def follow(desired: Desired, crew: Roster, seen: Sight, ledger: Ledger, now: Now) -> Followed:
+    """Bring the books of all workloads up to date, and carry every switch one step further."""
+    clock, jumped = _clock(desired, ledger, now)
+    rebooted = ledger.clock is not None and ledger.clock.boot != now.boot
+    out = Followed(ledger)
+    rollouts: dict[str, Rollout] = {}
+    carried: Mapping[tuple[str, str], int] | None = None
+    for key, group in crew.groups.items():
+        before, mark = ledger.rollouts.get(key), ledger.revisions.get(key)
+        if group.workload.restart_only or mark is None:
+            continue
+        if before is None:
+            if group.blind:
+                continue
+            carried = _carried(desired, crew, seen) if carried is None else carried
+            before = _rebuilt(group, mark, carried, now)
+        if _over(group, before, mark):
+            rollouts[key] = before
+            continue
+        after = _declared(group.workload, before, mark, now)
+        if group.workload.strategy in STAGED:
+            after = note(after, group, seen, rebooted, now)
+        if group.blind:
+            rollouts[key] = after
+        elif group.workload.strategy in STAGED:
+            switching = Switching(after)
+            advance(switching, Look(desired, crew, seen, ledger, group, jumped, now))
+            rollouts[key] = _trimmed(group, switching.rollout)
+            out.holds += switching.holds
+            out.waits += switching.waits
+            out.until = min(out.until, switching.until)
+        else:
+            rollouts[key] = _trimmed(group, _rolled(desired, group, after, out, now))
+    if clock != ledger.clock or rollouts != ledger.rollouts:
+        out.ledger = replace(ledger, clock=clock, rollouts=rollouts)
+    return out
+
+
+def quiet(desired: Desired, ledger: Ledger, now: Now) -> frozenset[str]:
+    """What is not probed: what a person silenced, and revisions (`workload/web@REVISION`) that wait and are not due for long."""
+    names = set(silenced(ledger, now))
+    for workload in desired.workloads:
+        rollout = ledger.rollouts.get(workload.key) if workload.strategy in STAGED else None
+        if rollout is None or not rollout.active:
+            continue
+        for row in rollout.rows:
+            waits = row.standing is Standing.SCHEDULED and row.revision != rollout.active
+            if waits and due_at(row, now) - workload.rollout.precheck > now.steady:
+                names.add(revision_key(workload.key, row.revision))
+    return frozenset(names)
+
+
+def revision_key(key: str, revision: str) -> str:
+    """How one revision of a workload is named: `workload/web@1234567890abcdef`."""
+    return f"{key}@{revision}"
+
+
+def _clock(desired: Desired, ledger: Ledger, now: Now) -> tuple[Instant | None, bool]:
+    """What to remember of the clocks while any time of day matters, and whether they jumped since the last look."""
+    if not any(one.strategy in STAGED for one in desired.workloads):
+        return None, False
+    before = ledger.clock
+    if before is None or before.boot != now.boot:
+        return instant(now), False
+    jumped = abs((now.wall - now.steady) - (before.wall - before.steady)) > JUMP
+    return (instant(now) if jumped else before), jumped
+
+
+def _over(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
+    """Whether nothing goes on: the declared revision has the traffic to itself. The books of almost all workloads, at any time."""
+    if rollout.active != mark.revision or group.outgoing or group.waiting or group.kept or group.blind:
+        return False
+    row = rollout.of(mark.revision)
+    if row is None or row.number != mark.number or row.standing is not _ACTIVE or rollout.asked:
+        return False
+    others = any(one.standing is _SCHEDULED for one in rollout.rows)
+    settled = (rollout.low, rollout.progressed, rollout.shaken) == (None, None, None) and not rollout.back
+    return settled and not others and len(rollout.rows) <= HISTORY
+
+
+def _carried(desired: Desired, crew: Roster, seen: Sight) -> Mapping[tuple[str, str], int]:
+    """The weight that was read back, by (workload's name, revision)."""
+    found: dict[tuple[str, str], int] = {}
+    for service in desired.services:
+        pools = (seen.pools.get((one.provider, one.pool)) for one in service.balancers)
+        weights = {one.endpoint: one.weight for pool in pools if pool is not None for one in pool.members if one.ours}
+        for endpoint, belief in endpoints(service, crew) if weights else ():
+            mark = belief.fact.mark
+            if mark is not None:
+                key = mark.workload, mark.revision
+                found[key] = found.get(key, 0) + weights.get(endpoint, 0)
+    return found
+
+
+def _rebuilt(group: Group, mark: RevisionMark, carried: Mapping[tuple[str, str], int], now: Now) -> Rollout:
+    """The books as far as the world tells them. The revision with most weight is active.
+
+    Where weights tell nothing, because there are none or they cannot be read, it is one that runs and is not declared: the declared
+    one has to show first that it is well, however many replicas of it stand by. Of two that are not declared, it is the one that
+    most replicas run; between equals the order of their hashes decides.
+    """
+    name, wanted, at = group.workload.name, mark.revision, instant(now)
+    running: dict[str, int] = {}
+    for belief in (*group.members(), *group.kept):
+        if belief.fact.mark is not None:
+            up = belief.fact.state is ContainerState.RUNNING
+            running[belief.fact.mark.revision] = running.get(belief.fact.mark.revision, 0) + up
+    if set(running) <= {wanted}:
+        return Rollout()
+    active = max(
+        running, key=lambda one: (carried.get((name, one), 0), running[one] > 0, one != wanted, running[one], one)
+    )
+    rollout = Rollout(active=active)
+    for revision in sorted(running):
+        if revision == active:
+            number = mark.number if revision == wanted else 0
+            row = Revision(revision, number, Standing.ACTIVE, at, activated=at, why="it was found with the traffic")
+            rollout = rollout.put(row)
+        elif revision != wanted:
+            why = "found beside the active one"
+            rollout = rollout.put(Revision(revision, 0, Standing.SUPERSEDED, at, activated=at, ended=at, why=why))
+    return rollout
+
+
+def _declared(workload: Workload, rollout: Rollout, mark: RevisionMark, now: Now) -> Rollout:
+    """The books with what the manifest says: its revision, and when that may take over.
+
+    A new number makes an old hash a new revision. A failed or expired one is tried again only when the template or the time
+    of its activation changes.
+    """
+    wanted, at, delay = mark.revision, workload.rollout.activate_at, workload.rollout.delay
+    row = rollout.of(wanted)
+    image = workload.template.container.engine.image
+    fresh = Revision(wanted, mark.number, Standing.SCHEDULED, instant(now), image, at, delay)
+    if row is None:
+        return rollout.put(fresh)
+    if row.number != mark.number:
+        if wanted == rollout.active:
+            return rollout.put(row._replace(number=mark.number, standing=Standing.ACTIVE, ended=None))
+        return (rollout._replace(back="") if rollout.back == wanted else rollout).put(fresh)
+    if row.image != image and not row.image:
+        row = row._replace(image=image)
+    if (row.at, row.delay) != (at, delay):
+        if row.standing in {Standing.EXPIRED, Standing.FAILED} and wanted != rollout.active:
+            return rollout.put(fresh)
+        row = row._replace(at=at, delay=delay, due=None)
+    return rollout if row is rollout.of(wanted) else rollout.put(row)
+
+
+def _trimmed(group: Group, rollout: Rollout) -> Rollout:
+    """Forget the oldest revisions of which nothing is left."""
+    if len(rollout.rows) <= HISTORY:
+        return rollout
+    marks = (one.fact.mark for one in (*group.members(), *group.kept))
+    there = {mark.revision for mark in marks if mark is not None}
+    there |= {rollout.active, rollout.back, group.workload.template.revision}
+    gone = [one for one in rollout.rows if one.revision not in there and one.standing in ENDED]
+    dropped = {one.revision for one in gone[: max(0, len(rollout.rows) - HISTORY)]}
+    return rollout._replace(rows=tuple(one for one in rollout.rows if one.revision not in dropped))
+
+
+# --- rolling ------------------------------------------------------------------------------------------------------
+
+
+def _rolled(desired: Desired, group: Group, rollout: Rollout, out: Followed, now: Now) -> Rollout:
+    """How far replicas of the declared revision have taken the place of the old ones, one after the other."""
+    workload, wanted = group.workload, group.workload.template.revision
+    row = rollout.of(wanted)
+    assert row is not None  # noqa: S101  (declared just before)
+    if rollout.asked is not None:
+        why = "it was asked to be taken back, but a rolling rollout keeps nothing; change the template instead"
+        row, rollout = row._replace(why=why), rollout._replace(asked=None)
+        rollout = rollout.put(row)
+    for other in rollout.rows:
+        if other.standing is Standing.SCHEDULED and other.number < row.number:
+            why = f"{wanted[:8]} was declared after it"
+            rollout = rollout.put(other._replace(standing=Standing.SUPERSEDED, ended=instant(now), due=None, why=why))
+            rollout = rollout._replace(progressed=None)
+    ready = sum(1 for one in group.current.values() if _well(one, workload, now))
+    if not group.outgoing and (ready >= workload.replicas or (not rollout.active and ready)):
+        rollout = rollout._replace(ready=0, progressed=None, back="", low=None)
+        return _taken_over(rollout, row, now) if rollout.active != wanted else rollout
+    if not group.outgoing and not rollout.active:
+        return rollout
+    if rollout.active == wanted and not group.outgoing:
+        return rollout._replace(progressed=None, ready=0)
+    if rollout.progressed is None or ready > rollout.ready or row.due is None:
+        if row.standing is Standing.FAILED:
+            row = row._replace(standing=Standing.SCHEDULED, ended=None, why="")
+        row = row._replace(due=instant(now))
+        rollout = rollout.put(row)._replace(ready=ready, progressed=instant(now))
+    assert rollout.progressed is not None  # noqa: S101  (set just above; for the type checker)
+    end = due_awake(rollout.progressed, workload.rollout.progress_deadline, now)
+    if end > now.steady:
+        out.until = min(out.until, end)
+        return rollout
+    return _stuck(desired, group, rollout, row, ready, out, now)
+
+
+def _stuck(
+    desired: Desired, group: Group, rollout: Rollout, row: Revision, ready: int, out: Followed, now: Now
+) -> Rollout:
+    """A rolling rollout has made no progress for too long: it is said, and it has failed where something speaks against it.
+
+    A registry that gives no answer, probes that cannot run, or a balancer that calls the new ones down say nothing of the revision.
+    """
+    workload, lacking = group.workload, f"{ready} of {group.workload.replicas} new replicas are available"
+    if row.standing is not Standing.FAILED:
+        found = trouble(group, row.revision, desired.instance.id, out.ledger)
+        sick = [one for one in group.current.values() if ProbeValue.FAIL in (one.ready, one.live)]
+        up = next((one.fact.name for one in sick if one.fact.state is ContainerState.RUNNING), "")
+        why = found.message if found is not None else f"{up} fails its probe" if up else ""
+        # One that had the traffic before, and is declared again in the middle of the next one's rollout, stays what it is.
+        if row.standing is Standing.SCHEDULED and (up or (found is not None and found.certain)):
+            row = row._replace(standing=Standing.FAILED, ended=instant(now), why=why)
+            rollout = rollout.put(row)._replace(ready=ready)  # of those there are now, one more speaks for it again
+        lacking = f"{lacking}; {why}" if why else lacking
+    else:
+        lacking = f"{lacking}; {row.why}"
+    message = (
+        f"revision {row.revision[:8]} has made no progress for {workload.rollout.progress_deadline // SECOND}s: {lacking}"
+        f"{'; the old ones stay' if group.outgoing else ''}"
+    )
+    person = (
+        f"correct the template of {workload.key}, which takes over at once; or remove the cause, and then: "
+        f"reconcile resume {workload.key}"
+    )
+    out.holds.append(Hold(workload.key, f"roll out {row.revision[:8]}", Rule.PROGRESS, message, person=person))
+    return rollout
+
+
+def _well(belief: Belief, workload: Workload, now: Now) -> bool:
+    return belief.live is not ProbeValue.FAIL and ripe_at(belief, workload.min_ready) <= now.steady
+
+
+def _taken_over(rollout: Rollout, row: Revision, now: Now) -> Rollout:
+    """A rolling rollout is through: nothing of the old one is left."""
+    at = instant(now)
+    for one in rollout.rows:
+        if one.revision != row.revision and one.standing not in ENDED:
+            why = f"{row.revision[:8]} took its place"
+            rollout = rollout.put(one._replace(standing=Standing.SUPERSEDED, ended=at, due=None, why=why))
+    done = row._replace(standing=Standing.ACTIVE, activated=at, ended=None, due=None, why="")
+    return rollout.put(done)._replace(active=row.revision)

@@ -1,0 +1,175 @@
+"""Names in the words of people: what is published, and of each leaf whether it is healthy, and why it is in or out.
+
+Called by `status.rows` when somebody asks; `decide` only keeps what its stage of names found.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from manifests.values.desired import Desired
+from manifests.values.dns import DNSPolicy
+from providers.facts import ProbeValue, RecordKey, ZoneFact
+from reconciler.core.dns.policies import Named, Names
+from reconciler.core.dns.publication import Mode
+from reconciler.core.dns.targets import Leaf
+from reconciler.core.health.belief import Sight
+from reconciler.core.model.instant import Now
+from reconciler.core.model.observed import Observed
+from reconciler.core.status.checks import answer_row
+from reconciler.core.status.endpoints import order_words
+
+
+class NameCondition(StrEnum):
+    """The state of a name, from good to bad."""
+
+    HEALTHY = "Healthy"
+    DEGRADED = "Degraded"
+    """Some leaves are unhealthy, or the provider cannot hold what was asked for."""
+    PROGRESSING = "Progressing"
+    """First verdicts are awaited, or what was published for want of anything healthy is about to go."""
+    UNHEALTHY = "Unhealthy"
+    """Nothing is healthy: what the policy says for that case is published."""
+    UNKNOWN = "Unknown"
+    """The zone cannot be read, or nothing is known of any leaf."""
+
+
+def name_rows(desired: Desired, observed: Observed, seen: Sight, names: Names | None, now: Now) -> list[dict[str, Any]]:
+    """Every policy: what is published at its host, its condition, its leaves, and what the provider cannot hold.
+
+    Args:
+        names: the answer of the decision; None where a status was made without one.
+        now: the decision's instant, to tell steady instants as wall-clock ones.
+    """
+    found = []
+    for policy in desired.policies:
+        zone = seen.zones.get((policy.provider, policy.zone))
+        named = names.policies.get(policy.key) if names is not None else None
+        row: dict[str, Any] = {
+            "key": policy.key,
+            "host": policy.host,
+            "zone": policy.zone,
+            "provider": policy.provider,
+            "routing": policy.routing.value,
+            "published": None if zone is None else sorted(_at_host(policy, zone, named)),
+        }
+        if named is not None:
+            row |= {
+                "condition": _condition(named, zone).value,
+                "mode": named.answer.mode.value,
+                "notes": [
+                    {"name": one.key.name, "lack": one.lack.value, "message": one.message} for one in named.notes
+                ],
+                "leaves": [_leaf(policy, leaf, named, observed, now) for leaf in named.leaves],
+            }
+        found.append(row)
+    return found
+
+
+def record_rows(desired: Desired, seen: Sight) -> list[dict[str, Any]]:
+    """Every plain record: what is wanted, and what its zone has there; None where the zone cannot be read."""
+    found = []
+    for record in desired.records:
+        zone = seen.zones.get((record.provider, record.zone))
+        there = None if zone is None else zone.records.get(RecordKey(record.host, record.type))
+        found.append(
+            {
+                "key": record.key,
+                "host": record.host,
+                "zone": record.zone,
+                "type": record.type,
+                "ttl": record.ttl,
+                "wanted": list(record.values),
+                "published": None if zone is None else list(there.values) if there is not None else [],
+            }
+        )
+    return found
+
+
+def _at_host(policy: DNSPolicy, zone: ZoneFact, named: Named | None) -> frozenset[str]:
+    """What clients get: where the host leads to, or what stands there."""
+    if named is not None and named.published is not None:
+        return named.published
+    return frozenset(
+        value
+        for key, record in zone.records.items()
+        if key.name == policy.host and key.type in ("A", "AAAA")
+        for value in record.values
+    )
+
+
+def _condition(named: Named, zone: ZoneFact | None) -> NameCondition:
+    mode = named.answer.mode
+    if zone is None:
+        return NameCondition.UNKNOWN
+    if mode is Mode.WAITING or mode is Mode.HOLD_DOWN:
+        return NameCondition.PROGRESSING
+    values = {leaf.value for leaf in named.leaves}
+    if mode is Mode.KEPT:
+        return NameCondition.UNKNOWN if ProbeValue.UNKNOWN in values else NameCondition.UNHEALTHY
+    if mode is Mode.HEALTHY:
+        good = values == {ProbeValue.PASS} and not named.notes
+        return NameCondition.HEALTHY if good else NameCondition.DEGRADED
+    return NameCondition.UNHEALTHY
+
+
+def _leaf(policy: DNSPolicy, leaf: Leaf, named: Named, observed: Observed, now: Now) -> dict[str, Any]:
+    published = named.published is not None and leaf.address in named.published
+    kept = named.answer.mode is Mode.KEPT
+    wanted = published if kept else leaf.address in named.answer.leaves.get(leaf.target, frozenset())
+    row: dict[str, Any] = {
+        "target": leaf.target,
+        "address": leaf.address,
+        "healthy": _as_bool(leaf.value),
+        "published": None if named.published is None else published,
+        "wanted": wanted,
+        "forced": leaf.force or None,
+        "override": None if leaf.order is None else order_words(leaf.order, now),
+        "why": _why(policy, leaf, named, wanted=wanted, published=published),
+        "service": None if leaf.service is None else leaf.service.value,
+    }
+    return row | {"check": None if leaf.probe is None else answer_row(leaf.probe, observed.leaves, now)}
+
+
+def _as_bool(value: ProbeValue) -> bool | None:
+    if value is ProbeValue.PASS:
+        return True
+    return False if value is ProbeValue.FAIL else None
+
+
+_BY_MODE = {
+    Mode.KEPT: "nothing is sure to be healthy, so what is published stays",
+    Mode.WAITING: "waits for its first verdict",
+    Mode.HOLD_DOWN: "something is healthy again, but not yet for long enough to take the rest away",
+    Mode.NOTHING: "nothing is healthy, and nothing was published",
+}
+
+
+def _why(policy: DNSPolicy, leaf: Leaf, named: Named, *, wanted: bool, published: bool) -> str:
+    """Why a leaf is in or out, in a few words."""
+    mode = named.answer.mode
+    if leaf.force == "down" and not (mode is Mode.KEPT and published):
+        return f"{_by(leaf)}, about to be withdrawn" if published else _by(leaf)
+    if mode is Mode.ALL_UNHEALTHY:
+        if wanted:
+            fallback = leaf.target == policy.fallback
+            return "nothing else is healthy" if fallback else "all are unhealthy, so all are published"
+        return f"all are unhealthy, and the policy says {policy.fallback or policy.all_unhealthy.value}"
+    if mode is not Mode.HEALTHY:
+        return _BY_MODE[mode]
+    if leaf.target == policy.fallback:
+        return "serves only when nothing else is healthy"
+    if leaf.leaving:
+        return "is on its way out"
+    if leaf.value is ProbeValue.PASS:
+        healthy = _by(leaf) if leaf.force else "healthy"
+        return healthy if published else f"{healthy}, about to be published"
+    if leaf.value is ProbeValue.FAIL:
+        return "unhealthy, about to be withdrawn" if published else "unhealthy"
+    return "not known, so it stays" if wanted else "joins after its first success"
+
+
+def _by(leaf: Leaf) -> str:
+    """Whose word forces a leaf, and why."""
+    if leaf.order is None:
+        return f"forced {leaf.force} by the policy"
+    return f"forced {leaf.force} by {leaf.order.who or 'somebody'} ({leaf.order.reason or 'no reason given'})"

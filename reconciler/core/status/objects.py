@@ -1,0 +1,326 @@
+"""Status: the state of every object in the words of people, derived from the stages of one decision.
+
+Building it costs nothing until somebody asks: `decide` keeps the counts and the stages' outputs, `rows` spells them out for
+`reconcile status` and the stored decision.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from manifests.values.desired import Desired, Workload
+from manifests.values.rollouts import STAGED
+from providers.facts import ContainerFact, ContainerState, Generation, PoolFact, Probes, ProbeValue
+from reconciler.core.dns.policies import Names
+from reconciler.core.dns.record_lists import list_rows
+from reconciler.core.exits.grants import returns
+from reconciler.core.health.belief import Belief, Sight
+from reconciler.core.limits.suspensions import node_key
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.revision import why_failed
+from reconciler.core.replicas.availability import Availability
+from reconciler.core.replicas.memory import path_of, replica_of
+from reconciler.core.replicas.roster import Roster, replica_name
+from reconciler.core.rollouts.staged import there as declared
+from reconciler.core.status.checks import check_rows
+from reconciler.core.status.endpoints import endpoint_rows
+from reconciler.core.status.names import name_rows, record_rows
+from reconciler.core.status.revisions import revision_rows
+from reconciler.core.traffic.weights import endpoints
+
+
+class Condition(StrEnum):
+    """The state of a workload, from good to bad."""
+
+    READY = "Ready"
+    PROGRESSING = "Progressing"
+    SUSPENDED = "Suspended"
+    DEGRADED = "Degraded"
+    UNKNOWN = "Unknown"
+
+
+class WorkloadStatus(NamedTuple):
+    """One workload in numbers."""
+
+    key: str
+    condition: Condition
+    wanted: int
+    existing: int
+    available: int
+    unknown: int
+    revision: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """The state of everything at one decision."""
+
+    workloads: Sequence[WorkloadStatus] = ()
+    desired: Desired | None = None
+    observed: Observed = field(default_factory=Observed)
+    crew: Roster = field(default_factory=lambda: Roster({}, (), {}, (), ()))
+    seen: Sight | None = None
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    names: Names | None = None
+
+
+def _stopped(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> bool:
+    """Whether a person's word or the deny list stops a workload as a whole, or on one of its nodes."""
+    names = {key, *(node_key(node) for node in workload.nodes)}
+    return not names.isdisjoint(ledger.suspensions) or not names.isdisjoint(desired.guard.deny)
+
+
+def assess(
+    desired: Desired,
+    observed: Observed,
+    crew: Roster,
+    seen: Sight,
+    counts: Mapping[str, Availability],
+    names: Names | None = None,
+) -> Status:
+    """Sum up one look."""
+    ledger = observed.ledger
+    rows: list[WorkloadStatus] = []
+    everything = desired.guard.suspend or "*" in ledger.suspensions
+    anything = bool(ledger.suspensions or desired.guard.deny)
+    for key, group in crew.groups.items():
+        count, workload = counts[key], group.workload
+        existing = len(group.current) + len(group.outgoing) + len(group.surplus)
+        if group.blind:
+            condition = Condition.UNKNOWN
+        elif everything or workload.suspend or (anything and _stopped(key, workload, ledger, desired)):
+            condition = Condition.SUSPENDED
+        elif count.current >= workload.replicas and existing == workload.replicas:
+            condition = Condition.READY
+        elif workload.strategy not in STAGED and why_failed(ledger.rollouts.get(key), workload.template.revision):
+            condition = Condition.DEGRADED
+        elif group.outgoing or group.surplus or count.leaving or count.unknown or existing < workload.replicas:
+            condition = Condition.PROGRESSING
+        else:
+            condition = Condition.DEGRADED
+        mark = ledger.revisions.get(key)
+        rows.append(
+            WorkloadStatus(
+                key,
+                condition,
+                workload.replicas,
+                existing,
+                count.total,
+                count.unknown,
+                workload.template.revision,
+                0 if mark is None else mark.number,
+            )
+        )
+    unknown: dict[str, str] = {name: one.reason for name, one in seen.unknown_runtimes.items()}
+    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in seen.unknown_pools.items()})
+    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in seen.unknown_zones.items()})
+    return Status(rows, desired, observed, crew, seen, unknown, names)
+
+
+class State(StrEnum):
+    """The state of one replica, in the words of people."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    READY = "Ready"
+    NOT_READY = "NotReady"
+    RESTARTING = "Restarting"
+    LEAVING = "Leaving"
+    FAILED = "Failed"
+    HELD = "Held"
+
+
+HEALTHY = frozenset({State.READY, State.LEAVING})
+"""States that `reconcile status --unhealthy` leaves out."""
+
+
+def state_of(belief: Belief, grant: Grant | None, *, failed: bool, held: bool) -> State:
+    """What a replica is, the strongest word first.
+
+    Failed: restarts are given up until a person resumes it or its template changes. Restarting and Leaving: a disruption is
+    under way. Held: something would be done about it and is held back. Ready, NotReady: what it is believed to be. Running: it
+    runs, and no verdict of its readiness is there. Pending: it does not run (yet).
+    """
+    if failed:
+        return State.FAILED
+    if grant is not None:
+        return State.RESTARTING if returns(grant) else State.LEAVING
+    if held:
+        return State.HELD
+    if belief.ready is ProbeValue.PASS:
+        return State.READY
+    if belief.fact.state is not ContainerState.RUNNING:
+        return State.PENDING if belief.fact.state is ContainerState.CREATED else State.NOT_READY
+    return State.NOT_READY if belief.ready is ProbeValue.FAIL else State.RUNNING
+
+
+def _probe(verdicts: Probes | None, name: str, ever_passed: bool, now: Now) -> dict[str, Any] | None:
+    fact = getattr(verdicts, name) if verdicts is not None else None
+    if fact is None:
+        return None
+    value = fact.value
+    if value is ProbeValue.UNKNOWN and fact.last in {ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN} and not ever_passed:
+        # What was never reached may be a wrong manifest as well as a dead container: it neither restarts nor promotes.
+        value = ProbeValue.CANNOT_RUN
+    if fact.last_at + fact.valid_for <= now.steady:
+        value = ProbeValue.UNKNOWN  # lapsed: nobody has asked for too long, for whatever reason
+    return {
+        "verdict": value.value,
+        "last": fact.last.value,
+        "streak": f"{fact.streak}/{fact.threshold}",
+        "since_wall": now.wall - now.steady + fact.since,
+        "checked_wall": now.wall - now.steady + fact.last_at,
+        "detail": fact.detail,
+    }
+
+
+class _Words(NamedTuple):
+    """What the ledger and the gates say of replicas: recreations under way, who is given up, who is held."""
+
+    recreated: Mapping[str, Grant]
+    failed: frozenset[str]
+    held: frozenset[str]
+
+
+def _words(status: Status, holds: Sequence[Hold]) -> _Words:
+    grants = status.observed.ledger.grants
+    recreated = {one.object: one for one in grants.values() if one.recreate}
+    failed = frozenset(one.object for one in holds if one.rule is Rule.FAILED)
+    return _Words(recreated, failed, frozenset(one.object for one in holds))
+
+
+def _replica(
+    status: Status, key: str, belief: Belief, weights: Mapping[str, int], role: str, words: _Words, now: Now
+) -> dict[str, Any]:
+    fact, ledger = belief.fact, status.observed.ledger
+    obj = replica_of(key, fact.mark.ordinal if fact.mark else -1)
+    grant = ledger.grants.get(fact.id) or (words.recreated.get(obj) if role == "current" else None)
+    verdicts = status.observed.probes.get(fact.generation)
+    state = state_of(belief, grant, failed=obj in words.failed, held=obj in words.held)
+    return {
+        "replica": obj,
+        "container": fact.name,
+        "node": fact.node,
+        "role": role,
+        "state": state.value,
+        "runtime": fact.state.value,
+        "reason": grant.cause.value if grant is not None else belief.reason.value,
+        "address": fact.address,
+        "weight": weights.get(fact.name),
+        "probes": {
+            name: _probe(verdicts, name, path_of(key, name, fact.node) in ledger.passed, now)
+            for name in ("startup", "liveness", "readiness")
+        },
+        "attempts": len(ledger.attempts.get(obj, ())),
+        "runtime_restarts": fact.restarts,
+        "exit": None if fact.exit_cause is None else {"code": fact.exit_code, "cause": fact.exit_cause.value},
+    }
+
+
+def replicas_of(status: Status) -> dict[Generation, tuple[str, ContainerFact]]:
+    """Every container of a workload by its generation, with its replica's key."""
+    return {
+        belief.fact.generation: (replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1), belief.fact)
+        for key, group in status.crew.groups.items()
+        for belief in group.members()
+    }
+
+
+def _weights(status: Status, pools: Mapping[tuple[str, str], PoolFact]) -> dict[str, int]:
+    """Container -> its weight in the pools that can be read."""
+    found: dict[str, int] = {}
+    if status.desired is None:
+        return found
+    for service in status.desired.services:
+        by_endpoint = {
+            member.endpoint: member.weight
+            for balancer in service.balancers
+            if (balancer.provider, balancer.pool) in pools
+            for member in pools[balancer.provider, balancer.pool].members
+            if member.ours
+        }
+        for endpoint, belief in endpoints(service, status.crew):
+            if endpoint in by_endpoint:
+                found[belief.fact.name] = by_endpoint[endpoint]
+    return found
+
+
+def _members(pool: PoolFact | None) -> list[dict[str, Any]] | None:
+    """The members of a pool; None when it cannot be read."""
+    if pool is None:
+        return None
+    return [
+        {"address": one.endpoint.address, "port": one.endpoint.port, "weight": one.weight, "ours": one.ours}
+        for one in pool.members
+    ]
+
+
+def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
+    """Everything spelled out as a JSON-able value: workloads with their replicas, names, and what cannot be read.
+
+    Args:
+        status: of one decision.
+        holds: of the same decision.
+        now: its instant, to tell steady instants as wall-clock ones.
+    """
+    desired, seen = status.desired, status.seen
+    if desired is None or seen is None:
+        return {"workloads": [], "services": [], "names": [], "unknown": {}}
+    weights, words = _weights(status, seen.pools), _words(status, holds)
+    workloads = []
+    for one in status.workloads:
+        group = status.crew.groups[one.key]
+        members = [(group.current[n], "current") for n in sorted(group.current)]
+        members += [(belief, "outgoing") for belief in group.outgoing]
+        members += [(belief, "surplus") for belief in group.surplus]
+        members += [(belief, "waiting") for belief in group.waiting]
+        members += [(belief, "kept") for belief in group.kept]
+        replicas = [_replica(status, one.key, belief, weights, role, words, now) for belief, role in members]
+        there = range(one.wanted) if group.blind or group.workload.restart_only or not group.coming else declared(group)
+        missing = [replica_name(group.workload, desired.instance.id, n) for n in range(one.wanted) if n not in there]
+        template = group.workload.template
+        containers = [one.name for one in (template.container, *template.sidecars)]
+        row = {**one._asdict(), "condition": one.condition.value, "containers": containers}
+        workloads.append({**row, "replicas": replicas, "missing": missing})
+    services = [
+        {
+            "key": service.key,
+            "pools": [
+                {
+                    "provider": balancer.provider,
+                    "pool": balancer.pool,
+                    "members": _members(seen.pools.get((balancer.provider, balancer.pool))),
+                }
+                for balancer in service.balancers
+            ],
+        }
+        for service in desired.services
+    ]
+    orphans = [fact.name for fact in status.crew.orphans]
+    return {
+        "workloads": workloads,
+        "services": services,
+        "endpoints": endpoint_rows(desired, status.observed, status.crew, seen, now),
+        "names": name_rows(desired, status.observed, seen, status.names, now),
+        "records": record_rows(desired, seen),
+        "lists": list_rows(desired, seen.zones),
+        "revisions": revision_rows(desired, status.observed, status.crew, now),
+        "checks": check_rows(desired, status.observed.leaves, now),
+        "orphans": orphans,
+        "suspensions": [
+            {
+                "object": name,
+                "who": one.who,
+                "reason": one.reason,
+                "until_wall": one.until_wall or None,
+                "probes": one.probes,
+            }
+            for name, one in sorted(status.observed.ledger.suspensions.items())
+        ],
+        "unknown": dict(status.unknown),
+    }

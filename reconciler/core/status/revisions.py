@@ -1,0 +1,176 @@
+"""Revisions in the words of people: what `reconcile get revisions` shows, derived from the books and from what is observed.
+
+Called by `status.rows`. Instants are told as wall-clock ns, so that they stay true in a stored decision.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from manifests.values.desired import Desired, Workload
+from manifests.values.rollouts import STAGED, Strategy
+from providers.facts import ContainerState, ProbeFact, Probes, ProbeValue
+from reconciler.core.health.belief import Belief
+from reconciler.core.model.instant import Instant, Now
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.observed import Observed
+from reconciler.core.model.revision import Revision, Rollout, Standing
+from reconciler.core.replicas.image_pins import pins_of
+from reconciler.core.replicas.roster import Group, Roster, keeps
+from reconciler.core.rollouts.start_failures import trouble
+from reconciler.core.traffic.weights import endpoints
+
+_UP = {ContainerState.RUNNING, ContainerState.PAUSED}
+_DOWN = {ContainerState.EXITED, ContainerState.CREATED}
+
+
+def revision_rows(desired: Desired, observed: Observed, crew: Roster, now: Now) -> list[dict[str, Any]]:
+    """All revisions that are remembered or have containers, by workload, the newest first."""
+    addresses = _addresses(desired, crew)
+    found: list[dict[str, Any]] = []
+    for key, group in sorted(crew.groups.items()):
+        if group.workload.restart_only:
+            continue
+        rollout = observed.ledger.rollouts.get(key, Rollout())
+        for row in sorted(_all(group, rollout, observed.ledger, now), key=lambda one: (-one.number, one.revision)):
+            found.append(_row(group, rollout, row, observed, addresses, desired.instance.id, now))
+    return found
+
+
+def _all(group: Group, rollout: Rollout, ledger: Ledger, now: Now) -> list[Revision]:
+    """The rows of the books, and one for the declared revision as long as it has none there."""
+    wanted = group.workload.template.revision
+    if rollout.of(wanted) is not None:
+        return list(rollout.rows)
+    mark = ledger.revisions.get(group.workload.key)
+    number = 0 if mark is None else mark.number
+    image = group.workload.template.container.engine.image
+    at = Instant(now.wall, now.steady, now.boot)
+    return [*rollout.rows, Revision(wanted, number, Standing.SCHEDULED, at, image)]
+
+
+def _addresses(desired: Desired, crew: Roster) -> Mapping[str, Sequence[str]]:
+    """Container id -> where its services reach it."""
+    found: dict[str, list[str]] = {}
+    for service in desired.services:
+        for endpoint, belief in endpoints(service, crew):
+            host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
+            text = f"{host}:{endpoint.port}"
+            if text not in found.setdefault(belief.fact.id, []):
+                found[belief.fact.id].append(text)
+    return found
+
+
+def _row(
+    group: Group,
+    rollout: Rollout,
+    row: Revision,
+    observed: Observed,
+    addresses: Mapping[str, Sequence[str]],
+    instance: str,
+    now: Now,
+) -> dict[str, Any]:
+    workload = group.workload
+    every = (*group.members(), *group.kept)
+    those = [one for one in every if one.fact.mark is not None and one.fact.mark.revision == row.revision]
+    those.sort(key=lambda one: (one.fact.name, one.fact.node))
+    facts = [one.fact for one in those]
+    probes = [one for fact in facts if (one := observed.probes.get(fact.generation)) is not None]
+    last = max((probe.last_at for one in probes for probe in _each(one)), default=0)
+    started = [fact.started_at for fact in facts if fact.started_at]
+    digest = dict(pins_of(observed.ledger, workload.key, row.revision)).get("", "")
+    after, after_at = _next(workload, rollout, row, now)
+    return {
+        "workload": workload.key,
+        "revision": row.revision,
+        "number": row.number,
+        "status": row.standing.value,
+        "declared": row.revision == workload.template.revision,
+        "resource_health": _resources(those),
+        "application_health": _application(those),
+        "last_check_wall": now.wall + last - now.steady if last else None,
+        "created_wall": row.created.wall,
+        "started_wall": min(started, default=None),
+        "due_wall": _due(workload, row),
+        "activated_wall": _wall(row.activated),
+        "ended_wall": _wall(row.ended),
+        "addresses": sorted({text for fact in facts if fact.state in _UP for text in addresses.get(fact.id, ())}),
+        "image": row.image or next((fact.image for fact in facts if fact.image), "") or None,
+        "digest": digest or None,
+        "containers": [
+            {"name": fact.name, "id": fact.id, "node": fact.node, "state": fact.state.value} for fact in facts
+        ],
+        "why": _why(group, row, observed, instance) or None,
+        "next": after or None,
+        "next_wall": after_at,
+    }
+
+
+def _why(group: Group, row: Revision, observed: Observed, instance: str) -> str:
+    """What happened to it last; of one that is on its way, what is in its way now."""
+    found = trouble(group, row.revision, instance, observed.ledger) if row.standing is Standing.SCHEDULED else None
+    return found.message if found is not None else row.why
+
+
+def _each(probes: Probes) -> Iterable[ProbeFact]:
+    return (one for one in (probes.startup, probes.liveness, probes.readiness) if one is not None)
+
+
+def _resources(those: Sequence[Belief]) -> str:
+    """What the runtime says of the containers together: all run, some do not, none does, or there are none."""
+    if not those:
+        return "none"
+    sick = [one for one in those if one.fact.health is not None and one.fact.health.value is ProbeValue.FAIL]
+    running = sum(one.fact.state is ContainerState.RUNNING for one in those)
+    if running == len(those):
+        return "unhealthy" if sick else "healthy"
+    if all(one.fact.state in _DOWN for one in those):
+        return "stopped"
+    return "unhealthy" if sick or not running else "degraded"
+
+
+def _application(those: Sequence[Belief]) -> str:
+    """What the applications say of themselves, or probes of them: unknown is neither well nor unwell."""
+    up = [one for one in those if one.fact.state is ContainerState.RUNNING]
+    if not up:
+        return "none"
+    if any(ProbeValue.FAIL in (one.ready, one.live) for one in up):
+        return "unhealthy"
+    well = all(one.ready is ProbeValue.PASS and one.live is ProbeValue.PASS for one in up)
+    return "healthy" if well else "unknown"
+
+
+def _wall(at: Instant | None) -> int | None:
+    return None if at is None else at.wall
+
+
+def _due(workload: Workload, row: Revision) -> int | None:
+    """When it may take over, or might when it did; None where no time was waited for, as by the very first revision."""
+    if workload.strategy not in STAGED:
+        return None
+    due = row.at or row.created.wall + row.delay
+    early = row.activated is not None and row.activated.wall < due and row.standing is not Standing.SCHEDULED
+    return None if early else due
+
+
+def _next(workload: Workload, rollout: Rollout, row: Revision, now: Now) -> tuple[str, int | None]:
+    """What comes next by itself, and at which wall-clock instant (None: when something happens). Empty when nothing does."""
+    times, due = workload.rollout, _due(workload, row)
+    if rollout.back == row.revision:
+        return "takes the traffic back once it is available", None
+    if row.standing is Standing.SCHEDULED:
+        if due is None or not rollout.active:
+            return "takes over as its replicas become available", None
+        if row.opened is not None:
+            return "is being let in", None
+        if row.due is None:
+            return "takes over", max(due, now.wall)
+        return "expires unless its replicas are verified", row.due.wall + times.pending_grace
+    if row.standing is Standing.ACTIVE and workload.strategy in STAGED and row.activated is not None:
+        end = row.activated.wall + times.bake
+        others = any(one.revision != row.revision and keeps(one, times.window, now) for one in rollout.rows)
+        return ("has stood the test", end) if others and end > now.wall else ("", None)
+    if workload.strategy in STAGED and row.ended is not None and keeps(row, times.window, now):
+        return "is removed", row.ended.wall + times.window
+    if row.standing is Standing.ACTIVE and row.revision != workload.template.revision:
+        return ("is replaced" if workload.strategy in {Strategy.ROLLING, Strategy.RECREATE} else ""), None
+    return "", None

@@ -1,0 +1,399 @@
+"""One pool of one service: what each member should weigh, and what protects the members that observed health would take out.
+
+Facts, a person's orders, an endpoint's own fresh word and steps that are wanted take weight away at once. What is only observed
+passes the floors: it never takes the last positive weight that brings traffic, nothing while too few are ready (panic), while verdicts fail
+everywhere or a node cannot be seen, and of a tenth of the pool in ten seconds. Called by `weights` only.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from manifests.values.desired import Balancer, Service
+from manifests.values.traffic import PanicMode
+from providers.facts import ON_WEIGHT, ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
+from providers.facts import Weights as Takes
+from reconciler.core.exits.grants import may_cut, returns
+from reconciler.core.exits.inflight_requests import Flight, note
+from reconciler.core.health.belief import Belief, By
+from reconciler.core.health.overrides import endpoint_key
+from reconciler.core.health.overrides import in_force as order_on
+from reconciler.core.health.precedence import order
+from reconciler.core.model.instant import Instant, Now, instant
+from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.reasons import Hold, Reason, Wait, Waiting
+from reconciler.core.model.revision import FULL
+from reconciler.core.model.weight_memory import Cut, Ready, Weighed
+from reconciler.core.traffic import floors
+from reconciler.core.traffic.other_writers import in_force, stopped_until, watch
+from reconciler.core.traffic.ramp import grown
+from reconciler.core.traffic.shares import by_revision
+
+_PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
+_RUNNING, _READY, _ON_OFF = ContainerState.RUNNING, Reason.READY, Takes.ON_OFF
+
+
+class MemberChange(NamedTuple):
+    """One member that should weigh `after` (None = be gone) instead of `before` (None = not in the pool)."""
+
+    object: str
+    provider: str
+    pool: str
+    endpoint: Endpoint
+    container: str
+    before: int | None
+    after: int | None
+    reason: Reason
+
+
+@dataclass(slots=True)
+class Weights:
+    """The answer for all pools. Filled while this stage runs, read-only after it.
+
+    `endpoints` has those of every service by its key, whether it has pools or not. `strays` are members of pools or services that no manifest names any more: removing them is pruning. `carrying` are the
+    containers that were read back with a weight above 0, `pooled` those that are in any pool and were ready in their generation,
+    `hidden` those behind a pool that cannot be read, `contested` those whose weight is left to another writer, with the pool,
+    `lacking` the (service, container) pairs without weight in all of the service's pools, `flights` what is under way on those that are on their way out; all by container id, because a name may exist on two nodes
+    while a replica moves. `dead` are addresses with weight where nothing of ours lives any more. `suspect` are containers whose failed
+    liveness is doubted, `sound` those, suspect or not, that could serve but for their liveness. The rest is for the ledger.
+    """
+
+    endpoints: dict[str, list[tuple[Endpoint, Belief]]] = field(default_factory=dict)
+    changes: list[MemberChange] = field(default_factory=list)
+    strays: list[MemberChange] = field(default_factory=list)
+    holds: list[Hold] = field(default_factory=list)
+    carrying: set[str] = field(default_factory=set)
+    pooled: set[str] = field(default_factory=set)
+    hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
+    contested: dict[str, str] = field(default_factory=dict)
+    lacking: set[tuple[str, str]] = field(default_factory=set)
+    flights: dict[str, Flight] = field(default_factory=dict)
+    dead: set[str] = field(default_factory=set)
+    suspect: frozenset[str] = frozenset()
+    sound: frozenset[str] = frozenset()
+    waits: list[Wait] = field(default_factory=list)
+    ready: dict[str, Ready] = field(default_factory=dict)
+    weighed: dict[str, tuple[Weighed, ...]] = field(default_factory=dict)
+    cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
+    panics: dict[str, Instant] = field(default_factory=dict)
+
+
+class _Failing(NamedTuple):
+    """A member that the probes say is not ready. `kept` is its weight in force, `share` that of its revision."""
+
+    endpoint: Endpoint
+    belief: Belief
+    member: MemberFact | None
+    kept: int | None
+    share: int
+
+
+_Serving = tuple[Endpoint, Belief, MemberFact | None, Ready | None, int]
+"""A ready member, what is remembered of its being ready, and the share of its revision."""
+
+
+def _revision(fact: ContainerFact) -> tuple[str, str]:
+    return ("", "") if fact.mark is None else (fact.mark.workload, fact.mark.revision)
+
+
+class Pool:
+    """One pool of one service while it is looked at."""
+
+    __slots__ = (
+        "balancer", "considered", "fact", "failing", "keeping", "key", "ledger", "lowered", "members", "now", "out", "ready",
+        "resort", "rows", "same", "seen", "service", "serving", "size", "split", "survivor", "upright",
+    )  # fmt: skip
+
+    def __init__(
+        self, service: Service, balancer: Balancer, fact: PoolFact, ledger: Ledger, out: Weights, now: Now
+    ) -> None:
+        self.service, self.balancer, self.fact = service, balancer, fact
+        self.ledger, self.out, self.now = ledger, out, now
+        self.key = f"{balancer.provider}/{balancer.pool}"
+        self.members: dict[Endpoint, MemberFact] = {member.endpoint: member for member in fact.members if member.ours}
+        self.rows = {row.endpoint: row for row in ledger.weighed.get(self.key, ())}
+        self.seen: list[Weighed] = []
+        self.size = self.considered = self.ready = self.same = 0
+        self.survivor = self.upright = self.split = False
+        self.lowered: list[tuple[Endpoint, Belief, MemberFact, Reason, bool]] = []
+        self.failing: list[_Failing] = []
+        self.resort: list[tuple[Endpoint, Belief, MemberFact | None]] = []
+        self.serving: list[_Serving] = []
+        self.keeping: list[tuple[tuple[str, str], int]] = []
+
+    # --- one member -----------------------------------------------------------------------------------------------
+
+    def want(
+        self,
+        endpoint: Endpoint,
+        belief: Belief,
+        member: MemberFact | None,
+        after: int | None,
+        why: Reason,
+        *,
+        fact: bool = False,
+    ) -> None:
+        """Let a member weigh `after`, unless somebody else keeps changing it; for a fact it is changed all the same."""
+        before = None if member is None else member.weight
+        known = self.rows.get(endpoint)
+        if known is None:
+            if before is None and not after:
+                return
+        elif (
+            before == after == known.weight and known.epoch == self.fact.epoch and not (known.asked or known.reversals)
+        ):
+            # The usual case, and there may be thousands: all is as it was.
+            self.seen.append(known)
+            self.same += 1
+            return
+        row = watch(known, endpoint, before, after, self.fact.epoch, self.now)
+        if before is not None or after:
+            self.seen.append(row)
+        if (before or 0) == (after or 0):
+            return
+        if known is not None and known.weight == after and known.epoch != self.fact.epoch:
+            why = Reason.REASSERTED
+        balancer = self.balancer
+        change = MemberChange(
+            self.service.key, balancer.provider, balancer.pool, endpoint, belief.fact.name, before, after, why
+        )
+        writer = "" if member is None else member.writer
+        until = 0 if fact or not row.reversals else stopped_until(row, writer, self.now)
+        if until:
+            action = f"weight {change.container} {before or 0} -> {after or 0}"
+            self.out.holds.append(floors.conflict(change.object, change.pool, action, row, writer, until))
+            self.out.contested[belief.fact.id] = self.key
+        else:
+            self.out.changes.append(change)
+
+    def _grown(self, belief: Belief, row: Ready | None, before: int | None, weight: int) -> tuple[int, Reason]:
+        """What a ready endpoint that comes to `weight` weighs now, and why. Remembers since when it has been ready."""
+        fact, now = belief.fact, self.now
+        row = row or self.out.ready.get(fact.id)
+        if row is None or row.started_at != fact.started_at:
+            since = Instant(now.wall - now.steady + belief.since, belief.since, now.boot)
+            row = Ready(fact.started_at, since, not before)
+        self.out.ready.setdefault(fact.id, row)
+        if self.fact.weights is _ON_OFF:
+            return ON_WEIGHT, _READY
+        if self.service.ramp is None or not row.grows:
+            return weight, _READY
+        share, step = grown(weight, self.service.ramp, row.since, now)
+        if share == weight:
+            return weight, _READY
+        message = f"{fact.name} has {share} of {weight} in pool {self.balancer.pool} and grows"
+        self.out.waits.append(Wait(self.service.key, Waiting.RAMP, message, step))
+        return share, Reason.RAMP
+
+    def judge(
+        self, endpoint: Endpoint, belief: Belief, grant: Grant | None, empty: bool, share: int | None = FULL
+    ) -> None:
+        """Compare one endpoint with the pool.
+
+        Args:
+            endpoint, belief: the endpoint.
+            grant: of its way out; `empty` tells that it may take the last weight.
+            share: of its revision, of 10,000; None while it is not known.
+        """
+        fact, out = belief.fact, self.out
+        member = self.members.pop(endpoint, None)
+        before = None if member is None else member.weight
+        row = self.ledger.ready.get(fact.id)
+        reborn = row is not None and row.started_at != fact.started_at
+        if member is not None:
+            if not reborn:
+                out.pooled.add(fact.id)
+            if member.weight > 0:
+                out.carrying.add(fact.id)
+        if not before:
+            out.lacking.add((self.service.key, fact.id))
+        if grant is not None and member is not None:
+            note(out.flights, fact.id, self.key, endpoint, member.in_flight, self.fact.epoch)
+        if fact.state is not _RUNNING:
+            self.want(endpoint, belief, member, 0, belief.reason, fact=True)
+            if before:
+                out.dead.add(endpoint.address)
+            return
+        if share == 0:
+            # Before all else, its way out of names included: a switch lowers as soon as the raises were read back. The last
+            # weight of a pool stays even so, until another one carries some.
+            if member is not None and before:
+                out_by_itself = belief.word is not None and belief.word.out
+                self.lowered.append((endpoint, belief, member, Reason.INACTIVE, not out_by_itself))
+            else:
+                self.want(endpoint, belief, member, before, Reason.INACTIVE)
+            return
+        self.size += 1
+        if self.ledger.overrides:
+            key = endpoint_key(self.balancer.provider, self.balancer.pool, endpoint)
+            override = order_on(self.ledger.overrides, key, self.now)
+            belief = belief if override is None else order(belief, override, self.now)
+        # Who was restarted in a mass failure without that helping is as good as those that were spared, and keep their weight.
+        spared = reborn and fact.id in out.sound and fact.id in out.suspect
+        word, passes = belief.word, belief.ready is _PASS or spared
+        if word is not None and word.out and not self._doubted(belief):
+            self.want(endpoint, belief, member, 0, belief.reason)
+            return
+        if passes and grant is None and share is not None:
+            self.considered += 1
+            self.ready += 1
+            self.split = self.split or share != FULL
+            if before:
+                self.survivor = True
+                self.upright = self.upright or (member is not None and member.operational != "down")
+            self.serving.append((endpoint, belief, member, row, share))
+            return
+        kept = in_force(self.rows.get(endpoint), before, self.fact.epoch)
+        if grant is not None:
+            if member is not None and before and may_cut(grant, self.now):
+                why = Reason.RESTARTING if returns(grant) else Reason.DRAINING
+                self.lowered.append((endpoint, belief, member, why, not empty))
+            else:
+                self.want(endpoint, belief, member, kept, belief.reason)
+            return
+        sound = fact.id in out.sound and share == FULL
+        if reborn and not passes and sound:
+            self.resort.append((endpoint, belief, member))
+            return
+        if reborn and not passes and not (row is not None and row.resort == fact.started_at):
+            # It has been started again since it was ready, so what it carries was given to the life before. Not so what this life
+            # was given as the last resort: a prober that has just begun, and knows nothing yet, must not empty the pool.
+            self.want(endpoint, belief, member, 0, Reason.PENDING, fact=True)
+            return
+        self.considered += passes or row is not None or bool(before)
+        if kept and share is not None:
+            self.keeping.append((_revision(fact), share))
+        if belief.ready is _UNKNOWN or share is None:
+            self.want(endpoint, belief, member, kept, belief.reason)
+        elif row is not None or before or kept:
+            self.ready += fact.id in out.suspect  # it is doubted that this one fails at all
+            self.failing.append(_Failing(endpoint, belief, member, kept, share))
+        elif sound:
+            self.resort.append((endpoint, belief, member))
+        else:
+            self.want(endpoint, belief, member, kept, belief.reason)
+
+    def _doubted(self, belief: Belief) -> bool:
+        """Whether its own word passes the floors like a probe: only where the manifest says so, and never draining or a person's."""
+        word = belief.word
+        return self.service.panic.override_pushes and word is not None and word.by is By.PUSH and not word.draining
+
+    # --- the pool as a whole --------------------------------------------------------------------------------------
+
+    def finish(self, intended: bool, blind: bool, doubt: bool) -> None:
+        """Take weights away where the floors let it.
+
+        Args:
+            intended: nothing is wanted in this pool, so it may become empty.
+            blind: a node with endpoints of the service cannot be seen.
+            doubt: all verdicts of the instance are failures.
+        """
+        self._serve()
+        for endpoint, belief, member, why, protected in self.lowered:
+            if self.carried_on(member) or intended or not protected:
+                self.want(endpoint, belief, member, 0, why)
+            else:
+                self._keep_last(belief, member.weight, why)
+                self.want(endpoint, belief, member, member.weight, why)
+        rules, since = self.service.panic, self.ledger.panics.get(self.key)
+        failing = len([one for one in self.failing if one.belief.fact.id not in self.out.suspect])
+        panic = floors.panicking(self.considered, self.ready, failing, since, rules)
+        if panic:
+            self.out.panics[self.key] = since or instant(self.now)
+        better = bool(self.survivor or self.serving or intended or rules.mode is PanicMode.CLOSED)
+        for endpoint, belief, there in self.resort:
+            self._resort(endpoint, belief, there, None if blind else better)
+        if self.failing:
+            self._fail(intended, blind, doubt, panic and rules.mode is not PanicMode.CLOSED, better)
+        before = self.ledger.weighed.get(self.key, ())
+        if self.same == len(self.seen) == len(before) > 0:
+            self.out.weighed[self.key] = before
+        elif self.seen:
+            self.out.weighed[self.key] = tuple(sorted(self.seen))
+
+    def carried_on(self, member: MemberFact | None) -> bool:
+        """Whether others go on with the traffic of one that loses its weight: ready, with weight, and not down in the balancer's
+        own eyes, which gives such a one nothing. Where it calls this one down as well, nothing is lost with it.
+        """
+        return self.upright or (self.survivor and member is not None and member.operational == "down")
+
+    def _keep_last(self, belief: Belief, weight: int, why: Reason) -> None:
+        shunned = self.survivor and not self.upright
+        self.out.holds.append(floors.last_member(self.service, self.balancer, belief, weight, why, shunned))
+
+    def _serve(self) -> None:
+        """What ready members weigh: all of them the same, unless revisions have shares of their own."""
+        weights: dict[tuple[str, str], list[int]] = {}
+        serving = self.serving
+        if self.split:
+            known = [*self.keeping, *((_revision(belief.fact), share) for _, belief, _, _, share in serving)]
+            weights = by_revision(known, self.service.weight)
+            # The order tells only which endpoints of a revision get the remainders.
+            serving = sorted(serving, key=lambda one: (one[0], one[1].fact.id))
+        for endpoint, belief, member, row, share in serving:
+            mine = weights.get(_revision(belief.fact)) if weights else None
+            full = self.service.weight if mine is None else mine.pop(0)
+            after, why = self._grown(belief, row, None if member is None else member.weight, full)
+            if share != FULL and why is _READY:
+                why = Reason.CANARY
+            self.want(endpoint, belief, member, after, why)
+
+    def _resort(self, endpoint: Endpoint, belief: Belief, member: MemberFact | None, better: bool | None) -> None:
+        """One whose liveness alone fails, and that keeps no weight by a floor, has it while no endpoint of the pool is `better`.
+
+        A liveness probe that is wrong must not take a service down whose readiness probe passes. None: that is not known.
+        """
+        before = 0 if member is None else member.weight
+        full = ON_WEIGHT if self.fact.weights is _ON_OFF else self.service.weight
+        after = before if better is None else 0 if better else full
+        if before and after:
+            self._keep_last(belief, after, belief.reason)
+        row = self.ledger.ready.get(belief.fact.id)
+        if after and row is not None and row.started_at != belief.fact.started_at:
+            self.out.ready[belief.fact.id] = row._replace(resort=belief.fact.started_at)
+        self.want(endpoint, belief, member, after, Reason.LAST_RESORT if after else belief.reason)
+
+    def _fail(self, intended: bool, blind: bool, doubt: bool, panic: bool, better: bool) -> None:
+        """What becomes of those that the probes say are not ready."""
+        out, rules = self.out, self.service.panic
+        cuts = list(floors.recent(self.ledger.cuts.get(self.key, ()), self.now))
+        lost, spent = {cut.container for cut in cuts}, 0
+        spread = panic and rules.mode is PanicMode.SPREAD and not blind and not doubt
+        closed = rules.mode is PanicMode.CLOSED
+        held = floors.Held(self.service, self.balancer, self.considered, self.ready)
+        for one in sorted(self.failing, key=lambda one: (one.endpoint, one.belief.fact.id)):
+            endpoint, belief, member, kept, own = one
+            why, name = belief.reason, belief.fact.name
+            if spread and own == FULL:
+                # Where revisions share the traffic, a canary that fails must not come to more than its share by that.
+                share = ON_WEIGHT if self.fact.weights is Takes.ON_OFF else self.service.weight
+                self.want(endpoint, belief, member, share, Reason.SPREAD)
+                continue
+            if not kept:
+                if belief.fact.id in out.sound and own == FULL:
+                    self._resort(endpoint, belief, member, None if blind else better)
+                else:
+                    self.want(endpoint, belief, member, kept, why)
+                continue
+            until = 0
+            if belief.fact.id in out.suspect:
+                out.holds.append(floors.suspect(self.service, belief, kept))
+            elif not (self.carried_on(member) or intended or closed):
+                self._keep_last(belief, kept, why)
+            elif blind or (doubt and not intended):
+                held.add(floors.Floor.BLIND if blind else floors.Floor.DOUBT, name)
+            elif panic and not intended:
+                held.add(floors.Floor.PANIC, name)
+            else:
+                spent = spent or floors.spent_until(cuts, self.size, self.now)
+                until = 0 if belief.fact.id in lost else spent
+                if not until:
+                    if belief.fact.id not in lost:
+                        lost.add(belief.fact.id)
+                        cuts.append(Cut(belief.fact.id, instant(self.now)))
+                    self.want(endpoint, belief, member, 0, why)
+                    continue
+                held.add(floors.Floor.RATE, name, until)
+            self.want(endpoint, belief, member, kept, why)
+        out.holds.extend(held.holds())
+        if cuts:
+            out.cuts[self.key] = tuple(sorted(cuts))

@@ -1,0 +1,55 @@
+"""Shares of the traffic: from the share of each revision to whole weights of its endpoints.
+
+A share belongs to all ready endpoints of a revision together, so it does not depend on how many there are. Called by `pool`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+from reconciler.core.model.revision import FULL
+
+
+class Part(NamedTuple):
+    """One revision: its `share` (any unit, above 0) and how many of its endpoints are `ready` (above 0)."""
+
+    share: int
+    ready: int
+
+
+def apportion(parts: Sequence[Part], full: int) -> tuple[tuple[int, ...], ...]:
+    """The weights of the endpoints of each part, by largest remainder; the endpoint with the largest share gets `full`.
+
+    None is ever 0: what has a share gets some traffic.
+    """
+    largest = max((Fraction(one.share, one.ready) for one in parts), default=Fraction(1))
+    exact = [full * Fraction(one.share, one.ready) / largest for one in parts]
+    floors = [int(one) for one in exact]
+    missing = round(sum(weight * one.ready for weight, one in zip(exact, parts, strict=True)))
+    missing -= sum(weight * one.ready for weight, one in zip(floors, parts, strict=True))
+    more = [0] * len(parts)
+    for index in sorted(range(len(parts)), key=lambda n: (floors[n] - exact[n], n)):
+        if exact[index] > floors[index]:
+            more[index] = min(parts[index].ready, max(0, missing))
+            missing -= more[index]
+    return tuple(
+        tuple(max(1, weight + (number < extra)) for number in range(one.ready))
+        for weight, extra, one in zip(floors, more, parts, strict=True)
+    )
+
+
+def by_revision(known: Iterable[tuple[tuple[str, str], int]], full: int) -> dict[tuple[str, str], list[int]]:
+    """The weights of endpoints of workloads whose revisions have different shares, by revision (workload, hash).
+
+    `known` has one row of (revision, share) for each endpoint that counts: the ready ones, and those that carry weight and are not
+    known, or fail and are not out yet. A canary must not come to more traffic because nothing is known of the others.
+    """
+    known = list(known)
+    shares, counts = dict(known), Counter(revision for revision, _ in known)
+    weights: dict[tuple[str, str], list[int]] = {}
+    for workload in sorted({name for (name, _), share in shares.items() if share != FULL}):
+        mine = sorted(one for one in shares if one[0] == workload)
+        found = apportion([Part(shares[one], counts[one]) for one in mine], full)
+        weights.update({revision: list(those) for revision, those in zip(mine, found, strict=True)})
+    return weights

@@ -1,0 +1,224 @@
+"""Weights, the fourth stage: what each endpoint of each pool should weigh, against what was read back.
+
+A ready endpoint gets its service's weight; one that is not ready, not running or on its way out gets 0; of one that is not
+known nothing is changed. `pool` decides that for the endpoints of a service; here their pools are gone through, and the members
+that are no endpoint any more. Members of somebody else are never touched. Called by `decide` only.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from manifests.values.desired import AddressFrom, Desired, Service, Workload
+from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact
+from reconciler.core.exits.grants import may_cut, may_empty
+from reconciler.core.exits.inflight_requests import note
+from reconciler.core.health.belief import Belief, Sight
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.reasons import Hold, Reason, Rule
+from reconciler.core.model.weight_memory import Ready
+from reconciler.core.replicas.roster import Roster
+from reconciler.core.traffic.floors import all_failing
+from reconciler.core.traffic.pool import MemberChange, Pool, Weights
+
+__all__ = ["MemberChange", "Weights", "endpoints", "remembered", "weigh"]
+
+_RUNNING, _HOST = ContainerState.RUNNING, AddressFrom.HOST
+
+
+def endpoints(service: Service, roster: Roster) -> Iterator[tuple[Endpoint, Belief]]:
+    """Every container that the service selects and whose port was observed, with the endpoint it makes.
+
+    Where the service wants ports of the host, it is the mapping that was observed that counts, not the one that was asked for.
+    """
+    host = service.address_from is _HOST
+    network = "" if host else service.network
+    for backend in service.backends:
+        group = roster.groups.get(backend.workload)
+        if group is None:
+            continue
+        number = backend.port
+        for belief in group.members():
+            fact = belief.fact
+            if network:
+                address = dict(fact.addresses).get(network)
+                if address is not None:
+                    yield Endpoint(address, number), belief
+                continue
+            for port in fact.published if host else fact.ports:
+                if port.number == number:
+                    yield Endpoint(port.address, port.port), belief
+                    break
+
+
+def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
+    """Where something of ours really runs."""
+    facts: Iterable[ContainerFact] = (
+        *(belief.fact for group in roster.groups.values() for belief in group.members()),
+        *roster.orphans,
+        *roster.released,
+    )
+    return {
+        endpoint: fact
+        for fact in facts
+        if fact.state is _RUNNING
+        for endpoint in (
+            *(Endpoint(port.address, port.port) for port in (*fact.ports, *fact.published)),
+            *(Endpoint(address, port.number) for _, address in fact.addresses for port in fact.ports),
+        )
+    }
+
+
+def _leftovers(
+    members: Iterable[MemberFact],
+    owner: str,
+    pool: tuple[str, str],
+    living: Mapping[Endpoint, ContainerFact],
+    grants: Mapping[str, Grant],
+    carried_on: Callable[[MemberFact], bool],
+    blind: bool,
+    epoch: str,
+    now: Now,
+    out: Weights,
+) -> None:
+    """Members of ours that are no endpoint of the service: dead ones go, living ones follow what happens to them.
+
+    Args:
+        carried_on: whether others go on with the traffic of one, or need not.
+        blind: a node cannot be seen, so a member without a container proves nothing.
+        epoch: of the pool.
+    """
+    for member in sorted(members, key=lambda one: one.endpoint):
+        fact = living.get(member.endpoint)
+        after = 0 if member.weight > 0 else None
+        make = MemberChange(owner, *pool, member.endpoint, member.name, member.weight, after, Reason.GONE)
+        if fact is None or (member.name and member.name != fact.name):
+            if blind:
+                continue
+            if member.weight > 0:
+                out.dead.add(member.endpoint.address)
+            out.changes.append(make)
+            continue
+        make = make._replace(container=fact.name)
+        out.pooled.add(fact.id)
+        if member.weight > 0:
+            out.carrying.add(fact.id)
+        grant = grants.get(fact.id)
+        if grant is None:
+            out.strays.append(make._replace(reason=Reason.PRUNED))
+            continue
+        note(out.flights, fact.id, "/".join(pool), member.endpoint, member.in_flight, epoch)
+        if member.weight > 0 and may_cut(grant, now):
+            change = make._replace(reason=Reason.DRAINING)
+            if carried_on(member):
+                out.changes.append(change)
+            else:
+                out.holds.append(_last_member(change))
+
+
+def _always(_: MemberFact) -> bool:
+    return True
+
+
+def _workload(grant: Grant, roster: Roster) -> Workload | None:
+    group = roster.groups.get(grant.object.rpartition("/")[0])
+    return None if group is None else group.workload
+
+
+def _last_member(change: MemberChange) -> Hold:
+    message = f"no other endpoint of pool {change.pool} is ready and gets traffic, so {change.container} keeps {change.before}"
+    person = f"bring another endpoint of {change.object} back, or scale it to 0 in its manifest"
+    action = f"weight {change.container} {change.before} -> 0"
+    return Hold(change.object, action, Rule.LAST_MEMBER, message, person=person)
+
+
+def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights) -> None:
+    """What may be in a pool that cannot be read, though no service puts it there any more."""
+    for key in sorted(seen.unknown_pools):
+        for fact in roster.orphans:
+            out.hidden.setdefault(fact.id, key)
+        if key not in named:
+            for group in roster.groups.values():
+                for belief in (*group.outgoing, *group.surplus):
+                    out.hidden.setdefault(belief.fact.id, key)
+
+
+def weigh(
+    desired: Desired,
+    roster: Roster,
+    seen: Sight,
+    ledger: Ledger,
+    suspect: frozenset[str],
+    sound: frozenset[str],
+    now: Now,
+) -> Weights:
+    """Compare all pools of all services, then the pools that no service names.
+
+    Args:
+        ledger: with the grants, and what is remembered of members.
+        suspect: ids of containers that keep their weight though a probe of theirs failed (mass failure).
+        sound: ids of containers whose liveness alone failed. The suspect ones get their weight back after a restart that did not
+            help, the others when no endpoint of their pool is better.
+    """
+    out = Weights(suspect=suspect, sound=sound)
+    grants = ledger.grants
+    leftovers: list[tuple[list[MemberFact], str, tuple[str, str], Callable[[MemberFact], bool], str]] = []
+    named: set[tuple[str, str]] = set()
+    doubt: bool | None = None
+    for service in sorted(desired.services, key=lambda one: one.key):
+        members = out.endpoints[service.key] = list(endpoints(service, roster))
+        groups = [roster.groups[one.workload] for one in service.backends if one.workload in roster.groups]
+        intended = desired.destroy or all(group.workload.replicas == 0 for group in groups)
+        blind = bool(roster.blind) and any(group.blind for group in groups)
+        for balancer in service.balancers:
+            key = (balancer.provider, balancer.pool)
+            named.add(key)
+            fact = seen.pools.get(key)
+            if fact is None:
+                for _, belief in members:
+                    out.hidden.setdefault(belief.fact.id, key)
+                    out.lacking.add((service.key, belief.fact.id))
+                continue
+            pool = Pool(service, balancer, fact, ledger, out, now)
+            for endpoint, belief in members:
+                grant = grants.get(belief.fact.id) if grants else None
+                empty = grant is not None and may_empty(grant, _workload(grant, roster))
+                pool.judge(endpoint, belief, grant, empty, roster.share(belief.fact))
+            if pool.members:
+                carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
+                leftovers.append((list(pool.members.values()), service.key, key, carried_on, fact.epoch))
+            if pool.failing and doubt is None:
+                doubt = all_failing(roster.groups.values(), bool(roster.blind))
+            pool.finish(intended, blind, bool(doubt))
+    for key, fact in seen.pools.items():
+        if key not in named:
+            ours = [member for member in fact.members if member.ours]
+            if ours:
+                leftovers.append((ours, f"pool/{key[1]}", key, _always, fact.epoch))
+    if seen.unknown_pools:
+        _hide(roster, seen, named, out)
+    if leftovers:
+        living = _living(roster)
+        for members_left, owner, key, carried_on, epoch in leftovers:
+            _leftovers(members_left, owner, key, living, grants, carried_on, bool(roster.blind), epoch, now, out)
+    return out
+
+
+def remembered(ledger: Ledger, weights: Weights, roster: Roster, seen: Sight) -> Ledger:
+    """The ledger with what this stage found out. What cannot be seen now keeps what was remembered of it."""
+    hidden = {"/".join(key) for key in seen.unknown_pools}
+    ready: Mapping[str, Ready] = weights.ready
+    if ledger.ready.keys() - ready.keys():
+        there = {belief.fact.id for group in roster.groups.values() for belief in group.members()}
+        kept = (one for one in ledger.ready.items() if one[0] in there or roster.blind)
+        ready = {**dict(kept), **ready}
+    changes: dict[str, Any] = {}
+    for name, found in (("weighed", weights.weighed), ("cuts", weights.cuts), ("panics", weights.panics)):
+        before: Mapping[str, Any] = getattr(ledger, name)
+        after = {**{key: row for key, row in before.items() if key in hidden}, **found}
+        if after != before:
+            changes[name] = after
+    if ready != ledger.ready:
+        changes["ready"] = ready
+    return replace(ledger, **changes) if changes else ledger

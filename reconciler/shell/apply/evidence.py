@@ -1,0 +1,205 @@
+"""Evidence: what is left of a replica right before it is stopped for its health, or started again after it ended by itself; also of
+one that was not well and makes way to another revision: that is what a failed deployment leaves behind.
+
+A restarted container has lost what made it fail. So the last probe answers, the last log lines and the way it ended are kept in
+the store, for `explain` and `events`. `apply` calls `take` before such a step, the loop calls `add_end` after it. Nothing here may
+delay healing by more than `PATIENCE` or prevent it: what cannot be had in that time is left out, and the record says so.
+"""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from providers.actions import RemoveContainer, StartContainer, StopContainer
+from providers.errors import ProviderError
+from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Known, ProbeFact, Probes, ProbeValue
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.step import Step
+from reconciler.shell.clock import Clock
+from reconciler.shell.logs import SECRETS
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.report.events import Event
+from reconciler.shell.store.directory import StoreError
+
+PATIENCE = 2.0
+"""Seconds that a step waits for the log at most."""
+
+LINES = 50
+"""Log lines that are kept."""
+
+LOG_LIMIT = 16 * 1024
+"""Characters of log that are kept; the newest lines win."""
+
+DETAIL_LIMIT = 1_000
+"""Characters kept of each probe's answer."""
+
+STOPS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREATE})
+"""Causes of a stop that evidence is kept of."""
+
+LEAVES = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED, Reason.REVISION_FAILED})
+"""Causes for which a replica makes way to one of another revision: evidence is kept if it was not well."""
+
+OURS = frozenset({ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED})
+"""Ends that say nothing about the container."""
+
+
+class Cabinet(Protocol):
+    """What evidence needs of the store."""
+
+    def put_evidence(self, told: Event, value: str) -> int:
+        """Keep what was left of a replica, and tell that it was kept. Returns its number."""
+
+    def amend_evidence(self, number: int, value: str) -> None:
+        """Add how it ended."""
+
+
+class Verdicts(Protocol):
+    """Who knows what the probes said: `Probing`."""
+
+    verdicts: dict[Generation, Probes]
+
+
+@dataclass(slots=True)
+class _Taken:
+    """What was kept for a step that is under way."""
+
+    number: int
+    value: dict[str, Any]
+    generation: Generation
+
+
+class Witness:
+    """Takes evidence for the steps that need it."""
+
+    def __init__(
+        self, looks: Looks, cabinet: Cabinet, clock: Clock, probing: Verdicts, patience: float = PATIENCE
+    ) -> None:
+        self._looks, self._cabinet, self._clock, self._probing = looks, cabinet, clock, probing
+        self._patience = patience
+        self._taken: dict[str, _Taken] = {}
+
+    async def take(self, step: Step) -> None:
+        """Keep what can be had about the container of this step, before the step. Raises nothing."""
+        action = step.action
+        if not isinstance(action, StopContainer | StartContainer | RemoveContainer):
+            return
+        fact = self._fact(action.node, action.name)
+        if not self._wanted(step, fact):
+            return
+        now = self._clock.now()
+        lines, missing = await self._log(action.node, action.name)
+        value: dict[str, Any] = {
+            "container": action.name,
+            "cause": step.cause.value,
+            "why": _short(step.message) if step.cause is Reason.REVISION_FAILED else None,
+            "generation": {"id": action.expect.container_id, "started_at": action.expect.started_at},
+            "probes": _probes(self._probing.verdicts.get(action.expect), now.steady, now.wall),
+            "log": lines,
+            "log_missing": missing or None,
+            "end": None if isinstance(action, StopContainer) else _end(fact),
+        }
+        if fact is not None and fact.health is not None:
+            value["runtime_health"] = _short(fact.health.output)
+        try:
+            told = Event(now.wall, "evidence", step.object, step.id, step.cause.value, "kept", _summary(value))
+            number = self._cabinet.put_evidence(told, json.dumps(value))
+        except StoreError:
+            return  # the journal says that nothing can be written, and then the step is not done at all
+        if isinstance(action, StopContainer):
+            self._taken[step.id] = _Taken(number, value, action.expect)
+
+    def add_end(self, step: Step) -> None:
+        """After the step: how the container ended, as it was read back. Raises nothing."""
+        taken = self._taken.pop(step.id, None)
+        action = step.action
+        if taken is None or not isinstance(action, StopContainer):
+            return
+        fact = self._fact(action.node, action.name)
+        if fact is None or fact.generation != taken.generation:
+            return
+        taken.value["end"] = _end(fact)
+        try:
+            self._cabinet.amend_evidence(taken.number, json.dumps(taken.value))
+        except StoreError:
+            return  # told by the next write that matters
+
+    def _wanted(self, step: Step, fact: ContainerFact | None) -> bool:
+        """Whether evidence is kept before this step."""
+        action = step.action
+        if isinstance(action, StopContainer):
+            failing = any(
+                isinstance(one, ProbeFact) and one.value is ProbeValue.FAIL
+                for one in self._probing.verdicts.get(action.expect, Probes())
+            )
+            return step.cause in STOPS or (step.cause in LEAVES and failing)
+        ended = fact is not None and fact.exit_cause is not None and fact.exit_cause not in OURS
+        if isinstance(action, RemoveContainer):
+            never = fact is not None and fact.state is ContainerState.CREATED and step.cause is Reason.REVISION_FAILED
+            return step.cause in LEAVES and (ended or never)
+        return step.cause is Reason.CRASHED
+
+    def _fact(self, node: str, name: str) -> ContainerFact | None:
+        known = self._looks.runtimes.get(node)
+        facts = known.value if isinstance(known, Known) else ()
+        return next((fact for fact in facts if fact.name == name), None)
+
+    async def _log(self, node: str, name: str) -> tuple[list[str], str]:
+        """The last lines, without secrets, and why there are none."""
+        provider = self._looks.providers.runtimes.get(node)
+        if provider is None:
+            return [], "the runtime is not configured any more"
+        try:
+            async with asyncio.timeout(self._patience):
+                lines = await self._looks.runner.run(lambda: provider.logs(name, LINES))
+        except TimeoutError:
+            return [], f"the log did not come within {self._patience:g} s"
+        except ProviderError as error:
+            return [], SECRETS.mask(str(error))
+        kept: list[str] = []
+        room = LOG_LIMIT
+        # Masked as a whole: a secret may have line breaks in it.
+        for line in reversed(SECRETS.mask("\n".join(lines)).splitlines()):
+            if room <= 0:
+                break
+            kept.append(line[-room:])
+            room -= len(line) + 1
+        return kept[::-1], ""
+
+
+def _summary(value: dict[str, Any]) -> str:
+    """What was kept, in a line."""
+    parts = [value["why"]] if value["why"] else []
+    parts += [f"{name} {one['verdict']} {one['streak']}" for name, one in value["probes"].items()]
+    if value["end"] is not None:
+        parts.append(f"{value['end']['cause']}, exit code {value['end']['exit_code']}")
+    count = len(value["log"])
+    parts.append(value["log_missing"] or f"{count} log line{'' if count == 1 else 's'}")
+    return ", ".join(parts)
+
+
+def _short(text: str) -> str:
+    return SECRETS.mask(text)[:DETAIL_LIMIT]
+
+
+def _end(fact: ContainerFact | None) -> dict[str, Any] | None:
+    """How it ended: exit code and cause; an OOM kill is told apart."""
+    if fact is None or fact.exit_cause is None:
+        return None
+    return {"exit_code": fact.exit_code, "cause": fact.exit_cause.value}
+
+
+def _probes(probes: Probes | None, steady: int, wall: int) -> dict[str, Any]:
+    """The last answers of its probes."""
+    found: dict[str, Any] = {}
+    for name, fact in (probes or Probes())._asdict().items():
+        if not isinstance(fact, ProbeFact):
+            continue
+        found[name] = {
+            "verdict": fact.value.value,
+            "last": fact.last.value,
+            "streak": f"{fact.streak}/{fact.threshold}",
+            "checked_wall": wall - steady + fact.last_at,
+            "detail": _short(fact.detail),
+        }
+    return found

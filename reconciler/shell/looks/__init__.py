@@ -1,0 +1,1 @@
+"""When each provider is read, and what makes that sooner."""

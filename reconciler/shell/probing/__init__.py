@@ -1,0 +1,1 @@
+"""Which probes run for what was observed, and the verdicts that come back."""

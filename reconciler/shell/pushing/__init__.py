@@ -1,0 +1,1 @@
+"""Pushes of instances: who may say what, and what is kept of it."""

@@ -1,0 +1,1 @@
+"""What was decided and done, for people, scripts and the audit."""

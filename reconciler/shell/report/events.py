@@ -1,0 +1,256 @@
+"""What happened between two decisions, as rows for the audit: holds that began or ended, verdicts that changed, requests that moved on.
+
+Pure functions over decisions; `telling` calls `changes` for every decision that it tells, and `reconcile events` shows the rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from providers.actions import SetWeight
+from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeValue
+from reconciler.core.decision import Decision
+from reconciler.core.model.adopted import Adopted
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Suspension
+from reconciler.core.model.override import Force, Override
+from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.restart_request import Fate, Request
+from reconciler.core.status.objects import replicas_of
+
+PROBES = ("startup", "liveness", "readiness")
+
+ADOPTION = frozenset({"adopted", "left"})
+"""Kinds of events that are told at once too: a container of somebody else became a replica, or is none any more."""
+
+
+class Event(NamedTuple):
+    """One thing that happened. The fields are those of `AuditRow`, whose writer adds who and which revision."""
+
+    wall: int
+    kind: str
+    object: str
+    step: str
+    cause: str
+    outcome: str
+    message: str
+
+
+class HoldKey(NamedTuple):
+    """What makes two holds the same one: not the numbers in its message, which change while it lasts."""
+
+    object: str
+    action: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What of the decision before is needed to tell what changed. `held` may come from the store after a restart."""
+
+    held: Mapping[HoldKey, str] = field(default_factory=dict)
+    probes: Mapping[Generation, Probes] = field(default_factory=dict)
+    requests: Mapping[str, Request] = field(default_factory=dict)
+    suspensions: Mapping[str, Suspension] = field(default_factory=dict)
+    adopted: Mapping[str, Adopted] = field(default_factory=dict)
+    overrides: Mapping[str, Override] = field(default_factory=dict)
+
+
+def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Event]]:
+    """What to remember of this decision, and what happened since the one before."""
+    held = {HoldKey(one.object, one.action, one.rule.value): one.message for one in decision.holds}
+    events = [
+        _held(one, now) for one in decision.holds if HoldKey(one.object, one.action, one.rule.value) not in before.held
+    ]
+    events += [
+        Event(now.wall, "released", key.object, key.action, key.rule, "", message)
+        for key, message in sorted(before.held.items())
+        if key not in held
+    ]
+    adopted = decision.ledger.adopted
+    if adopted is not before.adopted:
+        events += _adoptions(before.adopted, adopted, now)
+    probes = decision.status.observed.probes
+    if probes is not before.probes:
+        events += _verdicts(before.probes, decision, now)
+    requests = decision.ledger.requests
+    if requests is not before.requests:
+        events += _requests(before.requests, requests, now)
+    suspensions = decision.ledger.suspensions
+    if suspensions is not before.suspensions:
+        events += _suspensions(before.suspensions, suspensions, now)
+    overrides = decision.ledger.overrides
+    if overrides is not before.overrides:
+        events += _overrides(before.overrides, overrides, now)
+    return Seen(held, probes, requests, suspensions, adopted, overrides), events
+
+
+def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now: Now) -> list[Event]:
+    """Who was taken over, and who is nobody's replica any more."""
+    events: list[Event] = []
+    there = {name: row for name, row in after.items() if not row.left}
+    was = {name: row for name, row in before.items() if not row.left}
+    for name, row in sorted(there.items()):
+        if name not in was:
+            what = f"{row.name} ({name[:12]}) on {row.node} is a replica from here on; it was not touched"
+            events.append(_adoption("adopted", row, "Adopted", what, now))
+    for name, row in sorted(was.items()):
+        if name not in there:
+            tail = "; it was not made here and is left as it is" if name in after else ""
+            what = f"{row.name} ({name[:12]}) on {row.node} is no replica any more{tail}"
+            events.append(_adoption("left", row, "Released", what, now))
+    return events
+
+
+def _adoption(kind: str, row: Adopted, cause: str, message: str, now: Now) -> Event:
+    return Event(now.wall, kind, f"{row.workload}/{row.ordinal}", f"adopt {row.name}", cause, "", message)
+
+
+def _held(hold: Hold, now: Now) -> Event:
+    tail = f"; to end it: {hold.person}" if hold.person else ""
+    return Event(now.wall, "held", hold.object, hold.action, hold.rule.value, "", f"{hold.message}{tail}")
+
+
+def _suspensions(before: Mapping[str, Suspension], after: Mapping[str, Suspension], now: Now) -> list[Event]:
+    """Words of people that came into force, and that were taken back or ran out."""
+    begun = [
+        Event(
+            now.wall,
+            "suspended",
+            "" if name == "*" else name,
+            "suspend everything" if name == "*" else "suspend",
+            "Suspended",
+            f"by {one.who or 'somebody'}",
+            f"{one.reason or 'no reason given'}{', without probes' if one.probes else ''}",
+        )
+        for name, one in sorted(after.items())
+        if before.get(name) != one
+    ]
+    ended = [
+        Event(now.wall, "resumed", "" if name == "*" else name, "resume", "Suspended", "", one.reason)
+        for name, one in sorted(before.items())
+        if name not in after
+    ]
+    return begun + ended
+
+
+def _overrides(before: Mapping[str, Override], after: Mapping[str, Override], now: Now) -> list[Event]:
+    """Orders of people about endpoints that came into force, and that were taken back or ran out."""
+    begun = [
+        Event(
+            now.wall,
+            "ordered",
+            name,
+            _ordered(one),
+            "Ordered",
+            f"by {one.who or 'somebody'}",
+            one.reason or "no reason given",
+        )
+        for name, one in sorted(after.items())
+        if before.get(name) != one
+    ]
+    ended = [
+        Event(now.wall, "ended", name, f"release {_ordered(one)}", "Ordered", "", one.reason)
+        for name, one in sorted(before.items())
+        if name not in after
+    ]
+    return begun + ended
+
+
+def _ordered(one: Override) -> str:
+    return one.force.value if one.force is Force.DRAIN else f"force {one.force.value}"
+
+
+def _requests(before: Mapping[str, Request], after: Mapping[str, Request], now: Now) -> list[Event]:
+    """Restart requests that came, and members that were decided."""
+    events: list[Event] = []
+    for name, one in sorted(after.items()):
+        old = before.get(name)
+        if old is one:
+            continue
+        who = one.who or "somebody"
+        if old is None and one.finished is None:
+            why = one.reason or "no reason given"
+            if one.only:
+                why = f"container {one.only}: {why}"
+            events.append(
+                Event(now.wall, "request", one.object, f"restart {name}", "Requested", f"asked by {who}", why)
+            )
+        known = {} if old is None or old.members is None else {member.object: member.fate for member in old.members}
+        events += [
+            Event(now.wall, "request", member.object, f"restart {name}", "Requested", member.fate.value, member.message)
+            for member in one.members or ()
+            if member.fate is not known.get(member.object) and member.fate is not Fate.WAITING
+        ]
+        if one.finished is not None and (old is None or old.finished is None):
+            result = "succeeded" if one.succeeded else "did not succeed"
+            events.append(Event(now.wall, "request", one.object, f"restart {name}", "Requested", result, one.message))
+    return events
+
+
+def _verdicts(before: Mapping[Generation, Probes], decision: Decision, now: Now) -> list[Event]:
+    """Verdicts that differ. What a new generation begins with is no change, unless it fails."""
+    events: list[Event] = []
+    facts: dict[Generation, tuple[str, ContainerFact]] | None = None
+    acted: _Acted | None = None
+    for generation, probes in decision.status.observed.probes.items():
+        earlier = before.get(generation)
+        if earlier is probes:
+            continue
+        for name in PROBES:
+            fact: ProbeFact | None = getattr(probes, name)
+            if fact is None:
+                continue
+            old: ProbeFact | None = None if earlier is None else getattr(earlier, name)
+            was = ProbeValue.UNKNOWN if old is None else old.value
+            if was is fact.value or (was is ProbeValue.UNKNOWN and fact.value is ProbeValue.PASS):
+                continue
+            if facts is None or acted is None:
+                facts, acted = replicas_of(decision.status), _Acted(decision)
+            if generation not in facts:
+                continue
+            obj, container = facts[generation]
+            text = f"{fact.streak}/{fact.threshold}" + (f": {fact.detail}" if fact.detail else "")
+            outcome = acted.on(obj, container.name, name, fact.value)
+            cause = f"{was.value} -> {fact.value.value}"
+            events.append(Event(now.wall, "verdict", obj, f"{name} of {container.name}", cause, outcome, text))
+    return sorted(events)
+
+
+class _Acted:
+    """Whether and how a decision answers a verdict."""
+
+    def __init__(self, decision: Decision) -> None:
+        self.grants = {one.object: one.cause.value for one in decision.ledger.grants.values()}
+        self.weights = {
+            one.action.name: one.action.weight for one in decision.steps if isinstance(one.action, SetWeight)
+        }
+        self.holds: dict[str, Hold] = {}
+        self.kept: dict[str, Hold] = {}
+        for hold in decision.holds:
+            if hold.rule is Rule.LAST_MEMBER:
+                self.kept[hold.action.split(" ")[1]] = hold
+            else:
+                self.holds.setdefault(hold.object, hold)
+
+    def on(self, obj: str, container: str, probe: str, value: ProbeValue) -> str:
+        """The answer in words, beginning with `acted on` or `not acted on`."""
+        done = []
+        if value is ProbeValue.FAIL and probe != "readiness":
+            if obj in self.grants:
+                done.append(f"restart granted ({self.grants[obj]})")
+            elif obj in self.holds:
+                hold = self.holds[obj]
+                return f"not acted on: {hold.action} is held by {hold.rule.value}"
+        if container in self.weights:
+            done.append(f"weight {self.weights[container]}")
+        if done:
+            return f"acted on: {', '.join(done)}"
+        if container in self.kept:
+            return "not acted on: its weight is kept by LastMember"
+        return "not acted on: nothing depends on it now"
+
+
+def known_holds(holds: list[dict[str, str]]) -> dict[HoldKey, str]:
+    """The holds of a stored decision, so that a restart of the program does not tell them anew."""
+    return {HoldKey(one["object"], one["action"], one["rule"]): one["message"] for one in holds}
