@@ -242,3 +242,18 @@ def did_you_mean(word: str, candidates: Sequence[str], what: str) -> str:
         return ""
     shown = ", ".join(candidates[:12])
     return f"{what}: {shown}{', …' if len(candidates) > 12 else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """The place of a document or value: path relative to the tree's root, line and column counted from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+NOWHERE = Where("", 0, 0)

@@ -31,10 +31,11 @@ from reconciler.shell.logs import SECRETS
 from reconciler.shell.looks.triggers import FileTrigger, Wake
 from reconciler.shell.looks.wake_pipe import listening
 from reconciler.shell.loop import Loop
-from reconciler.shell.parts import Parts, Reporter, SignOfLife, Source, Stopped
+from reconciler.shell.parts import Parts, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
 from reconciler.shell.report.summary import Summary
+from reconciler.shell.reporter import Reporter, SignOfLife
 from reconciler.shell.source import DirectorySource
 from reconciler.shell.store.ledger_store import Glimpse, StoreMemory, command_of
 from reconciler.shell.store.lock import Lock

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from manifests.problems import NOWHERE, Where
 from manifests.values.dns import DNSPolicy, HealthCheck, Record, RecordList
 from manifests.values.limits import (
     DEFAULT_ESCALATION,
@@ -22,7 +23,6 @@ from manifests.values.limits import (
 from manifests.values.pod import DEFAULT_ENGINE, Engine, Live, SecretSource
 from manifests.values.rollouts import DEFAULT_ROLLOUT, Rollout, Strategy
 from manifests.values.traffic import DEFAULT_PANIC, Panic, Ramp
-from manifests.where import NOWHERE, Where
 
 SECOND = 1_000_000_000
 """Nanoseconds in a second: the unit of every duration and instant inside the program."""

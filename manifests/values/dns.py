@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from manifests.problems import NOWHERE, Where
 from manifests.values.pod import SecretSource
-from manifests.where import NOWHERE, Where
 
 _SECOND = 1_000_000_000
 

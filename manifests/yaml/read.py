@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.reader import ReaderError
 
-from manifests.problems import Code, Problem
-from manifests.where import Where
+from manifests.problems import Code, Problem, Where
 from manifests.yaml.composer import Composer, Flaw, Mark, Marks, NeedMarks, Stop, fast_events, patient_events
 
 FILE_SIZE = 4 * 1024 * 1024

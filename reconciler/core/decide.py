@@ -32,7 +32,7 @@ from reconciler.core.model.reasons import Hold, Reason, Rule, Wait
 from reconciler.core.model.step import Step
 from reconciler.core.replicas import exit_times
 from reconciler.core.replicas.availability import Availability, count
-from reconciler.core.replicas.deadlines import soonest_end
+from reconciler.core.replicas.exit_times import soonest_end
 from reconciler.core.replicas.foreign import admit
 from reconciler.core.replicas.image_pins import learn
 from reconciler.core.replicas.memory import absences, remember

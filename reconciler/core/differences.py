@@ -23,7 +23,7 @@ from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas.availability import ripe_at
 from reconciler.core.replicas.memory import replica_of
 from reconciler.core.replicas.roster import Group, Roster, node_of, replica_name
-from reconciler.core.rollouts import staged
+from reconciler.core.rollouts import replacement
 
 _PASS, _UNKNOWN, _FAIL = ProbeValue.PASS, ProbeValue.UNKNOWN, ProbeValue.FAIL
 _RUNNING = ContainerState.RUNNING
@@ -69,7 +69,7 @@ def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences)
     """A secret has another value now: the environment of a container never changes, so only a new one gets it."""
     fact, workload = belief.fact, group.workload
     names = ", ".join(fact.stale_secrets)
-    if workload.on_secret_change is OnSecretChange.RESTART and staged.made(group):
+    if workload.on_secret_change is OnSecretChange.RESTART and replacement.made(group):
         message = f"it was created with other values of {names}"
         out.wants.append(_want(group, ordinal, Kind.RECREATE, Reason.SECRET_CHANGED, message, belief))
         return
@@ -86,7 +86,7 @@ def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: 
     message = f"the {what} probe failed"
     row = ledger.escalations.get(replica_of(group.workload.key, ordinal))
     kind, cause = Kind.RESTART, belief.failed
-    if row is not None and staged.made(group) and next_try(row.tries, group.workload, belief.fact) is Try.RECREATE:
+    if row is not None and replacement.made(group) and next_try(row.tries, group.workload, belief.fact) is Try.RECREATE:
         kind, cause, message = Kind.RECREATE, Reason.RECREATE, f"{message} again after {row.tries} restarts in a row"
     out.wants.append(_want(group, ordinal, kind, cause, message, belief))
 
@@ -136,7 +136,9 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
             out.waits.append(Wait(name, Waiting.MIN_READY, message, ripe))
 
 
-def _missing(group: Group, crew: Roster, instance: str, out: Differences, older: staged.Older | None = None) -> None:
+def _missing(
+    group: Group, crew: Roster, instance: str, out: Differences, older: replacement.Older | None = None
+) -> None:
     """Replicas of the desired revision, or of an older one, that do not exist."""
     workload = group.workload if older is None else older.workload
     pending = crew.pending.get(workload.key)
@@ -145,7 +147,13 @@ def _missing(group: Group, crew: Roster, instance: str, out: Differences, older:
         person = f"do what it says, or narrow spec.adopt of {workload.key}"
         out.holds.append(Hold(workload.key, "create replicas", Rule.ADOPT_PENDING, message, person=person))
         return
-    exist = older.there if older is not None else group.current.keys() if staged.made(group) else staged.there(group)
+    exist = (
+        older.there
+        if older is not None
+        else group.current.keys()
+        if replacement.made(group)
+        else replacement.there(group)
+    )
     for ordinal in range(workload.replicas):
         if ordinal in exist:
             continue
@@ -185,7 +193,7 @@ def _over(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences
             _released(group, belief, ledger.grants, out)
             continue
         cause, message = Reason.TEMPLATE_CHANGED, f"revision {mark.revision[:8]} is over"
-        if staged.stays(group, belief.fact, ledger, now) is not None:
+        if replacement.stays(group, belief.fact, ledger, now) is not None:
             cause, message = Reason.SUPERSEDED, f"{message}; it is stopped and kept for a while"
         elif (failed := why_failed(ledger.rollouts.get(group.workload.key), mark.revision)) is not None:
             cause, message = Reason.REVISION_FAILED, failed
@@ -194,14 +202,14 @@ def _over(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences
 
 def _beside(group: Group, crew: Roster, instance: str, ledger: Ledger, out: Differences) -> None:
     """The declared revision beside the one that has the traffic: all of its replicas are made and started at once."""
-    for older in staged.older(group, ledger):
+    for older in replacement.older(group, ledger):
         _missing(group, crew, instance, out, older)
-    for ordinal in staged.lost(group, ledger):
+    for ordinal in replacement.lost(group, ledger):
         obj = replica_of(group.workload.key, ordinal)
         message = f"it is gone, and what revision {group.serving[:8]} is made from is neither declared nor remembered"
         person = "let the declared revision take over: give it an activateAt in the past"
         out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, person=person))
-    for belief in staged.asleep(group, ledger.grants):
+    for belief in replacement.asleep(group, ledger.grants):
         mark = belief.fact.mark
         if mark is not None:
             cause, why = _why_down(belief.fact)
@@ -260,7 +268,7 @@ def _partly_blind(
         if belief.fact.state in _DOWN and belief.fact.id not in grants:
             cause, why = _why_down(belief.fact)
             out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
-    if not group.outgoing and not group.waiting and staged.made(group):
+    if not group.outgoing and not group.waiting and replacement.made(group):
         _missing(group, crew, instance, out)
 
 
@@ -287,7 +295,7 @@ def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Dif
                     continue
             if belief.fact.id not in grants:
                 _current(group, ordinal, belief, ledger, now, out)
-        if workload.strategy in STAGED and (group.waiting or not staged.made(group)):
+        if workload.strategy in STAGED and (group.waiting or not replacement.made(group)):
             _beside(group, crew, instance, ledger, out)
         elif len(group.current) < workload.replicas and group.coming:
             _missing(group, crew, instance, out)

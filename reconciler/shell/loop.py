@@ -31,7 +31,7 @@ from reconciler.shell.probing.targets import Probing
 from reconciler.shell.pushing.pushes import Pushing
 from reconciler.shell.report.reporting import Telling
 from reconciler.shell.report.summary import Summary, pending, summarize
-from reconciler.shell.store.book import Book
+from reconciler.shell.store.ledger_store import Book
 
 NAP = 30 * SECOND
 """The longest sleep: a missed trigger costs no more than this."""

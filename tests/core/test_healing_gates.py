@@ -17,7 +17,7 @@ from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.healing.mass_failure import pause
 from reconciler.core.healing.restart_gates import observes
-from reconciler.core.limits import backoff, buckets
+from reconciler.core.limits import backoff
 from reconciler.core.model.instant import FOREVER, Instant, Now
 from reconciler.core.model.ledger import Command, Failures, Grant, Ledger, Outbreak, from_rows, obey, to_rows
 from reconciler.core.model.ledger import Escalation as Row
@@ -360,7 +360,7 @@ def test_a_bucket_allows_in_every_span_its_burst_and_one_for_each_interval_whate
     for number, wait in enumerate(waits):
         step = steps[number % len(steps)]
         now = Now(now.wall + (wait + step) * SECOND, now.steady + wait * SECOND, now.boot)
-        if buckets.next_at(taken, rate, now) <= now.steady:
+        if backoff.next_at(taken, rate, now) <= now.steady:
             taken.append(Instant(now.wall, now.steady, now.boot))
             at.append(now.steady)
     interval = 60 * SECOND // rate.per_minute
@@ -371,7 +371,7 @@ def test_a_bucket_allows_in_every_span_its_burst_and_one_for_each_interval_whate
 
 def test_a_reboot_with_a_clock_that_is_back_refills_no_bucket():
     before, booted = Instant(NOW.wall + 3600 * SECOND, 77, "earlier boot"), NOW._replace(steady=20 * SECOND)
-    assert buckets.next_at([before, before], Rate(1, 2), booted) == 60 * SECOND
+    assert backoff.next_at([before, before], Rate(1, 2), booted) == 60 * SECOND
 
 
 def test_all_that_is_remembered_of_healing_comes_back_from_its_rows_and_older_rows_are_read():

@@ -9,7 +9,7 @@ from manifests.values.desired import SECOND
 from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
 from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.model.leaf_probe import LeafProbe
-from reconciler.core.status.checks import answer_row, check_rows
+from reconciler.core.status.names import answer_row, check_rows
 from sim.manifest import Shop
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN

@@ -20,7 +20,7 @@ from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.weight_memory import Cut, Ready
 from reconciler.core.traffic.floors import panicking
-from reconciler.core.traffic.ramp import grown
+from reconciler.core.traffic.shares import grown
 from sim.manifest import NODE, POOLS, Shop, Spec
 
 KEY = f"{POOLS}/web"

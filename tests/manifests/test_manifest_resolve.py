@@ -28,10 +28,9 @@ from pydantic import BaseModel, ConfigDict
 from ruamel.yaml import YAML
 
 from manifests.load import load
-from manifests.problems import Code
+from manifests.problems import Code, Where
 from manifests.values.desired import SECOND, Desired, Probe, ProbeKind, Role
 from manifests.values.dns import Publish
-from manifests.where import Where
 
 NOWHERE = Where("", 0, 0)
 

@@ -19,7 +19,7 @@ from reconciler.shell.clock import VirtualClock
 from reconciler.shell.looks.looks import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers
-from reconciler.shell.report.events import Event
+from reconciler.shell.store.audit import Event
 from reconciler.shell.store.directory import StoreError
 
 T = TypeVar("T")

@@ -14,8 +14,8 @@ from reconciler.core.model.ledger import Command, Ledger, Outcome, OutcomeKind
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.step import Step
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.report.events import Event, HoldKey
 from reconciler.shell.report.reporting import Telling
+from reconciler.shell.store.audit import Event, HoldKey
 from sim.manifest import shop
 
 NOW = Now(1, 1_000 * SECOND, "boot")

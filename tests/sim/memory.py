@@ -8,7 +8,7 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Command, Ledger, Outcome, from_rows
 from reconciler.core.model.restart_request import Request
 from reconciler.core.model.step import Step
-from reconciler.shell.report.events import Event, HoldKey, known_holds
+from reconciler.shell.store.audit import Event, HoldKey, known_holds
 from reconciler.shell.store.directory import StoreError
 
 

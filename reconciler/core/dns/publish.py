@@ -10,7 +10,7 @@ from manifests.values.desired import Desired
 from providers.facts import ZoneFact, fingerprint
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.actions.steps import Links
-from reconciler.core.dns import list_steps
+from reconciler.core.dns import steps
 from reconciler.core.dns.policies import Names
 from reconciler.core.dns.records import RecordDiff
 from reconciler.core.dns.steps import records
@@ -58,17 +58,17 @@ def publish(
             arranged = order.arrange(
                 diffs, wanted, out.ledger.names, lambda diff: patience_of(policies.get(diff.object), diff)
             )
-            alone, listed = list_steps.split(arranged.groups)
+            alone, listed = steps.split(arranged.groups)
             for group in alone:
                 out.put(records(desired, group, links))
-            for step in list_steps.steps(desired, listed, out.ledger):
+            for step in steps.steps(desired, listed, out.ledger):
                 out.put(step)
             out.waits += arranged.waits
             for owner, rows in arranged.farewells.items():
                 farewells.setdefault(owner, []).extend(rows)
     out.ledger = _remember(out.ledger, names.rows, farewells)
     if desired.record_lists or names.strays:
-        out.holds, out.waits = list_steps.condensed(out.holds, out.waits)
+        out.holds, out.waits = steps.condensed(out.holds, out.waits)
     return next((zones[place].hash for place in sorted(zones)), "")
 
 

@@ -1,12 +1,15 @@
 """Steps of names: what differs at one name, as exactly one action. Called by `dns_plan`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from manifests.values.desired import Desired
 from providers.actions import ChangeRecords, RecordChange
 from reconciler.core.actions.steps import Links, records_id
+from reconciler.core.dns.record_lists import PREFIX
 from reconciler.core.dns.records import RecordDiff, owner_mark
-from reconciler.core.model.reasons import Reason
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Reason, Wait
 from reconciler.core.model.step import Step
 
 
@@ -42,3 +45,90 @@ def _most(diffs: Sequence[RecordDiff]) -> Reason:
     reasons = {diff.reason for diff in diffs}
     order = (Reason.WITHDRAWN, Reason.PUBLISHED, Reason.CHANGED)
     return next((one for one in order if one in reasons), diffs[0].reason)
+
+
+MOST = 5_000
+"""Record sets in one step: with its reading back it must be done within the deadline of a call."""
+
+FEW = 100
+"""The same after a step of the list has failed: one set that is refused must not keep thousands from being written."""
+
+Group = Sequence[RecordDiff]
+
+
+def split(groups: Iterable[Group]) -> tuple[list[Group], list[Group]]:
+    """Groups that stand for themselves, and those of lists."""
+    alone: list[Group] = []
+    listed: list[Group] = []
+    for group in groups:
+        (listed if group[0].object.startswith(PREFIX) else alone).append(group)
+    return alone, listed
+
+
+def steps(desired: Desired, groups: Iterable[Group], ledger: Ledger) -> list[Step]:
+    """The steps of all groups of lists in one zone. A group is never torn apart; what goes comes last."""
+    by_list: dict[tuple[str, str, str], list[Group]] = {}
+    for group in groups:
+        by_list.setdefault(group[0][:3], []).append(group)
+    found = []
+    for (key, provider, zone), ours in sorted(by_list.items()):
+        name = f"records {provider}/{zone}/{key}/"
+        size = FEW if any(step.startswith(name) for step in ledger.step_failures) else MOST
+        ours.sort(key=_rank)
+        for number, bundle in enumerate(_bundles(ours, size)):
+            found.append(_step(desired, f"{name}{size}/{number:04d}", bundle))
+    return found
+
+
+def condensed(holds: Iterable[Hold], waits: Iterable[Wait]) -> tuple[list[Hold], list[Wait]]:
+    """The same with what is alike for many sets of a list said once: a hold for each of 100,000 would tell nobody anything."""
+    alike_holds: dict[Hold, list[Hold]] = {}
+    for hold in holds:
+        alike_holds.setdefault(replace(hold, action="") if hold.object.startswith(PREFIX) else hold, []).append(hold)
+    alike_waits: dict[Wait, list[Wait]] = {}
+    for wait in waits:
+        alike_waits.setdefault(replace(wait, message="") if wait.object.startswith(PREFIX) else wait, []).append(wait)
+    found_holds, found_waits = [], []
+    for many in alike_holds.values():
+        first = min(many, key=lambda one: one.action)
+        more = len({one.action for one in many}) - 1
+        found_holds.append(replace(first, action=f"{first.action} and {more} more") if more else first)
+    for several in alike_waits.values():
+        earliest = min(several, key=lambda one: one.message)
+        more = len({one.message for one in several}) - 1
+        found_waits.append(replace(earliest, message=f"{earliest.message}; and {more} more") if more else earliest)
+    return found_holds, found_waits
+
+
+def _rank(group: Group) -> tuple[int, str, str]:
+    """Addresses before the names that point at them; of what goes, those names first."""
+    gone = all(diff.after is None for diff in group)
+    points = any(diff.key.type == "CNAME" for diff in group)
+    return (3 - points if gone else int(points), *group[0].key[:2])
+
+
+def _bundles(groups: Iterable[Group], size: int) -> list[list[RecordDiff]]:
+    found: list[list[RecordDiff]] = []
+    for group in groups:
+        if not found or len(found[-1]) + len(group) > size:
+            found.append([])
+        found[-1] += group
+    return found
+
+
+def _step(desired: Desired, identity: str, diffs: Sequence[RecordDiff]) -> Step:
+    first = diffs[0]
+    owner = owner_mark(desired.instance.id, first.object)
+    action = ChangeRecords(
+        first.provider, first.zone, tuple(RecordChange(diff.key, diff.before, diff.after, owner) for diff in diffs)
+    )
+    new = sum(1 for diff in diffs if diff.before is None)
+    gone = sum(1 for diff in diffs if diff.after is None)
+    counts = ((new, "in"), (gone, "out"), (len(diffs) - new - gone, "changed"))
+    message = "; ".join(f"{what}: {_sets(count)}" for count, what in counts if count)
+    reason = Reason.PRUNED if gone == len(diffs) else Reason.PUBLISHED if new else Reason.CHANGED
+    return Step(identity, first.object, action, reason, message, journal=gone > 0)
+
+
+def _sets(count: int) -> str:
+    return f"{count} record set{'' if count == 1 else 's'}"

@@ -13,11 +13,11 @@ from manifests.values.limits import Mode
 from reconciler.core.exits.grants import URGENT
 from reconciler.core.healing import mass_failure
 from reconciler.core.healing.restart_counters import Tally
-from reconciler.core.limits import backoff, buckets
+from reconciler.core.limits import backoff
 from reconciler.core.model.instant import due
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.want import Want
-from reconciler.core.replicas.deadlines import soonest_end
+from reconciler.core.replicas.exit_times import soonest_end
 from reconciler.core.replicas.memory import amnesia, path_of
 
 
@@ -169,7 +169,7 @@ def _rate(ask: Ask) -> Hold | None:
         ),
         ("all nodes", limits.total, list(taken.values())),
     ):
-        at = buckets.next_at([one for those in mine for one in those], rate, now)
+        at = backoff.next_at([one for those in mine for one in those], rate, now)
         if at > now.steady:
             message = f"{name}: at most {rate.per_minute} restarts a minute, {rate.burst} at once"
             return _hold(want, Rule.RATE, message, at)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from manifests.values.desired import Workload
 from manifests.values.pod import Live, RuntimeRestart
 from providers.facts import ContainerFact, ProbeValue
-from reconciler.core.limits import buckets
+from reconciler.core.limits import backoff
 from reconciler.core.limits.backoff import recent
 from reconciler.core.model.instant import Instant, Now, instant
 from reconciler.core.model.ledger import Escalation, Ledger
@@ -123,5 +123,5 @@ def _escalations(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Escalat
 
 
 def _restarted(ledger: Ledger, now: Now) -> Mapping[str, tuple[Instant, ...]]:
-    kept = {place: buckets.remembered(those, now) for place, those in ledger.restarted.items()}
+    kept = {place: backoff.remembered(those, now) for place, those in ledger.restarted.items()}
     return {place: those for place, those in kept.items() if those}

@@ -5,10 +5,12 @@ time doubles, with jitter from a hash of name and attempt, so that the same fail
 by `history` (to count) and `gates` (to hold).
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 from hashlib import sha256
 
 from manifests.values.desired import SECOND, Backoff, Workload
+from manifests.values.limits import Rate
 from providers.facts import ContainerFact
 from reconciler.core.model.instant import Instant, Now, due, elapsed
 from reconciler.core.model.ledger import Failures, StepFailure
@@ -91,3 +93,34 @@ def attempts_left_at(attempts: tuple[Instant, ...], limit: int, window: int, now
         return now.steady
     oldest_that_must_leave = sorted(counted, key=lambda one: elapsed(one, now), reverse=True)[len(counted) - limit]
     return due(oldest_that_must_leave, window, now)
+
+
+MEMORY = 3600 * SECOND
+"""How long restarts are remembered for the buckets: no bucket needs longer to fill than that at the rates manifests may ask for."""
+
+
+def next_at(taken: Iterable[Instant], rate: Rate, now: Now) -> int:
+    """The steady instant from which one more token can be taken; <= now.steady when it can.
+
+    Args:
+        taken: the instants at which tokens were taken, in any order.
+        rate: the bucket.
+    """
+    interval = 60 * SECOND // rate.per_minute
+    newest_first = sorted(elapsed(one, now) for one in taken)
+    soonest = now.steady
+    for number, age in enumerate(newest_first, start=1):
+        wait = (number + 1 - rate.burst) * interval
+        if wait > age:
+            soonest = max(soonest, now.steady + wait - age)
+    return soonest
+
+
+def remembered(taken: tuple[Instant, ...], now: Now) -> tuple[Instant, ...]:
+    """Those that may still matter."""
+    return tuple(one for one in taken if elapsed(one, now) < MEMORY)
+
+
+def room_at(instants: Iterable[Iterable[Instant]], rate: Rate, now: Now) -> int:
+    """`next_at` over several objects that share a bucket."""
+    return next_at([one for of in instants for one in of], rate, now)

@@ -5,10 +5,13 @@ containers, because a manifest may change it without a new container. Lost, they
 at every look; `underway` asks `manner_of`.
 """
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from manifests.values.desired import SECOND, Workload
-from reconciler.core.model.ledger import Ledger
+from reconciler.core.exits.grants import deadline_at
+from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.weight_memory import Leaving
 from reconciler.core.replicas.roster import Roster
 
@@ -39,3 +42,14 @@ def learn(ledger: Ledger, crew: Roster) -> Ledger:
 def manner_of(ledger: Ledger, key: str) -> Leaving:
     """How the containers of a workload leave that no manifest names."""
     return ledger.leaving.get(key, DEFAULT)
+
+
+def workload_of(grant: Grant, crew: Roster) -> Workload | None:
+    """The workload of a grant, None when no manifest describes it any more."""
+    group = crew.groups.get(grant.object.rpartition("/")[0])
+    return None if group is None else group.workload
+
+
+def soonest_end(grants: Iterable[Grant], crew: Roster, now: Now) -> int:
+    """The steady instant at which the first of these is over at the latest; FOREVER when none of them has an end yet."""
+    return min((deadline_at(one, workload_of(one, crew), now) for one in grants), default=FOREVER)

@@ -25,10 +25,9 @@ from reconciler.core.model.revision import why_failed
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.memory import path_of, replica_of
 from reconciler.core.replicas.roster import Roster, replica_name
-from reconciler.core.rollouts.staged import there as declared
-from reconciler.core.status.checks import check_rows
+from reconciler.core.rollouts.replacement import there as declared
 from reconciler.core.status.endpoints import endpoint_rows
-from reconciler.core.status.names import name_rows, record_rows
+from reconciler.core.status.names import check_rows, name_rows, record_rows
 from reconciler.core.status.revisions import revision_rows
 from reconciler.core.traffic.weights import endpoints
 

@@ -25,8 +25,7 @@ from reconciler.core.model.revision import FULL
 from reconciler.core.model.weight_memory import Cut, Ready, Weighed
 from reconciler.core.traffic import floors
 from reconciler.core.traffic.other_writers import in_force, stopped_until, watch
-from reconciler.core.traffic.ramp import grown
-from reconciler.core.traffic.shares import by_revision
+from reconciler.core.traffic.shares import by_revision, grown
 
 _PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
 _RUNNING, _READY, _ON_OFF = ContainerState.RUNNING, Reason.READY, Takes.ON_OFF

@@ -8,7 +8,6 @@ else goes on. Called by the loop.
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol
 
 from manifests.values.desired import Role
 from providers.actions import (
@@ -27,30 +26,17 @@ from providers.actions import (
 from providers.errors import OutcomeUnknown, ProviderError, Retry
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
 from reconciler.core.decision import describe, spelled_out
-from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Outcome, OutcomeKind
 from reconciler.core.model.step import Step, target_of
 from reconciler.shell.apply.batch import Batch, Raises, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.looks import Looks
 from reconciler.shell.providers import Runner, perform
+from reconciler.shell.store.ports import Journal
 
 WEIGHTS_FIRST = 0.005
 """Seconds that names wait for the weights of the same decision: a weight acts at once, a name when its TTL is over, and both
 need the interpreter. Weights that take longer are not waited for."""
-
-
-class Journal(Protocol):
-    """What `apply` needs of the store."""
-
-    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
-        """Write down, durably, that a call is about to be made."""
-
-    def end(self, entry: int, outcome: str, detail: str = "") -> None:
-        """Write down how it ended."""
-
-    def sync(self) -> bool:
-        """Wait until the ledger is on the disk. False when it was already."""
 
 
 Witness = Callable[[Step], Awaitable[None]]

@@ -19,8 +19,9 @@ from reconciler.core.model.step import Step
 from reconciler.shell.clock import Clock
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.looks.looks import Looks
-from reconciler.shell.report.events import Event
+from reconciler.shell.store.audit import Event
 from reconciler.shell.store.directory import StoreError
+from reconciler.shell.store.ports import Cabinet
 
 PATIENCE = 2.0
 """Seconds that a step waits for the log at most."""
@@ -42,16 +43,6 @@ LEAVES = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED, Reason.REVISION_
 
 OURS = frozenset({ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED})
 """Ends that say nothing about the container."""
-
-
-class Cabinet(Protocol):
-    """What evidence needs of the store."""
-
-    def put_evidence(self, told: Event, value: str) -> int:
-        """Keep what was left of a replica, and tell that it was kept. Returns its number."""
-
-    def amend_evidence(self, number: int, value: str) -> None:
-        """Add how it ended."""
 
 
 class Verdicts(Protocol):

@@ -5,7 +5,6 @@ Pure functions over decisions; `telling` calls `changes` for every decision that
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from providers.actions import SetWeight
 from providers.facts import ContainerFact, Generation, ProbeFact, Probes, ProbeValue
@@ -17,31 +16,12 @@ from reconciler.core.model.override import Force, Override
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.restart_request import Fate, Request
 from reconciler.core.status.objects import replicas_of
+from reconciler.shell.store.audit import Event, HoldKey
 
 PROBES = ("startup", "liveness", "readiness")
 
 ADOPTION = frozenset({"adopted", "left"})
 """Kinds of events that are told at once too: a container of somebody else became a replica, or is none any more."""
-
-
-class Event(NamedTuple):
-    """One thing that happened. The fields are those of `AuditRow`, whose writer adds who and which revision."""
-
-    wall: int
-    kind: str
-    object: str
-    step: str
-    cause: str
-    outcome: str
-    message: str
-
-
-class HoldKey(NamedTuple):
-    """What makes two holds the same one: not the numbers in its message, which change while it lasts."""
-
-    object: str
-    action: str
-    rule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +229,3 @@ class _Acted:
         if container in self.kept:
             return "not acted on: its weight is kept by LastMember"
         return "not acted on: nothing depends on it now"
-
-
-def known_holds(holds: list[dict[str, str]]) -> dict[HoldKey, str]:
-    """The holds of a stored decision, so that a restart of the program does not tell them anew."""
-    return {HoldKey(one["object"], one["action"], one["rule"]): one["message"] for one in holds}

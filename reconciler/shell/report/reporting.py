@@ -14,9 +14,11 @@ from reconciler.core.model.ledger import Ledger, Outcome
 from reconciler.core.model.step import Step
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import SHOW
-from reconciler.shell.parts import Memory, Reporter
-from reconciler.shell.report.events import ADOPTION, Event, Seen, changes
+from reconciler.shell.report.events import ADOPTION, Seen, changes
 from reconciler.shell.report.summary import decision_json, news
+from reconciler.shell.reporter import Reporter
+from reconciler.shell.store.audit import Event
+from reconciler.shell.store.ports import Memory
 
 PATIENCE = 0.02
 """Seconds that telling waits for calls under way; those to a balancer take some ms, those to an engine much longer."""

@@ -135,3 +135,28 @@ class Trail(ABC):
             limit,
         )
         return tuple(EvidenceRow(*row) for row in reversed(rows))
+
+
+class Event(NamedTuple):
+    """One thing that happened. The fields are those of `AuditRow`, whose writer adds who and which revision."""
+
+    wall: int
+    kind: str
+    object: str
+    step: str
+    cause: str
+    outcome: str
+    message: str
+
+
+class HoldKey(NamedTuple):
+    """What makes two holds the same one: not the numbers in its message, which change while it lasts."""
+
+    object: str
+    action: str
+    rule: str
+
+
+def known_holds(holds: list[dict[str, str]]) -> dict[HoldKey, str]:
+    """The holds of a stored decision, so that a restart of the program does not tell them anew."""
+    return {HoldKey(one["object"], one["action"], one["rule"]): one["message"] for one in holds}

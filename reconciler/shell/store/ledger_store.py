@@ -4,14 +4,17 @@
 """
 
 import json
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.model.instant import Now, instant
-from reconciler.core.model.ledger import Command, Outcome
+from reconciler.core.model.ledger import Command, Ledger, Outcome, from_rows, to_rows
 from reconciler.core.model.restart_request import DEADLINE, FailurePolicy, Request
 from reconciler.core.model.step import Step
-from reconciler.shell.report.events import Event, HoldKey, known_holds
+from reconciler.shell.reporter import Reporter
+from reconciler.shell.store.audit import Event, HoldKey, known_holds
+from reconciler.shell.store.ports import Memory
 from reconciler.shell.store.state import AuditRow, Store
 from reconciler.shell.store.state import Command as Left
 
@@ -182,3 +185,30 @@ class Glimpse:
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
         """Never reached."""
         del entry, outcome, detail
+
+
+class Book:
+    """The rows as they are stored, and the ledger they were made from."""
+
+    def __init__(self, memory: Memory, reporter: Reporter) -> None:
+        self._memory, self._reporter = memory, reporter
+        self._saved: Ledger | None = None
+        self._rows: dict[tuple[str, str], str] = {}
+
+    def load(self) -> Ledger:
+        """The stored ledger. Rows that make no sense are as good as lost, and a lost ledger holds what it should count."""
+        self._rows = self._memory.load_ledger()
+        try:
+            self._saved = from_rows(self._rows)
+        except (ValueError, TypeError, KeyError) as error:
+            self._reporter.note(f"the ledger cannot be read ({error}) and starts anew", level=logging.WARNING)
+            self._saved, self._rows = None, {}
+        return self._saved or Ledger()
+
+    def save(self, ledger: Ledger, folded: Collection[int]) -> None:
+        """Store the ledger, and acknowledge the commands whose effect is in it. Raises StoreError."""
+        if ledger is self._saved and not folded:
+            return
+        self._rows = to_rows(ledger, None if self._saved is None else (self._saved, self._rows))
+        self._memory.save_ledger(self._rows, folded)
+        self._saved = ledger
