@@ -11,7 +11,6 @@ each try. The floor is nsupdate sending one change to the same server, until the
 import argparse
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,9 +20,8 @@ import dns.message
 import dns.query
 import dns.rdatatype
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "e2e"))
-from dns_world import NameServer, World
-from name_servers import SECRETS, program
+from tests.e2e.dns_world import NameServer, World
+from tests.providers.dns.rfc2136.name_servers import SECRETS, program
 
 PATIENCE = 30.0
 """Seconds until a try that shows nothing ends the benchmark."""

@@ -14,14 +14,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "providers" / "powerdns"))
-from power_servers import PATH, SCHEMA, PowerServer
-
 from providers.actions import ChangeRecords, RecordChange
 from providers.dns.common.ownership import mark_key, mark_record
 from providers.facts import RecordKey, RecordSet
 from providers.wrappers.owned import owned
+from tests.providers.dns.powerdns.power_servers import PATH, SCHEMA, PowerServer
 
 SIZES = (10_000, 100_000)
 CHANGES = 1_000

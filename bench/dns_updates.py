@@ -18,13 +18,10 @@ import dns.tsigkeyring
 import dns.xfr
 import dns.zone
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "providers" / "rfc2136"))
-from name_servers import BORN, PATH, SECRETS, Named, program
-
 from providers.actions import ChangeRecords, RecordChange
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context
+from tests.providers.dns.rfc2136.name_servers import BORN, PATH, SECRETS, Named, program
 
 BIG = "big.test."
 RECORDS = 10_000

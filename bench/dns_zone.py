@@ -20,15 +20,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "providers" / "rfc2136"))
-from name_servers import BORN, PATH, SECRETS, Named, program
-
 from providers.actions import ChangeRecords, RecordChange
 from providers.dns.common.ownership import mark_key, mark_record
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context
 from providers.wrappers.owned import owned
+from tests.providers.dns.rfc2136.name_servers import BORN, PATH, SECRETS, Named, program
 
 ROOT = Path(__file__).resolve().parent.parent
 SETS = 100_000

@@ -17,7 +17,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "providers" / "docker"))
 
 CONTAINERS = 200
 ROUNDS = 5
@@ -25,12 +24,12 @@ ROUNDS = 5
 
 def main() -> int:
     import docker  # noqa: PLC0415
-    from docker_engine import DOCKER_SOCKET, Api, answers, container, ensure_docker, template  # noqa: PLC0415
 
     from providers.actions import CreateContainer  # noqa: PLC0415
     from providers.facts import Mark, container_name  # noqa: PLC0415
     from providers.runtime.docker.runtime import DockerRuntime, DockerSettings  # noqa: PLC0415
     from providers.spi import Context  # noqa: PLC0415
+    from tests.providers.runtime.docker.engine import DOCKER_SOCKET, Api, answers, container, ensure_docker, template  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as state:
         if not answers(DOCKER_SOCKET):

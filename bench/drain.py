@@ -19,9 +19,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "e2e"))
-from edge_world import engine_with_image, until
-from traffic_world import Traffic
+from tests.e2e.edge_world import engine_with_image, until
+from tests.e2e.traffic_world import Traffic
 
 REPLICAS = 4
 CLIENTS = 8

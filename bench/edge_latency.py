@@ -29,9 +29,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "e2e"))
-from edge_world import IMAGE, World, engine_with_image, free_port, image, servers, until
-
 from bench.weight_watch import watched
 from manifests.values.desired import SECOND, Probe, ProbeKind
 from providers.facts import Generation, ProbeFact
@@ -50,6 +47,7 @@ from reconciler.shell.store.ledger_store import StoreMemory
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.state import Store
 from reconciler.tree import load
+from tests.e2e.edge_world import IMAGE, World, engine_with_image, free_port, image, servers, until
 
 ANSWER = """global
     nbthread 1

@@ -18,12 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "e2e"))
-from edge_world import engine_with_image, until
-from traffic_world import Traffic
-
 from bench.edge_latency import REPLICAS, WATCH, first, kill, quantiles
 from reconciler.push.client import Target, push, target_of
+from tests.e2e.edge_world import engine_with_image, until
+from tests.e2e.traffic_world import Traffic
 
 PAUSE = 0.25
 """Seconds between two pushes: within the rate that one instance may push at, and long enough for what follows (reading back)."""

@@ -15,14 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "web"))
-from push_world import PushWorld, name_of
-
 from reconciler.push import tokens
 from reconciler.shell.pushing.credentials import SOCKET
 from reconciler.web.server import make_server
 from reconciler.web.sockets import open_sockets
+from tests.web.push_world import PushWorld, name_of
 
 INSTANCES = 250
 ROUNDS = 3

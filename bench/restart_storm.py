@@ -7,17 +7,13 @@ unhealthy) and Kubernetes' "Pod lifecycle" page (kill after failureThreshold fai
 after 10 s doubling to 5 min, forgotten after 10 min of running). Neither knows of the other replicas.
 """
 
-import sys
 from dataclasses import dataclass, replace
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
 from manifests.values.desired import SECOND, Desired
 from providers.actions import StartContainer, StopContainer
 from providers.facts import ProbeValue
-from sim.manifest import Shop, Spec
-from sim.world import World
+from tests.sim.manifest import Shop, Spec
+from tests.sim.world import World
 
 HOUR = 3600
 PERIOD, THRESHOLD = 10, 3

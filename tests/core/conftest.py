@@ -2,10 +2,10 @@
 
 import pytest
 
-from laws.watchdog import Watchdog
 from manifests.values.desired import SECOND
-from sim.manifest import Shop
-from sim.world import World
+from tests.laws.watchdog import Watchdog
+from tests.sim.manifest import Shop
+from tests.sim.world import World
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.ledger import Absence, Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.revision import RevisionMark
-from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
+from tests.sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
 SEEN = NOW.steady

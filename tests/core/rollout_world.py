@@ -5,8 +5,8 @@ from dataclasses import replace
 from manifests.values.desired import SECOND
 from manifests.values.rollouts import Rollout, Strategy
 from reconciler.core.model.revision import Standing
-from sim.manifest import Shop, Spec, shop
-from sim.world import World
+from tests.sim.manifest import Shop, Spec, shop
+from tests.sim.world import World
 
 TIMES = Rollout(delay=120 * SECOND)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from core.plans import NOW, Scene
 from manifests.values.desired import Desired, Guard
 from manifests.values.pod import Live
 from providers.actions import StartContainer, StopContainer, UpdateContainer
@@ -14,7 +13,8 @@ from reconciler.core.decision import describe
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import Suspension
 from reconciler.core.model.reasons import Reason, Rule, Waiting
-from sim.manifest import Shop, Spec
+from tests.core.plans import NOW, Scene
+from tests.sim.manifest import Shop, Spec
 
 WEB = Spec()
 BEFORE, AFTER = (Live("", 500, 0, "unless-stopped"),), (Live("", 250, 64 << 20, "no"),)

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from core.plans import NOW, Scene, container, down, gone, probe
 from manifests.values.desired import Guard, MassChange
 from providers.facts import ContainerFact, ContainerState, ExitCause, Probes, ProbeValue
 from reconciler.core.decision import to_json, to_text
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Waiting
-from sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
+from tests.core.plans import NOW, Scene, container, down, gone, probe
+from tests.sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 
 WEB = Spec()
 OLD = Spec(name="old", replicas=1, pools=("old",))

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container, down, probe
 from manifests.values.desired import SECOND, Backoff
 from providers.facts import ContainerState, ExitCause, Generation, Probes, ProbeValue
 from reconciler.core.decide import decide
@@ -18,7 +17,8 @@ from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.core.replicas.availability import Availability, count
 from reconciler.core.replicas.roster import Group
 from reconciler.core.rollouts.replacement import may_create, over_budget, replaced
-from sim.manifest import Spec, shop, workload
+from tests.core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container, down, probe
+from tests.sim.manifest import Spec, shop, workload
 
 P, F, U = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 WEB = Spec(startup=True)

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from core.plans import FAIL, NOW, PASS, SEEN, Scene
 from manifests.values.desired import SECOND, Desired, Push
 from reconciler.core.decide import decide
 from reconciler.core.model.ledger import Command, obey
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Reason
-from sim.manifest import Shop, Spec
+from tests.core.plans import FAIL, NOW, PASS, SEEN, Scene
+from tests.sim.manifest import Shop, Spec
 
 PROBES = pytest.mark.parametrize(
     ("probe", "cause"), [("liveness", Reason.LIVENESS_FAILED), ("startup", Reason.STARTUP_FAILED)]

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from edge_world import World, engine_with_image, podman_home, podman_with_image
-from quickstart_world import World as Quickstart
+
+from tests.e2e.edge_world import World, engine_with_image, podman_home, podman_with_image
+from tests.e2e.quickstart_world import World as Quickstart
 
 
 @pytest.fixture

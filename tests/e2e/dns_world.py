@@ -17,15 +17,12 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ROOT / "tests"
-sys.path += [str(TESTS), str(TESTS / "providers" / "rfc2136"), str(TESTS / "providers" / "powerdns")]
 
-import name_servers  # noqa: E402  (found beside the tests of the providers)
-import power_servers  # noqa: E402
-
-from free_ports import free_port  # noqa: E402
 from providers.facts import RecordKey, RecordSet  # noqa: E402
 from providers.spi import Context  # noqa: E402
+from tests.free_ports import free_port  # noqa: E402
+from tests.providers.dns.powerdns import power_servers  # noqa: E402
+from tests.providers.dns.rfc2136 import name_servers  # noqa: E402  (found beside the tests of the providers)
 
 NETWORK = "127.0.77.0/24"
 PATIENCE = 120.0

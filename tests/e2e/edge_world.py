@@ -33,14 +33,13 @@ import dns.rcode
 from providers.errors import ProviderError
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ROOT / "tests"
-sys.path[:0] = [str(ROOT / "examples" / "edge"), str(TESTS), str(TESTS / "providers" / "docker")]
+sys.path.insert(0, str(ROOT / "examples" / "edge"))
 import image  # noqa: E402
 import servers  # noqa: E402
-from docker_claims import Claim  # noqa: E402
-from docker_engine import Api, ensure_docker, ensure_podman, held, podman_home  # noqa: E402, F401  (the last one for conftest)
 
-from free_ports import free_port  # noqa: E402
+from tests.free_ports import free_port  # noqa: E402
+from tests.providers.runtime.docker.claims import Claim  # noqa: E402
+from tests.providers.runtime.docker.engine import Api, ensure_docker, ensure_podman, held, podman_home  # noqa: E402, F401  (the last one for conftest)
 
 NAME = "app.edge.test."
 IMAGE = "reconciler-test/web:1"

@@ -18,8 +18,7 @@ from pathlib import Path
 from reconciler.cli.app import run as command
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.append(str(ROOT / "tests" / "providers" / "docker"))
-from docker_claims import Claim  # noqa: E402
+from tests.providers.runtime.docker.claims import Claim  # noqa: E402
 
 PORT = 8080
 PATIENCE = 120.0

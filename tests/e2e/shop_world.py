@@ -8,10 +8,9 @@ import json
 import tarfile
 from typing import Any
 
-from docker_registry import RegistryServer
-from edge_world import Api, World, image
-
 from reconciler.shell.report.last_decision import last_decision, revisions_json
+from tests.e2e.edge_world import Api, World, image
+from tests.providers.runtime.docker.registry import RegistryServer
 
 NAME = "shop/web"
 

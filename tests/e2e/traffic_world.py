@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from edge_world import ANSWER, IMAGE, PATIENCE, ROOT, World, servers, until
+from tests.e2e.edge_world import ANSWER, IMAGE, PATIENCE, ROOT, World, servers, until
 
 BORROWED = sorted({str(ROOT), sys.base_prefix, sys.prefix, "/usr"})
 APP = str(Path(__file__).with_name("traffic_app.py"))

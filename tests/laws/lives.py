@@ -1,7 +1,7 @@
 """What tests about whole lives share: the names of the usual replicas, and letting a world come to rest."""
 
 from manifests.values.desired import SECOND
-from sim.world import World
+from tests.sim.world import World
 
 WEB = "shop-web-77e94671-{}"
 

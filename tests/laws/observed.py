@@ -37,7 +37,7 @@ from reconciler.core.model.override import Force, Override
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.weight_memory import Cut, Ready
-from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
+from tests.sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
 VALUES = list(ProbeValue)

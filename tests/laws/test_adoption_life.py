@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from laws.examples import stride
 from manifests.values.desired import SECOND, Adopt, Desired, Port
 from manifests.values.pod import Live
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.facts import ContainerState
-from sim.manifest import INSTANCE, Shop, Spec
-from sim.world import World
+from tests.laws.examples import stride
+from tests.sim.manifest import INSTANCE, Shop, Spec
+from tests.sim.world import World
 
 STRIDE = stride(search=1, ci=8)
 """Every how many points a process is killed."""

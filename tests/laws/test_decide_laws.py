@@ -6,8 +6,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laws.examples import examples
-from laws.observed import NOW, observed, settled
 from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RemoveContainer, RemoveEndpoint, SetWeight, StopContainer
 from providers.facts import Known, Probes, Unknown
@@ -19,6 +17,8 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import from_rows, to_rows
 from reconciler.core.model.reasons import Rule
 from reconciler.core.status.objects import rows
+from tests.laws.examples import examples
+from tests.laws.observed import NOW, observed, settled
 
 EXAMPLES = examples(150)
 SEEDS = st.integers(0, 2**32)

@@ -5,12 +5,12 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from core.dns_worlds import ABLE, FAIL, HOST, PASS, UNKNOWN, ZONE, World, policy
-from laws.examples import examples
 from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish, Routing, Target
 from providers.capabilities import PLAIN
 from providers.facts import ProbeValue
 from reconciler.core.decide import decide
+from tests.core.dns_worlds import ABLE, FAIL, HOST, PASS, UNKNOWN, ZONE, World, policy
+from tests.laws.examples import examples
 
 ADDRESSES = [f"198.51.100.{number}" for number in range(1, 6)] + ["2001:db8::1", "2001:db8::2"]
 HOSTS = ["one.example.net.", "two.example.net."]

@@ -3,15 +3,15 @@
 from collections import Counter
 
 import pytest
-from lives import WEB, ready
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import instant
 from reconciler.core.model.restart_request import Request
 from reconciler.shell.apply.evidence import LOG_LIMIT
 from reconciler.shell.logs import SECRETS
-from sim.manifest import shop
-from sim.world import World
+from tests.laws.lives import WEB, ready
+from tests.sim.manifest import shop
+from tests.sim.world import World
 
 
 @pytest.fixture

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laws.examples import examples, stride
-from laws.lives import WEB, ready
-from laws.watchdog import Watchdog
 from manifests.values.desired import SECOND, Backoff, Guard, MassChange
 from manifests.values.limits import Mode, Rate, RestartLimits
 from providers.actions import CreateContainer, RemoveContainer, StopContainer
 from providers.facts import ContainerState, ProbeValue
 from reconciler.core.model.reasons import Reason, Rule
-from sim.manifest import Shop, Spec, shop
-from sim.world import World
+from tests.laws.examples import examples, stride
+from tests.laws.lives import WEB, ready
+from tests.laws.watchdog import Watchdog
+from tests.sim.manifest import Shop, Spec, shop
+from tests.sim.world import World
 
 MINUTE = 60 * SECOND
 LOOSE = Guard(

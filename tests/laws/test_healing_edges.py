@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from laws.lives import WEB, ready
 from manifests.values.desired import SECOND, Backoff, Guard, MassChange
 from manifests.values.limits import Rate, RestartLimits
 from manifests.values.rollouts import Strategy
@@ -14,8 +13,9 @@ from providers.testing.faults import Fault
 from reconciler.core.model.instant import instant
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.restart_request import Fate, Request
-from sim.manifest import NODE, Shop, Spec, shop
-from sim.world import World
+from tests.laws.lives import WEB, ready
+from tests.sim.manifest import NODE, Shop, Spec, shop
+from tests.sim.world import World
 
 MINUTE = 60 * SECOND
 QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)

@@ -8,8 +8,6 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from laws.examples import examples
-from laws.watchdog import Watchdog
 from manifests.values.desired import SECOND, Backoff, Guard, MassChange
 from manifests.values.limits import Rate, RestartLimits
 from providers.actions import StopContainer
@@ -17,8 +15,10 @@ from providers.facts import ContainerState, ProbeValue
 from providers.testing.faults import Fault
 from reconciler.core.model.instant import instant
 from reconciler.core.model.restart_request import Request
-from sim.manifest import NODE, POOLS, Shop, Spec
-from sim.world import World
+from tests.laws.examples import examples
+from tests.laws.watchdog import Watchdog
+from tests.sim.manifest import NODE, POOLS, Shop, Spec
+from tests.sim.world import World
 
 QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
 REPLICA = st.integers(0, 9)

@@ -2,12 +2,12 @@
 
 import pytest
 
-from laws.lives import WEB, ready
 from manifests.values.desired import SECOND, Backoff
 from providers.actions import SetWeight
 from providers.facts import ProbeValue
 from reconciler.core.model.reasons import Reason, Rule
-from sim.manifest import shop
+from tests.laws.lives import WEB, ready
+from tests.sim.manifest import shop
 
 MINUTE = 60 * SECOND
 QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)

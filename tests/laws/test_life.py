@@ -7,9 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laws.examples import examples, stride
-from laws.lives import WEB, ready
-from laws.watchdog import Watchdog
 from manifests.values.desired import SECOND, Backoff
 from providers.actions import ChangeRecords, CreateContainer, SetWeight, StartContainer, StopContainer
 from providers.facts import ProbeValue
@@ -18,8 +15,11 @@ from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import OutcomeKind
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.loop import NAP
-from sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
-from sim.world import World
+from tests.laws.examples import examples, stride
+from tests.laws.lives import WEB, ready
+from tests.laws.watchdog import Watchdog
+from tests.sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
+from tests.sim.world import World
 
 STRIDE = stride(search=4, ci=24)
 """Every how many points a process is killed in each of four shards, which begin a quarter of it apart."""

@@ -8,13 +8,13 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from laws.examples import examples
-from laws.watchdog import Watchdog
 from manifests.values.desired import SECOND
 from providers.facts import ProbeValue, RecordKey, RecordSet
 from providers.testing.faults import Fault
-from sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
-from sim.world import World
+from tests.laws.examples import examples
+from tests.laws.watchdog import Watchdog
+from tests.sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
+from tests.sim.world import World
 
 REPLICA = st.integers(0, 9)
 FAULTS = st.sampled_from([Fault.UNREACHABLE, Fault.LOST_REQUEST, Fault.LOST_REPLY, Fault.REJECTED])

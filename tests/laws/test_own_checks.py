@@ -9,9 +9,9 @@ from manifests.values.desired import SECOND
 from manifests.values.rollouts import Strategy
 from reconciler.core.model.instant import instant
 from reconciler.core.model.restart_request import Request
-from sim.manifest import Shop, Spec
-from sim.own_checks import OwnChecks
-from sim.world import World
+from tests.sim.manifest import Shop, Spec
+from tests.sim.own_checks import OwnChecks
+from tests.sim.world import World
 
 
 def checked(worlds, spec: Spec, slow: int, trusting: bool = True, lag: int = 0) -> tuple[World, list[list[str]]]:

@@ -7,9 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from lives import WEB, ready
 
-from laws.examples import examples
 from manifests.values.desired import SECOND, Guard
 from providers.actions import StartContainer, StopContainer
 from providers.facts import ContainerState, ExitCause
@@ -21,8 +19,10 @@ from reconciler.core.model.instant import instant
 from reconciler.core.model.ledger import from_rows, to_rows
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.model.restart_request import FailurePolicy, Fate, Request
-from sim.manifest import Shop, Spec, shop
-from sim.world import World
+from tests.laws.examples import examples
+from tests.laws.lives import WEB, ready
+from tests.sim.manifest import Shop, Spec, shop
+from tests.sim.world import World
 
 
 def ask(world: World, name: str = "r1", obj: str = "workload/web", **more: object) -> None:

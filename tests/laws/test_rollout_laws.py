@@ -5,9 +5,6 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laws.examples import examples
-from laws.observed import FLIP, NOW, observed, pick, settled
-from laws.test_decide_laws import BEYOND, answer, destructive
 from manifests.values.desired import SECOND
 from manifests.values.rollouts import STAGED, CanaryStep, Rollout, Supersede
 from providers.facts import Probes, Unknown
@@ -17,6 +14,9 @@ from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.ledger import from_rows, to_rows
 from reconciler.core.model.revision import Revision, Standing
 from reconciler.core.model.revision import Rollout as Books
+from tests.laws.examples import examples
+from tests.laws.observed import FLIP, NOW, observed, pick, settled
+from tests.laws.test_decide_laws import BEYOND, answer, destructive
 
 EXAMPLES = examples(100)
 AT = st.integers(-7200, 7200).map(lambda seconds: NOW.wall + seconds * SECOND)

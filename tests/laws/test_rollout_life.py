@@ -5,14 +5,14 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from laws.examples import examples
-from laws.watchdog import Watchdog
 from manifests.values.desired import SECOND
 from manifests.values.rollouts import STAGED, CanaryStep, Rollout, Strategy, Supersede
 from providers.actions import SetWeight
 from reconciler.core.model.revision import ENDED, Standing
-from sim.manifest import Shop, Spec, shop
-from sim.world import World
+from tests.laws.examples import examples
+from tests.laws.watchdog import Watchdog
+from tests.sim.manifest import Shop, Spec, shop
+from tests.sim.world import World
 
 IMAGES = ("v1", "v2", "v3")
 SHORT = {spec.revision[:8]: spec.revision for spec in (Spec(image=one) for one in IMAGES)}

@@ -9,8 +9,8 @@ import threading
 from dataclasses import replace
 
 from manifests.values.desired import SECOND
-from sim.manifest import Shop, shop
-from sim.world import World
+from tests.sim.manifest import Shop, shop
+from tests.sim.world import World
 
 TICKS = 10_000
 GROWTH = TICKS

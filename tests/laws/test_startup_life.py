@@ -1,12 +1,12 @@
 """A startup probe gates the others for a generation's start only: not for a plan, and not again for each new process."""
 
-from laws.lives import WEB, ready
 from manifests.values.desired import SECOND
 from providers.actions import StopContainer
 from providers.facts import Known, ProbeValue
 from reconciler.core.model.reasons import Reason
-from sim.manifest import shop
-from sim.world import World
+from tests.laws.lives import WEB, ready
+from tests.sim.manifest import shop
+from tests.sim.world import World
 
 
 def stops(world: World) -> list[str]:

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from laws.lives import WEB, ready
 from manifests.values.desired import SECOND
 from providers.facts import ContainerState, Endpoint, ExitCause, Mark, RecordKey, RecordSet, mark_labels
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.store.directory import StoreError
-from sim.manifest import NAMES, NODE, POOLS, ZONE, Shop, Spec, shop
+from tests.laws.lives import WEB, ready
+from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, Shop, Spec, shop
 
 # --- full disks, broken sources, strangers ----------------------------------------------------------------------
 

@@ -1,13 +1,13 @@
 """What a person stops stays stopped, with its probes where that was said, and goes on by itself when the time is over."""
 
 import pytest
-from lives import WEB, ready
 
 from manifests.values.desired import SECOND
 from providers.facts import Generation
 from reconciler.core.model.ledger import Command
-from sim.manifest import shop
-from sim.world import World
+from tests.laws.lives import WEB, ready
+from tests.sim.manifest import shop
+from tests.sim.world import World
 
 
 @pytest.fixture

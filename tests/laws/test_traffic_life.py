@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from laws.examples import stride
-from laws.lives import WEB, ready
 from manifests.values.desired import SECOND, Desired, Push
 from manifests.values.traffic import Ramp
 from providers.actions import CutSessions, SetWeight, StopContainer
@@ -13,8 +11,10 @@ from providers.facts import ContainerState
 from reconciler.core.model.push_fact import PushEvent
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.pushing.pushes import Sender
-from sim.manifest import POOLS, Shop, Spec
-from sim.world import Killed, World
+from tests.laws.examples import stride
+from tests.laws.lives import WEB, ready
+from tests.sim.manifest import POOLS, Shop, Spec
+from tests.sim.world import Killed, World
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ from reconciler.core.exits.grants import URGENT, returns
 from reconciler.core.model.instant import Instant, instant
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step, target_of
-from sim.manifest import INSTANCE, NAMES, POOLS, ZONE
-from sim.world import World
+from tests.sim.manifest import INSTANCE, NAMES, POOLS, ZONE
+from tests.sim.world import World
 
 
 class Watchdog:

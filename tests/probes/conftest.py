@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
-from probe_helpers import Watch
 
 from reconciler.probes.engine import ProbeEngine
+from tests.probes.helpers import Watch
 
 
 @pytest.fixture

@@ -8,7 +8,8 @@ from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
 from h2.exceptions import ProtocolError
-from probe_servers import Behaviour
+
+from tests.probes.servers import Behaviour
 
 SERVING, NOT_SERVING = 1, 2
 GRPC_HEADERS = ((":status", "200"), ("content-type", "application/grpc"))

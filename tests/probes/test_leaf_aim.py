@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from listening import Shell
 
 from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
@@ -15,7 +14,8 @@ from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.probes.target import Target as ProbeTarget
 from reconciler.shell.probing.name_targets import LEAF, TRIES, question, stand_in
 from reconciler.shell.probing.targets import EVERYTHING
-from sim.manifest import Shop
+from tests.probes.listening import Shell
+from tests.sim.manifest import Shop
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
 CHECK = Check(host="app.example.com", port=8443, path="/ok", interval=10 * SECOND, expected=(200, 204))

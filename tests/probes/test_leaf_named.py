@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from threading import Event
 
 import pytest
-from probe_helpers import MS, PATIENCE, Watch, steady
-from probe_servers import CERTIFICATE, Server, answers, never_answers, read_request, serving
 
 from manifests.values.desired import Probe, ProbeKind, ProbeTLS
 from providers.facts import Generation, ProbeValue
@@ -23,6 +21,8 @@ from reconciler.probes.resolve import Found, Lookup, Resolver, listed
 from reconciler.probes.slot import IDLE, WAITING, Pool, Slot
 from reconciler.probes.streak import CANNOT_RUN, FAIL, PASS, UNKNOWN
 from reconciler.probes.target import Target, same
+from tests.probes.helpers import MS, PATIENCE, Watch, steady
+from tests.probes.servers import CERTIFICATE, Server, answers, never_answers, read_request, serving
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 BAD = b"HTTP/1.1 503 No\r\nContent-Length: 0\r\n\r\n"

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from listening import START, Shell
 
 from manifests.values.desired import SECOND, Desired, Probe, ProbeKind, ProbeTLS
 from manifests.values.pod import SecretSource
@@ -29,7 +28,8 @@ from reconciler.core.model.instant import FOREVER
 from reconciler.shell.probing.inputs import REFRESH, RETRY
 from reconciler.shell.probing.targets import EVERYTHING
 from reconciler.shell.providers import Providers
-from sim.manifest import HTTP, Shop, Spec
+from tests.probes.listening import START, Shell
+from tests.sim.manifest import HTTP, Shop, Spec
 
 NODE = "local"
 PASS, FAIL, UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN

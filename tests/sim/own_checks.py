@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from manifests.values.desired import SECOND
 from providers.facts import Endpoint
 from providers.testing.memory import MemoryMember, MemoryWorld
-from sim.apps import Apps
-from sim.manifest import POOLS
+from tests.sim.apps import Apps
+from tests.sim.manifest import POOLS
 
 INTER, FALL, RISE = 2 * SECOND, 3, 2
 

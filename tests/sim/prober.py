@@ -9,7 +9,7 @@ from providers.testing.memory import MemoryWorld
 from reconciler.probes.engine import VALUES
 from reconciler.probes.streak import Streak, initial, step
 from reconciler.probes.target import Target, same, valid_for
-from sim.apps import Apps
+from tests.sim.apps import Apps
 
 
 @dataclass(slots=True)

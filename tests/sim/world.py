@@ -31,14 +31,14 @@ from reconciler.shell.parts import Parts
 from reconciler.shell.providers import InlineRunner, Providers
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.store.ledger_store import Glimpse
-from sim.apps import Apps
-from sim.clock import SimClock
-from sim.events import SimEvents
-from sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
-from sim.memory import SimMemory
-from sim.outside import Traffic, watched
-from sim.own_checks import OwnChecks
-from sim.prober import SimProber
+from tests.sim.apps import Apps
+from tests.sim.clock import SimClock
+from tests.sim.events import SimEvents
+from tests.sim.manifest import INSTANCE, NAMES, POOLS, ZONE, Shop
+from tests.sim.memory import SimMemory
+from tests.sim.outside import Traffic, watched
+from tests.sim.own_checks import OwnChecks
+from tests.sim.prober import SimProber
 
 
 class Killed(BaseException):

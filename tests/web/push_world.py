@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from free_ports import free_port
 from manifests.values.desired import Container, Desired, Guard, Instance, Push, PushListener, Role, Template, Workload
 from providers.actions import CreateContainer, StartContainer
 from providers.facts import Generation, Mark, container_name
@@ -24,6 +23,7 @@ from reconciler.shell.pushing.pushes import Pushing
 from reconciler.web.push import push_app
 from reconciler.web.server import make_server
 from reconciler.web.sockets import open_sockets
+from tests.free_ports import free_port
 
 NODE = "node-a"
 

@@ -5,12 +5,12 @@ import os
 from pathlib import Path
 
 import pytest
-from push_world import Client, PushWorld, desired_of
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.push_fact import PushEvent
 from reconciler.push import tokens
 from reconciler.shell.pushing.credentials import KEY, SOCKET
+from tests.web.push_world import Client, PushWorld, desired_of
 
 
 @pytest.fixture

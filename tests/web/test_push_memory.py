@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from push_world import PushWorld
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.ledger import Ledger, from_rows, to_rows
@@ -11,6 +10,7 @@ from reconciler.core.model.push_fact import PushEvent
 from reconciler.shell.clock import VirtualClock
 from reconciler.shell.pushing.pushes import FORGET_AFTER, REMEMBER_EVERY, Sender
 from reconciler.shell.store.state import Store
+from tests.web.push_world import PushWorld
 
 READY, NOT_READY, STARTUP, DRAINING = PushEvent.READY, PushEvent.NOT_READY, PushEvent.STARTUP, PushEvent.DRAINING
 

@@ -8,15 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from push_world import PushWorld
 
-from free_ports import free_port
 from manifests.values.desired import PushListener
 from reconciler.shell.pushing.credentials import SOCKET
 from reconciler.web.push import push_app
 from reconciler.web.server import make_server
 from reconciler.web.serving import serve
 from reconciler.web.sockets import open_sockets
+from tests.free_ports import free_port
+from tests.web.push_world import PushWorld
 
 
 @pytest.fixture

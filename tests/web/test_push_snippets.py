@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from push_world import PushWorld
 
 from reconciler.core.model.push_fact import PushEvent
 from reconciler.shell.pushing.credentials import SOCKET, url
+from tests.web.push_world import PushWorld
 
 PAGE = Path(__file__).parents[2] / "docs" / "push.md"
 SHELLS = [["busybox", "sh"], ["sh"]]

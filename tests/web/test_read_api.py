@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
-from push_world import PushWorld
 
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.pushing.credentials import READ, SOCKET
 from reconciler.shell.store.state import Store
 from reconciler.web.serving import serve
+from tests.web.push_world import PushWorld
 
 ROW = {"workload": "workload/web", "status": "active", "created_wall": 10**18, "due_wall": None}
 TOLD = {"workload": "workload/web", "status": "active", "created": "2001-09-09T01:46:40+00:00", "due": None}

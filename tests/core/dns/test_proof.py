@@ -1,0 +1,88 @@
+"""Addresses of a service with a check as well: what nobody has asked yet stays where it is, in or out."""
+
+from dataclasses import replace
+
+import pytest
+
+from manifests.values.desired import SECOND, Desired
+from manifests.values.dns import AllUnhealthy, Check
+from providers.facts import ProbeFact, ProbeValue, RecordKey, RecordSet
+from reconciler.core.decide import decide
+from reconciler.core.forecast import forecast
+from reconciler.core.model.leaf_probe import LeafProbe
+from tests.core.plans import NOW, SEEN, Scene
+from tests.sim.manifest import HOST, INSTANCE, ZONE, Shop, Spec
+
+PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
+CHECK = Check(host=HOST)
+KEY = RecordKey(f"web.{ZONE}", "A")
+SPEC = Spec()
+
+
+def desired() -> Desired:
+    made = Shop((SPEC,)).desired()
+    checked = replace(made.policies[0], check=CHECK, all_unhealthy=AllUnhealthy.PUBLISH_ALL)
+    return replace(made, policies=(checked,))
+
+
+def told(value: ProbeValue, last: ProbeValue) -> ProbeFact:
+    return ProbeFact(value, last, 1, 5, SEEN - SECOND, SEEN - SECOND, 90 * SECOND, "as told")
+
+
+def published(scene: Scene, answers: dict[str, ProbeFact]) -> tuple[str, ...]:
+    """The addresses that the name has after the steps that are due."""
+    leaves = {LeafProbe(address, CHECK): fact for address, fact in answers.items()}
+    decision = decide(desired(), replace(scene.observed(), leaves=leaves), NOW)
+    for step in decision.steps:
+        for change in getattr(step.action, "changes", ()):
+            if change.key == KEY:
+                return change.after.values
+    return scene.records[KEY].values
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Three replicas are ready, and the last one had been withdrawn because its check failed."""
+    made = Scene(SPEC)
+    made.records[KEY] = RecordSet(SPEC.ttl, made.records[KEY].values[:2])
+    made.owners[KEY] = f"{INSTANCE}/dnspolicy/web"
+    return made
+
+
+@pytest.mark.parametrize(
+    ("answer", "joins"),
+    [
+        (None, False),
+        (told(UNKNOWN, FAIL), False),
+        (told(UNKNOWN, PASS), False),
+        (told(FAIL, FAIL), False),
+        (told(PASS, PASS), True),
+        (told(CANNOT_RUN, CANNOT_RUN), True),
+        (told(UNKNOWN, UNKNOWN), True),
+    ],
+)
+def test_what_was_withdrawn_for_its_check_joins_after_a_success_or_when_the_check_cannot_be_made(
+    answer: ProbeFact | None, joins: bool, scene: Scene
+) -> None:
+    addresses = [fact.address for fact in scene.facts]
+    after = published(scene, {} if answer is None else {addresses[2]: answer})
+
+    assert after == tuple(addresses if joins else addresses[:2])
+
+
+def test_after_a_start_a_failing_replica_still_leaves_its_name_at_once(scene: Scene) -> None:
+    addresses = [fact.address for fact in scene.facts]
+    scene.sick(0, "readiness")
+
+    assert published(scene, {}) == (addresses[1],)
+
+
+def test_a_plan_foresees_that_the_checks_of_what_it_starts_pass(scene: Scene) -> None:
+    addresses = [fact.address for fact in scene.facts]
+    leaves = {LeafProbe(address, CHECK): told(PASS, PASS) for address in addresses}
+    wanted = desired()
+    more = replace(wanted, workloads=(replace(wanted.workloads[0], replicas=4),))
+    plan = forecast(more, replace(scene.observed(), leaves=leaves), NOW)
+    last = [change.after for one in plan.steps for change in getattr(one.step.action, "changes", ())][-1]
+
+    assert len(last.values) == 4

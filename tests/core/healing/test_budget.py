@@ -1,0 +1,63 @@
+"""Healing and the budget: what has failed is unavailable already, so healing it is not refused; more than one at a time only within it."""
+
+from dataclasses import replace
+
+import pytest
+
+from manifests.values.desired import Desired, Guard, MassChange
+from manifests.values.limits import Rate, RestartLimits
+from providers.facts import Probes, ProbeValue
+from reconciler.core.decide import decide
+from reconciler.core.model.ledger import Escalation, Grant
+from reconciler.core.model.reasons import Rule
+from reconciler.core.replicas.memory import path_of
+from tests.core.plans import NOW, PASS, Scene, ago, probe
+from tests.sim.manifest import NODE, Shop, Spec
+
+WIDE = RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50)
+
+
+def healing(spec: Spec, *sick: int) -> tuple[Desired, Scene]:
+    """A workload whose replicas of these ordinals have been failing for longer and longer, so that it is no mass failure."""
+    scene = Scene(spec)
+    for place, ordinal in enumerate(sick):
+        generation = scene.facts[ordinal].generation
+        scene.probes[generation] = Probes(None, probe(ProbeValue.FAIL, 500 * (place + 1)), PASS)
+    return Shop((spec,), guard=Guard(mass_change=MassChange(100, 50), restarts=WIDE)).desired(), scene
+
+
+def granted(desired: Desired, scene: Scene) -> list[Grant]:
+    return sorted(decide(desired, scene.observed(), NOW).ledger.grants.values())
+
+
+@pytest.mark.parametrize("replicas", [1, 6])
+def test_a_budget_of_none_still_heals_one_at_a_time(replicas):
+    spec = Spec(replicas=replicas, max_unavailable=0)
+    assert [one.object for one in granted(*healing(spec, 0))] == ["workload/web/0"]
+
+
+@pytest.mark.parametrize(("allowed", "together"), [(0, 1), (1, 1), (2, 2), (6, 3)])
+def test_as_many_are_healed_at_once_as_the_budget_has_room_for(allowed, together):
+    desired, scene = healing(Spec(replicas=8, max_unavailable=allowed), 0, 1, 2)
+    assert len(granted(desired, scene)) == together
+    rules = [one.rule for one in decide(desired, scene.observed(), NOW).holds if one.action.startswith("restart ")]
+    assert rules == [Rule.IN_FLIGHT] * (3 - together)
+
+
+@pytest.mark.parametrize("passed", [True, False])
+def test_who_is_given_up_is_told_with_the_probe_that_never_passed(passed):
+    desired, scene = healing(Spec(replicas=1), 0)
+    row = Escalation(7, Spec().revision, ago(5))
+    paths = frozenset({path_of("workload/web", "liveness", NODE)} if passed else ())
+    scene.ledger = replace(scene.ledger, escalations={"workload/web/0": row}, passed=paths)
+    (hold,) = [one for one in decide(desired, scene.observed(), NOW).holds if one.rule is Rule.FAILED]
+    assert ("its liveness probe has never passed on" in hold.message) is not passed
+    assert ("whether the liveness probe asks for the right thing" in hold.person) is not passed
+    assert "reconcile resume workload/web/0" in hold.person
+
+
+def test_healing_is_held_to_the_number_in_flight_also_when_nobody_is_available():
+    spec = Spec(replicas=4, max_unavailable=4)
+    desired, scene = healing(spec, 0, 1, 2, 3)
+    desired = replace(desired, guard=replace(desired.guard, restarts=replace(WIDE, in_flight=2)))
+    assert len(granted(desired, scene)) == 2

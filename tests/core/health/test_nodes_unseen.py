@@ -1,0 +1,27 @@
+"""A node that no workload names any more, before anybody has looked at it: what is remembered of it is not gone."""
+
+from dataclasses import replace
+
+import pytest
+
+from manifests.values.desired import Desired, Provider, Role
+from reconciler.core.decide import decide
+from reconciler.core.model.adopted import Adopted
+from reconciler.core.model.reasons import Rule
+from tests.core.plans import NOW, Scene
+from tests.sim.manifest import NODE, Shop, Spec
+
+
+def leaving(**changes: bool) -> Desired:
+    desired = Shop((), **changes).desired()
+    return replace(desired, providers=(Provider(f"provider/{NODE}", NODE, "docker", Role.RUNTIME, {}),))
+
+
+@pytest.mark.parametrize("how", ["destroy", "prune"])
+def test_an_adopted_container_is_not_forgotten_before_its_node_was_looked_at(how):
+    scene = Scene(Spec(replicas=0))
+    rows = {"id-web-1": Adopted("workload/web", 0, NODE, "web-1")}
+    scene.ledger = replace(scene.ledger, adopted=rows)
+    decision = decide(leaving(**{how: True}), replace(scene.observed(), runtimes={}), NOW)
+    assert decision.ledger.adopted == rows
+    assert [one.object for one in decision.holds if one.rule is Rule.UNKNOWN_RUNTIME] == [f"provider/{NODE}"]

@@ -1,0 +1,90 @@
+"""Pins: a revision keeps the images that it began with."""
+
+import itertools
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manifests.values.desired import Container, Template, Workload
+from providers.actions import CreateContainer
+from providers.facts import ContainerFact, ContainerState, Mark, container_name
+from reconciler.core.decide import decide
+from reconciler.core.health.belief import believe
+from reconciler.core.model.ledger import Ledger, from_rows, to_rows
+from reconciler.core.replicas.image_pins import learn, pins_of
+from reconciler.core.replicas.roster import Group, Roster
+from tests.core.plans import NOW, Scene
+from tests.sim.manifest import Spec, shop
+
+NEW, OLD = "a" * 16, "b" * 16
+ONE, TWO = (("", "r.test/web@sha256:1"),), (("", "r.test/web@sha256:2"),)
+WEB = Workload("workload/web", "web", ("local",), 2, Template((), Container("web", ()), revision=NEW))
+
+
+def fact(ordinal: int, digests=ONE, revision: str = NEW) -> ContainerFact:
+    mark = Mark("here", "web", ordinal, revision)
+    return ContainerFact(
+        "local", container_name(mark), f"id-{ordinal}", ContainerState.RUNNING, mark=mark, digests=digests
+    )
+
+
+def crew(*facts: ContainerFact, workload: Workload = WEB) -> Roster:
+    beliefs = [believe(one, Container("web", ()), {}, 0) for one in facts]
+    group = Group(workload, current={one.fact.mark.ordinal: one for one in beliefs if one.fact.mark.revision == NEW})
+    group.outgoing = [one for one in beliefs if one.fact.mark.revision != NEW]
+    return Roster({workload.key: group}, (), {}, (), ())
+
+
+def test_a_revision_keeps_what_its_first_container_was_made_from():
+    ledger = learn(Ledger(), crew(fact(0)))
+    assert pins_of(ledger, "workload/web", NEW) == ONE
+    assert learn(ledger, crew(fact(0), fact(1, TWO))) == ledger
+    assert learn(ledger, crew()) == ledger
+
+
+def test_each_revision_has_its_own_and_one_that_is_gone_has_none():
+    ledger = learn(Ledger(), crew(fact(0), fact(1, TWO, OLD)))
+    assert pins_of(ledger, "workload/web", OLD) == TWO
+    later = learn(ledger, crew(fact(0)))
+    assert dict(later.pins) == {f"workload/web@{NEW}": ONE}
+    other = replace(WEB, template=replace(WEB.template, revision="c" * 16))
+    assert dict(learn(later, Roster({other.key: Group(other)}, (), {}, (), ())).pins) == {}
+
+
+def test_a_sidecar_that_is_told_later_is_added():
+    ledger = learn(Ledger(), crew(fact(0)))
+    later = learn(ledger, crew(fact(0, (*TWO, ("log", "r.test/log@sha256:3")))))
+    assert pins_of(later, "workload/web", NEW) == (*ONE, ("log", "r.test/log@sha256:3"))
+
+
+def test_what_is_not_told_and_what_was_adopted_pins_nothing():
+    assert learn(Ledger(), crew(fact(0, ()), replace(fact(1), adopted=True))) == Ledger()
+    assert learn(Ledger(), crew(fact(0), workload=replace(WEB, restart_only=True))) == Ledger()
+
+
+@given(st.permutations([fact(0, TWO), fact(1, ONE), fact(2, TWO, OLD), fact(3, ONE, OLD)]))
+def test_the_order_in_which_containers_are_seen_does_not_matter(facts):
+    wanted = {f"workload/web@{NEW}": ONE, f"workload/web@{OLD}": ONE}
+    assert dict(learn(Ledger(), crew(*facts)).pins) == wanted
+
+
+def test_pins_outlive_the_program():
+    ledger = learn(Ledger(), crew(fact(0), fact(1, TWO, OLD)))
+    assert from_rows(to_rows(ledger)) == ledger
+    assert all(isinstance(one, tuple) for one in itertools.chain(*from_rows(to_rows(ledger)).pins.values()))
+
+
+def test_a_missing_replica_is_created_from_what_its_revision_began_with():
+    spec = Spec()
+    scene = Scene(spec)
+    name = scene.facts[2].name
+    scene.facts = [replace(one, digests=ONE) for one in scene.facts[:2]]
+    decision = decide(shop().desired(), scene.observed(), NOW)
+    [step] = [one for one in decision.steps if isinstance(one.action, CreateContainer)]
+    assert (step.action.name, step.action.pins) == (name, ONE)
+    # Also when nothing of it is left but what is remembered.
+    scene.facts, scene.ledger = [], decision.ledger
+    decision = decide(shop().desired(), scene.observed(), NOW)
+    found = [one.action.pins for one in decision.steps if isinstance(one.action, CreateContainer)]
+    assert found == [ONE] * spec.replicas

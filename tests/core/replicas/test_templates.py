@@ -1,0 +1,211 @@
+"""What a revision was made from outlives its declaration: a replica of it that somebody removes is made again."""
+
+from dataclasses import replace
+
+import pytest
+
+from manifests.values.desired import SECOND, Container, Port, Probe, ProbeKind, ProbeTLS, Template
+from manifests.values.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
+from manifests.values.rollouts import Rollout, Strategy, Supersede
+from providers.actions import CreateContainer, UpdateContainer
+from providers.facts import PortFact
+from reconciler.core.decide import decide
+from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.reasons import Rule
+from reconciler.core.model.revision import Revision, RevisionMark, Standing
+from reconciler.core.model.revision import Rollout as Books
+from reconciler.core.replicas import templates
+from tests.core.plans import NOW, Scene, ago, container
+from tests.core.rollout_world import names_of, of, revision, staged, standing, up
+from tests.sim.manifest import Spec, shop
+from tests.sim.world import World
+
+PROBE = Probe(
+    ProbeKind.HTTP,
+    8080,
+    headers=(("Accept", "*/*"), ("Authorization", SecretSource(file="/run/secrets/key"))),
+    expected=((200, 299), (304, 304)),
+    tls=ProbeTLS(True, "ca.pem"),
+)
+FULL = Template(
+    (("app", "web"),),
+    Container(
+        "main",
+        ("serve",),
+        env=(("MODE", "on"),),
+        ports=(Port("http", 8080, 80, "127.0.0.1"), Port("", 53, protocol="UDP")),
+        startup=PROBE,
+        readiness=replace(PROBE, kind=ProbeKind.EXEC, command=("true", "-x")),
+        engine=Engine(
+            "registry.example.com/app:1",
+            PullPolicy.ALWAYS,
+            secret_env=(("TOKEN", SecretSource(env="APP_TOKEN")),),
+            mounts=(Mount(VolumeKind.NAMED, "data", "/data", exclusive=True),),
+            ulimits=(Ulimit("nofile", 1, 2),),
+            log_options=(("a", "b"),),
+        ),
+        depends_on=("log",),
+    ),
+    revision="1234567890abcdef",
+    sidecars=(Container("log", (), working_dir="/srv"),),
+    networks=("edge",),
+    live=(Live(""), Live("log", 100, 1 << 30, "no")),
+)
+
+
+# --- as text ------------------------------------------------------------------------------------------------------
+
+
+def test_a_template_comes_back_from_its_text_as_it_was():
+    assert templates.read(templates.write(FULL)) == FULL
+    bare = Template((), Container("main", ("x",)))
+    assert templates.read(templates.write(bare)) == bare
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"grace":', '"mercy":'),
+        ('"labels":[["app","web"]],', ""),
+        ('"grace":30000000000', '"grace":"30s"'),
+        ('"Always"', '"Sometimes"'),
+        ('["MODE","on"]', '["MODE"]'),
+        ("{", "["),
+    ],
+)
+def test_what_does_not_mean_the_same_here_is_not_used(old, new):
+    text = templates.write(FULL)
+    assert old in text
+    assert templates.read(text.replace(old, new, 1)) is None
+
+
+# --- what it is for -----------------------------------------------------------------------------------------------
+
+
+def gone(world: World, image: str, ordinal: int) -> None:
+    """Somebody removes a container behind our back."""
+    world.runtime.vanish(names_of(image)[ordinal])
+
+
+def test_a_removed_replica_of_the_active_revision_is_made_again_while_a_newer_one_waits(world):
+    here = world(staged())
+    here.push(staged("v2", delay=7200 * SECOND))
+    here.run(60 * SECOND)
+    gone(here, "v1", 1)
+    here.run(120 * SECOND)
+    assert up(here, "v1") == up(here, "v2") == 3
+    assert all(of(here, "v1").values())
+    assert len(of(here, "v1")) == 3
+    assert not any(of(here, "v2").values())
+    assert not here.tape.last.holds
+
+
+def test_it_is_made_again_by_the_next_process_too(world):
+    here = world(staged())
+    here.push(staged("v2", delay=7200 * SECOND))
+    here.run(60 * SECOND)
+    here.kill()
+    gone(here, "v1", 1)
+    here.run(120 * SECOND)
+    assert up(here, "v1") == 3
+    assert all(of(here, "v1").values())
+
+
+def test_a_revision_that_waits_in_line_gets_its_removed_replica_back(world):
+    here = world(staged(supersede=Supersede.ON_ACTIVATION))
+    here.push(staged("v2", delay=600 * SECOND, supersede=Supersede.ON_ACTIVATION))
+    here.run(60 * SECOND)
+    here.push(staged("v3", delay=3600 * SECOND, supersede=Supersede.ON_ACTIVATION))
+    here.run(60 * SECOND)
+    gone(here, "v2", 0)
+    here.run(660 * SECOND)
+    assert standing(here, "v2") is Standing.ACTIVE
+    assert all(of(here, "v2").values())
+    assert up(here, "v2") == up(here, "v3") == 3
+
+
+def test_after_a_way_back_the_revision_before_is_made_whole_again(world):
+    here = world(staged(replicas=2))
+    here.push(staged("v2", replicas=4))
+    here.run(300 * SECOND)
+    here.memory.say("rollback", "workload/web")
+    here.run(300 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert up(here, "v1") == 4
+    assert len(of(here, "v1")) == 4
+    assert not any(of(here, "v2").values())
+
+
+def test_only_templates_that_may_be_needed_are_remembered(world):
+    here = world(staged())
+    for number in range(2, 6):
+        here.push(staged(f"v{number}", delay=30 * SECOND))
+        here.run(900 * SECOND)
+    assert set(here.memory.ledger().templates) == {f"workload/web@{revision('v5')}"}
+    here.push(shop(image="v5"))
+    here.run(60 * SECOND)
+    assert not here.memory.ledger().templates
+
+
+# --- one look -----------------------------------------------------------------------------------------------------
+
+OLD = Spec(replicas=2)
+NEW = replace(OLD, image="v2")
+
+
+def waiting():
+    """v2 waits beside v1, which has lost its second replica."""
+    later = Rollout(activate_at=NOW.wall + 3600 * SECOND)
+    desired = shop(replicas=2, image="v2", strategy=Strategy.ACTIVATE, rollout=later).desired()
+    scene = Scene(OLD)
+    for ordinal in range(2):
+        fact = container(NEW, ordinal)
+        address = fact.address.replace("10.0", "10.1")
+        scene.add(NEW, replace(fact, address=address, ports=(PortFact(8080, address, 8080),)), weight=0)
+    del scene.facts[1]
+    old = Revision(OLD.revision, 1, Standing.ACTIVE, ago(9999), activated=ago(9999))
+    new = Revision(NEW.revision, 2, Standing.SCHEDULED, ago(99), at=later.activate_at)
+    rollouts = {OLD.key: Books(OLD.revision, rows=(old, new))}
+    scene.ledger = replace(
+        scene.ledger, rollouts=rollouts, clock=ago(99), revisions={OLD.key: RevisionMark(2, NEW.revision)}
+    )
+    return desired, scene
+
+
+def test_what_is_remembered_is_what_is_made_and_the_digest_stays():
+    desired, scene = waiting()
+    (web,) = shop(replicas=2, image="v1").desired().workloads
+    name = f"{OLD.key}@{OLD.revision}"
+    pins = {name: (("", "sha256:1"),)}
+    scene.ledger = replace(scene.ledger, templates={name: templates.write(web.template)}, pins=pins)
+    scene.ledger = from_rows(to_rows(scene.ledger))
+    decision = decide(desired, scene.observed(), NOW)
+    (action,) = [one.action for one in decision.steps if isinstance(one.action, CreateContainer)]
+    assert (action.mark.revision, action.mark.ordinal) == (OLD.revision, 1)
+    assert action.template == web.template
+    assert action.pins == pins[name]
+    assert not any(one.rule is Rule.TEMPLATE_GONE for one in decision.holds)
+
+
+@pytest.mark.parametrize("text", [None, "{}", "nonsense"])
+def test_what_is_not_remembered_is_reported_and_the_others_go_on(text):
+    desired, scene = waiting()
+    known = {} if text is None else {f"{OLD.key}@{OLD.revision}": text}
+    scene.ledger = replace(scene.ledger, templates=known)
+    decision = decide(desired, scene.observed(), NOW)
+    (hold,) = [one for one in decision.holds if one.rule is Rule.TEMPLATE_GONE]
+    assert hold.person
+    assert not any(isinstance(one.action, CreateContainer) for one in decision.steps)
+
+
+def test_limits_of_a_container_that_only_the_declared_revision_has_are_not_asked_of_the_one_that_serves():
+    desired, scene = waiting()
+    (web,) = desired.workloads
+    live = (Live("", 500), Live("proxy", 100, restart="no"))
+    desired = replace(desired, workloads=(replace(web, template=replace(web.template, live=live)),))
+    scene.facts = [
+        replace(fact, live=(Live(""),) if fact.mark.revision == OLD.revision else live) for fact in scene.facts
+    ]
+    decision = decide(desired, scene.observed(), NOW)
+    updates = [one.action for one in decision.steps if isinstance(one.action, UpdateContainer)]
+    assert [one.live for one in updates] == [(Live("", 500),)]

@@ -1,0 +1,61 @@
+"""What one `--once` run does with a switch that is due later: it waits within its time, and says when to come back beyond it."""
+
+import pytest
+
+from manifests.values.desired import SECOND
+from reconciler.core.model.reasons import Waiting
+from reconciler.core.model.revision import Standing
+from reconciler.exits import Exit
+from tests.core.rollout_world import names_of, of, staged, standing, up
+from tests.sim.world import World
+
+
+@pytest.fixture
+def world():
+    made: list[World] = []
+
+    def make(this) -> World:
+        one = World(this)
+        made.append(one)
+        assert one.once().exit is Exit.OK
+        return one
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_one_run_waits_for_a_switch_that_is_due_within_its_time(world):
+    here = world(staged())
+    assert standing(here, "v1") is Standing.ACTIVE
+    here.push(staged("v2", delay=300 * SECOND))
+    assert here.once(600 * SECOND).exit is Exit.OK
+    assert standing(here, "v2") is Standing.ACTIVE
+    assert all(of(here, "v2").values())
+    assert up(here, "v1") == 0
+
+
+def test_one_run_starts_what_is_due_later_and_says_when_to_come_back(world):
+    here = world(staged())
+    here.push(staged("v2", delay=7200 * SECOND))
+    begun = here.clock.now().steady
+    summary = here.once(600 * SECOND)
+    assert summary.exit is Exit.OK
+    assert here.clock.now().steady - begun < 600 * SECOND  # nothing more can happen within its time
+    assert up(here, "v1") == up(here, "v2") == 3
+    assert not any(of(here, "v2").values())
+    assert Waiting.ACTIVATION in {one.waiting for one in summary.decision.waits}
+    assert summary.run_again
+    here.push(staged("v2", delay=7200 * SECOND))
+    here.clock.advance(7200 * SECOND)
+    assert here.once(600 * SECOND).exit is Exit.OK
+    assert standing(here, "v2") is Standing.ACTIVE
+
+
+def test_one_run_ends_with_a_person_when_the_declared_revision_expired(world):
+    here = world(staged())
+    here.push(staged("v2", delay=30 * SECOND, pending_grace=60 * SECOND))
+    here.apps.mute |= set(names_of("v2"))
+    assert here.once(600 * SECOND).exit is Exit.PERSON
+    assert standing(here, "v2") is Standing.EXPIRED
+    assert all(of(here, "v1").values())

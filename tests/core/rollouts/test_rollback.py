@@ -1,0 +1,232 @@
+"""Revisions that are not let in, and switches that are taken back. In virtual time."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from manifests.values.desired import SECOND
+from manifests.values.rollouts import Supersede
+from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
+from reconciler.core.model.reasons import Rule, Waiting
+from reconciler.core.model.revision import Standing
+from reconciler.core.model.step import Step
+from reconciler.shell.providers import InlineRunner
+from tests.core.rollout_world import names_of, of, revision, row, staged, standing, up
+from tests.sim.world import World
+
+T = TypeVar("T")
+
+# --- whether ----------------------------------------------------------------------------------------------------
+
+
+def test_a_bad_revision_is_never_let_in_and_expires_loudly(world):
+    here = world(staged())
+    here.apps.mute |= {names_of("v2")[1]}
+    here.push(staged("v2", pending_grace=1800 * SECOND))
+    here.run(1700 * SECOND)
+    assert standing(here, "v2") is Standing.SCHEDULED
+    assert not any(of(here, "v2").values())
+    assert any(one.waiting is Waiting.VERIFIED for one in here.tape.last.waits)
+    here.run(400 * SECOND)
+    assert standing(here, "v2") is Standing.EXPIRED
+    (hold,) = [one for one in here.tape.last.holds if one.rule is Rule.REVISION_OVER]
+    assert hold.person
+    assert "2 of 3 replicas" in hold.message
+    here.run(120 * SECOND)
+    assert not any(revision("v2")[:8] in name for name in here.containers())
+    assert all(of(here, "v1").values())
+    # The next poll does not try it again; another time for it does.
+    here.apps.mute.clear()
+    here.push(staged("v2", pending_grace=1800 * SECOND))
+    here.run(600 * SECOND)
+    assert standing(here, "v2") is Standing.EXPIRED
+    here.push(staged("v2", delay=60 * SECOND))
+    here.run(180 * SECOND)
+    assert standing(here, "v2") is Standing.ACTIVE
+
+
+def test_the_newest_due_one_that_is_not_well_does_not_let_an_older_one_in(world):
+    here = world(staged())
+    now = here.clock.now().wall
+    times = {"supersede": Supersede.ON_ACTIVATION}
+    here.apps.mute |= set(names_of("v3"))
+    here.push(staged("v2", activate_at=now + 300 * SECOND, **times))
+    here.run(30 * SECOND)
+    here.push(staged("v3", activate_at=now + 300 * SECOND, **times))
+    here.run(900 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert not any(of(here, "v2").values())
+
+
+def test_a_waiting_revision_is_not_let_in_early_when_the_active_one_falls_ill(world):
+    here = world(staged())
+    here.push(staged("v2", delay=3600 * SECOND))
+    here.run(60 * SECOND)
+    here.apps.sick.add(here.generation(names_of("v1")[0]))
+    before = here.generation(names_of("v1")[0])
+    here.run(120 * SECOND)
+    assert here.generation(names_of("v1")[0]) != before
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert not any(of(here, "v2").values())
+
+
+def test_with_both_unwell_the_active_one_keeps_the_traffic(world):
+    here = world(staged())
+    here.push(staged("v2"))
+    here.run(60 * SECOND)
+    here.apps.mute |= {*names_of("v1"), *names_of("v2")}
+    here.run(600 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert any(of(here, "v1").values())
+    assert not any(of(here, "v2").values())
+
+
+def test_a_waiting_replica_that_crashes_is_started_again_and_in_the_end_its_revision_has_failed(world):
+    here = world(staged())
+    bad = names_of("v2")[0]
+    here.apps.crash_after[bad] = SECOND
+    here.push(staged("v2", delay=7200 * SECOND))
+    here.run(1800 * SECOND)
+    assert standing(here, "v2") is Standing.FAILED
+    starts = [one for one in here.traffic.writes if isinstance(one.action, StartContainer) and one.action.name == bad]
+    assert 2 <= len(starts) <= 7
+    assert not any(revision("v2")[:8] in name for name in here.containers())
+    assert all(of(here, "v1").values())
+
+
+def test_a_workload_that_is_taken_out_of_the_manifests_takes_its_waiting_revision_along(world):
+    here = world(staged(pools=()))
+    here.push(staged("v2", pools=(), delay=7200 * SECOND))
+    here.run(60 * SECOND)
+    here.push(replace(staged("v2", pools=()), destroy=True))
+    here.run(600 * SECOND)
+    assert here.running() == []
+
+
+def test_a_suspended_workload_switches_when_it_is_resumed_and_its_grace_has_not_run(world):
+    here = world(staged())
+    here.push(staged("v2", pending_grace=600 * SECOND))
+    here.run(30 * SECOND)
+    here.push(staged("v2", pending_grace=600 * SECOND, suspend=True))
+    here.run(1800 * SECOND)
+    assert standing(here, "v2") is Standing.SCHEDULED
+    here.push(staged("v2", pending_grace=600 * SECOND))
+    here.run(60 * SECOND)
+    assert standing(here, "v2") is Standing.ACTIVE
+
+
+# --- taking it back ---------------------------------------------------------------------------------------------
+
+
+def test_a_revision_that_turns_bad_within_bake_is_taken_back_without_a_new_container(world):
+    here = world(staged())
+    old = {name: here.containers()[name].id for name in names_of("v1")}
+    here.push(staged("v2"))
+    here.run(220 * SECOND)
+    assert standing(here, "v2") is Standing.ACTIVE
+    assert up(here, "v1") == 0
+    count = len(here.traffic.writes)
+    here.apps.mute |= set(names_of("v2"))
+    here.run(120 * SECOND)
+    assert standing(here, "v2") is Standing.FAILED
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert all(of(here, "v1").values())
+    assert not any(of(here, "v2").values())
+    assert {name: here.containers()[name].id for name in names_of("v1")} == old
+    assert not any(isinstance(one.action, CreateContainer) for one in here.traffic.writes[count:])
+    # It is not tried again until its manifest changes.
+    here.apps.mute.clear()
+    here.run(1800 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert all(of(here, "v1").values())
+    assert any(one.rule is Rule.REVISION_OVER for one in here.tape.last.holds)
+    here.push(staged("v3", delay=60 * SECOND))
+    here.run(180 * SECOND)
+    assert standing(here, "v3") is Standing.ACTIVE
+
+
+def test_a_revision_that_turns_bad_after_bake_stays(world):
+    here = world(staged())
+    here.push(staged("v2"))
+    here.run(600 * SECOND)
+    here.apps.mute |= set(names_of("v2"))
+    here.run(300 * SECOND)
+    assert standing(here, "v2") is Standing.ACTIVE
+    assert any(of(here, "v2").values())
+
+
+def test_a_person_takes_the_switch_back_and_the_next_poll_does_not_undo_it(world):
+    here = world(staged())
+    here.push(staged("v2"))
+    here.run(300 * SECOND)
+    count = len(here.traffic.writes)
+    here.memory.say("rollback", "workload/web")
+    here.run(90 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert standing(here, "v2") is Standing.FAILED
+    assert "taken back by somebody: a test" in row(here, "v2").why
+    assert not any(isinstance(one.action, CreateContainer | RemoveContainer) for one in here.traffic.writes[count:])
+    here.push(staged("v2"))
+    here.run(1200 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert all(of(here, "v1").values())
+
+
+class SlowStops(InlineRunner):
+    """Calls in place, but a stop takes until the test lets it go on."""
+
+    def __init__(self, here: World) -> None:
+        self.here, self.held, self.go_on = here, 0, asyncio.Event()
+        self._next = ""
+        here.tape.watch = self._begins
+        here.life.loop.applier.runner = self
+
+    def _begins(self, step: Step) -> None:
+        self._next = step.id if isinstance(step.action, StopContainer) else ""
+
+    async def run(self, call: Callable[[], T]) -> T:
+        stop, self._next = self._next, ""
+        if stop:
+            self.held += 1
+            self.here.clock.base_tasks += 10  # calls that take time
+            await self.go_on.wait()
+            self.here.clock.base_tasks -= 10
+        return await super().run(call)
+
+
+def test_replicas_whose_stop_is_under_way_get_the_traffic_back_only_when_they_run_again(world):
+    here = world(staged(delay=0))
+    stops = SlowStops(here)
+    here.push(staged("v2", delay=0))
+    while not stops.held:
+        here.run(SECOND)
+    assert all(of(here, "v2").values())
+    here.memory.say("rollback", "workload/web")
+    here.run(30 * SECOND)
+    assert standing(here, "v1") is Standing.SUPERSEDED, "they run and are ready, but not for long"
+    assert all(of(here, "v2").values())
+    assert not any(of(here, "v1").values())
+    stops.go_on.set()
+    here.run(90 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert all(of(here, "v1").values())
+
+
+def test_a_person_cannot_take_back_what_has_nothing_before_it(world):
+    here = world(staged())
+    here.memory.say("rollback", "workload/web")
+    here.run(60 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert "no revision before it is kept" in row(here, "v1").why
+
+
+def test_a_waiting_revision_that_is_taken_back_is_not_let_in(world):
+    here = world(staged())
+    here.push(staged("v2", delay=600 * SECOND))
+    here.run(60 * SECOND)
+    here.memory.say("rollback", "workload/web")
+    here.run(1200 * SECOND)
+    assert standing(here, "v1") is Standing.ACTIVE
+    assert standing(here, "v2") is Standing.FAILED
+    assert not any(revision("v2")[:8] in name for name in here.containers())

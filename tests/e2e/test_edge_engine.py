@@ -1,0 +1,109 @@
+"""The daemon beside an engine that is restarted, and its own end in the middle of its work."""
+
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.edge_world import IMAGE, PATIENCE, World, image, servers, until
+from tests.providers.runtime.docker.claims import Claim
+
+pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
+
+
+def free_subnet() -> str:
+    """A network in which this host has no address, so that no other engine of it uses any of it."""
+    taken = subprocess.run(["ip", "-4", "route"], capture_output=True, text=True, check=True).stdout
+    numbers = [number for number in range(100, 200) if f"10.{number}." not in taken]
+    return f"10.{secrets.choice(numbers)}.0.0/16"
+
+
+class Engine:
+    """A Docker daemon of this test's own, beside the one of the machine: it may be stopped without disturbing anybody."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.edge = servers.Edge(directory, docker=str(directory / "docker.sock"))
+        subnet = free_subnet()
+        self.argv = [
+            "dockerd",
+            f"--host=unix://{self.edge.docker}",
+            f"--data-root={directory}/data",
+            f"--exec-root={directory}/exec",
+            f"--pidfile={directory}/docker.pid",
+            "--bridge=none",
+            "--iptables=false",
+            f"--default-address-pool=base={subnet},size=24",
+            *options,
+        ]
+
+    def start(self) -> None:
+        servers.start(self.edge, "dockerd", self.argv, servers.dockerd_answers)
+
+    def stop(self, how: int = signal.SIGTERM) -> None:
+        servers.stop(self.edge, "dockerd", how)
+
+
+@contextmanager
+def private(*options: str) -> Iterator[tuple[Engine, World]]:
+    """A converged world on an engine of its own."""
+    world = World("/dev/null/unused")
+    directory = Path(tempfile.mkdtemp(prefix="edge-", dir="/tmp"))
+    claim = Claim(directory.name, directory=str(directory))
+    engine = Engine(directory, *options)
+    world.use_engine(engine.edge.docker)
+    try:
+        engine.start()
+        image.ensure(engine.edge.docker, IMAGE)
+        world.start_servers()
+        world.once()
+        world.settle()
+        yield engine, world
+    finally:
+        if not servers.running(engine.edge, "dockerd"):
+            engine.start()
+        world.close()
+        engine.stop()
+        # With live-restore, Docker leaves a mount of its directory behind.
+        subprocess.run(["umount", "--lazy", f"{engine.edge.directory}/data"], capture_output=True, check=False)
+        shutil.rmtree(engine.edge.directory, ignore_errors=True)
+        claim.drop()
+
+
+@pytest.mark.parametrize("survive", [True, False], ids=["containers live on", "containers stop with it"])
+def test_a_restart_of_the_engine_causes_no_stop_by_us(survive: bool):
+    with private(*(["--live-restore"] if survive else [])) as (engine, world):
+        before = world.started_at()
+        with world.watching(), world.clients() as seen:
+            until(lambda: len(seen.pages) == 3, "all three serve pages")
+            engine.stop()
+            until(lambda: "RuntimeUnknown" in world.log() or not survive, "the engine is not seen")
+            engine.start()
+            until(lambda: set(world.started_at()) == set(before), "the engine is back with its containers")
+            world.settle()
+        log = world.log()
+        assert ": stop " not in log, log
+        assert ": remove " not in log.replace("service/web: remove", ""), log
+        assert ": create " not in log, log
+        if survive:
+            assert world.started_at() == before
+            seen.check_all_served()
+            seen.check_never_empty()
+        assert all(seen.names)
+
+
+def test_a_daemon_that_is_told_to_stop_in_the_middle_of_an_action_ends_and_the_next_run_goes_on(edge: World):
+    world = edge
+    with world.watching() as daemon:
+        until(lambda: len(world.containers()) > 0, "it has begun to create")
+        os.kill(daemon.pid, signal.SIGTERM)
+        daemon.wait(PATIENCE)
+        assert daemon.returncode == 143
+    world.once()
+    world.settle()

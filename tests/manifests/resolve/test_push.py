@@ -1,0 +1,78 @@
+"""Where pushes are taken and how far they are trusted, as manifests say it."""
+
+import pytest
+
+from manifests.problems import Code
+from manifests.values.desired import SECOND, MiddleZone, Push, PushListener
+from tests.manifests.trees import INSTANCE, PROVIDERS, WORKLOAD, load_files, problems_of
+
+
+def instance(push: str) -> str:
+    return INSTANCE.replace("{id: demo}", f"{{id: demo, push: {push}}}")
+
+
+def tree(listener: str = "", push: str = "") -> dict[str, str]:
+    workload = WORKLOAD.replace("spec:\n", f"spec:\n  push: {push}\n", 1) if push else WORKLOAD
+    return {"i.yaml": instance(listener) if listener else INSTANCE, "p.yaml": PROVIDERS, "w.yaml": workload}
+
+
+def test_by_default_nothing_listens_and_nobody_pushes(tmp_path):
+    desired = load_files(tmp_path, tree())
+    assert desired.instance.push is None
+    assert desired.workloads[0].push is None
+
+
+def test_a_listener_is_a_unix_socket_unless_it_says_more(tmp_path):
+    desired = load_files(tmp_path, tree("{}", "{}"))
+    assert desired.instance.push == PushListener(socket=True, tcp=None)
+    assert desired.workloads[0].push == Push(30 * SECOND, MiddleZone.PESSIMISTIC, 60 * SECOND, 300 * SECOND, True)
+
+
+def test_all_of_it_can_be_said(tmp_path):
+    rules = "{fresh: 5s, middleZone: hold, stale: 20s, startupDeadline: 1m, heartbeats: false}"
+    desired = load_files(tmp_path, tree("{socket: false, tcp: {listen: '[::1]:9902'}}", rules))
+    assert desired.instance.push == PushListener(socket=False, tcp=("::1", 9902))
+    assert desired.workloads[0].push == Push(5 * SECOND, MiddleZone.HOLD, 20 * SECOND, 60 * SECOND, False)
+
+
+def test_pushes_are_no_part_of_the_revision(tmp_path):
+    with_push = load_files(tmp_path / "a", tree("{}", "{}")).workloads[0].template.revision
+    assert with_push == load_files(tmp_path / "b", tree()).workloads[0].template.revision
+
+
+def test_a_workload_that_pushes_to_nobody_is_a_problem(tmp_path):
+    (problem,) = problems_of(tmp_path, tree(push="{}"))
+    assert problem.code is Code.UNKNOWN_REFERENCE
+    assert "the Instance has no push listener" in problem.message
+    assert problem.hint == "write push: {} in the Instance"
+
+
+@pytest.mark.parametrize(
+    ("listen", "message"),
+    [
+        ("localhost:1", "has no IP address"),
+        ("127.0.0.1", "has no IP address"),
+        ("'::1:9902'", "brackets go around"),
+        ("'[127.0.0.1]:9902'", "brackets go around"),
+        ("127.0.0.1:0", "has no port"),
+        ("127.0.0.1:65536", "has no port"),
+        ("127.0.0.1:x", "has no port"),
+        ("0.0.0.0:9902", "is no address that senders could be told"),
+        ("'[::]:9902'", "is no address that senders could be told"),
+        ("224.0.0.1:9902", "is no address that senders could be told"),
+    ],
+)
+def test_a_place_to_listen_that_cannot_be_used_is_explained(tmp_path, listen, message):
+    (problem,) = problems_of(tmp_path, tree(f"{{tcp: {{listen: {listen}}}}}"))
+    assert problem.code is Code.BAD_VALUE
+    assert message in problem.message
+
+
+def test_a_listener_that_listens_nowhere_is_a_problem(tmp_path):
+    (problem,) = problems_of(tmp_path, tree("{socket: false}"))
+    assert "nothing would listen" in problem.message
+
+
+def test_a_push_cannot_be_fresh_for_longer_than_it_counts(tmp_path):
+    (problem,) = problems_of(tmp_path, tree("{}", "{fresh: 61s}"))
+    assert "is shorter than fresh" in problem.message

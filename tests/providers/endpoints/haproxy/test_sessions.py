@@ -1,0 +1,311 @@
+"""What HAProxy knows of traffic: sessions under way, its own checks, other writers, its process; and how sessions are ended."""
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from providers.actions import CutSessions, RemoveEndpoint, SetWeight
+from providers.endpoints.haproxy.facts import pool_fact
+from providers.endpoints.haproxy.moves import Free
+from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.rows import parse_servers
+from providers.endpoints.haproxy.state import Slots, table
+from providers.endpoints.haproxy.stats import algorithms, sessions
+from providers.errors import Conflict, ProviderError, Rejected
+from providers.facts import ON_WEIGHT, Endpoint, MemberFact, Weights
+from providers.spi import Context
+from tests.providers.endpoints.haproxy.server import BACKENDS, HAProxy, wait_until
+
+pytestmark = pytest.mark.server("haproxy")
+
+Make = Callable[..., HAProxyEndpoints]
+
+
+class Silent:
+    """Takes connections and never answers."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.place = Endpoint("127.0.0.1", self.listener.getsockname()[1])
+        self.taken: list[socket.socket] = []
+        self.thread = threading.Thread(target=self._accept)
+        self.thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            self.taken.append(connection)
+
+    def stop(self) -> None:
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join(60)
+        for one in (self.listener, *self.taken):
+            one.close()
+
+
+class Fine(BaseHTTPRequestHandler):
+    """Answers 200 to everything."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_OPTIONS = do_GET
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def answering() -> Iterator[Endpoint]:
+    """An HTTP server on all addresses of loopback, told by one of them."""
+    with ThreadingHTTPServer(("", 0), Fine) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield Endpoint("127.0.0.1", server.server_address[1])
+        server.shutdown()
+        thread.join(60)
+
+
+@pytest.fixture
+def silent() -> Iterator[Silent]:
+    app = Silent()
+    yield app
+    app.stop()
+
+
+def request(server: HAProxy, path: str = "/") -> socket.socket:
+    """A client that waits for an answer."""
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(60)
+    client.connect(server.front)
+    client.sendall(f"GET {path} HTTP/1.1\r\nHost: web\r\n\r\n".encode())
+    return client
+
+
+def member(endpoints: HAProxyEndpoints, pool: str = "web") -> MemberFact:
+    (fact,) = (one for one in endpoints.observe([pool]) if one.pool == pool)
+    (found,) = fact.members
+    return found
+
+
+def put(endpoints: HAProxyEndpoints, place: Endpoint, weight: int, before: int | None, pool: str = "web") -> None:
+    endpoints.perform(SetWeight("edge", pool, place, "web-0", weight, before))
+
+
+def test_requests_under_way_on_a_drained_endpoint_are_counted_and_can_be_ended(
+    haproxy: HAProxy, provider: Make, silent: Silent
+) -> None:
+    endpoints = provider(reloadWindow="0s")
+    put(endpoints, silent.place, 10, None)
+    with request(haproxy) as first, request(haproxy) as second:
+        wait_until(lambda: len(silent.taken) == 2, "two requests arrive")
+        assert member(endpoints).in_flight is None
+        with pytest.raises(Conflict, match="weight 10"):
+            endpoints.perform(CutSessions("edge", "web", silent.place, "web-0"))
+        put(endpoints, silent.place, 0, 10)
+        assert member(endpoints).in_flight == 2
+        endpoints.perform(CutSessions("edge", "web", silent.place, "web-0"))
+        assert member(endpoints).in_flight == 0
+        assert b" 50" in first.recv(4096)
+        assert b" 50" in second.recv(4096)
+    endpoints.perform(RemoveEndpoint("edge", "web", silent.place, "web-0"))
+
+
+def test_many_drained_endpoints_are_counted_at_once(haproxy: HAProxy, tmp_path: Path) -> None:
+    settings = HAProxySettings.model_validate({"sockets": [haproxy.socket], "reloadWindow": "0s"})
+    endpoints = HAProxyEndpoints("edge", settings, Context("suite", str(tmp_path)))
+    for number in range(5):
+        put(endpoints, Endpoint("192.0.2.1", 80 + number), 0, None)
+    (fact,) = endpoints.observe(["web"])
+    assert [one.in_flight for one in fact.members] == [0] * 5
+
+
+def test_after_a_reload_requests_under_way_are_unknown_and_the_epoch_is_another(
+    short_directory: Path, tmp_path: Path, silent: Silent
+) -> None:
+    server = HAProxy(short_directory, BACKENDS, name="epoch")
+    try:
+        settings = {"sockets": [server.socket], "stateFile": server.state, "reloadWindow": "1h"}
+        endpoints = HAProxyEndpoints("edge", HAProxySettings.model_validate(settings), Context("suite", str(tmp_path)))
+        put(endpoints, silent.place, 0, None)
+        (before,) = endpoints.observe(["web"])
+        assert before.members[0].in_flight is None
+        server.reload()
+        (after,) = endpoints.observe(["web"])
+        assert after.epoch != before.epoch
+        assert after.members == before.members
+    finally:
+        server.stop()
+
+
+def test_sticky_clients_are_kept_at_weight_0_or_cut_as_the_settings_say(haproxy: HAProxy, provider: Make) -> None:
+    place = Endpoint("192.0.2.1", 80)
+    keep, cut = provider(), provider(persistence="cut")
+    put(keep, place, 10, None, "be_sticky:stick")
+    put(keep, place, 0, 10, "be_sticky:stick")
+    assert haproxy.servers("be_sticky")["stick1"][1:] == (0, 0x04)
+    put(cut, place, 0, 10, "be_sticky:stick")
+    assert haproxy.servers("be_sticky")["stick1"][1:] == (1, 0x05)
+    assert member(cut, "be_sticky:stick").weight == member(keep, "be_sticky:stick").weight == 0
+    put(cut, place, 20, 0, "be_sticky:stick")
+    assert haproxy.servers("be_sticky")["stick1"][1:] == (20, 0x04)
+    put(cut, place, 0, 20, "be_sticky:stick")
+    cut.perform(RemoveEndpoint("edge", "be_sticky:stick", place, "web-0"))
+    assert haproxy.servers("be_sticky")["stick1"] == ("127.0.0.1:1", 0, 0x05)
+
+
+def test_an_endpoint_that_begins_with_weight_0_is_cut_from_the_start_and_keeps_its_slot(
+    haproxy: HAProxy, provider: Make
+) -> None:
+    cut, first, second = provider(persistence="cut"), Endpoint("192.0.2.1", 80), Endpoint("192.0.2.2", 80)
+    put(cut, first, 0, None, "be_sticky:stick")
+    put(cut, second, 10, None, "be_sticky:stick")
+    (fact,) = (one for one in cut.observe(["be_sticky:stick"]) if one.pool == "be_sticky:stick")
+    assert [(one.endpoint, one.weight) for one in fact.members] == [(first, 0), (second, 10)]
+    assert haproxy.servers("be_sticky")["stick2"][0] == "192.0.2.2:80"
+
+
+def test_a_static_algorithm_takes_0_and_the_configured_weight(haproxy: HAProxy, provider: Make) -> None:
+    endpoints, place, pool = provider(), Endpoint("192.0.2.1", 80), "be_static:st"
+    (fact,) = (one for one in endpoints.observe([pool]) if one.pool == pool)
+    assert fact.weights is Weights.ON_OFF
+    with pytest.raises(Rejected, match="takes only 0 and 100"):
+        put(endpoints, place, 37, None, pool)
+    put(endpoints, place, 0, None, pool)
+    put(endpoints, place, ON_WEIGHT, 0, pool)
+    assert haproxy.servers("be_static")["st1"][1:] == (100, 0x04)
+    put(endpoints, place, 0, ON_WEIGHT, pool)
+    assert member(endpoints, pool).weight == 0
+    endpoints.perform(RemoveEndpoint("edge", pool, place, "web-0"))
+    assert member_places(endpoints, pool) == []
+
+
+def test_a_static_algorithm_over_slots_without_weight_is_refused_with_the_line_to_write(provider: Make) -> None:
+    endpoints, place, pool = provider(), Endpoint("192.0.2.1", 80), "be_static_zero:sz"
+    with pytest.raises(Rejected, match="weight 100 disabled"):
+        put(endpoints, place, ON_WEIGHT, None, pool)
+    assert any("weight 100 disabled" in line for line in endpoints.check([pool]))
+
+
+def member_places(endpoints: HAProxyEndpoints, pool: str) -> list[Endpoint]:
+    return [one.endpoint for fact in endpoints.observe([pool]) if fact.pool == pool for one in fact.members]
+
+
+def test_an_agent_check_is_told_as_another_writer(provider: Make) -> None:
+    endpoints = provider()
+    put(endpoints, Endpoint("192.0.2.1", 80), 10, None, "be_agent:ag")
+    assert member(endpoints, "be_agent:ag").writer == "HAProxy's agent-check"
+
+
+def test_the_word_of_haproxys_own_check_is_told_and_none_where_it_does_not_check(
+    haproxy: HAProxy, provider: Make, silent: Silent
+) -> None:
+    endpoints = provider()
+    put(endpoints, silent.place, 10, None, "be_checked:chk")
+    put(endpoints, silent.place, 10, None, "web")
+    wait_until(lambda: haproxy.operational("be_checked", "chk1") == 2, "the check passes")
+    wait_until(lambda: member(endpoints, "be_checked:chk").operational == "up", "that is told")
+    assert member(endpoints).operational == ""
+
+
+def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_was_used_before(
+    haproxy: HAProxy, provider: Make, silent: Silent, answering: Endpoint
+) -> None:
+    """HAProxy calls a slot up as soon as it is made ready, and down with the first check that fails."""
+    endpoints = provider()
+
+    def words() -> dict[Endpoint, str]:
+        (fact,) = (one for one in endpoints.observe(["be_asked:ask"]) if one.pool == "be_asked:ask")
+        return {one.endpoint: one.operational for one in fact.members}
+
+    also = Endpoint("127.0.0.2", answering.port)
+    put(endpoints, answering, 10, None, "be_asked:ask")
+    put(endpoints, also, 10, None, "be_asked:ask")
+    wait_until(lambda: words() == {answering: "up", also: "up"}, "both pass their checks")
+    put(endpoints, also, 0, 10, "be_asked:ask")
+    endpoints.perform(RemoveEndpoint("edge", "be_asked:ask", also, "web-0"))
+    # One that is under way would tell of the next address what it finds out about this one.
+    wait_until(lambda: not haproxy.checking("be_asked", "ask2"), "the last check of the old address ends")
+    put(endpoints, silent.place, 10, None, "be_asked:ask")
+    assert haproxy.operational("be_asked", "ask2") == 2, "HAProxy gives it traffic already"
+    wait_until(lambda: words() == {silent.place: "checking", answering: "up"}, "that is told")
+
+
+def test_a_slot_with_a_check_under_way_is_taken_last() -> None:
+    free = "127.0.0.1 1 0 33 0 0 {} slot.invalid"
+    rows = [
+        f"web web{number} {free.format(check)} {number} 0 3 0\n"
+        for number, check in [(1, 15), (2, 14), (3, 15), (4, 14)]
+    ]
+    slots = Free(table(Slots("web", "web", "suite"), parse_servers(HEAD + "".join(rows))))
+    taken = [slots.take(Endpoint("192.0.2.1", 80)) for _ in range(5)]
+    assert [one and one.name for one in taken] == ["web2", "web4", "web1", "web3", None]
+
+
+HEAD = (
+    "1\n# be_name srv_name srv_addr srv_port srv_uweight srv_admin_state srv_agent_state srv_iweight srv_check_state srv_fqdn"
+    " srv_id srv_op_state srv_check_status srv_check_health\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (["6 2 3 4", "6 2 3 4"], ["up", "up"]),
+        (["6 2 3 2", "6 2 3 2"], ["up", "up"]),  # fall 1: more to its credit has nobody
+        (["6 2 3 4", "6 2 3 2"], ["up", "checking"]),  # in a slot that was used before
+        (["6 2 3 4", "6 2 2 3"], ["up", "checking"]),  # one check has just failed
+        (["6 2 3 4", "6 2 1 2"], ["up", "checking"]),
+        (["6 2 1 2", "6 2 1 2"], ["checking", "checking"]),
+        (["7 2 3 4", "7 2 3 2"], ["up", "checking"]),  # the next check is under way
+        (["6 2 3 4", "6 0 2 0"], ["up", "down"]),
+        (["6 2 3 4", "6 1 1 2"], ["up", "checking"]),  # with a slow start
+        (["6 2 3 4", "6 1 3 4"], ["up", "starting"]),
+        (["6 2 3 4", "2 2 1 2"], ["up", "up"]),  # somebody has disabled its check
+        (["6 2 3 4", "14 2 1 2"], ["up", "up"]),
+        (["6 2 3 4", "0 2 0 0"], ["up", ""]),
+    ],
+)
+def test_what_is_told_of_checks(rows: list[str], words: list[str]) -> None:
+    def row(number: int, text: str) -> str:
+        check, operation, last, health = text.split()
+        start = f"web web{number} 192.0.2.{number} 80 10 0 0 0 {check} slot.invalid"
+        return f"{start} {number} {operation} {last} {health}\n"
+
+    servers = parse_servers(HEAD + "".join(row(number, text) for number, text in enumerate(rows, 1)))
+    fact = pool_fact([table(Slots("web", "web", "suite"), servers)], "7@1")
+    assert [one.operational for one in fact.members] == words
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Permission denied\n", "# pxname,svname\nweb,web1\n", "# pxname,svname,qcur,scur,algo\nweb\n"]
+)
+def test_figures_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        sessions(text)
+    with pytest.raises(ValueError):
+        algorithms(text)
+
+
+def test_a_batch_of_weights_tells_the_pool_unless_sessions_would_count(provider: Make) -> None:
+    endpoints = provider()
+    places = [Endpoint("192.0.2.1", port) for port in (80, 81)]
+
+    def act(weight: int, before: int | None) -> tuple[tuple[ProviderError | None, ...], list[list[int]]]:
+        errors, told = endpoints.perform_and_read(
+            [SetWeight("edge", "web", place, "web-0", weight, before) for place in places]
+        )
+        return errors, [[one.weight for one in fact.members] for fact in told]
+
+    assert act(10, None) == ((None, None), [[10, 10]])
+    assert act(10, 10) == ((None, None), [])
+    assert act(0, 10) == ((None, None), [])

@@ -1,0 +1,232 @@
+"""What reaches nginx and what does not: tests before a change, proof after it, and the lines of other people."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from providers.actions import CutSessions, RemoveEndpoint, SetWeight
+from providers.endpoints.nginx.provider import NOT_LOADED, NginxEndpoints
+from providers.errors import Conflict, Foreign, OutcomeUnknown, Rejected, Unreachable
+from providers.facts import Endpoint, MemberFact
+from tests.providers.endpoints.nginx.server import Nginx, wait_until
+
+pytestmark = pytest.mark.server("nginx")
+
+Make = Callable[..., NginxEndpoints]
+PLACE = Endpoint("192.0.2.1", 8080)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = str(self.server.server_address[1]).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def apps() -> Iterator[list[Endpoint]]:
+    """Two servers that answer with their port."""
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), Handler) for _ in range(2)]
+    threads = [threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.01}) for one in servers]
+    for thread in threads:
+        thread.start()
+    yield [Endpoint("127.0.0.1", one.server_address[1]) for one in servers]
+    for one, thread in zip(servers, threads, strict=True):
+        one.shutdown()
+        thread.join(60)
+        one.server_close()
+
+
+def put(place: Endpoint, weight: int, before: int | None = None, name: str = "web-0") -> SetWeight:
+    return SetWeight("edge", "web", place, name, weight, before)
+
+
+def members(endpoints: NginxEndpoints, pool: str = "web") -> list[MemberFact]:
+    return [one for fact in endpoints.observe([pool]) if fact.pool == pool for one in fact.members]
+
+
+def file_of(nginx: Nginx) -> Path:
+    return nginx.pools / "web.conf"
+
+
+def reloads(nginx: Nginx) -> int:
+    return (nginx.directory / "error.log").read_text().count(", reconfiguring")
+
+
+def test_requests_go_where_the_weights_say_and_none_is_sent_to_weight_0(
+    nginx: Nginx, pools: Make, apps: list[Endpoint]
+) -> None:
+    endpoints = pools()
+    first, second = apps
+    assert endpoints.perform_all([put(first, 3), put(second, 1)]) == (None, None)
+    answers = [nginx.get("web")[1].decode() for _ in range(8)]
+    assert (answers.count(str(first.port)), answers.count(str(second.port))) == (6, 2)
+    endpoints.perform(put(first, 0, before=3))
+    assert {nginx.get("web") for _ in range(4)} == {(200, str(second.port).encode())}
+    endpoints.perform(put(second, 0, before=1))
+    assert nginx.get("web")[0] == 502
+
+
+def test_many_actions_are_one_reload_and_repeating_them_is_none(nginx: Nginx, pools: Make) -> None:
+    endpoints, before = pools(), reloads(nginx)
+    actions = [put(Endpoint("192.0.2.1", port), 5) for port in range(80, 180)]
+    assert set(endpoints.perform_all(actions)) == {None}
+    assert reloads(nginx) == before + 1
+    assert set(endpoints.perform_all(actions)) == {None}
+    endpoints.perform(put(Endpoint("192.0.2.1", 80), 5, name="another-name"))
+    assert reloads(nginx) == before + 1
+    assert len(members(endpoints)) == 100
+
+
+def test_lines_of_other_people_stay_as_they_are(nginx: Nginx, pools: Make) -> None:
+    theirs = "# by hand\nupstream web {\n    least_conn; server 198.51.100.7 weight=3;  # old\n\n    keepalive 8;\n  }\ngeo $b {}\n"
+    file_of(nginx).write_text(theirs)
+    nginx.reload()
+    endpoints, old = pools(), Endpoint("198.51.100.7", 80)
+    assert members(endpoints) == [MemberFact(old, 3, False)]
+    with pytest.raises(Foreign, match="nobody's instance"):
+        endpoints.perform(put(old, 0, before=3))
+    endpoints.perform(put(PLACE, 10))
+    text = file_of(nginx).read_text()
+    assert [line for line in theirs.splitlines() if line not in text.splitlines()] == []
+    endpoints.perform(put(PLACE, 0, before=10))
+    endpoints.perform(RemoveEndpoint("edge", "web", PLACE, "web-0"))
+    assert members(endpoints) == [MemberFact(old, 3, False)]
+
+
+def test_a_pool_that_becomes_empty_still_loads_and_the_name_stays_known(nginx: Nginx, pools: Make) -> None:
+    endpoints = pools()
+    endpoints.perform(put(PLACE, 0))
+    endpoints.perform(RemoveEndpoint("edge", "web", PLACE, "web-0"))
+    assert members(endpoints) == []
+    assert endpoints.observe([]) == ()
+    nginx.reload()
+    assert nginx.get("web")[0] == 502
+
+
+def test_a_configuration_that_nginx_refuses_changes_nothing(nginx: Nginx, pools: Make) -> None:
+    endpoints = pools()
+    endpoints.perform(put(PLACE, 10))
+    before, workers = file_of(nginx).read_bytes(), nginx.workers()
+    nginx.write_main("no_such_directive on;")
+    with pytest.raises(Rejected, match='unknown directive "no_such_directive"'):
+        endpoints.perform(put(PLACE, 20, before=10))
+    assert (file_of(nginx).read_bytes(), nginx.workers()) == (before, workers)
+    assert any("no_such_directive" in line for line in endpoints.check(["web"]))
+    nginx.write_main()
+    endpoints.perform(put(PLACE, 20, before=10))
+    assert endpoints.check(["web"]) == ()
+    assert [path.name for path in nginx.directory.iterdir() if "test" in path.name] == []
+
+
+def test_a_directory_that_is_not_included_is_refused_with_the_line_to_write(
+    nginx: Nginx, pools: Make, tmp_path: Path
+) -> None:
+    endpoints = pools(directory=str(tmp_path / "elsewhere"))
+    with pytest.raises(Rejected, match=rf"include {tmp_path}/elsewhere/\*\.conf;"):
+        endpoints.perform(put(PLACE, 10))
+    assert not (tmp_path / "elsewhere" / "web.conf").exists()
+    assert any("does not include" in line for line in endpoints.check(["web"]))
+
+
+def test_what_was_written_and_not_loaded_is_loaded_by_the_next_step(
+    nginx: Nginx, pools: Make, apps: list[Endpoint]
+) -> None:
+    """As after a kill -9 between writing and reloading."""
+    endpoints = pools()
+    first, second = apps
+    assert endpoints.perform_all([put(first, 10), put(second, 0)]) == (None, None)
+    text = file_of(nginx).read_text()
+    killed = file_of(nginx).with_name("new")
+    killed.write_text(
+        text.replace(f"{first.port} weight=10", f"{first.port} down").replace(
+            f"{second.port} down", f"{second.port} weight=10"
+        )
+    )
+    # No file may seem loaded because it is of the same hundredth of a second as the worker.
+    wait_until(lambda: killed.stat().st_ctime_ns + 30_000_000 < _touched(killed), "time goes on")
+    killed.replace(file_of(nginx))
+    again = pools()
+    assert {one.weight for one in members(again)} == {NOT_LOADED}
+    assert nginx.get("web") == (200, str(first.port).encode())
+    with pytest.raises(Conflict, match="may not have loaded"):
+        again.perform(RemoveEndpoint("edge", "web", first, "web-0"))
+    assert again.perform_all([put(first, 0, before=NOT_LOADED), put(second, 10, before=NOT_LOADED)]) == (None, None)
+    assert {one.endpoint: one.weight for one in members(again)} == {first: 0, second: 10}
+    assert nginx.get("web") == (200, str(second.port).encode())
+
+
+def _touched(path: Path) -> int:
+    """The kernel's wall clock of files, now."""
+    probe = path.with_name("probe")
+    probe.write_text("")
+    now = probe.stat().st_ctime_ns
+    probe.unlink()
+    return now
+
+
+def test_a_reload_that_brings_no_worker_is_an_unknown_outcome_and_heals(nginx: Nginx, pools: Make) -> None:
+    pools().perform(put(PLACE, 10))
+    endpoints = pools(timeout="3s")
+    os.kill(nginx.process.pid, signal.SIGSTOP)
+    try:
+        with pytest.raises(OutcomeUnknown, match="it started no new worker"):
+            endpoints.perform(put(PLACE, 20, before=10))
+        assert [one.weight for one in members(endpoints)] == [NOT_LOADED]
+        before = nginx.workers()
+    finally:
+        os.kill(nginx.process.pid, signal.SIGCONT)
+    wait_until(lambda: bool(nginx.workers()) and not nginx.workers() & before, "nginx goes on")
+    assert [one.weight for one in members(endpoints)] == [20]
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"), [(None, "there is no"), ("x", "not hold a number"), ("1", "no master of nginx")]
+)
+def test_without_a_running_nginx_nothing_is_known_and_nothing_is_written(
+    nginx: Nginx, pools: Make, text: str | None, cause: str
+) -> None:
+    endpoints = pools()
+    nginx.pid_file.unlink()
+    if text is not None:
+        nginx.pid_file.write_text(text)
+    with pytest.raises(Unreachable, match=cause):
+        endpoints.observe(["web"])
+    with pytest.raises(Unreachable, match=cause):
+        endpoints.perform(put(PLACE, 10))
+    assert list(nginx.pools.glob("*.conf")) == []
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        put(Endpoint("host.test", 80), 1),
+        put(Endpoint("::0001", 80), 1),
+        put(Endpoint("192.0.2.1", 0), 1),
+        put(Endpoint("192.0.2.1", 80), 70_000),
+        put(Endpoint("127.0.0.1", 1), 1),
+        SetWeight("edge", "web; }", PLACE, "web-0", 1, None),
+        CutSessions("edge", "web", PLACE, "web-0"),
+    ],
+)
+def test_what_nginx_cannot_hold_is_refused(nginx: Nginx, pools: Make, action: SetWeight | CutSessions) -> None:
+    with pytest.raises(Rejected):
+        pools().perform(action)
+    assert list(nginx.pools.glob("*.conf")) == []
+
+
+def test_a_name_that_would_end_the_line_is_left_out(nginx: Nginx, pools: Make) -> None:
+    endpoints = pools()
+    endpoints.perform(put(PLACE, 10, name="x\n} evil"))
+    assert "evil" not in file_of(nginx).read_text()
+    assert [(one.weight, one.name) for one in members(endpoints)] == [(10, "")]

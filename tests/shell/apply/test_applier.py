@@ -1,0 +1,190 @@
+"""Pools that a provider reads back by itself: they are taken for a look, unless a later look is there already."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+
+import pytest
+
+from manifests.values.desired import SECOND
+from providers.actions import CutSessions, EndpointAction, SetWeight
+from providers.errors import OutcomeUnknown, ProviderError
+from providers.facts import Endpoint, Known, MemberFact, PoolFact
+from providers.spi import Context, ReadingBack
+from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
+from providers.wrappers.limited import LimitedReadingBack, Limits, limited
+from providers.wrappers.owned import OwnedReadingBack, owned
+from reconciler.core.model.instant import Now
+from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.step import Step
+from reconciler.shell.apply.applier import Applier
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
+from reconciler.shell.providers import InlineRunner, Providers
+from tests.sim.manifest import shop
+
+PLACES = [Endpoint("192.0.2.1", port) for port in (80, 81)]
+
+
+class Telling(MemoryEndpoints):
+    """Endpoints that tell what they read back.
+
+    `quiet` tells nothing, `lazy` answers and does nothing, of `lost` the answers are lost; `meanwhile` happens during a call.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
+        self.looks = 0
+        self.quiet = self.lazy = self.lost = False
+        self.meanwhile = lambda: None
+
+    def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
+        self.looks += 1
+        return super().observe(pools)
+
+    def perform(self, action: EndpointAction) -> None:
+        if not self.lazy:
+            super().perform(action)
+
+    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+        if self.lost:
+            return tuple(OutcomeUnknown("edge", "the answer was lost") for _ in actions)
+        return super().perform_all(actions)
+
+    def perform_and_read(
+        self, actions: Sequence[EndpointAction]
+    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
+        errors = self.perform_all(actions)
+        told = () if self.quiet else super().observe([action.pool for action in actions])
+        self.meanwhile()
+        return errors, told
+
+
+class NoJournal:
+    syncs = 0
+
+    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        raise AssertionError(step_id)
+
+    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        raise AssertionError(entry)
+
+    def sync(self) -> bool:
+        self.syncs += 1
+        return True
+
+
+class Bench:
+    def __init__(self, provider: Telling) -> None:
+        self.clock = VirtualClock()
+        self.looks = Looks(Providers({}, {"edge": provider}, {}), InlineRunner(), self.clock, Wake())
+        self.looks.want(shop().desired())
+        self.applier = Applier(self.looks, NoJournal(), self.looks.runner, self.clock)
+
+    def apply(self, *actions: EndpointAction) -> list[OutcomeKind]:
+        found: list[OutcomeKind] = []
+
+        def finished(step: Step, outcome: Outcome) -> None:
+            found.append(outcome.kind)
+
+        steps = tuple(Step(f"step {n}", "service/web", one, Reason.READY, "ready") for n, one in enumerate(actions))
+        asyncio.run(self.applier.run(steps, lambda step: None, finished, lambda: True))
+        return found
+
+    def weights(self) -> list[int]:
+        known = self.looks.pools["edge", "web"]
+        assert isinstance(known, Known)
+        return [member.weight for member in known.value.members]
+
+
+def puts(weight: int, before: int | None = None) -> list[SetWeight]:
+    return [SetWeight("edge", "web", place, "web-0", weight, before) for place in PLACES]
+
+
+@pytest.fixture
+def telling() -> Telling:
+    return Telling()
+
+
+def test_what_a_provider_tells_is_taken_over_without_a_look(telling: Telling) -> None:
+    bench = Bench(telling)
+    assert bench.apply(*puts(10)) == [OutcomeKind.DONE] * 2
+    assert (bench.weights(), telling.looks) == ([10, 10], 0)
+
+
+def test_a_pool_that_is_not_told_is_looked_at(telling: Telling) -> None:
+    bench = Bench(telling)
+    telling.quiet = True
+    assert bench.apply(*puts(10)) == [OutcomeKind.DONE] * 2
+    assert (bench.weights(), telling.looks) == ([10, 10], 1)
+
+
+def test_a_look_that_began_during_the_call_may_be_older_than_the_write_so_another_one_tells(telling: Telling) -> None:
+    bench = Bench(telling)
+
+    def look() -> None:
+        bench.clock.advance(SECOND)
+        bench.looks.pools["edge", "web"] = Known(PoolFact("web"), "edge", bench.clock.now().steady)
+
+    telling.meanwhile = look
+    assert bench.apply(*puts(10)) == [OutcomeKind.DONE] * 2
+    assert (bench.weights(), telling.looks) == ([10, 10], 1)
+
+
+def test_sessions_that_were_cut_read_back_as_none_under_way(telling: Telling) -> None:
+    bench = Bench(telling)
+    bench.apply(*puts(0))
+    member = telling.world.pools["edge"]["web"][PLACES[0]]
+    member.in_flight = 3
+    cut = CutSessions("edge", "web", PLACES[0], "web-0")
+    assert bench.apply(cut) == [OutcomeKind.DONE]
+    assert member.in_flight == 0
+
+
+def test_only_weights_go_out_before_the_disk_has_the_ledger(telling: Telling) -> None:
+    bench = Bench(telling)
+    journal = bench.applier.journal
+    assert isinstance(journal, NoJournal)
+    assert bench.apply(*puts(0)) == [OutcomeKind.DONE] * 2
+    assert journal.syncs == 0
+    assert bench.apply(CutSessions("edge", "web", PLACES[0], "web-0")) == [OutcomeKind.DONE]
+    assert journal.syncs == 1
+
+
+def test_sessions_that_stay_under_way_are_a_failure(telling: Telling) -> None:
+    bench = Bench(telling)
+    bench.apply(*puts(0))
+    telling.lazy = True
+    telling.world.pools["edge"]["web"][PLACES[0]].in_flight = 3
+    assert bench.apply(CutSessions("edge", "web", PLACES[0], "web-0")) == [OutcomeKind.FAILED]
+
+
+def test_the_decorators_pass_on_what_is_told_exactly_when_the_provider_tells(telling: Telling) -> None:
+    wrapped = limited(owned(telling, "demo"), Limits(workers=1))
+    try:
+        assert isinstance(wrapped, LimitedReadingBack)
+        assert isinstance(wrapped.inner, OwnedReadingBack)
+        assert not isinstance(
+            owned(MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere")), "demo"), ReadingBack
+        )
+        telling.plant("web", Endpoint("198.51.100.1", 80), 5, owner="other")
+        foreign = SetWeight("edge", "web", Endpoint("198.51.100.1", 80), "x", 0, 5)
+        errors, (fact,) = wrapped.perform_and_read([*puts(10), foreign])
+        assert [error is None for error in errors] == [True, True, False]
+        assert [one.weight for one in fact.members] == [10, 10, 5]
+        assert fact.members[2] == MemberFact(Endpoint("198.51.100.1", 80), 5, False, "", 0)
+    finally:
+        wrapped.close()
+
+
+def test_nothing_is_told_after_a_call_of_which_nothing_is_known(telling: Telling) -> None:
+    telling.lost = True
+    wrapped = limited(owned(telling, "demo"), Limits(workers=1))
+    try:
+        assert isinstance(wrapped, LimitedReadingBack)
+        errors, told = wrapped.perform_and_read(puts(10))
+        assert [type(error) for error in errors] == [OutcomeUnknown] * 2
+        assert told == ()
+    finally:
+        wrapped.close()

@@ -1,0 +1,110 @@
+"""Which looks wake the loop: for a daemon only those after which another decision may be made."""
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import replace
+
+import pytest
+
+from manifests.values.desired import SECOND, Role
+from providers.errors import ProviderError, Unreachable
+from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ZoneFact
+from reconciler.core.health.belief import CADENCES
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.triggers import Wake
+from reconciler.shell.providers import InlineRunner, Providers
+from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, shop
+
+CADENCE = {Role.RUNTIME: 15 * SECOND, Role.ENDPOINTS: SECOND, Role.DNS: 30 * SECOND}
+
+FIRST = {
+    Role.RUNTIME: (ContainerFact(NODE, "shop-web-0", "1", ContainerState.RUNNING),),
+    Role.ENDPOINTS: (PoolFact("web", (MemberFact(Endpoint("192.0.2.1", 80), 100, ours=True),)),),
+    Role.DNS: (ZoneFact(ZONE, 1, {}, {}),),
+}
+OTHER = {
+    Role.RUNTIME: (ContainerFact(NODE, "shop-web-0", "1", ContainerState.EXITED),),
+    Role.ENDPOINTS: (PoolFact("web", (MemberFact(Endpoint("192.0.2.1", 80), 0, ours=True),)),),
+    Role.DNS: (ZoneFact(ZONE, 2, {}, {}),),
+}
+
+
+class Answers:
+    """A provider of any role that answers what it is told to."""
+
+    def __init__(self, facts: object) -> None:
+        self.facts: object = facts
+        self.error: ProviderError | None = None
+
+    def observe(self, asked: Collection[str] | None = None) -> object:
+        if self.error is not None:
+            raise self.error
+        return self.facts
+
+
+class Watcher:
+    """Looks at one provider, and whether each of them woke the loop."""
+
+    def __init__(self, role: Role, *, only_news: bool) -> None:
+        self.role, self.provider, self.clock, self.wake = role, Answers(FIRST[role]), VirtualClock(), Wake()
+        named = {Role.RUNTIME: NODE, Role.ENDPOINTS: POOLS, Role.DNS: NAMES}[role]
+        places: dict[Role, dict[str, Answers]] = {one: {} for one in Role} | {role: {named: self.provider}}
+        providers = Providers(places[Role.RUNTIME], places[Role.ENDPOINTS], places[Role.DNS])  # type: ignore[arg-type]
+        self.looks = Looks(providers, InlineRunner(), self.clock, self.wake)
+        self.looks.want(replace(shop(), look_pools=SECOND).desired())
+        self.looks.only_news = only_news
+
+    def wakes(self, after: int | None = None) -> bool:
+        """Make the look that is due then, by default one cadence later."""
+        self.clock.advance(CADENCE[self.role] if after is None else after)
+        asyncio.run(self.looks.look_due())
+        return bool(self.wake.take())
+
+
+ROLES = pytest.mark.parametrize("role", Role)
+
+
+@ROLES
+def test_only_a_look_that_finds_something_else_wakes_a_daemon(role):
+    watcher = Watcher(role, only_news=True)
+    assert watcher.wakes(0)
+    assert not any(watcher.wakes() for _ in range(5))
+    watcher.provider.facts = OTHER[role]
+    assert watcher.wakes()
+    assert not watcher.wakes()
+    watcher.provider.facts = ()
+    assert watcher.wakes() is (role is not Role.DNS), "a zone that a server does not tell of stays as it was known"
+
+
+@ROLES
+def test_a_single_run_hears_of_every_look(role):
+    watcher = Watcher(role, only_news=False)
+    assert all(watcher.wakes() for _ in range(3))
+
+
+@ROLES
+def test_a_look_that_fails_and_the_one_that_succeeds_again_wake_a_daemon(role):
+    watcher = Watcher(role, only_news=True)
+    watcher.wakes(0)
+    watcher.provider.error = Unreachable("it", "no answer")
+    assert watcher.wakes()
+    assert watcher.wakes(), "each failure counts"
+    watcher.provider.error = None
+    assert watcher.wakes()
+    assert not watcher.wakes()
+
+
+@ROLES
+def test_the_same_facts_wake_a_daemon_that_had_ceased_to_believe_them(role):
+    watcher = Watcher(role, only_news=True)
+    watcher.wakes(0)
+    assert not watcher.wakes(CADENCES * CADENCE[role] - 1)
+    assert watcher.wakes(CADENCES * CADENCE[role])
+
+
+def test_the_first_look_at_a_server_of_no_zone_is_heard_of():
+    watcher = Watcher(Role.DNS, only_news=True)
+    watcher.looks.want(shop(publish=None).desired())
+    assert watcher.wakes(0)
+    assert not watcher.wakes()

@@ -1,0 +1,322 @@
+"""Faults of the disk and the file, produced for real."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from manifests.values.desired import SECOND
+from reconciler.core.model.instant import Now
+from reconciler.shell.clock import VirtualClock
+from reconciler.shell.store.database import MIGRATIONS, join_database, open_database
+from reconciler.shell.store.state import Store, StoreError
+
+NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
+ROWS = {("restarts", f"Workload/w{n}"): f'{{"n": {n}, "pad": "{"x" * 300}"}}' for n in range(200)}
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock(wall=NOW.wall)
+
+
+@pytest.fixture
+def state(tmp_path: Path, clock: VirtualClock) -> Path:
+    """A state directory with a store that has been used and closed."""
+    with Store.open(tmp_path / "state", clock) as store:
+        store.save_ledger(ROWS)
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 512 KiB of its own."""
+    mounted = tmp_path / "disk"
+    mounted.mkdir()
+    try:
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=512k,mode=700", "none", mounted], check=True, capture_output=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("a full or read-only disk needs the right to mount a tmpfs (root)")
+    yield mounted
+    subprocess.run(["umount", mounted], check=True)
+
+
+def begin(store: Store, step: str = "1") -> int:
+    return store.begin(step, "Workload/web", "stop", "c1@5", "liveness failed", NOW)
+
+
+def damage(file: Path, offset: int, garbage: bytes) -> bytes:
+    with file.open("r+b") as handle:
+        handle.seek(offset)
+        handle.write(garbage)
+    return file.read_bytes()
+
+
+def set_aside(state: Path) -> dict[str, bytes]:
+    return {entry.name: entry.read_bytes() for entry in state.glob("state.db.corrupt-*")}
+
+
+# --- a damaged file ---
+
+
+@pytest.mark.parametrize(
+    ("offset", "garbage"),
+    [(0, b"garbage" * 600), (24_576, os.urandom(8192)), (8192, b"\0" * 40_000)],
+    ids=["at the start", "in the middle", "zeroed pages"],
+)
+def test_a_file_with_garbage_in_it_is_set_aside_whole_and_a_fresh_one_is_begun(state, clock, offset, garbage):
+    broken = damage(state / "state.db", offset, garbage)
+    with Store.open(state, clock) as store:
+        assert store.load_ledger() == {}
+        assert set_aside(state) == {"state.db.corrupt-20270115T080000Z": broken}
+        assert "damaged" in store.recovered
+        assert f"kept as {state}/state.db.corrupt-20270115T080000Z" in store.recovered
+        begin(store)
+    with Store.open(state, clock) as store:
+        assert store.recovered is None
+        assert len(store.open_entries()) == 1
+
+
+@pytest.mark.parametrize("size", [0, 100, 4096, 30_000])
+def test_a_truncated_file_is_set_aside_and_a_fresh_one_is_begun(state, clock, size):
+    os.truncate(state / "state.db", size)
+    with Store.open(state, clock) as store:
+        assert store.load_ledger() == {}
+        assert len(set_aside(state)["state.db.corrupt-20270115T080000Z"]) == size
+        assert store.recovered
+
+
+def test_a_value_that_is_no_longer_json_counts_as_damage(state, clock):
+    file = state / "state.db"
+    content = file.read_bytes()
+    damage(file, content.index(b'{"n": 7,'), b"?")
+    with Store.open(state, clock) as store:
+        assert "damaged" in store.recovered
+
+
+def test_each_damaged_file_is_kept_even_when_two_fall_into_one_second(state, clock):
+    for _ in range(3):
+        damage(state / "state.db", 0, b"garbage" * 600)
+        Store.open(state, clock).close()
+    assert sorted(set_aside(state)) == [
+        "state.db.corrupt-20270115T080000Z",
+        "state.db.corrupt-20270115T080000Z.2",
+        "state.db.corrupt-20270115T080000Z.3",
+    ]
+
+
+def test_the_write_ahead_log_is_set_aside_with_its_file(state, clock):
+    (state / "state.db-wal").write_bytes(b"log")
+    damage(state / "state.db", 0, b"garbage" * 600)
+    Store.open(state, clock).close()
+    assert set_aside(state)["state.db.corrupt-20270115T080000Z-wal"] == b"log"
+
+
+def test_a_log_whose_database_is_gone_is_never_played_into_a_fresh_one(state, clock):
+    with Store.open(state, clock) as store:
+        store.save_ledger({("a", "b"): "1"})
+        log = (state / "state.db-wal").read_bytes()
+    (state / "state.db").unlink()
+    (state / "state.db-wal").write_bytes(log)
+    with Store.open(state, clock) as store:
+        assert store.load_ledger() == {}
+        assert store.recovered
+    assert log in set_aside(state).values()
+
+
+def test_a_kill_between_setting_aside_and_beginning_anew_does_not_lose_the_sentence(state, clock):
+    (state / "state.db").rename(state / "state.db.corrupt-20270115T075900Z")
+    (state / "state.db.new").write_bytes(b"half")
+    with Store.open(state, clock) as store:
+        assert "state.db.corrupt-20270115T075900Z" in store.recovered
+
+
+def test_whoever_only_joins_sets_nothing_aside(state, clock):
+    broken = damage(state / "state.db", 0, b"garbage" * 600)
+    with pytest.raises(StoreError, match=r"damaged.*start reconcile again"):
+        Store.join(state, clock)
+    assert (state / "state.db").read_bytes() == broken
+    assert set_aside(state) == {}
+
+
+def test_damage_that_shows_only_on_reading_is_an_error_that_names_the_way_out(state, clock):
+    with Store.join(state, clock) as store:
+        for page in range(2, 15):
+            damage(state / "state.db", page * 4096, b"\xff" * 4096)
+        with pytest.raises(StoreError, match=r"state\.db: it is damaged .*start reconcile again"):
+            store.load_ledger()
+
+
+# --- versions ---
+
+
+def test_a_file_of_a_newer_version_is_refused_and_not_touched(state, clock):
+    with sqlite3.connect(state / "state.db") as db:
+        db.execute("PRAGMA user_version = 99")
+    db.close()
+    before = (state / "state.db").read_bytes()
+    for opened in (Store.open, Store.join):
+        with pytest.raises(StoreError, match=f"version 99 and this program knows versions up to {len(MIGRATIONS)}"):
+            opened(state, clock)
+    assert {entry.name: entry.read_bytes() for entry in state.iterdir()} == {"state.db": before}
+
+
+def test_a_file_of_an_older_version_is_upgraded_by_the_holder_and_keeps_its_rows(state):
+    newer = (*MIGRATIONS, ("ALTER TABLE inbox ADD COLUMN host TEXT", "CREATE TABLE extra (id INTEGER PRIMARY KEY)"))
+    ours, next_one = len(MIGRATIONS), len(newer)
+    with pytest.raises(StoreError, match=f"its schema has version {ours} and this program writes version {next_one}"):
+        join_database(state, newer)
+    db, recovered = open_database(state, NOW.wall, newer)
+    assert recovered is None
+    assert db.execute("PRAGMA user_version").fetchone() == (next_one,)
+    assert db.execute("SELECT count(*), (SELECT count(*) FROM extra) FROM ledger").fetchone() == (len(ROWS), 0)
+    db.close()
+
+
+def test_an_upgrade_that_fails_leaves_the_file_at_the_version_before(state, clock):
+    with pytest.raises(StoreError):
+        open_database(state, NOW.wall, (*MIGRATIONS, ("CREATE TABLE extra (id)", "no such statement")))
+    with Store.open(state, clock) as store:
+        assert store.load_ledger() == ROWS
+
+
+def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path, clock):
+    state = tmp_path / "state"
+    state.mkdir(0o700)
+    with sqlite3.connect(state / "state.db") as db:
+        db.execute("CREATE TABLE theirs (id)")
+    db.close()
+    with pytest.raises(StoreError, match="a database of another program"):
+        Store.open(state, clock)
+    assert set_aside(state) == {}
+
+
+# --- disks ---
+
+
+def fill(disk: Path) -> Path:
+    """Use up every free byte."""
+    with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    return disk / "filler"
+
+
+def test_a_full_disk_is_a_clear_error_and_the_store_goes_on_when_there_is_room_again(small_disk, clock):
+    with Store.open(small_disk, clock) as store:
+        store.save_ledger({("a", "kept"): "1"})
+        filler = fill(small_disk)
+        with pytest.raises(StoreError, match=r"state\.db: no space left on its file system \(0 KiB free\); make room"):
+            store.save_ledger({("a", str(n)): f'"{"x" * 3000}"' for n in range(100)})
+        assert store.load_ledger() == {("a", "kept"): "1"}
+        filler.unlink()
+        assert store.save_ledger({("a", "kept"): "2"}) == 1
+    with Store.open(small_disk, clock) as store:
+        assert store.load_ledger() == {("a", "kept"): "2"}
+
+
+def test_on_a_full_disk_no_action_can_be_begun(small_disk, clock):
+    with Store.open(small_disk, clock) as store:
+        begun = [begin(store)]
+        fill(small_disk)
+        with pytest.raises(StoreError, match="no space left"):
+            begun.extend(begin(store, "x" * 500) for _ in range(1000))
+        assert [entry.id for entry in store.open_entries()] == begun
+
+
+def test_a_store_cannot_be_begun_on_a_full_disk_and_nothing_half_made_is_taken_for_one(small_disk, clock):
+    filler = fill(small_disk)
+    with pytest.raises(StoreError, match=r"[Nn]o space left"):
+        Store.open(small_disk, clock)
+    filler.unlink()
+    with Store.open(small_disk, clock) as store:
+        assert store.recovered is None
+        assert begin(store) == 1
+
+
+def test_a_disk_that_became_read_only_is_a_clear_error(small_disk, clock):
+    Store.open(small_disk, clock).close()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    with pytest.raises(StoreError, match=r"state\.db: .*[Rr]ead-only"):
+        Store.open(small_disk, clock)
+    with pytest.raises(StoreError, match="read-only"):
+        Store.join(small_disk, clock)
+
+
+def test_a_file_that_was_removed_while_in_use_is_an_error_instead_of_writing_into_nothing(state, clock):
+    with Store.open(state, clock) as store:
+        (state / "state.db").unlink()
+        with pytest.raises(StoreError, match="removed or replaced while it was in use; start reconcile again"):
+            begin(store)
+
+
+def test_a_process_that_keeps_the_file_locked_is_an_error_after_a_bounded_wait(state, clock):
+    with Store.open(state, clock, busy=0.05) as store:
+        other = sqlite3.connect(state / "state.db", isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreError, match="another process has been writing"):
+            begin(store)
+        other.execute("ROLLBACK")
+        other.close()
+        assert begin(store) == 1
+
+
+# --- kill -9 ---
+
+WRITER = """
+import sys
+from pathlib import Path
+from reconciler.core.model.instant import Now
+from reconciler.shell.clock import SystemClock
+from reconciler.shell.store.state import Store
+store = Store.open(Path(sys.argv[1]), SystemClock())
+rows = store.load_ledger()
+n = len(rows)
+while True:
+    n += 1
+    entry = store.begin(str(n), "o", "a", "g", "c", Now(1, 2, "b"))
+    rows[("count", str(n))] = str(n)
+    store.save_ledger(rows)
+    store.end(entry, "done")
+    print(n, flush=True)
+"""
+
+
+def test_everything_acknowledged_before_a_kill_is_there_after_it(tmp_path, clock):
+    state, acknowledged = tmp_path / "state", 0
+    for life in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(state)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ, PYTHONPATH="."),
+        )
+        killer = threading.Timer(20, process.kill)
+        killer.start()
+        for count, line in enumerate(process.stdout):
+            acknowledged = int(line)
+            if count == 5 + 7 * life:
+                process.send_signal(signal.SIGKILL)
+                break
+        acknowledged = int((process.stdout.read().split() or [acknowledged])[-1])
+        process.stdout.close()
+        process.wait(120)
+        killer.cancel()
+        with Store.open(state, clock) as store:
+            assert store.recovered is None
+            counted = {int(value) for value in store.load_ledger().values()}
+            assert counted >= set(range(1, acknowledged + 1))
+            assert len(counted) <= acknowledged + 1
+            assert len(store.open_entries()) <= 1
+            for entry in store.open_entries():
+                store.end(entry.id, "unknown", "killed")
+    assert acknowledged > 40
