@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.edge_latency import REPLICAS, WATCH, first, kill, quantiles
+from bench.edge_latency import REPLICAS, first, kill, quantiles
+from bench.weight_watch import WATCH
 from reconciler.push.client import Target, push, target_of
 from tests.e2e.edge_world import engine_with_image, until
 from tests.e2e.traffic_world import Traffic
