@@ -126,7 +126,7 @@ def settled(count: int) -> tuple[Desired, Observed]:
     first = decide(desired, observed, NOW)
     # The world above is owned by an instance without a ledger; once its history is known, nothing is left to write.
     ledger = first.ledger
-    return desired, replace(observed, ledger=replace(ledger, amnesic=None, source="bench"))
+    return desired, replace(observed, ledger=replace(ledger, history_lost=None, source="bench"))
 
 
 def measure(count: int, times: int = 5) -> tuple[float, int, float]:

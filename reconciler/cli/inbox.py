@@ -29,7 +29,7 @@ LATER = "nothing runs on this instance now: the next 'reconcile --once PATH' doe
 """What to say when nobody took the word."""
 
 
-def person() -> str:
+def current_user() -> str:
     """Who says it: the person behind `sudo`, else the login name of this user."""
     behind = os.environ.get("SUDO_USER", "")
     if behind:
@@ -55,7 +55,7 @@ def leave(verb: str, words: Sequence[dict[str, Any]], place: Place) -> bool:
         with Lock.acquire(place.state_dir, f"reconcile {verb}", clock), Store.open(place.state_dir, clock):
             pass
     with joined(place) as store:
-        numbers = {store.append(verb, json.dumps(word), person(), clock.now()) for word in words}
+        numbers = {store.append(verb, json.dumps(word), current_user(), clock.now()) for word in words}
         ring(place.state_dir)
         return _folded(store, numbers, place, clock)
 
@@ -79,7 +79,7 @@ def refreshed(place: Place) -> bool:
     asked = clock.now()
     try:
         with joined(place) as store:
-            number = store.append(SHOW, json.dumps({"object": "*"}), person(), asked)
+            number = store.append(SHOW, json.dumps({"object": "*"}), current_user(), asked)
             ring(place.state_dir)
             while clock.now().steady < asked.steady + ANSWER:
                 last = store.last_decision()

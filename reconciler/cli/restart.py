@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from manifests.values.desired import SECOND
-from reconciler.cli.inbox import LATER, leave, person
+from reconciler.cli.inbox import LATER, current_user, leave
 from reconciler.cli.objects import Known, known_objects, no_such
 from reconciler.cli.options import DurationType, Options, common_options, mistake, target_options
 from reconciler.cli.where import Place, find, joined, path_optional
@@ -121,7 +121,7 @@ def restart(
     effect = "it is being done" if taken else LATER
     about = f"container {container} of {key}" if container else key
     asked = {"command": "restart", "request": word["id"], "object": key, "container": container or None}
-    asked |= {"who": person(), "taken": taken}
+    asked |= {"who": current_user(), "taken": taken}
     if not (wait and taken):
         code = Exit.UNFINISHED if wait else Exit.OK
         if view.json:
@@ -195,7 +195,7 @@ def _held(store: Store, request: Request | None) -> list[str]:
         return []
     mine = {one.object for one in request.members or ()}
     return [
-        f"{one['object']}: {one['rule']}: {one['message']}; to end it: {one['person']}"
+        f"{one['object']}: {one['rule']}: {one['message']}; to end it: {one['next_step']}"
         for one in json.loads(last.text)["holds"]
         if one["object"] in mine and one["rule"] in _PERSON
     ]

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from manifests.values.rollouts import STAGED
-from reconciler.cli.inbox import LATER, leave, person
+from reconciler.cli.inbox import LATER, current_user, leave
 from reconciler.cli.objects import known_objects, no_such
 from reconciler.cli.options import Options, common_options, mistake, target_options
 from reconciler.cli.where import Place, find, joined, path_optional
@@ -52,7 +52,7 @@ def rollback(key: str, path: Path | None, reason: str, **raw: Any) -> Exit:
     taken = leave("rollback", [{"object": key, "reason": reason.strip()}], place)
     effect = "it is being done" if taken else LATER
     if options.view.json:
-        asked = {"command": "rollback", "object": key, "who": person(), "taken": taken}
+        asked = {"command": "rollback", "object": key, "who": current_user(), "taken": taken}
         options.view.document({"exit_code": 0, **asked, "result": effect})
     else:
         options.view.out(f"rollback of {key} asked for; {effect}")

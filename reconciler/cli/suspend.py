@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from manifests.values.desired import SECOND
-from reconciler.cli.inbox import LATER, leave, person
+from reconciler.cli.inbox import LATER, current_user, leave
 from reconciler.cli.objects import Known, known_objects, no_such
 from reconciler.cli.options import DurationType, Options, common_options, mistake, target_options
 from reconciler.cli.where import find, path_optional
@@ -139,7 +139,14 @@ def _say(verb: str, words: list[dict[str, Any]], in_effect: bool, options: Optio
     effect = "in effect now" if in_effect else LATER
     if options.view.json:
         options.view.document(
-            {"exit_code": 0, "command": verb, "words": words, "who": person(), "in_effect": in_effect, "result": effect}
+            {
+                "exit_code": 0,
+                "command": verb,
+                "words": words,
+                "who": current_user(),
+                "in_effect": in_effect,
+                "result": effect,
+            }
         )
     else:
         options.view.out(f"to be {text}; {effect}")

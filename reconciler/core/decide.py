@@ -217,8 +217,8 @@ def _unknown(seen: Sight) -> list[Hold]:
         (Rule.UNKNOWN_ZONE, {"/".join(key): one for key, one in seen.unknown_zones.items()}),
     ):
         for name, one in unknown.items():
-            person = f"see that provider {one.source} can be read; it is looked at again by itself"
-            holds.append(Hold(f"provider/{one.source}", f"change {name}", rule, one.reason, person=person))
+            next_step = f"see that provider {one.source} can be read; it is looked at again by itself"
+            holds.append(Hold(f"provider/{one.source}", f"change {name}", rule, one.reason, next_step=next_step))
     return holds
 
 

@@ -161,7 +161,7 @@ def _line(one: Planned) -> str:
 
 
 def _hold(one: Hold) -> str:
-    after = f"; {one.person}" if one.person else ""
+    after = f"; {one.next_step}" if one.next_step else ""
     return f"hold {one.object}: {one.action} ({one.rule.value}: {one.message}{after})"
 
 
@@ -191,7 +191,7 @@ def _hold_json(holds: Sequence[Hold], steady: int) -> list[dict[str, Any]]:
             "rule": one.rule.value,
             "message": one.message,
             "retry_in_seconds": None if one.until is None else max(0, one.until - steady) / SECOND,
-            "person": one.person or None,
+            "next_step": one.next_step or None,
         }
         for one in holds
     ]

@@ -75,8 +75,8 @@ def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences)
         return
     obj = replica_of(workload.key, ordinal)
     message = f"{fact.name} was created with other values of {names}"
-    person = f"write onSecretChange: restart in the spec of {workload.key}, or change its template"
-    out.holds.append(Hold(obj, f"recreate {fact.name}", Rule.SECRET_CHANGED, message, person=person))
+    next_step = f"write onSecretChange: restart in the spec of {workload.key}, or change its template"
+    out.holds.append(Hold(obj, f"recreate {fact.name}", Rule.SECRET_CHANGED, message, next_step=next_step))
 
 
 def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: Differences) -> None:
@@ -112,7 +112,7 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
     differs = bool(fact.live) and fact.live != settings(workload, name, fact, ledger)
     if fact.state in _UPDATED and (differs or fact.unjoined):
         cause, message = Reason.SETTINGS_CHANGED, "its limits or its restart policy are not as wanted"
-        if differs and name in ledger.taken:
+        if differs and name in ledger.taken_over:
             many = len(ledger.attempts.get(name, ()))
             cause, message = Reason.TAKEN_OVER, f"the runtime restarts it again and again ({many} restarts lately)"
         elif fact.unjoined:
@@ -144,8 +144,8 @@ def _missing(
     pending = crew.pending.get(workload.key)
     if pending:
         message = f"a container that spec.adopt names is not adopted: {'; '.join(pending)}"
-        person = f"do what it says, or narrow spec.adopt of {workload.key}"
-        out.holds.append(Hold(workload.key, "create replicas", Rule.ADOPT_PENDING, message, person=person))
+        next_step = f"do what it says, or narrow spec.adopt of {workload.key}"
+        out.holds.append(Hold(workload.key, "create replicas", Rule.ADOPT_PENDING, message, next_step=next_step))
         return
     exist = (
         older.there
@@ -163,8 +163,8 @@ def _missing(
         obj = replica_of(workload.key, ordinal)
         if (node, name) in crew.foreign:
             message = f"a container named {name} on {node} carries no mark of {instance}"
-            person = f"remove or rename it: docker rename {name} other-name, or delete it"
-            out.holds.append(Hold(obj, f"create {name}", Rule.NAME_TAKEN, message, person=person))
+            next_step = f"remove or rename it: docker rename {name} other-name, or delete it"
+            out.holds.append(Hold(obj, f"create {name}", Rule.NAME_TAKEN, message, next_step=next_step))
             continue
         message = f"no container of revision {workload.template.revision[:8]}"
         want = Want(f"create {name}", obj, Kind.CREATE, Reason.MISSING, message, name, node, ordinal, workload)
@@ -207,8 +207,8 @@ def _beside(group: Group, crew: Roster, instance: str, ledger: Ledger, out: Diff
     for ordinal in replacement.lost(group, ledger):
         obj = replica_of(group.workload.key, ordinal)
         message = f"it is gone, and what revision {group.serving[:8]} is made from is neither declared nor remembered"
-        person = "let the declared revision take over: give it an activateAt in the past"
-        out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, person=person))
+        next_step = "let the declared revision take over: give it an activateAt in the past"
+        out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, next_step=next_step))
     for belief in replacement.asleep(group, ledger.grants):
         mark = belief.fact.mark
         if mark is not None:
@@ -274,7 +274,7 @@ def _partly_blind(
 
 def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
     """The settings it should have; the replica's name is only spelled out where something was taken over."""
-    return settings(workload, replica_of(key, ordinal) if ledger.taken else "", fact, ledger)
+    return settings(workload, replica_of(key, ordinal) if ledger.taken_over else "", fact, ledger)
 
 
 def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Differences:

@@ -181,8 +181,8 @@ class _Gate:
             return Wait(want.object, Waiting.BALANCER, message)
         if message:
             until = counts.until if counts.until < FOREVER else None
-            person = f"bring replicas of {workload.key} back, or raise its availability.maxUnavailable"
-            return Hold(want.object, want.id, Rule.BUDGET, message, until=until, person=person)
+            next_step = f"bring replicas of {workload.key} back, or raise its availability.maxUnavailable"
+            return Hold(want.object, want.id, Rule.BUDGET, message, until=until, next_step=next_step)
         limit = max(1, workload.max_unavailable)
         # One that is not available may serve all the same (a last member, a doubted probe): what runs and comes back goes
         # within the budget too. A replaced one that is not available has an available one in its place already.
@@ -222,8 +222,8 @@ class _Gate:
         key = want.object.rpartition("/")[0]
         word = suspended(self.desired, self.tally.ledger, key, want.object, want.node, want.id, self.now)
         if word is None and workload is not None and workload.suspend:
-            person = f"set spec.suspend of {key} to false"
-            word = Hold(want.object, want.id, Rule.SUSPENDED, f"the manifest suspends {key}", person=person)
+            next_step = f"set spec.suspend of {key} to false"
+            word = Hold(want.object, want.id, Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)
         held = self.held(want)
         if word is None and held is not None:
             word = windows.hold(self.desired, held, want.object, want.id, self.now)

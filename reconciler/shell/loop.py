@@ -250,7 +250,7 @@ class Loop:
         now = self.clock.now()
         self.ledger = self.pushing.fold(self.ledger, now)
         decision = self._decide(self._observed(), now)
-        if decision.ledger.amnesic is not None and self.ledger.amnesic is None:
+        if decision.ledger.history_lost is not None and self.ledger.history_lost is None:
             self.reporter.note(
                 "the ledger is empty beside objects of this instance, or a node cannot be read: nothing is restarted for its "
                 "health until counting is right again, and nothing is pruned without --take-over",

@@ -57,7 +57,7 @@ def test_an_endpoint_is_explained(drained, reconcile, golden):
 
 def test_explaining_a_replica_says_why_its_endpoints_weigh_what_they_do(drained, reconcile):
     out = reconcile("explain", "workload/web/0").out
-    assert f"  {FIRST}: draining, weight 100 -> 0: DrainedByHand (a person drains it, against the probes)" in out
+    assert f"  {FIRST}: draining, weight 100 -> 0: DrainedByOperator (a person drains it, against the probes)" in out
 
 
 def test_endpoints_as_json_say_who_decided(drained, reconcile: Callable):
@@ -71,7 +71,7 @@ def test_endpoints_as_json_say_who_decided(drained, reconcile: Callable):
 def test_who_is_drained_is_waited_for_by_nobody_and_says_how_to_end_it(drained, reconcile):
     document = reconcile("status", "-o", "json").document
     [held] = [one for one in document["holds"] if one["object"] == "workload/web/0"]
-    assert (held["rule"], held["person"]) == ("Ordered", "reconcile release workload/web/0")
+    assert (held["rule"], held["next_step"]) == ("Overridden", "reconcile release workload/web/0")
     assert held["message"] == "workload/web/0 was drained by ada: bad disk"
     assert held["until_wall"] is not None
     assert [one for one in document["waits"] if one["object"] == "workload/web/0"] == []

@@ -366,10 +366,10 @@ def test_two_containers_behind_one_address_leave_a_name_only_together():
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (lambda one: replace(one, amnesic=ago(5)), Rule.AMNESIC),
+        (lambda one: replace(one, history_lost=ago(5)), Rule.LEDGER_LOST),
         (
             lambda one: replace(one, attempts={"workload/web/1": tuple(ago(n) for n in (50, 40, 30, 20, 10))}),
-            Rule.ATTEMPTS,
+            Rule.RESTART_LIMIT,
         ),
         (lambda one: replace(one, failures={"workload/web/1": Failures(3, ago(1), Generation("x", 1))}), Rule.BACK_OFF),
         (lambda one: obey(one, (Command("suspend", "*"),)), Rule.SUSPENDED),

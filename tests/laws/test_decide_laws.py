@@ -141,7 +141,7 @@ def queued(desired, world) -> set[tuple[str, str]]:
     later, taken = world, set()
     for _ in range(8):
         decision = decide(desired, later, NOW)
-        if not any(one.rule is Rule.CUT_RATE for one in decision.holds):
+        if not any(one.rule is Rule.WEIGHT_REMOVAL_LIMIT for one in decision.holds):
             break
         later = replace(later, ledger=replace(decision.ledger, cuts={}))
         for step in decision.steps:
@@ -176,7 +176,7 @@ def test_ignorance_is_never_destructive(given_, data):
 def test_every_hold_names_a_future_instant_or_a_persons_action(given_):
     decision = decide(*given_, NOW)
     for hold in decision.holds:
-        assert hold.person or (hold.until is not None and hold.until > NOW.steady), hold
+        assert hold.next_step or (hold.until is not None and hold.until > NOW.steady), hold
         assert hold.until is None or hold.until > NOW.steady, hold
         assert hold.object
         assert hold.message

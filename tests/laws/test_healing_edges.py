@@ -58,7 +58,7 @@ def test_a_replica_that_must_be_ready_for_long_counts_against_the_budget_for_as_
     world.apps.sick.add(world.generation(WEB.format(1)))
     world.run(3 * MINUTE)
     assert stops(world) == [WEB.format(0)]
-    assert Rule.IN_FLIGHT in {one.rule for one in world.tape.last.holds}
+    assert Rule.RESTART_IN_PROGRESS in {one.rule for one in world.tape.last.holds}
     world.run(12 * MINUTE)
     assert stops(world) == [WEB.format(0), WEB.format(1)]
     assert not world.memory.ledger().grants

@@ -207,7 +207,7 @@ def test_a_lost_ledger_restarts_nothing_for_health_until_counting_is_right_again
     world.apps.sick.add(world.generation(WEB.format(0)))
     world.run(200 * SECOND)
     assert not world.dog.restarts
-    assert {one.rule for one in world.tape.last.holds} == {Rule.AMNESIC}
+    assert {one.rule for one in world.tape.last.holds} == {Rule.LEDGER_LOST}
     world.run(200 * SECOND)
     assert [one[1] for one in world.dog.restarts] == ["workload/web/0"]
 

@@ -114,7 +114,7 @@ def test_holds_waits_and_forecasts_of_switches_end(given_):
     decision = decide(desired, world, NOW)
     assert from_rows(to_rows(decision.ledger)) == decision.ledger
     for hold in decision.holds:
-        assert hold.person or (hold.until is not None and hold.until > NOW.steady), hold
+        assert hold.next_step or (hold.until is not None and hold.until > NOW.steady), hold
         assert hold.until is None or hold.until > NOW.steady, hold
     for wait in decision.waits:
         assert wait.until is None or wait.until > NOW.steady, wait

@@ -150,7 +150,7 @@ def test_every_hold_names_an_instant_in_the_future_or_a_persons_action(worlds):
             world.run(7 * SECOND)
             steady = world.tape.last.ledger and world.clock.now().steady - 7 * SECOND
             for hold in world.tape.last.holds:
-                assert hold.person or hold.until is not None, hold
+                assert hold.next_step or hold.until is not None, hold
                 assert hold.until is None or hold.until > steady - 600 * SECOND
         world.close()
 

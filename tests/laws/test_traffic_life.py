@@ -158,7 +158,7 @@ def test_what_is_pruned_drains_for_as_long_as_its_manifest_said_last_and_a_resta
     assert 40 * SECOND <= min(stops) - down(world, count) <= 60 * SECOND
     assert sorted(world.running()) == [WEB.format(n) for n in range(3)]
     world.run(60 * SECOND)
-    assert set(world.memory.ledger().leaving) == {"workload/web"}
+    assert set(world.memory.ledger().exit_times) == {"workload/web"}
 
 
 def test_a_destroy_that_is_killed_anywhere_is_ended_by_the_next_one_and_skips_no_wait(worlds):

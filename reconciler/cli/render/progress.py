@@ -186,7 +186,7 @@ class Logged:
         held = frozenset((one.object, one.action, one.rule.value) for one in decision.holds)
         for one in decision.holds:
             if (one.object, one.action, one.rule.value) not in self._held:
-                tail = f"; to end it: {one.person}" if one.person else ""
+                tail = f"; to end it: {one.next_step}" if one.next_step else ""
                 log.info("held %s: %s (%s: %s)%s", one.object, one.action, one.rule.value, one.message, tail)
         for name, action, rule in sorted(self._held - held):
             log.info("no longer held %s: %s (%s)", name, action, rule)

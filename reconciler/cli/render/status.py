@@ -90,8 +90,8 @@ def held_line(hold: Mapping[str, Any], paint: Paint, now: int) -> str:
     parts = [f"{paint.warn('held')}     {hold['object']}: {hold['action']} ({hold['rule']}: {hold['message']})"]
     if hold["until_wall"] is not None:
         parts.append(f"next try {ahead(hold['until_wall'], now)}")
-    if hold["person"]:
-        parts.append(f"to end it: {hold['person']}")
+    if hold["next_step"]:
+        parts.append(f"to end it: {hold['next_step']}")
     return "; ".join(parts)
 
 

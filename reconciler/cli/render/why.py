@@ -22,8 +22,8 @@ def why(replica: Mapping[str, Any], holds: Sequence[Mapping[str, Any]], now: int
     held = next((one for one in holds if one["action"].startswith(("restart ", "recreate "))), None)
     if held is not None:
         then = "" if held["until_wall"] is None else f"; next try {ahead(held['until_wall'], now)}"
-        person = f"; to end it: {held['person']}" if held["person"] else ""
-        return f"not restarted now: {held['action']} is held by {held['rule']} ({held['message']}){then}{person}"
+        next_step = f"; to end it: {held['next_step']}" if held["next_step"] else ""
+        return f"not restarted now: {held['action']} is held by {held['rule']} ({held['message']}){then}{next_step}"
     if replica["state"] == State.RESTARTING.value:
         return f"being restarted ({replica['reason']})"
     if replica["runtime"] != "running":

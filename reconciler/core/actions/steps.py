@@ -202,7 +202,7 @@ WHY_WEIGHT = {
     Reason.PUSHED_NOT_READY: "it says that it is not ready",
     Reason.PUSHED_STARTUP: "it says that it is starting",
     Reason.PUSHED_DRAINING: "it says that it is draining",
-    Reason.DRAINED_BY_HAND: "a person drains it",
+    Reason.DRAINED_BY_OPERATOR: "a person drains it",
     Reason.FORCED_UP: "a person forces it up",
     Reason.FORCED_DOWN: "a person forces it down",
     Reason.PENDING: "started again, and not ready yet",

@@ -197,9 +197,9 @@ class _Judge:
         if wanted and not any(key.name == policy.host for key in adapted.records):
             why_not = "; ".join(sorted({note.message for note in adapted.notes if note.key.name == policy.host}))
             message = f"provider {policy.provider} cannot hold {policy.host} as it is wanted: {why_not}"
-            person = "give the target addresses instead of a name, or use a provider with aliases"
+            next_step = "give the target addresses instead of a name, or use a provider with aliases"
             self.out.holds.append(
-                Hold(policy.key, f"publish {policy.host}", Rule.CANNOT_PUBLISH, message, person=person)
+                Hold(policy.key, f"publish {policy.host}", Rule.CANNOT_PUBLISH, message, next_step=next_step)
             )
             return None
         return self.current if adapted.records == self.current else adapted.records
@@ -212,9 +212,9 @@ class _Judge:
         going = sorted(there & sure_not | (there - known))
         if going:
             message = f"no address of {policy.host} is sure to be ready, so what is published stays: {', '.join(sorted(there))}"
-            person = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
+            next_step = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
             self.out.holds.append(
-                Hold(policy.key, f"withdraw {', '.join(going)}", Rule.LAST_RECORD, message, person=person)
+                Hold(policy.key, f"withdraw {', '.join(going)}", Rule.LAST_RECORD, message, next_step=next_step)
             )
         del answer
         return self.current
@@ -285,9 +285,11 @@ class _Judge:
         policy = self.policy
         listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
         message = f"{listed} in zone {policy.zone} carries no owner mark of {self.mark}"
-        person = "remove that record by hand, or give the policy another host"
+        next_step = "remove that record by hand, or give the policy another host"
         self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in self.current)
-        self.out.holds.append(Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, person=person))
+        self.out.holds.append(
+            Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, next_step=next_step)
+        )
 
 
 # --- records, strays, orphans ------------------------------------------------------------------------------------------
@@ -311,8 +313,8 @@ def _record(
     after = fitted.records.get(key)
     if after is None:
         message = "; ".join(note.message for note in fitted.notes) or "it is left out"
-        person = f"use a provider that has records of type {record.type}"
-        out.holds.append(Hold(record.key, f"publish {record.host}", Rule.CANNOT_PUBLISH, message, person=person))
+        next_step = f"use a provider that has records of type {record.type}"
+        out.holds.append(Hold(record.key, f"publish {record.host}", Rule.CANNOT_PUBLISH, message, next_step=next_step))
         return
     beside = _beside(record, there[place])
     free = [one for one in beside if claims.yields(record, one)]
@@ -320,8 +322,8 @@ def _record(
     if others:
         listed = ", ".join(f"{one.name} {one.type}" for one in others)
         message = f"{listed} in zone {record.zone} carries no owner mark of {mark}"
-        person = "remove that record by hand, or remove the Record"
-        out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, person=person))
+        next_step = "remove that record by hand, or remove the Record"
+        out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, next_step=next_step))
         return
     claims.take(place, free)
     for one in free:

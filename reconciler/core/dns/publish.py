@@ -138,5 +138,7 @@ def _mass_hold(diff: RecordDiff, zones: Mapping[Place, Pruning]) -> Hold | None:
     pruning = zones.get((diff.provider, diff.zone))
     if pruning is None:
         return None
-    person = f"reconcile apply --approve {pruning.hash}"
-    return Hold(diff.object, f"delete {diff.key.name} {diff.key.type}", Rule.MASS_CHANGE, pruning.mass, person=person)
+    next_step = f"reconcile apply --approve {pruning.hash}"
+    return Hold(
+        diff.object, f"delete {diff.key.name} {diff.key.type}", Rule.MASS_CHANGE, pruning.mass, next_step=next_step
+    )

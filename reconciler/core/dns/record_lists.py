@@ -106,8 +106,8 @@ def _changes(desired: Desired, one: RecordList, zone: _Zone, claims: Claims, out
     if lacking:
         kinds = ", ".join(sorted({kind for _, kind, _ in lacking}))
         message = f"the provider has no records of type {kinds}: {_shown(lacking)} left out"
-        person = f"take them out of the list, or use a provider that has {kinds}"
-        out.holds.append(Hold(one.key, f"publish {_count(lacking)}", Rule.CANNOT_PUBLISH, message, person=person))
+        next_step = f"take them out of the list, or use a provider that has {kinds}"
+        out.holds.append(Hold(one.key, f"publish {_count(lacking)}", Rule.CANNOT_PUBLISH, message, next_step=next_step))
     records = cast("Mapping[SetKey, SetValue]", zone.fact.records)
     if sets.items() <= records.items() and sets.keys() == set(zone.marked.get(mark, ())):
         return
@@ -136,8 +136,8 @@ def _changes(desired: Desired, one: RecordList, zone: _Zone, claims: Claims, out
     if foreign:
         carry = "carries" if len(foreign) == 1 else "carry"
         message = f"{_shown(foreign)} in zone {one.zone} {carry} no owner mark of {desired.instance.id}"
-        person = "remove these records by hand, or take them out of the list"
-        out.holds.append(Hold(one.key, f"publish {_count(foreign)}", Rule.FOREIGN_RECORD, message, person=person))
+        next_step = "remove these records by hand, or take them out of the list"
+        out.holds.append(Hold(one.key, f"publish {_count(foreign)}", Rule.FOREIGN_RECORD, message, next_step=next_step))
 
 
 def _beside(new: Sequence[SetKey], zone: ZoneFact, prefix: str) -> set[SetKey]:

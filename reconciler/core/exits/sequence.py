@@ -83,8 +83,8 @@ def _leave_names(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, no
         grant = grant._replace(ttl=max(grant.ttl, exit_.ttl), names_out=None)
         if exit_.kept:
             message = f"{fact.name} is the last address of a name, which never becomes empty"
-            person = "bring a replacement up, or delete the DNSPolicy to remove the name"
-            return Progress(grant, hold=Hold(grant.object, "stop", Rule.LAST_RECORD, message, person=person))
+            next_step = "bring a replacement up, or delete the DNSPolicy to remove the name"
+            return Progress(grant, hold=Hold(grant.object, "stop", Rule.LAST_RECORD, message, next_step=next_step))
         return Progress(grant, wait=Wait(grant.object, Waiting.NAMES, f"{fact.name} is still published"))
     if grant.names_out is None:
         grant = grant._replace(names_out=instant(now))
@@ -154,8 +154,8 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, n
         if not exit_.contested:
             return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, f"{fact.name} still carries weight", retry))
         message = f"another writer keeps the weight of {fact.name} in pool {exit_.contested}"
-        person = f"keep other writers off pool {exit_.contested}"
-        hold = Hold(grant.object, "stop", Rule.CONFLICTING_WRITER, message, until=retry, person=person)
+        next_step = f"keep other writers off pool {exit_.contested}"
+        hold = Hold(grant.object, "stop", Rule.CONFLICTING_WRITER, message, until=retry, next_step=next_step)
         return Progress(grant, hold=hold)
     if exit_.pool_hidden:
         blind_for = now.steady - exit_.pool_hidden_since

@@ -241,6 +241,6 @@ def hold(
                     f"{many}, and restarting one did not help ({row.failures} tried): "
                     "their probe or something they depend on is suspect"
                 )
-                person = "check the probe and what they depend on; one of them is tried again by itself"
-                return Hold(obj, action, Rule.MASS_FAILURE, message, until=until, person=person)
+                next_step = "check the probe and what they depend on; one of them is tried again by itself"
+                return Hold(obj, action, Rule.MASS_FAILURE, message, until=until, next_step=next_step)
     return None

@@ -29,17 +29,17 @@ class Ask(NamedTuple):
     tally: Tally
 
 
-def _hold(want: Want, rule: Rule, message: str, until: int | None = None, person: str = "") -> Hold:
-    return Hold(want.object, want.id, rule, message, until=until, person=person)
+def _hold(want: Want, rule: Rule, message: str, until: int | None = None, next_step: str = "") -> Hold:
+    return Hold(want.object, want.id, rule, message, until=until, next_step=next_step)
 
 
-def _amnesic(ask: Ask) -> Hold | None:
+def _history_lost(ask: Ask) -> Hold | None:
     want, tally = ask.want, ask.tally
-    if tally.ledger.amnesic is None:
+    if tally.ledger.history_lost is None:
         return None
-    until = due(tally.ledger.amnesic, amnesia(tally.desired), tally.now)
+    until = due(tally.ledger.history_lost, amnesia(tally.desired), tally.now)
     message = "the ledger was lost, so how often this was restarted lately is not known"
-    return _hold(want, Rule.AMNESIC, message, until)
+    return _hold(want, Rule.LEDGER_LOST, message, until)
 
 
 def _foreign_healer(ask: Ask) -> Hold | None:
@@ -48,7 +48,9 @@ def _foreign_healer(ask: Ask) -> Hold | None:
     if not healer:
         return None
     message = f"{healer} restarts {want.container} for its health already; two healers would take turns"
-    return _hold(want, Rule.FOREIGN_HEALER, message, person=f"take {want.container} away from {healer} to let us do it")
+    return _hold(
+        want, Rule.FOREIGN_HEALER, message, next_step=f"take {want.container} away from {healer} to let us do it"
+    )
 
 
 def _prober_fault(ask: Ask) -> Hold | None:
@@ -58,8 +60,8 @@ def _prober_fault(ask: Ask) -> Hold | None:
     if erring < 2 or erring * 2 < probed:
         return None
     message = f"the probes of {erring} of {probed} containers on {want.node} have no result: the fault is on our side"
-    person = f"see that the machine that probes {want.node} reaches it and is not overloaded"
-    return _hold(want, Rule.PROBER_FAULT, message, person=person)
+    next_step = f"see that the machine that probes {want.node} reaches it and is not overloaded"
+    return _hold(want, Rule.PROBER_FAULT, message, next_step=next_step)
 
 
 def _mass(ask: Ask) -> Hold | None:
@@ -89,13 +91,13 @@ def _turn(ask: Ask) -> Hold | None:
             f"{mine[0].object} is being restarted ({mine[0].cause.value}); {every} of {workload.key} are being "
             f"disrupted, at most {max(1, workload.max_unavailable)} may be"
         )
-        return _hold(want, Rule.IN_FLIGHT, message, until)
+        return _hold(want, Rule.RESTART_IN_PROGRESS, message, until)
     settled = tally.outbreaks.settled_at.get(workload.key, now.steady)
     if settled > now.steady:
         message = (
             f"{mine[0].object} is being restarted; whether others fail too shows within the window of a mass failure"
         )
-        return _hold(want, Rule.IN_FLIGHT, message, min(until, settled))
+        return _hold(want, Rule.RESTART_IN_PROGRESS, message, min(until, settled))
     return None
 
 
@@ -105,12 +107,12 @@ def _failed(ask: Ask) -> Hold | None:
     if row is None or want.fact is None or not backoff.exhausted(row.tries, workload, want.fact):
         return None
     message = f"{row.tries} restarts in a row did not make {want.object} available; nothing more is tried"
-    person = f"find out why, then: reconcile resume {want.object}; a change of its template does the same"
+    next_step = f"find out why, then: reconcile resume {want.object}; a change of its template does the same"
     probe = _never_passed(ask)
     if probe:
         message += f"; its {probe} probe has never passed on {want.node}"
-        person = f"see whether the {probe} probe asks for the right thing; else {person}"
-    return _hold(want, Rule.FAILED, message, person=person)
+        next_step = f"see whether the {probe} probe asks for the right thing; else {next_step}"
+    return _hold(want, Rule.FAILED, message, next_step=next_step)
 
 
 def _never_passed(ask: Ask) -> str:
@@ -140,7 +142,7 @@ def _attempts(ask: Ask) -> Hold | None:
     at = backoff.attempts_left_at(attempts, rule.limit, rule.window, tally.now)
     if at <= tally.now.steady:
         return None
-    return _hold(want, Rule.ATTEMPTS, f"{rule.limit} restarts in {rule.window // SECOND}s are spent", at)
+    return _hold(want, Rule.RESTART_LIMIT, f"{rule.limit} restarts in {rule.window // SECOND}s are spent", at)
 
 
 def _node(ask: Ask) -> Hold | None:
@@ -150,7 +152,7 @@ def _node(ask: Ask) -> Hold | None:
         return None
     until = max(soonest_end(there, tally.crew, tally.now), tally.now.steady + 1)
     message = f"{len(there)} replicas are being restarted on {want.node}, at most {limit} may be"
-    return _hold(want, Rule.NODE_RESTARTS, message, until)
+    return _hold(want, Rule.NODE_RESTART_LIMIT, message, until)
 
 
 def _rate(ask: Ask) -> Hold | None:
@@ -182,7 +184,7 @@ def _observe(ask: Ask) -> Hold | None:
     if not why:
         return None
     return _hold(
-        want, Rule.OBSERVE_ONLY, f"it would be restarted now; {why}", person=f"set {_SWITCH} when you trust it"
+        want, Rule.OBSERVE_ONLY, f"it would be restarted now; {why}", next_step=f"set {_SWITCH} when you trust it"
     )
 
 
@@ -203,7 +205,7 @@ def observes(desired: Desired, workload: Workload) -> str:
 
 
 _GATES = (
-    _amnesic,
+    _history_lost,
     _foreign_healer,
     _prober_fault,
     _failed,

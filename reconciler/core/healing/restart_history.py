@@ -39,7 +39,7 @@ def restarts_itself(fact: ContainerFact) -> bool:
 def settings(workload: Workload, replica: str, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
     """What a container should have in place now: as its manifest says, without restarts by the runtime while we took over."""
     live = wanted_live(workload, fact)
-    return without_restarts(live) if replica in ledger.taken else live
+    return without_restarts(live) if replica in ledger.taken_over else live
 
 
 def recall(ledger: Ledger, crew: Roster, now: Now) -> Ledger:
@@ -48,7 +48,7 @@ def recall(ledger: Ledger, crew: Roster, now: Now) -> Ledger:
     changes: dict[str, object] = {
         "attempts": attempts,
         "runtime_restarts": counts,
-        "taken": _taken(ledger, crew, attempts, now),
+        "taken_over": _taken(ledger, crew, attempts, now),
         "escalations": _escalations(ledger, crew, now) if ledger.escalations else ledger.escalations,
         "restarted": _restarted(ledger, now) if ledger.restarted else ledger.restarted,
     }
@@ -72,7 +72,7 @@ def _runtime(ledger: Ledger, crew: Roster, now: Now) -> tuple[Mapping[str, tuple
             if before == fact.restarts:
                 continue
             changed[fact.id] = fact.restarts
-            if before is None and (fact.adopted or ledger.amnesic is not None):
+            if before is None and (fact.adopted or ledger.history_lost is not None):
                 continue  # whose life began without us: what happened before says nothing of late
             more = min(fact.restarts - (before or 0), max(1, group.workload.restarts.limit))
             if more > 0:
@@ -90,7 +90,7 @@ def _runtime(ledger: Ledger, crew: Roster, now: Now) -> tuple[Mapping[str, tuple
 
 def _taken(ledger: Ledger, crew: Roster, attempts: Mapping[str, tuple[Instant, ...]], now: Now) -> frozenset[str]:
     """Replicas whose restarting is ours: those that spent their attempts under a runtime that restarts, until all is forgotten."""
-    taken = {name for name in ledger.taken if name in ledger.failures or name in attempts}
+    taken = {name for name in ledger.taken_over if name in ledger.failures or name in attempts}
     for name, those in attempts.items():
         key, _, ordinal = name.rpartition("/")
         group = crew.groups.get(key)
@@ -100,7 +100,7 @@ def _taken(ledger: Ledger, crew: Roster, attempts: Mapping[str, tuple[Instant, .
         rule = group.workload.restarts
         if belief.fact.restarts and len(recent(those, rule.window, now)) >= max(1, rule.limit):
             taken.add(name)
-    return ledger.taken if taken == ledger.taken else frozenset(taken)
+    return ledger.taken_over if taken == ledger.taken_over else frozenset(taken)
 
 
 def _escalations(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Escalation]:

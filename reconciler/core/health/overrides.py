@@ -37,7 +37,9 @@ def kept_out(overrides: Mapping[str, Override], key: str, name: str, now: Now) -
     done = "drained" if one.force is Force.DRAIN else "forced down"
     message = f"{key} was {done} by {one.who or 'somebody'}: {one.reason or 'no reason given'}"
     until = expires_at(one, now) if one.until_wall else None
-    return Hold(key, f"give traffic to {name}", Rule.ORDERED, message, until=until, person=f"reconcile release {key}")
+    return Hold(
+        key, f"give traffic to {name}", Rule.OVERRIDDEN, message, until=until, next_step=f"reconcile release {key}"
+    )
 
 
 def expires_at(one: Override, now: Now) -> int:

@@ -101,7 +101,7 @@ def heed(belief: Belief, push: PushFact | None, rules: Push | None, way: Channel
 
 
 _ORDERED = {
-    Force.DRAIN: (_FAIL, Reason.DRAINED_BY_HAND),
+    Force.DRAIN: (_FAIL, Reason.DRAINED_BY_OPERATOR),
     Force.DOWN: (_FAIL, Reason.FORCED_DOWN),
     Force.UP: (_PASS, Reason.FORCED_UP),
 }

@@ -56,17 +56,23 @@ def prune_hold(
         return None
     if not desired.prune:
         message = f"no manifest names {obj} any more, and pruning is off"
-        return Hold(obj, action, Rule.PRUNE_OFF, message, person="run with --prune, or set spec.prune of the Instance")
+        return Hold(
+            obj, action, Rule.PRUNE_OFF, message, next_step="run with --prune, or set spec.prune of the Instance"
+        )
     window = windows.hold(desired, Held.PRUNE, obj, action, now)
     if window is not None:
         return window
     if not desired.complete:
         message = "only a part of the tree was read, so its absence proves nothing"
-        return Hold(obj, action, Rule.INCOMPLETE_SOURCE, message, person="run on the root directory of the manifests")
+        return Hold(
+            obj, action, Rule.INCOMPLETE_SOURCE, message, next_step="run on the root directory of the manifests"
+        )
     if ledger.source != desired.source:
         before = ledger.source or "unknown (the ledger was lost)"
         message = f"the inventory was made from {before}, this run reads {desired.source}"
-        return Hold(obj, action, Rule.SOURCE_CHANGED, message, person="run once with --take-over if this is on purpose")
+        return Hold(
+            obj, action, Rule.SOURCE_CHANGED, message, next_step="run once with --take-over if this is on purpose"
+        )
     absence = ledger.absences.get(obj)
     proven = (
         absence is not None
@@ -81,6 +87,6 @@ def prune_hold(
         message = f"absent from one read; a second, equal read {PROOF // SECOND}s later proves it"
         return Hold(obj, action, Rule.ABSENCE_UNPROVEN, message, until=until)
     if pruning.mass:
-        person = f"reconcile apply --approve {pruning.hash}"
-        return Hold(obj, action, Rule.MASS_CHANGE, pruning.mass, person=person)
+        next_step = f"reconcile apply --approve {pruning.hash}"
+        return Hold(obj, action, Rule.MASS_CHANGE, pruning.mass, next_step=next_step)
     return None

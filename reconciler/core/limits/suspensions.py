@@ -24,8 +24,8 @@ def suspended(desired: Desired, ledger: Ledger, key: str, obj: str, node: str, a
         node: where it is, or is to be.
     """
     if desired.guard.suspend:
-        person = "set spec.suspend of the Guard to false"
-        return Hold(obj, action, Rule.SUSPENDED, "the Guard suspends everything", person=person)
+        next_step = "set spec.suspend of the Guard to false"
+        return Hold(obj, action, Rule.SUSPENDED, "the Guard suspends everything", next_step=next_step)
     return _named(desired, ledger, ("*", node_key(node), key, obj), obj, action, now)
 
 
@@ -34,14 +34,14 @@ def _named(desired: Desired, ledger: Ledger, names: tuple[str, ...], obj: str, a
     for name in names:
         if name in desired.guard.deny:
             return Hold(
-                obj, action, Rule.DENIED, f"the Guard denies {name}", person="take it off spec.deny of the Guard"
+                obj, action, Rule.DENIED, f"the Guard denies {name}", next_step="take it off spec.deny of the Guard"
             )
         one = ledger.suspensions.get(name)
         if one is not None:
             message = f"{name} was suspended by {one.who or 'somebody'}: {one.reason or 'no reason given'}"
             until = now.steady + one.until_wall - now.wall if one.until_wall else None
             resume = "reconcile resume --all" if name == "*" else f"reconcile resume {name}"
-            return Hold(obj, action, Rule.SUSPENDED, message, until=until, person=resume)
+            return Hold(obj, action, Rule.SUSPENDED, message, until=until, next_step=resume)
     return None
 
 
@@ -70,5 +70,5 @@ def busy_or_failed(ledger: Ledger, busy: frozenset[str], step: str, target: str,
     at = backoff.step_at(step, failure, now)
     if at <= now.steady:
         return None
-    person = "remove the cause; the step is tried again by itself" if failure.stop else ""
-    return Hold(obj, step, Rule.STEP_FAILED, failure.message, until=at, person=person)
+    next_step = "remove the cause; the step is tried again by itself" if failure.stop else ""
+    return Hold(obj, step, Rule.STEP_FAILED, failure.message, until=at, next_step=next_step)

@@ -57,8 +57,8 @@ def hold(desired: Desired, what: Held, obj: str, action: str, now: Now) -> Hold 
         until, _ = opening(window, now.wall)
         if until:
             message = f"window {window.name} of the Guard holds {what.value}"
-            person = f"wait, or take {what.value} off the window {window.name}"
-            return Hold(obj, action, Rule.WINDOW, message, until=now.steady + until - now.wall, person=person)
+            next_step = f"wait, or take {what.value} off the window {window.name}"
+            return Hold(obj, action, Rule.WINDOW, message, until=now.steady + until - now.wall, next_step=next_step)
     return None
 
 

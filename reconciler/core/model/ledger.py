@@ -2,7 +2,7 @@
 
 `decide` takes it as part of what is observed and returns it advanced; the shell stores its rows and folds in the outcomes
 of steps. Every item can be lost without harm: restarts are found again in start times, revisions in labels, the inventory in
-labels and ownership records; until they are, an empty ledger beside owned objects is *amnesic* and restarts nothing.
+labels and ownership records; until they are, an empty ledger beside owned objects means that history was lost, and nothing is restarted.
 """
 
 import json
@@ -133,16 +133,16 @@ class Ledger:
     grants: container id -> open grant (a name may exist on two nodes while a replica moves). attempts: replica -> instants of health restarts. failures: replica -> streak.
     step_failures: step id -> failure. wanted: candidate -> since when it is wanted. suspensions: object key or `*`.
     restarted: `node|workload key` -> instants of restarts for health. escalations: replica. outbreaks: workload key or `node/NAME`.
-    runtime_restarts: container id -> the runtime's own count when last seen. taken: replicas whose restarting we took over from it.
+    runtime_restarts: container id -> the runtime's own count when last seen. taken_over: replicas whose restarting we took over from it.
     revisions, rollouts: workload key. clock: wall against steady time when that was last looked at for a rollout. absences: object -> absence. passed: probe paths that ever passed.
     zones: `provider/zone` where we publish or have published. source: identity of the source whose inventory this is.
-    amnesic: since when history is missing. approvals: plan hashes a person approved.
+    history_lost: since when history is missing. approvals: plan hashes a person approved.
     requests: id -> restart request. pushes: container id -> its last push. adopted: container id -> what a workload took over.
     ready: container id -> since when it has been ready. weighed, cuts: `provider/pool` -> its members' weights, and which lost theirs
     for health lately. panics: `provider/pool` -> since when too few of it are ready. overrides: object -> a person's order.
     names: key of a policy or record -> what its names wait for. pins: `workload key@revision` -> (container, digest) that it is made from.
     templates: `workload key@revision` -> its template as JSON, while it may still be needed and is not declared any more.
-    leaving: workload key -> how its containers leave, by its last manifest.
+    exit_times: workload key -> how its containers leave, by its last manifest.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Ledger:
     escalations: Mapping[str, Escalation] = field(default_factory=dict)
     outbreaks: Mapping[str, Outbreak] = field(default_factory=dict)
     runtime_restarts: Mapping[str, int] = field(default_factory=dict)
-    taken: frozenset[str] = frozenset()
+    taken_over: frozenset[str] = frozenset()
     suspensions: Mapping[str, Suspension] = field(default_factory=dict)
     revisions: Mapping[str, RevisionMark] = field(default_factory=dict)
     rollouts: Mapping[str, Rollout] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class Ledger:
     passed: frozenset[str] = frozenset()
     zones: frozenset[str] = frozenset()
     source: str = ""
-    amnesic: Instant | None = None
+    history_lost: Instant | None = None
     approvals: frozenset[str] = frozenset()
     requests: Mapping[str, Request] = field(default_factory=dict)
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
@@ -176,7 +176,7 @@ class Ledger:
     names: Mapping[str, NameRow] = field(default_factory=dict)
     pins: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)
-    leaving: Mapping[str, Leaving] = field(default_factory=dict)
+    exit_times: Mapping[str, Leaving] = field(default_factory=dict)
 
 
 # --- outcomes ---------------------------------------------------------------------------------------------------
@@ -331,9 +331,9 @@ _READ: Mapping[str, Any] = {
     "names": read_name,
     "pins": lambda raw: tuple((container, digest) for container, digest in raw),
     "templates": str,
-    "leaving": lambda raw: Leaving(*raw),
+    "exit_times": lambda raw: Leaving(*raw),
 }
-_FLAGS = ("passed", "taken", "zones", "approvals")
+_FLAGS = ("passed", "taken_over", "zones", "approvals")
 _SINGLE = "ledger"
 
 
@@ -362,7 +362,7 @@ def to_rows(
             for key in getattr(ledger, section):
                 rows[section, key] = "true"
     rows[_SINGLE, "source"] = json.dumps(ledger.source)
-    rows[_SINGLE, "amnesic"] = json.dumps(ledger.amnesic)
+    rows[_SINGLE, "history_lost"] = json.dumps(ledger.history_lost)
     rows[_SINGLE, "clock"] = json.dumps(ledger.clock)
     return rows
 
@@ -375,7 +375,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
     """
     sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
     flags: dict[str, set[str]] = {section: set() for section in _FLAGS}
-    single: dict[str, Any] = {"source": "", "amnesic": None, "clock": None}
+    single: dict[str, Any] = {"source": "", "history_lost": None, "clock": None}
     for (section, key), text in rows.items():
         if section in sections:
             sections[section][key] = _READ[section](json.loads(text))
@@ -386,10 +386,10 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
     return Ledger(
         **sections,
         passed=frozenset(flags["passed"]),
-        taken=frozenset(flags["taken"]),
+        taken_over=frozenset(flags["taken_over"]),
         zones=frozenset(flags["zones"]),
         approvals=frozenset(flags["approvals"]),
         source=single["source"],
-        amnesic=read_instant(single["amnesic"]),
+        history_lost=read_instant(single["history_lost"]),
         clock=read_instant(single["clock"]),
     )

@@ -51,7 +51,7 @@ class Reason(StrEnum):
     PUSHED_STARTUP = "PushedStartup"
     PUSHED_DRAINING = "PushedDraining"
     PUSH_CHANNEL_SUSPECT = "PushChannelSuspect"
-    DRAINED_BY_HAND = "DrainedByHand"
+    DRAINED_BY_OPERATOR = "DrainedByOperator"
     FORCED_UP = "ForcedUp"
     FORCED_DOWN = "ForcedDown"
     PENDING = "Pending"
@@ -67,20 +67,20 @@ class Rule(StrEnum):
 
     SUSPENDED = "Suspended"
     DENIED = "Denied"
-    ORDERED = "Ordered"
+    OVERRIDDEN = "Overridden"
     """A person drained it or forced it down, so it gets no traffic."""
-    AMNESIC = "Amnesic"
-    IN_FLIGHT = "InFlight"
+    LEDGER_LOST = "LedgerLost"
+    RESTART_IN_PROGRESS = "RestartInProgress"
     BUDGET = "AvailabilityBudget"
     WINDOW = "Window"
     FOREIGN_HEALER = "ForeignHealer"
     PROBER_FAULT = "ProberFault"
     MASS_FAILURE = "MassFailure"
-    NODE_RESTARTS = "RestartsInFlight"
+    NODE_RESTART_LIMIT = "NodeRestartLimit"
     RATE = "RestartRate"
     OBSERVE_ONLY = "ObserveOnly"
     BACK_OFF = "BackOff"
-    ATTEMPTS = "AttemptsSpent"
+    RESTART_LIMIT = "RestartLimit"
     FAILED = "Failed"
     """Restarts and recreations did not help: nothing is tried until a person resumes it or its template changes."""
     START_CONCURRENCY = "StartConcurrency"
@@ -93,7 +93,7 @@ class Rule(StrEnum):
     MASS_CHANGE = "MassChange"
     LAST_MEMBER = "LastMember"
     PANIC = "Panic"
-    CUT_RATE = "WeightLossRate"
+    WEIGHT_REMOVAL_LIMIT = "WeightRemovalLimit"
     ALL_FAILING = "AllVerdictsFail"
     CONFLICTING_WRITER = "ConflictingWriter"
     LAST_RECORD = "LastRecord"
@@ -110,7 +110,7 @@ class Rule(StrEnum):
     BUSY = "Busy"
     CLOCK_JUMP = "ClockJump"
     PROGRESS = "ProgressDeadline"
-    REVISION_OVER = "RevisionOver"
+    REVISION_NOT_ELIGIBLE = "RevisionNotEligible"
     """The declared revision failed or expired, so the one before keeps the traffic."""
     TEMPLATE_GONE = "TemplateGone"
     """A replica cannot be made again, because what it was made from is not declared any more."""
@@ -153,7 +153,7 @@ class Hold:
     rule: Rule
     message: str
     until: int | None = None
-    person: str = ""
+    next_step: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,8 +111,8 @@ def _strangers(runtimes: Mapping[str, Sequence[ContainerFact]]) -> Iterator[Cont
 def _conflict(fact: ContainerFact, workloads: Sequence[Workload], therefore: str) -> Hold:
     keys = sorted(one.key for one in workloads)
     message = f"{fact.name} on {fact.node} is named by spec.adopt of {' and '.join(keys)}; {therefore}"
-    person = f"narrow spec.adopt, so that one of {', '.join(keys)} names it"
-    return Hold(keys[0], f"adopt {fact.name}", Rule.ADOPT_CONFLICT, message, person=person)
+    next_step = f"narrow spec.adopt, so that one of {', '.join(keys)} names it"
+    return Hold(keys[0], f"adopt {fact.name}", Rule.ADOPT_CONFLICT, message, next_step=next_step)
 
 
 class _Adopter:
@@ -169,8 +169,8 @@ class _Adopter:
         if ordinal is None:
             why = f"{fact.name} is one more than spec.replicas ({self.workload.replicas}) has room for on {fact.node}"
             pending.setdefault(self.workload.key, []).append(why)
-            person = f"raise spec.replicas of {self.workload.key}, narrow its spec.adopt, or remove the container"
-            hold = Hold(self.workload.key, f"adopt {fact.name}", Rule.ADOPT_PENDING, why, person=person)
+            next_step = f"raise spec.replicas of {self.workload.key}, narrow its spec.adopt, or remove the container"
+            hold = Hold(self.workload.key, f"adopt {fact.name}", Rule.ADOPT_PENDING, why, next_step=next_step)
             self.out.holds.append(hold)
             return
         self.taken.add(ordinal)
@@ -214,15 +214,15 @@ class _Adopter:
     def _differs(self, fact: ContainerFact, row: Adopted, other: Sequence[str]) -> Hold:
         obj = f"{self.workload.key}/{row.ordinal}"
         message = f"{fact.name} was adopted and differs from the template: {'; '.join(other)}"
-        person = "make the template say what runs, or set spec.adopt.replace to true to have it replaced"
-        return Hold(obj, f"replace {fact.name}", Rule.TEMPLATE_DIFFERS, message, person=person)
+        next_step = "make the template say what runs, or set spec.adopt.replace to true to have it replaced"
+        return Hold(obj, f"replace {fact.name}", Rule.TEMPLATE_DIFFERS, message, next_step=next_step)
 
     def _keeps_policy(self, fact: ContainerFact, there: str, wanted: str) -> Hold:
         # Of the workload: its replica is not held by it, and a new one would have the template's policy.
         message = f"the restart policy is {there}, and the template's is {wanted}: what is adopted keeps its own"
-        person = f"write runtimeRestart in {self.workload.key}, or: docker update --restart={wanted} {fact.name}"
+        next_step = f"write runtimeRestart in {self.workload.key}, or: docker update --restart={wanted} {fact.name}"
         action = f"change the restart policy of {fact.name}"
-        return Hold(self.workload.key, action, Rule.POLICY_KEPT, message, person=person)
+        return Hold(self.workload.key, action, Rule.POLICY_KEPT, message, next_step=next_step)
 
 
 def _reachable(fact: ContainerFact, template: Template) -> ContainerFact:

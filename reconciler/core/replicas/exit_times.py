@@ -26,7 +26,7 @@ def said_by(workload: Workload) -> Leaving:
 
 def learn(ledger: Ledger, crew: Roster) -> Ledger:
     """The ledger with what the manifests say of workloads that have containers, and what those that are gone have said."""
-    known = ledger.leaving
+    known = ledger.exit_times
     said = {
         key: said_by(group.workload)
         for key, group in crew.groups.items()
@@ -36,12 +36,12 @@ def learn(ledger: Ledger, crew: Roster) -> Ledger:
     # Where a node cannot be seen, nobody knows who has no container any more.
     kept = known if crew.blind else {key: known[key] for key in orphans if key in known}
     leaving = {**kept, **said}
-    return ledger if leaving == known else replace(ledger, leaving=leaving)
+    return ledger if leaving == known else replace(ledger, exit_times=leaving)
 
 
 def manner_of(ledger: Ledger, key: str) -> Leaving:
     """How the containers of a workload leave that no manifest names."""
-    return ledger.leaving.get(key, DEFAULT)
+    return ledger.exit_times.get(key, DEFAULT)
 
 
 def workload_of(grant: Grant, crew: Roster) -> Workload | None:

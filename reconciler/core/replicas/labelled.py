@@ -124,6 +124,6 @@ def _probe(fact: ContainerFact, key: str, number: int, contexts: Mapping[str, Co
         known = ", ".join(sorted(name for name, _ in context.probes))
         problem = context.problem or f"it has no entry named {' or '.join(names)}; its names are: {known or 'none'}"
     message = f"{fact.name} on {fact.node} is not probed: {problem}"
-    person = f"correct the label {LABEL_CONTEXT} of the container and create it again"
-    out.holds.append(Hold(f"{key}/{number}", f"probe {fact.name}", Rule.PROBE_CONTEXT, message, person=person))
+    next_step = f"correct the label {LABEL_CONTEXT} of the container and create it again"
+    out.holds.append(Hold(f"{key}/{number}", f"probe {fact.name}", Rule.PROBE_CONTEXT, message, next_step=next_step))
     return None

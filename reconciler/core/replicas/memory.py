@@ -103,14 +103,14 @@ def is_empty(ledger: Ledger) -> bool:
 def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Ledger:
     """The ledger after this look."""
     ledger = observed.ledger
-    source, amnesic = ledger.source, ledger.amnesic
+    source, history_lost = ledger.source, ledger.history_lost
     owned = not source and _owns(desired, observed, crew)
     if is_empty(ledger) and (owned or crew.blind):
         # What runs on a node that cannot be seen may be ours: until it is seen, an empty ledger counts as lost.
-        amnesic = instant(now)
-    elif amnesic is not None:
+        history_lost = instant(now)
+    elif history_lost is not None:
         innocent = not source and not owned and not crew.blind
-        amnesic = None if innocent or elapsed(amnesic, now) >= amnesia(desired) else amnesic
+        history_lost = None if innocent or elapsed(history_lost, now) >= amnesia(desired) else history_lost
     if desired.take_over or (not source and not owned and not crew.blind):
         source = desired.source
     revisions = _revisions(ledger, desired)
@@ -130,7 +130,7 @@ def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Le
             key: one for key, one in ledger.overrides.items() if not one.until_wall or one.until_wall > now.wall
         },
         "source": source,
-        "amnesic": amnesic,
+        "history_lost": history_lost,
         "passed": passed,
         "zones": _zones(ledger, desired, observed),
     }

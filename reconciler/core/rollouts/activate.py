@@ -182,7 +182,7 @@ def _held(look: Look, row: Revision) -> Hold | None:
         return word
     if look.workload.suspend:
         message = f"the manifest suspends {key}"
-        return Hold(key, action, Rule.SUSPENDED, message, person=f"set spec.suspend of {key} to false")
+        return Hold(key, action, Rule.SUSPENDED, message, next_step=f"set spec.suspend of {key} to false")
     return windows.hold(look.desired, Held.ROLLOUT, key, action, now)
 
 
@@ -244,8 +244,10 @@ def _not_well(it: Switching, look: Look, row: Revision, found: Health) -> None:
         say_over(it, look, row)
     else:
         # Nothing speaks against it but that nothing is known, and that takes nothing away.
-        person = f"see that the probes of {workload.key} can run"
-        it.holds.append(Hold(workload.key, f"activate {row.revision[:8]}", Rule.PROBER_FAULT, message, person=person))
+        next_step = f"see that the probes of {workload.key} can run"
+        it.holds.append(
+            Hold(workload.key, f"activate {row.revision[:8]}", Rule.PROBER_FAULT, message, next_step=next_step)
+        )
 
 
 def _carry_on(it: Switching, look: Look, row: Revision) -> None:

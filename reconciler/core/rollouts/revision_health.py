@@ -199,5 +199,5 @@ def say_over(it: Switching, look: Look, row: Revision) -> None:
     """A declared revision that does not get the traffic: loudly, at every look, until the manifest changes."""
     key = look.workload.key
     message = f"revision {row.revision[:8]} is {row.standing.value}: {row.why}"
-    person = f"change the template of {key}, or when it is activated, to have it tried again"
-    it.holds.append(Hold(key, f"activate {row.revision[:8]}", Rule.REVISION_OVER, message, person=person))
+    next_step = f"change the template of {key}, or when it is activated, to have it tried again"
+    it.holds.append(Hold(key, f"activate {row.revision[:8]}", Rule.REVISION_NOT_ELIGIBLE, message, next_step=next_step))

@@ -271,11 +271,11 @@ def _stuck(
         f"revision {row.revision[:8]} has made no progress for {workload.rollout.progress_deadline // SECOND}s: {lacking}"
         f"{'; the old ones stay' if group.outgoing else ''}"
     )
-    person = (
+    next_step = (
         f"correct the template of {workload.key}, which takes over at once; or remove the cause, and then: "
         f"reconcile resume {workload.key}"
     )
-    out.holds.append(Hold(workload.key, f"roll out {row.revision[:8]}", Rule.PROGRESS, message, person=person))
+    out.holds.append(Hold(workload.key, f"roll out {row.revision[:8]}", Rule.PROGRESS, message, next_step=next_step))
     return rollout
 
 

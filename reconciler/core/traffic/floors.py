@@ -123,25 +123,25 @@ class Held:
                 message = (
                     f"{self.ready} of {self.considered} endpoints are ready, below {rules.threshold}%: weights stay"
                 )
-                return Hold(self.service.key, action, Rule.PANIC, message, person=check)
+                return Hold(self.service.key, action, Rule.PANIC, message, next_step=check)
             case Floor.RATE:
                 message = f"at most {SHARE}% of a pool (at least one) lose weight for health in {SPAN // SECOND} s"
-                return Hold(self.service.key, action, Rule.CUT_RATE, message, until=self.until[floor])
+                return Hold(self.service.key, action, Rule.WEIGHT_REMOVAL_LIMIT, message, until=self.until[floor])
             case Floor.BLIND:
                 message = "a node with endpoints of it cannot be read, so nothing is taken away for observed health"
-                person = "see that all its nodes can be read; it is looked at again by itself"
-                return Hold(self.service.key, action, Rule.UNKNOWN_RUNTIME, message, person=person)
+                next_step = "see that all its nodes can be read; it is looked at again by itself"
+                return Hold(self.service.key, action, Rule.UNKNOWN_RUNTIME, message, next_step=next_step)
             case Floor.DOUBT:
                 message = "every verdict of every probe fails, so it is our probing that is doubted"
-                return Hold(self.service.key, action, Rule.ALL_FAILING, message, person=check)
+                return Hold(self.service.key, action, Rule.ALL_FAILING, message, next_step=check)
 
 
 def suspect(service: Service, belief: Belief, before: int) -> Hold:
     """Its liveness failure is doubted, because many fail together."""
     name = belief.fact.name
     message = f"{name} fails together with many others, so it is its probe that is doubted and it keeps its weight"
-    person = "check the probe and what they depend on; a failing readiness probe of its own takes it out of the pool"
-    return Hold(service.key, f"weight {name} {before} -> 0", Rule.MASS_FAILURE, message, person=person)
+    next_step = "check the probe and what they depend on; a failing readiness probe of its own takes it out of the pool"
+    return Hold(service.key, f"weight {name} {before} -> 0", Rule.MASS_FAILURE, message, next_step=next_step)
 
 
 def last_member(
@@ -150,11 +150,11 @@ def last_member(
     """It is the last one that carries weight; or, `shunned`, the last of those that the balancer gives traffic for it."""
     name, pool = belief.fact.name, balancer.pool
     message = f"no other endpoint of pool {pool} is ready and carries weight, so {name} ({why.value}) keeps {before}"
-    person = f"bring another endpoint of {service.key} back, or scale it to 0 in its manifest"
+    next_step = f"bring another endpoint of {service.key} back, or scale it to 0 in its manifest"
     if shunned:
         message = f"the balancer's own checks of pool {pool} call every other ready endpoint down, so {name} ({why.value}) keeps {before}"
-        person = f"see why the balancer's own checks of pool {pool} fail, if they do not pass in a few seconds"
-    return Hold(service.key, f"weight {name} {before} -> 0", Rule.LAST_MEMBER, message, person=person)
+        next_step = f"see why the balancer's own checks of pool {pool} fail, if they do not pass in a few seconds"
+    return Hold(service.key, f"weight {name} {before} -> 0", Rule.LAST_MEMBER, message, next_step=next_step)
 
 
 def conflict(obj: str, pool: str, action: str, row: Weighed, writer: str, until: int) -> Hold:
@@ -162,5 +162,5 @@ def conflict(obj: str, pool: str, action: str, row: Weighed, writer: str, until:
     times = "once" if len(row.reversals) == 1 else f"{len(row.reversals)} times in 5 minutes"
     who = writer or "somebody else"
     message = f"{who} changed it {times}, the last time from {row.before} to {row.after}; it is left alone for now"
-    person = f"keep other writers off pool {pool}: an agent-check, a script, a person on the balancer's socket"
-    return Hold(obj, action, Rule.CONFLICTING_WRITER, message, until=until, person=person)
+    next_step = f"keep other writers off pool {pool}: an agent-check, a script, a person on the balancer's socket"
+    return Hold(obj, action, Rule.CONFLICTING_WRITER, message, until=until, next_step=next_step)

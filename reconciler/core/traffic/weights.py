@@ -128,9 +128,9 @@ def _workload(grant: Grant, roster: Roster) -> Workload | None:
 
 def _last_member(change: MemberChange) -> Hold:
     message = f"no other endpoint of pool {change.pool} is ready and gets traffic, so {change.container} keeps {change.before}"
-    person = f"bring another endpoint of {change.object} back, or scale it to 0 in its manifest"
+    next_step = f"bring another endpoint of {change.object} back, or scale it to 0 in its manifest"
     action = f"weight {change.container} {change.before} -> 0"
-    return Hold(change.object, action, Rule.LAST_MEMBER, message, person=person)
+    return Hold(change.object, action, Rule.LAST_MEMBER, message, next_step=next_step)
 
 
 def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights) -> None:

@@ -87,7 +87,7 @@ def _adoption(kind: str, row: Adopted, cause: str, message: str, now: Now) -> Ev
 
 
 def _held(hold: Hold, now: Now) -> Event:
-    tail = f"; to end it: {hold.person}" if hold.person else ""
+    tail = f"; to end it: {hold.next_step}" if hold.next_step else ""
     return Event(now.wall, "held", hold.object, hold.action, hold.rule.value, "", f"{hold.message}{tail}")
 
 
@@ -122,7 +122,7 @@ def _overrides(before: Mapping[str, Override], after: Mapping[str, Override], no
             "ordered",
             name,
             _ordered(one),
-            "Ordered",
+            "Overridden",
             f"by {one.who or 'somebody'}",
             one.reason or "no reason given",
         )
@@ -130,7 +130,7 @@ def _overrides(before: Mapping[str, Override], after: Mapping[str, Override], no
         if before.get(name) != one
     ]
     ended = [
-        Event(now.wall, "ended", name, f"release {_ordered(one)}", "Ordered", "", one.reason)
+        Event(now.wall, "ended", name, f"release {_ordered(one)}", "Overridden", "", one.reason)
         for name, one in sorted(before.items())
         if name not in after
     ]

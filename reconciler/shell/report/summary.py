@@ -31,7 +31,7 @@ PERSON = {
     Rule.MASS_CHANGE,
     Rule.SUSPENDED,
     Rule.DENIED,
-    Rule.ORDERED,
+    Rule.OVERRIDDEN,
     Rule.SOURCE_CHANGED,
     Rule.INCOMPLETE_SOURCE,
     Rule.ADOPT_PENDING,
@@ -39,7 +39,7 @@ PERSON = {
     Rule.TEMPLATE_DIFFERS,
     Rule.PROBE_CONTEXT,
     Rule.PROGRESS,
-    Rule.REVISION_OVER,
+    Rule.REVISION_NOT_ELIGIBLE,
     Rule.TEMPLATE_GONE,
 }
 """Holds that only a person ends."""
@@ -88,7 +88,7 @@ def pending(decision: Decision, end: int, blind_is_final: bool) -> bool:
         if hold.rule in UNKNOWNS:
             if not blind_is_final:
                 return True
-        elif hold.until is not None and hold.until <= end and not (hold.rule is Rule.STEP_FAILED and hold.person):
+        elif hold.until is not None and hold.until <= end and not (hold.rule is Rule.STEP_FAILED and hold.next_step):
             return True
     return False
 
@@ -163,7 +163,7 @@ def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: in
                     "rule": one.rule.value,
                     "message": one.message,
                     "until_wall": wall(one.until),
-                    "person": one.person or None,
+                    "next_step": one.next_step or None,
                 }
                 for one in decision.holds
             ],

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from reconciler.shell.clock import utc_stamp
 from reconciler.shell.store.directory import StoreError, check_state_dir, make_state_dir, open_private, sync_directory
+from reconciler.shell.store.schema import MIGRATIONS
 
 FILE = "state.db"
 SIDE_FILES = ("-wal", "-shm")
@@ -23,37 +24,6 @@ APPLICATION_ID = 0x7265636F
 
 WAL_BYTES = 4 * 1024 * 1024
 """The write-ahead log is cut back to this size after a checkpoint."""
-
-MIGRATIONS: tuple[tuple[str, ...], ...] = (
-    (
-        """CREATE TABLE ledger (
-            section TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL CHECK (json_valid(value)),
-            PRIMARY KEY (section, key)) WITHOUT ROWID""",
-        """CREATE TABLE journal (
-            id INTEGER PRIMARY KEY AUTOINCREMENT, step TEXT NOT NULL, object TEXT NOT NULL, action TEXT NOT NULL,
-            generation TEXT NOT NULL, cause TEXT NOT NULL, wall INTEGER NOT NULL, steady INTEGER NOT NULL,
-            boot TEXT NOT NULL, ended_wall INTEGER, outcome TEXT, detail TEXT)""",
-        "CREATE INDEX journal_open ON journal (id) WHERE outcome IS NULL",
-        """CREATE TABLE inbox (
-            id INTEGER PRIMARY KEY AUTOINCREMENT, command TEXT NOT NULL, payload TEXT NOT NULL CHECK (json_valid(payload)),
-            who TEXT NOT NULL, wall INTEGER NOT NULL, steady INTEGER NOT NULL, boot TEXT NOT NULL)""",
-        """CREATE TABLE decision (
-            id INTEGER PRIMARY KEY CHECK (id = 1), wall INTEGER NOT NULL, value TEXT NOT NULL CHECK (json_valid(value)))""",
-        """CREATE TABLE audit (
-            id INTEGER PRIMARY KEY AUTOINCREMENT, wall INTEGER NOT NULL, actor TEXT NOT NULL, revision TEXT NOT NULL,
-            plan TEXT NOT NULL, step TEXT NOT NULL, cause TEXT NOT NULL, outcome TEXT NOT NULL)""",
-    ),
-    (
-        "ALTER TABLE audit ADD COLUMN kind TEXT NOT NULL DEFAULT 'step'",
-        "ALTER TABLE audit ADD COLUMN object TEXT NOT NULL DEFAULT ''",
-        "ALTER TABLE audit ADD COLUMN message TEXT NOT NULL DEFAULT ''",
-        """CREATE TABLE evidence (
-            id INTEGER PRIMARY KEY AUTOINCREMENT, object TEXT NOT NULL, wall INTEGER NOT NULL,
-            value TEXT NOT NULL CHECK (json_valid(value)))""",
-        "CREATE INDEX evidence_object ON evidence (object, id)",
-    ),
-)
-"""Entry n brings a file from schema version n to n + 1 (SQLite's `user_version`). Only ever append."""
 
 
 class Corrupt(StoreError):

@@ -41,7 +41,7 @@ def test_as_many_are_healed_at_once_as_the_budget_has_room_for(allowed, together
     desired, scene = healing(Spec(replicas=8, max_unavailable=allowed), 0, 1, 2)
     assert len(granted(desired, scene)) == together
     rules = [one.rule for one in decide(desired, scene.observed(), NOW).holds if one.action.startswith("restart ")]
-    assert rules == [Rule.IN_FLIGHT] * (3 - together)
+    assert rules == [Rule.RESTART_IN_PROGRESS] * (3 - together)
 
 
 @pytest.mark.parametrize("passed", [True, False])
@@ -52,8 +52,8 @@ def test_who_is_given_up_is_told_with_the_probe_that_never_passed(passed):
     scene.ledger = replace(scene.ledger, escalations={"workload/web/0": row}, passed=paths)
     (hold,) = [one for one in decide(desired, scene.observed(), NOW).holds if one.rule is Rule.FAILED]
     assert ("its liveness probe has never passed on" in hold.message) is not passed
-    assert ("whether the liveness probe asks for the right thing" in hold.person) is not passed
-    assert "reconcile resume workload/web/0" in hold.person
+    assert ("whether the liveness probe asks for the right thing" in hold.next_step) is not passed
+    assert "reconcile resume workload/web/0" in hold.next_step
 
 
 def test_healing_is_held_to_the_number_in_flight_also_when_nobody_is_available():

@@ -120,7 +120,7 @@ def test_restarts_in_flight_on_the_node_hold_further_ones():
     desired = Shop(specs, guard=Guard(mass_failure=MassFailure(share=100))).desired()
     decision = decide(desired, scene.observed(), NOW)
     ((rule, message),) = held(decision)
-    assert rule is Rule.NODE_RESTARTS
+    assert rule is Rule.NODE_RESTART_LIMIT
     assert message.startswith(f"2 replicas are being restarted on {NODE}")
 
 
@@ -186,7 +186,7 @@ def test_after_the_last_try_it_is_failed_and_says_what_to_do():
     scene.ledger = replace(tries(7), revisions=scene.ledger.revisions)
     decision = decide(guarded(), scene.observed(), NOW)
     (hold,) = [one for one in decision.holds if one.rule is Rule.FAILED]
-    assert "reconcile resume workload/web/1" in hold.person
+    assert "reconcile resume workload/web/1" in hold.next_step
 
 
 @pytest.mark.parametrize("word", ["workload/web/1", "workload/web", "*"])
@@ -264,7 +264,7 @@ def test_restarts_by_the_runtime_count_as_attempts():
     scene.change(1, replace(scene.facts[1], restarts=3))
     ledger = decide(desired, scene.observed(), NOW).ledger
     assert len(ledger.attempts["workload/web/1"]) == 3
-    assert not ledger.taken
+    assert not ledger.taken_over
 
 
 def test_past_the_limit_the_runtimes_policy_is_switched_off_and_stays_so_until_all_is_forgotten():
@@ -285,10 +285,10 @@ def test_past_the_limit_the_runtimes_policy_is_switched_off_and_stays_so_until_a
 def test_a_count_that_went_back_and_a_lost_ledger_start_over():
     desired, scene = engine()
     scene.facts = [replace(fact, restarts=9) for fact in scene.facts]
-    scene.ledger = replace(scene.ledger, amnesic=ago(1))
+    scene.ledger = replace(scene.ledger, history_lost=ago(1))
     ledger = decide(desired, scene.observed(), NOW).ledger
     assert not ledger.attempts
-    scene.ledger = replace(ledger, amnesic=None)
+    scene.ledger = replace(ledger, history_lost=None)
     scene.facts = [replace(fact, restarts=0) for fact in scene.facts]
     assert not decide(desired, scene.observed(), NOW).ledger.attempts
 
@@ -382,7 +382,7 @@ def test_all_that_is_remembered_of_healing_comes_back_from_its_rows_and_older_ro
         escalations={"workload/web/0": Row(3, "r", ago(9))},
         outbreaks={"workload/web": Outbreak(ago(1), "workload/web/0", 2, ago(4), None)},
         runtime_restarts={"x": 4},
-        taken=frozenset({"workload/web/0"}),
+        taken_over=frozenset({"workload/web/0"}),
     )
     rows = to_rows(ledger)
     assert from_rows(rows) == ledger

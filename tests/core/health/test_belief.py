@@ -118,7 +118,7 @@ def test_facts_outrank_pushes_and_orders(state, event):
 @pytest.mark.parametrize(
     ("force", "ready", "reason"),
     [
-        (Force.DRAIN, F, Reason.DRAINED_BY_HAND),
+        (Force.DRAIN, F, Reason.DRAINED_BY_OPERATOR),
         (Force.DOWN, F, Reason.FORCED_DOWN),
         (Force.UP, P, Reason.FORCED_UP),
     ],

@@ -122,7 +122,10 @@ def test_two_of_one_service_that_fail_are_never_restarted_together():
     facts = tuple(labelled(number) for number in range(1, 6))
     decision = decide(wanted(), seen(*facts, sick=("id-1", "id-2")), NOW)
     assert len(decision.ledger.grants) == 1
-    assert len([one for one in decision.holds if one.rule in (Rule.IN_FLIGHT, Rule.MASS_FAILURE, Rule.RATE)]) == 1
+    assert (
+        len([one for one in decision.holds if one.rule in (Rule.RESTART_IN_PROGRESS, Rule.MASS_FAILURE, Rule.RATE)])
+        == 1
+    )
 
 
 def test_a_container_without_a_compose_service_is_a_group_of_its_own():
@@ -188,7 +191,7 @@ def test_a_context_that_makes_no_sense_is_said_and_never_a_reason_to_restart(tex
     (hold,) = decision.holds
     assert hold.rule is Rule.PROBE_CONTEXT
     assert told in hold.message
-    assert hold.person
+    assert hold.next_step
     assert not decision.steps
     assert not decision.ledger.grants
 

@@ -187,7 +187,7 @@ def test_a_rolling_rollout_keeps_the_books_and_is_called_stuck_in_the_end(world)
     assert not here.tape.last.holds
     here.run(500 * SECOND)
     (hold,) = [one for one in here.tape.last.holds if one.rule is Rule.PROGRESS]
-    assert hold.person
+    assert hold.next_step
     assert up(here, "v1") == 3
     here.push(shop(image="v3"))
     here.run(300 * SECOND)

@@ -49,7 +49,7 @@ def test_a_changed_secret_is_reported_and_nothing_more_by_default():
     decision = decide(desired, scene.observed(), NOW)
     assert not decision.steps
     assert {one.rule for one in decision.holds} == {Rule.SECRET_CHANGED}
-    assert all("main/PASSWORD" in one.message and "onSecretChange" in one.person for one in decision.holds)
+    assert all("main/PASSWORD" in one.message and "onSecretChange" in one.next_step for one in decision.holds)
 
 
 def escalated() -> tuple[Desired, Scene]:

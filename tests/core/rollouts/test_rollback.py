@@ -30,8 +30,8 @@ def test_a_bad_revision_is_never_let_in_and_expires_loudly(world):
     assert any(one.waiting is Waiting.VERIFIED for one in here.tape.last.waits)
     here.run(400 * SECOND)
     assert standing(here, "v2") is Standing.EXPIRED
-    (hold,) = [one for one in here.tape.last.holds if one.rule is Rule.REVISION_OVER]
-    assert hold.person
+    (hold,) = [one for one in here.tape.last.holds if one.rule is Rule.REVISION_NOT_ELIGIBLE]
+    assert hold.next_step
     assert "2 of 3 replicas" in hold.message
     here.run(120 * SECOND)
     assert not any(revision("v2")[:8] in name for name in here.containers())
@@ -140,7 +140,7 @@ def test_a_revision_that_turns_bad_within_bake_is_taken_back_without_a_new_conta
     here.run(1800 * SECOND)
     assert standing(here, "v1") is Standing.ACTIVE
     assert all(of(here, "v1").values())
-    assert any(one.rule is Rule.REVISION_OVER for one in here.tape.last.holds)
+    assert any(one.rule is Rule.REVISION_NOT_ELIGIBLE for one in here.tape.last.holds)
     here.push(staged("v3", delay=60 * SECOND))
     here.run(180 * SECOND)
     assert standing(here, "v3") is Standing.ACTIVE

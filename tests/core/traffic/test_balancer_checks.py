@@ -54,7 +54,7 @@ def test_one_that_fails_keeps_its_weight_while_the_balancer_calls_all_others_dow
     assert len(held) == (not out)
     if held:
         assert "the balancer's own checks of pool web call every other ready endpoint down" in held[0].message
-        assert "the balancer's own checks of pool web fail" in held[0].person
+        assert "the balancer's own checks of pool web fail" in held[0].next_step
 
 
 @pytest.mark.parametrize(

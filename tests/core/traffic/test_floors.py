@@ -148,7 +148,7 @@ def test_a_tenth_of_a_pool_and_at_least_one_loses_weight_for_health_in_ten_secon
     made = scene(20, 1, 2, 3, 4, 5)
     first = decide(shop(20), made.observed(), NOW)
     assert weights(first, made) == {1: 0, 2: 0}
-    assert Rule.CUT_RATE in rules(first)
+    assert Rule.WEIGHT_REMOVAL_LIMIT in rules(first)
     for number in (1, 2):
         made.pools["web"][number] = made.pools["web"][number]._replace(weight=0)
     world, later = after(made, first, 9.999)

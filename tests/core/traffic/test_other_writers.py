@@ -181,7 +181,7 @@ def test_a_weight_that_another_writer_keeps_holds_what_is_planned_for_as_long_as
         life.weigh(3, 7, writer="an agent-check")
         verbs, holds = about(life.look(60), 3)
         assert verbs == []
-    assert [(one.rule, one.until, bool(one.person)) for one in holds] == [(Rule.CONFLICTING_WRITER, None, True)]
+    assert [(one.rule, one.until, bool(one.next_step)) for one in holds] == [(Rule.CONFLICTING_WRITER, None, True)]
 
 
 def test_a_weight_that_cannot_be_taken_holds_a_restart_for_failed_health_for_one_drain():

@@ -40,5 +40,5 @@ def test_nobody_waits_until_what_is_kept_to_go_back_to_may_go():
     [(Rule.POLICY_KEPT, Exit.OK), (Rule.TEMPLATE_DIFFERS, Exit.PERSON), (Rule.BACK_OFF, Exit.UNFINISHED)],
 )
 def test_what_is_held_makes_the_exit_code_by_whether_something_is_wrong_and_who_ends_it(rule, code):
-    held = (Hold("workload/web", "change it", rule, "for a reason", person="do something"),)
+    held = (Hold("workload/web", "change it", rule, "for a reason", next_step="do something"),)
     assert summarize(replace(waiting(Waiting.DRAIN), waits=(), holds=held), (), NOW).exit is code

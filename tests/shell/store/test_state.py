@@ -177,7 +177,7 @@ def test_commands_of_other_processes_arrive_in_order_and_exactly_once(state, clo
         ]
         for n in range(20):  # the daemon goes on writing meanwhile
             store.end(begin(store, str(n)), "done")
-        assert [person.wait(120) for person in people] == [0, 0, 0]
+        assert [next_step.wait(120) for next_step in people] == [0, 0, 0]
         seen = store.pending()
         for who in ("ada", "bob", "cy"):
             assert [command.payload for command in seen if command.who == who] == [str(n) for n in range(10)]

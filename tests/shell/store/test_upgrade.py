@@ -51,6 +51,11 @@ def test_the_audit_and_the_last_decision_of_an_earlier_version_name_the_rules_of
     held = [row.cause for row in rows if row.kind == "held"]
     assert held == [rule.value for rule in Rule]
     assert [row.cause for row in rows if row.kind == "step"] == [reason.value for reason in Reason]
+    assert [row.cause for row in rows if row.kind == "released"] == [Rule.RESTART_IN_PROGRESS.value]
+    first = next(row.message for row in rows if row.kind == "held")
+    assert first.endswith("look at InFlight")  # messages stay as they were
     document = json.loads(last.text)
+    assert {hold["next_step"] for hold in document["holds"]} == {"look at it"}
+    assert [hold["message"] for hold in document["holds"]][4] == 'it says "person": InFlight'
     assert [hold["rule"] for hold in document["holds"]] == [rule.value for rule in Rule]
     assert [wait["waiting"] for wait in document["waits"]] == [waiting.value for waiting in Waiting]

@@ -1,0 +1,73 @@
+"""The tables of the state file and their history: what each version added, and what it called otherwise. Used by `database.py`."""
+
+from collections.abc import Mapping
+
+RULES = {
+    "Ordered": "Overridden",
+    "Amnesic": "LedgerLost",
+    "InFlight": "RestartInProgress",
+    "RestartsInFlight": "NodeRestartLimit",
+    "AttemptsSpent": "RestartLimit",
+    "WeightLossRate": "WeightRemovalLimit",
+    "RevisionOver": "RevisionNotEligible",
+}
+"""Rules of holds by the names that versions before schema 3 gave them."""
+
+REASONS = {"DrainedByHand": "DrainedByOperator"}
+"""Likewise reasons."""
+
+SECTIONS = {"taken": "taken_over", "leaving": "exit_times"}
+"""Likewise sections of the ledger."""
+
+
+def _renamed(rules: Mapping[str, str], reasons: Mapping[str, str], sections: Mapping[str, str]) -> tuple[str, ...]:
+    """Statements that give rows of before schema 3 the names of today. The names are those above: nothing is quoted here.
+
+    The stored decision and grants are JSON as `json.dumps` writes it; a quote inside one of its strings is escaped, so a
+    quoted key or value is found in no message.
+    """
+    words = {**rules, **reasons}
+    statements = [f"UPDATE audit SET cause = '{new}' WHERE cause = '{old}'" for old, new in words.items()]  # noqa: S608
+    statements += [f"UPDATE journal SET cause = '{new}' WHERE cause = '{old}'" for old, new in reasons.items()]  # noqa: S608
+    for old, new in words.items():
+        statements += [
+            f"""UPDATE {table} SET value = replace(value, '"{old}"', '"{new}"')"""  # noqa: S608
+            for table in ("decision", "ledger", "evidence")
+        ]
+    statements += ["""UPDATE decision SET value = replace(value, '"person": ', '"next_step": ')"""]
+    statements += [f"UPDATE ledger SET section = '{new}' WHERE section = '{old}'" for old, new in sections.items()]  # noqa: S608
+    statements += ["UPDATE ledger SET key = 'history_lost' WHERE section = 'ledger' AND key = 'amnesic'"]
+    return tuple(statements)
+
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        """CREATE TABLE ledger (
+            section TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL CHECK (json_valid(value)),
+            PRIMARY KEY (section, key)) WITHOUT ROWID""",
+        """CREATE TABLE journal (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, step TEXT NOT NULL, object TEXT NOT NULL, action TEXT NOT NULL,
+            generation TEXT NOT NULL, cause TEXT NOT NULL, wall INTEGER NOT NULL, steady INTEGER NOT NULL,
+            boot TEXT NOT NULL, ended_wall INTEGER, outcome TEXT, detail TEXT)""",
+        "CREATE INDEX journal_open ON journal (id) WHERE outcome IS NULL",
+        """CREATE TABLE inbox (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, command TEXT NOT NULL, payload TEXT NOT NULL CHECK (json_valid(payload)),
+            who TEXT NOT NULL, wall INTEGER NOT NULL, steady INTEGER NOT NULL, boot TEXT NOT NULL)""",
+        """CREATE TABLE decision (
+            id INTEGER PRIMARY KEY CHECK (id = 1), wall INTEGER NOT NULL, value TEXT NOT NULL CHECK (json_valid(value)))""",
+        """CREATE TABLE audit (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, wall INTEGER NOT NULL, actor TEXT NOT NULL, revision TEXT NOT NULL,
+            plan TEXT NOT NULL, step TEXT NOT NULL, cause TEXT NOT NULL, outcome TEXT NOT NULL)""",
+    ),
+    (
+        "ALTER TABLE audit ADD COLUMN kind TEXT NOT NULL DEFAULT 'step'",
+        "ALTER TABLE audit ADD COLUMN object TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE audit ADD COLUMN message TEXT NOT NULL DEFAULT ''",
+        """CREATE TABLE evidence (
+            id INTEGER PRIMARY KEY AUTOINCREMENT, object TEXT NOT NULL, wall INTEGER NOT NULL,
+            value TEXT NOT NULL CHECK (json_valid(value)))""",
+        "CREATE INDEX evidence_object ON evidence (object, id)",
+    ),
+    _renamed(RULES, REASONS, SECTIONS),
+)
+"""Entry n brings a file from schema version n to n + 1 (SQLite's `user_version`). Only ever append."""
