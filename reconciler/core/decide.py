@@ -20,7 +20,7 @@ from reconciler.core.gates import Gated, gate
 from reconciler.core.healing import restart_requests
 from reconciler.core.healing.mass_failure import watch
 from reconciler.core.healing.restart_history import recall
-from reconciler.core.health.belief import Sight, sight
+from reconciler.core.health.belief import Sight, trusted
 from reconciler.core.in_rotation import arriving, kept_from_traffic
 from reconciler.core.limits import windows
 from reconciler.core.limits.prune_guard import Pruning, mass_change, prune_hold
@@ -36,7 +36,7 @@ from reconciler.core.replicas.exit_times import soonest_end
 from reconciler.core.replicas.foreign import admit
 from reconciler.core.replicas.image_pins import learn
 from reconciler.core.replicas.memory import absences, remember
-from reconciler.core.replicas.roster import Roster, roster
+from reconciler.core.replicas.roster import Roster, sort_containers
 from reconciler.core.replicas.templates import keep
 from reconciler.core.rollouts import revisions
 from reconciler.core.status.objects import assess
@@ -71,41 +71,43 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     `before` is the ledger without the grants of earlier passes.
     """
     # Trust: which facts may be used, foreign ones too.
-    admitted = admit(desired, observed, sight(desired, observed, now))
-    desired, seen = admitted.desired, admitted.seen
-    crew = roster(admitted, observed, now)  # trust and activation: what each container is, and is for
-    ledger = admitted.remember(remember(desired, observed, crew, now))
-    rollouts = revisions.follow(desired, crew, seen, ledger, now)  # which revision has the traffic, and which is next
+    admitted = admit(desired, observed, trusted(desired, observed, now))
+    desired, sight = admitted.desired, admitted.sight
+    roster = sort_containers(admitted, observed, now)  # trust and activation: what each container is, and is for
+    ledger = admitted.remember(remember(desired, observed, roster, now))
+    rollouts = revisions.follow(
+        desired, roster, sight, ledger, now
+    )  # which revision has the traffic, and which is next
     if rollouts.ledger.rollouts != ledger.rollouts:
-        crew = roster(admitted, replace(observed, ledger=rollouts.ledger), now)
+        roster = sort_containers(admitted, replace(observed, ledger=rollouts.ledger), now)
     ledger = rollouts.ledger
-    ledger = keep(learn(restart_requests.follow(recall(ledger, crew, now), crew, now), crew), crew)
-    ledger = exit_times.learn(ledger, crew)
-    outbreaks = watch(desired, observed, crew, ledger, now)
+    ledger = keep(learn(restart_requests.follow(recall(ledger, roster, now), roster, now), roster), roster)
+    ledger = exit_times.learn(ledger, roster)
+    outbreaks = watch(desired, observed, roster, ledger, now)
     ledger = ledger if outbreaks.rows == ledger.outbreaks else replace(ledger, outbreaks=outbreaks.rows)
     counts: Mapping[str, Availability]
-    counts = {key: count(group, ledger.grants, now) for key, group in crew.groups.items()}  # availability
-    weights = weigh(desired, crew, seen, ledger, outbreaks.suspect, outbreaks.sound, now)
-    ledger = remembered(ledger, weights, crew, seen)
-    names = name_all(desired, crew, seen, weights, ledger, observed.leaves, now)  # DNS omission
-    counts = arriving(desired, crew, seen, counts, weights, names, now)
-    found = differences(desired, crew, ledger, now)
-    found.wants += restart_requests.wants(ledger, crew, found.wants)
+    counts = {key: count(group, ledger.grants, now) for key, group in roster.groups.items()}  # availability
+    weights = weigh(desired, roster, sight, ledger, outbreaks.suspect, outbreaks.sound, now)
+    ledger = remembered(ledger, weights, roster, sight)
+    names = name_all(desired, roster, sight, weights, ledger, observed.leaves, now)  # DNS omission
+    counts = arriving(desired, roster, sight, counts, weights, names, now)
+    found = differences(desired, roster, ledger, now)
+    found.wants += restart_requests.wants(ledger, roster, found.wants)
 
-    pruned = _pruned(crew, weights, names)
+    pruned = _pruned(roster, weights, names)
     ledger = absences(ledger, pruned, desired.revision, now)
-    pruning = mass_change(desired, ledger, pruned, _owned(crew, seen, desired) if pruned else 0)
+    pruning = mass_change(desired, ledger, pruned, _owned(roster, sight, desired) if pruned else 0)
     planned = {one.workload.key for one in found.wants if one.workload is not None and one.disrupts}
-    shunned = kept_from_traffic(desired, crew, planned, seen)
-    gated = gate(desired, observed, crew, counts, ledger, outbreaks, found.wants, pruning, weights.dead, shunned, now)
+    shunned = kept_from_traffic(desired, roster, planned, sight)
+    gated = gate(desired, observed, roster, counts, ledger, outbreaks, found.wants, pruning, weights.dead, shunned, now)
     if gated.granted and not last:
         return gated.ledger
 
     out = Outbox(desired, observed, gated.ledger, now)
-    carry_on(crew, weights, names, seen, out)
-    _members(desired, crew, weights, observed, pruning, out)
-    zone_hash = publish(desired, crew, seen, names, observed, pruning, out)
-    _containers(desired, crew, gated, out)
+    carry_on(roster, weights, names, sight, out)
+    _members(desired, roster, weights, observed, pruning, out)
+    zone_hash = publish(desired, roster, sight, names, observed, pruning, out)
+    _containers(desired, roster, gated, out)
     holds = [
         *admitted.holds,
         *rollouts.holds,
@@ -114,7 +116,7 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         *found.holds,
         *gated.holds,
         *out.holds,
-        *_unknown(seen),
+        *_unknown(sight),
     ]
     waits = [
         *rollouts.waits,
@@ -122,17 +124,17 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         *gated.waits,
         *out.waits,
         *weights.waits,
-        *restart_requests.waits(ledger, crew, now),
+        *restart_requests.waits(ledger, roster, now),
     ]
 
     held = any(one.rule is Rule.MASS_CHANGE for one in holds)
     ledger = _forget(out.ledger, out.ids)
-    status = assess(desired, replace(observed, ledger=ledger), crew, seen, counts, names)
+    status = assess(desired, replace(observed, ledger=ledger), roster, sight, counts, names)
     due_steps = tuple(sorted(out.steps, key=_order))
     # Also beside what there was before all passes: a grant that ends as soon as it is given would be given again and again.
     moved = all(ledger.grants != one.grants or ledger.rollouts != one.rollouts for one in (observed.ledger, before))
     unsettled = moved and not due_steps
-    wake_at = now.steady + 1 if unsettled else _wake_at(desired, seen, crew, counts, holds, waits, ledger, now)
+    wake_at = now.steady + 1 if unsettled else _wake_at(desired, sight, roster, counts, holds, waits, ledger, now)
     wake_at = max(min(wake_at, names.until, rollouts.until), now.steady + 1)
     return Decision(
         steps=due_steps,
@@ -149,20 +151,20 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
 # --- deletions as a whole -----------------------------------------------------------------------------------------
 
 
-def _pruned(crew: Roster, weights: Weights, names: Names) -> frozenset[str]:
+def _pruned(roster: Roster, weights: Weights, names: Names) -> frozenset[str]:
     """The objects that exist under our mark and that no manifest names."""
-    workloads = {f"workload/{fact.mark.workload}" for fact in crew.orphans if fact.mark}
+    workloads = {f"workload/{fact.mark.workload}" for fact in roster.orphans if fact.mark}
     return frozenset(workloads | {one.object for one in weights.strays} | {one.object for one in names.strays})
 
 
-def _owned(crew: Roster, seen: Sight, desired: Desired) -> int:
+def _owned(roster: Roster, sight: Sight, desired: Desired) -> int:
     """How many objects this instance owns: workloads, pools with members of ours, and owners of record sets."""
-    mine = {key: group for key, group in crew.groups.items() if not group.workload.restart_only}
+    mine = {key: group for key, group in roster.groups.items() if not group.workload.restart_only}
     workloads = {key for key, group in mine.items() if group.current or group.outgoing or group.surplus}
-    orphans = {f"workload/{fact.mark.workload}" for fact in crew.orphans if fact.mark}
-    pools = {f"pool/{key[1]}" for key, pool in seen.pools.items() if any(one.ours for one in pool.members)}
+    orphans = {f"workload/{fact.mark.workload}" for fact in roster.orphans if fact.mark}
+    pools = {f"pool/{key[1]}" for key, pool in sight.pools.items() if any(one.ours for one in pool.members)}
     prefix = f"{desired.instance.id}/"
-    marks = {mark for zone in seen.zones.values() for mark in zone.owners.values() if mark.startswith(prefix)}
+    marks = {mark for zone in sight.zones.values() for mark in zone.owners.values() if mark.startswith(prefix)}
     return len(workloads) + len(orphans) + len(pools) + len(marks)
 
 
@@ -170,10 +172,10 @@ def _owned(crew: Roster, seen: Sight, desired: Desired) -> int:
 
 
 def _members(
-    desired: Desired, crew: Roster, weights: Weights, observed: Observed, pruning: Pruning, out: Outbox
+    desired: Desired, roster: Roster, weights: Weights, observed: Observed, pruning: Pruning, out: Outbox
 ) -> None:
     """Pools: what should weigh otherwise, and members that nothing names."""
-    links = steps.Links(desired, crew)
+    links = steps.Links(desired, roster)
     for change in weights.changes:
         word = frozen(desired, out.ledger, change.object, f"weight of {change.container}", out.now)
         if word is not None:
@@ -189,9 +191,9 @@ def _members(
             out.put(steps.weight(stray, links))
 
 
-def _containers(desired: Desired, crew: Roster, gated: Gated, out: Outbox) -> None:
+def _containers(desired: Desired, roster: Roster, gated: Gated, out: Outbox) -> None:
     """Creates, starts and changes in place that came through the gates."""
-    links = steps.Links(desired, crew)
+    links = steps.Links(desired, roster)
     for want in gated.creates:
         step = steps.create(desired, want, out.ledger)
         if step is not None:
@@ -208,13 +210,13 @@ def _containers(desired: Desired, crew: Roster, gated: Gated, out: Outbox) -> No
 # --- the rest -----------------------------------------------------------------------------------------------------
 
 
-def _unknown(seen: Sight) -> list[Hold]:
+def _unknown(sight: Sight) -> list[Hold]:
     """What cannot be read holds everything that depends on it, and says so."""
     holds: list[Hold] = []
     for rule, unknown in (
-        (Rule.UNKNOWN_RUNTIME, dict(seen.unknown_runtimes)),
-        (Rule.UNKNOWN_POOL, {"/".join(key): one for key, one in seen.unknown_pools.items()}),
-        (Rule.UNKNOWN_ZONE, {"/".join(key): one for key, one in seen.unknown_zones.items()}),
+        (Rule.UNKNOWN_RUNTIME, dict(sight.unknown_runtimes)),
+        (Rule.UNKNOWN_POOL, {"/".join(key): one for key, one in sight.unknown_pools.items()}),
+        (Rule.UNKNOWN_ZONE, {"/".join(key): one for key, one in sight.unknown_zones.items()}),
     ):
         for name, one in unknown.items():
             next_step = f"see that provider {one.source} can be read; it is looked at again by itself"
@@ -243,8 +245,8 @@ def _order(step: Step) -> tuple[int, str, str]:
 
 def _wake_at(
     desired: Desired,
-    seen: Sight,
-    crew: Roster,
+    sight: Sight,
+    roster: Roster,
     counts: Mapping[str, Availability],
     holds: list[Hold],
     waits: list[Wait],
@@ -252,13 +254,13 @@ def _wake_at(
     now: Now,
 ) -> int:
     """The first instant at which this answer could change on the same facts."""
-    soonest = min([restart_requests.wake_at(ledger, now), seen.until, *(one.until for one in counts.values())])
+    soonest = min([restart_requests.wake_at(ledger, now), sight.until, *(one.until for one in counts.values())])
     if desired.guard.windows:
         soonest = min(soonest, windows.wake_at(desired, now))
     for until in (*(one.until for one in holds), *(one.until for one in waits)):
         if until is not None:
             soonest = min(soonest, until)
-    soonest = min(soonest, soonest_end(ledger.grants.values(), crew, now))
+    soonest = min(soonest, soonest_end(ledger.grants.values(), roster, now))
     ends = [one.until_wall for one in ledger.suspensions.values()] + [
         one.until_wall for one in ledger.overrides.values()
     ]

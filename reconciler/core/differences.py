@@ -137,11 +137,11 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
 
 
 def _missing(
-    group: Group, crew: Roster, instance: str, out: Differences, older: replacement.Older | None = None
+    group: Group, roster: Roster, instance: str, out: Differences, older: replacement.Older | None = None
 ) -> None:
     """Replicas of the desired revision, or of an older one, that do not exist."""
     workload = group.workload if older is None else older.workload
-    pending = crew.pending.get(workload.key)
+    pending = roster.pending.get(workload.key)
     if pending:
         message = f"a container that spec.adopt names is not adopted: {'; '.join(pending)}"
         next_step = f"do what it says, or narrow spec.adopt of {workload.key}"
@@ -161,7 +161,7 @@ def _missing(
         if node in group.blind:
             continue
         obj = replica_of(workload.key, ordinal)
-        if (node, name) in crew.foreign:
+        if (node, name) in roster.foreign:
             message = f"a container named {name} on {node} carries no mark of {instance}"
             next_step = f"remove or rename it: docker rename {name} other-name, or delete it"
             out.holds.append(Hold(obj, f"create {name}", Rule.NAME_TAKEN, message, next_step=next_step))
@@ -183,13 +183,13 @@ def why_first(workload: Workload) -> str:
     return "it goes first (strategy: recreate)"
 
 
-def _over(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
+def _over(group: Group, roster: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
     """Replicas of revisions that neither have the traffic nor wait for it: stopped and kept for a while, or removed."""
     for belief in group.outgoing:
         mark = belief.fact.mark
         if mark is None or belief.fact.id in ledger.grants:
             continue
-        if belief.fact.id in crew.leaving:
+        if belief.fact.id in roster.leaving:
             _released(group, belief, ledger.grants, out)
             continue
         cause, message = Reason.TEMPLATE_CHANGED, f"revision {mark.revision[:8]} is over"
@@ -200,10 +200,10 @@ def _over(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences
         out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
 
 
-def _beside(group: Group, crew: Roster, instance: str, ledger: Ledger, out: Differences) -> None:
+def _beside(group: Group, roster: Roster, instance: str, ledger: Ledger, out: Differences) -> None:
     """The declared revision beside the one that has the traffic: all of its replicas are made and started at once."""
     for older in replacement.older(group, ledger):
-        _missing(group, crew, instance, out, older)
+        _missing(group, roster, instance, out, older)
     for ordinal in replacement.lost(group, ledger):
         obj = replica_of(group.workload.key, ordinal)
         message = f"it is gone, and what revision {group.serving[:8]} is made from is neither declared nor remembered"
@@ -215,18 +215,18 @@ def _beside(group: Group, crew: Roster, instance: str, ledger: Ledger, out: Diff
             cause, why = _why_down(belief.fact)
             out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
     if group.coming:
-        _missing(group, crew, instance, out)
+        _missing(group, roster, instance, out)
 
 
-def _outdated(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
+def _outdated(group: Group, roster: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
     """Replicas of other revisions, and those that are too many."""
     grants = ledger.grants
     revision = group.workload.template.revision
     if group.workload.strategy in STAGED:
-        _over(group, crew, ledger, now, out)
+        _over(group, roster, ledger, now, out)
     for belief in group.outgoing if group.workload.strategy not in STAGED else ():
         mark = belief.fact.mark
-        if mark is not None and belief.fact.id in crew.leaving:
+        if mark is not None and belief.fact.id in roster.leaving:
             _released(group, belief, grants, out)
         elif mark is not None and belief.fact.id not in grants:
             if belief.fact.state is ContainerState.EXITED:
@@ -240,7 +240,7 @@ def _outdated(group: Group, crew: Roster, ledger: Ledger, now: Now, out: Differe
             out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
     for belief in group.surplus:
         mark = belief.fact.mark
-        if mark is not None and belief.fact.id in crew.leaving:
+        if mark is not None and belief.fact.id in roster.leaving:
             _released(group, belief, grants, out)
         elif mark is not None and belief.fact.adopted and belief.fact.state in _DOWN:
             continue  # stopped because it is one too many, and not ours to remove
@@ -259,7 +259,7 @@ def _released(group: Group, belief: Belief, grants: Mapping[str, Grant], out: Di
 
 
 def _partly_blind(
-    key: str, group: Group, crew: Roster, instance: str, grants: Mapping[str, Grant], out: Differences
+    key: str, group: Group, roster: Roster, instance: str, grants: Mapping[str, Grant], out: Differences
 ) -> None:
     """A workload with a node that cannot be seen: what is down on the others is started, nothing that runs is disrupted."""
     message = f"node {', '.join(group.blind)} cannot be read, so nothing that runs is stopped or removed"
@@ -269,7 +269,7 @@ def _partly_blind(
             cause, why = _why_down(belief.fact)
             out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
     if not group.outgoing and not group.waiting and replacement.made(group):
-        _missing(group, crew, instance, out)
+        _missing(group, roster, instance, out)
 
 
 def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
@@ -277,15 +277,15 @@ def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledge
     return settings(workload, replica_of(key, ordinal) if ledger.taken_over else "", fact, ledger)
 
 
-def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Differences:
+def differences(desired: Desired, roster: Roster, ledger: Ledger, now: Now) -> Differences:
     """All candidates of all workloads, then the orphans."""
     out, grants = Differences(), ledger.grants
     steady, instance = now.steady, desired.instance.id
-    for key, group in crew.groups.items():
+    for key, group in roster.groups.items():
         workload = group.workload
         min_ready = workload.min_ready
         if group.blind:
-            _partly_blind(key, group, crew, instance, grants, out)
+            _partly_blind(key, group, roster, instance, grants, out)
             continue
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
@@ -296,12 +296,12 @@ def differences(desired: Desired, crew: Roster, ledger: Ledger, now: Now) -> Dif
             if belief.fact.id not in grants:
                 _current(group, ordinal, belief, ledger, now, out)
         if workload.strategy in STAGED and (group.waiting or not replacement.made(group)):
-            _beside(group, crew, instance, ledger, out)
+            _beside(group, roster, instance, ledger, out)
         elif len(group.current) < workload.replicas and group.coming:
-            _missing(group, crew, instance, out)
+            _missing(group, roster, instance, out)
         if group.outgoing or group.surplus:
-            _outdated(group, crew, ledger, now, out)
-    for fact in crew.orphans:
+            _outdated(group, roster, ledger, now, out)
+    for fact in roster.orphans:
         mark = fact.mark
         if mark is not None and fact.id not in grants:
             cause = Reason.DESTROYED if desired.destroy else Reason.PRUNED

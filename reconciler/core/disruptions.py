@@ -32,7 +32,7 @@ QUIET = 30 * SECOND
 
 
 def _exit(
-    name: str, grant: Grant, workload: Workload | None, weights: Weights, names: Names, seen: Sight, out: Outbox
+    name: str, grant: Grant, workload: Workload | None, weights: Weights, names: Names, sight: Sight, out: Outbox
 ) -> Exit:
     """What the outside still says of one container."""
     flight = weights.flights.get(name, NOWHERE)
@@ -40,7 +40,7 @@ def _exit(
     rules = None if workload is None else workload.push
     count = in_flight(flight, same, out.pushes.get(grant.generation), rules, out.now.steady)
     pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
-    zone_since = min((one.since for key, one in seen.unknown_zones.items() if key[1] == zone), default=0)
+    zone_since = min((one.since for key, one in sight.unknown_zones.items() if key[1] == zone), default=0)
     return Exit(
         named=name in names.named,
         ttl=names.named.get(name, 0),
@@ -52,18 +52,18 @@ def _exit(
         refused=next((one.pool for one in flight.places if steps.place_id(one) in out.ledger.step_failures), ""),
         pooled=name in weights.pooled,
         pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
-        pool_hidden_since=0 if pool is None else seen.unknown_pools[pool].since,
+        pool_hidden_since=0 if pool is None else sight.unknown_pools[pool].since,
         in_flight=count,
         epochs=flight.epochs,
         busy=tuple(place for place in flight.places if place.requests),
     )
 
 
-def _found(crew: Roster, grants: Iterable[Grant]) -> dict[tuple[str, str], tuple[Belief, bool]]:
+def _found(roster: Roster, grants: Iterable[Grant]) -> dict[tuple[str, str], tuple[Belief, bool]]:
     """The containers of workloads with open grants by (workload, id), and whether each is the current one of its replica."""
     found: dict[tuple[str, str], tuple[Belief, bool]] = {}
-    for key in {grant.object.rpartition("/")[0] for grant in grants} & crew.groups.keys():
-        group = crew.groups[key]
+    for key in {grant.object.rpartition("/")[0] for grant in grants} & roster.groups.keys():
+        group = roster.groups[key]
         for those, current in (
             (group.current.values(), True),
             (group.waiting, True),
@@ -121,20 +121,20 @@ def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, 
     return until if until > out.now.steady else 0
 
 
-def carry_on(crew: Roster, weights: Weights, names: Names, seen: Sight, out: Outbox) -> None:
+def carry_on(roster: Roster, weights: Weights, names: Names, sight: Sight, out: Outbox) -> None:
     """Carry every open grant one step further."""
     desired, now = out.desired, out.now
-    links = steps.Links(desired, crew)
-    orphans = {fact.id: fact for fact in crew.orphans}
-    found = _found(crew, out.ledger.grants.values())
+    links = steps.Links(desired, roster)
+    orphans = {fact.id: fact for fact in roster.orphans}
+    found = _found(roster, out.ledger.grants.values())
     for name, grant in sorted(out.ledger.grants.items()):
         key = grant.object.rpartition("/")[0]
-        group = crew.groups.get(key)
+        group = roster.groups.get(key)
         belief, current = found.get((key, name), (None, False))
-        if crew.blind and belief is None and name not in orphans:
+        if roster.blind and belief is None and name not in orphans:
             continue
         workload = desired.former.get(key) if group is None else group.workload
-        exit_ = _exit(name, grant, workload, weights, names, seen, out)
+        exit_ = _exit(name, grant, workload, weights, names, sight, out)
         fact = belief.fact if belief is not None else orphans.get(name)
         quiet, longest, grace = manner_of(out.ledger, key) if workload is None else said_by(workload)
         drain = Drain(quiet, longest)

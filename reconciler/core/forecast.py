@@ -15,7 +15,7 @@ from reconciler.core.decide import decide
 from reconciler.core.decision import Decision, Plan, Planned
 from reconciler.core.dns.target_health import leaf_probes
 from reconciler.core.effects import fold
-from reconciler.core.health.belief import sight
+from reconciler.core.health.belief import trusted
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.observed import Observed
@@ -43,7 +43,7 @@ def _still(fact: ProbeFact | None, now: Now) -> ProbeFact | None:
 
 def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Observed]:
     """The same knowledge without ageing: what is fresh now stays fresh, what is stale stays unknown."""
-    seen = sight(desired, observed, now)
+    seen = trusted(desired, observed, now)
     probes: dict[Generation, Probes] = {}
     for generation, one in observed.probes.items():
         probes[generation] = Probes(_still(one.startup, now), _still(one.liveness, now), _still(one.readiness, now))
@@ -90,7 +90,7 @@ def _asked(desired: Desired, decision: Decision) -> frozenset[LeafProbe]:
     if not any(target.publish is Publish.ENDPOINTS for one in desired.policies for target in one.targets):
         return frozenset()
     status = decision.status
-    return frozenset(leaf_probes(desired, status.crew if status is not None else None))
+    return frozenset(leaf_probes(desired, status.roster if status is not None else None))
 
 
 def _passing(observed: Observed, new: Iterable[LeafProbe], now: Now) -> Observed:

@@ -73,7 +73,7 @@ class _Gate:
     def __init__(self, tally: Tally, pruning: Pruning, dead: set[str], shunned: Mapping[str, bool]) -> None:
         self.tally, self.pruning, self.dead, self.first_dead = tally, pruning, dead, min(dead, default="")
         self.shunned, self.leaving = shunned, tally.ledger.grants
-        self.desired, self.crew, self.counts, self.now = tally.desired, tally.crew, tally.counts, tally.now
+        self.desired, self.roster, self.counts, self.now = tally.desired, tally.roster, tally.counts, tally.now
         self.started: dict[str, int] = {}
         self.created: dict[str, int] = {}
         self.taken: dict[str, int] = {}
@@ -84,7 +84,7 @@ class _Gate:
         """The containers of a workload, which stay the same while candidates pass."""
         known = self.members.get(key)
         if known is None:
-            group = self.crew.groups[key]
+            group = self.roster.groups[key]
             beliefs = {(one.fact.node, one.fact.id): one for one in group.members()}
             known = self.members[key] = _Members(beliefs, frozenset(one.fact.id for one in group.outgoing))
         return known
@@ -96,12 +96,12 @@ class _Gate:
         others = [one for one in self.members_of(workload.key).beliefs.values() if one.fact is not leaving]
         mine = [one for one in others if one.fact.id in self.shunned]
         ripe = [one for one in mine if ripe_at(one, workload.min_ready) <= self.now.steady]
-        return sum(1 for one in ripe if one.fact.id not in self.leaving and self.crew.share(one.fact) != 0)
+        return sum(1 for one in ripe if one.fact.id not in self.leaving and self.roster.share(one.fact) != 0)
 
     # one method per kind of candidate: each holds, or lets pass
 
     def create(self, want: Want, workload: Workload) -> Hold | Wait | None:
-        group = self.crew.groups[workload.key]
+        group = self.roster.groups[workload.key]
         message = replacement.may_create(group, self.counts[workload.key], self.created.get(workload.key, 0))
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
@@ -111,7 +111,7 @@ class _Gate:
 
     def start(self, want: Want, workload: Workload) -> Hold | Wait | None:
         fact = want.fact
-        message = replacement.may_start(self.crew.groups[workload.key], fact)
+        message = replacement.may_start(self.roster.groups[workload.key], fact)
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         address = fact.address if fact is not None else ""
@@ -120,7 +120,7 @@ class _Gate:
         if dead:
             message = f"a pool still sends traffic to {dead}, where nothing lives"
             return Wait(want.object, Waiting.DEAD_ENDPOINT, message)
-        key = want.object if fact is None else failures_of(self.crew.groups[workload.key], fact)
+        key = want.object if fact is None else failures_of(self.roster.groups[workload.key], fact)
         failures = self.tally.ledger.failures.get(key)
         at = backoff.start_at(key, failures, workload.restarts.backoff, self.now)
         if at > self.now.steady and failures is not None:
@@ -145,7 +145,7 @@ class _Gate:
         return heal(want, workload, self.tally) if want.cause in URGENT else self.retire(want, workload)
 
     def retire(self, want: Want, workload: Workload) -> Hold | Wait | None:
-        group, counts = self.crew.groups[workload.key], self.counts[workload.key]
+        group, counts = self.roster.groups[workload.key], self.counts[workload.key]
         if want.kind is Kind.RECREATE and want.fact is not None and want.fact.state is ContainerState.PAUSED:
             # A grant would end at once, and be asked for again at every look.
             message = f"{want.container} was paused by somebody, who wants it as it is; it is made anew once it runs"
@@ -153,7 +153,7 @@ class _Gate:
         prefix = f"{workload.key}/"
         members = self.members_of(workload.key)
         belief = None if want.fact is None else members.beliefs.get((want.fact.node, want.fact.id))
-        serves = want.fact is None or self.crew.share(want.fact) != 0
+        serves = want.fact is None or self.roster.share(want.fact) != 0
         available = serves and belief is not None and ripe_at(belief, workload.min_ready) <= self.now.steady
         spare = want.fact is not None and self.shunned.get(
             want.fact.id, False
@@ -212,7 +212,7 @@ class _Gate:
             return Held.HEAL
         if want.cause in _ROLLOUT:
             return Held.ROLLOUT
-        if want.kind is Kind.CREATE and workload is not None and self.crew.groups[workload.key].outgoing:
+        if want.kind is Kind.CREATE and workload is not None and self.roster.groups[workload.key].outgoing:
             return None if workload.strategy in STAGED else Held.ROLLOUT
         return Held.PRUNE if workload is None else None
 
@@ -251,7 +251,7 @@ class _Gate:
 def gate(
     desired: Desired,
     observed: Observed,
-    crew: Roster,
+    roster: Roster,
     counts: Mapping[str, Availability],
     ledger: Ledger,
     outbreaks: Outbreaks,
@@ -269,7 +269,7 @@ def gate(
     """
     since = ledger.wanted
     wanted = {want.id: since[want.id] if want.id in since else instant(now) for want in wants}
-    tally = Tally(desired, observed, crew, counts, ledger, outbreaks, now)
+    tally = Tally(desired, observed, roster, counts, ledger, outbreaks, now)
     gates = _Gate(tally, pruning, dead, shunned)
     # Unavailable ones go first among equals: taking them away costs nothing.
     for want in sorted(wants, key=lambda one: (wanted[one.id].wall, one.ready is ProbeValue.PASS, one.id)):

@@ -23,8 +23,8 @@ _ADDRESSES = frozenset({"A", "AAAA"})
 
 def arriving(
     desired: Desired,
-    crew: Roster,
-    seen: Sight,
+    roster: Roster,
+    sight: Sight,
     counts: Mapping[str, Availability],
     weights: Weights,
     names: Names,
@@ -33,13 +33,14 @@ def arriving(
     """The counts, with how many available new replicas have not arrived, for workloads whose replicas replace each other."""
     rolling = {
         key: group
-        for key, group in crew.groups.items()
+        for key, group in roster.groups.items()
         if group.outgoing and group.workload.strategy is Strategy.ROLLING
     }
     if not rolling:
         return counts
     late = (
-        _late(desired, crew, set(rolling), weights, names) | kept_from_traffic(desired, crew, set(rolling), seen).keys()
+        _late(desired, roster, set(rolling), weights, names)
+        | kept_from_traffic(desired, roster, set(rolling), sight).keys()
     )
     changed: dict[str, Availability] = {}
     for key, group in rolling.items():
@@ -50,7 +51,7 @@ def arriving(
     return {**counts, **changed} if changed else counts
 
 
-def _late(desired: Desired, crew: Roster, rolling: set[str], weights: Weights, names: Names) -> set[str]:
+def _late(desired: Desired, roster: Roster, rolling: set[str], weights: Weights, names: Names) -> set[str]:
     """Containers without weight in a pool, not yet published in a name, or behind a zone that cannot be read."""
     joining = {
         value
@@ -64,19 +65,19 @@ def _late(desired: Desired, crew: Roster, rolling: set[str], weights: Weights, n
         if not any(one.workload in rolling for one in service.backends):
             continue
         there: set[str] = set()
-        for endpoint, belief in endpoints(service, crew):
+        for endpoint, belief in endpoints(service, roster):
             there.add(belief.fact.id)
             lacks = bool(service.balancers) and (service.key, belief.fact.id) in weights.lacking
             if lacks or endpoint.address in joining:
                 late.add(belief.fact.id)
         if service.balancers or _published(service.key, desired):
             # An endpoint that was not observed yet cannot be anywhere.
-            groups = [crew.groups[one.workload] for one in service.backends if one.workload in rolling]
+            groups = [roster.groups[one.workload] for one in service.backends if one.workload in rolling]
             late |= {one.fact.id for group in groups for one in group.current.values()} - there
     return late
 
 
-def kept_from_traffic(desired: Desired, crew: Roster, workloads: Collection[str], seen: Sight) -> dict[str, bool]:
+def kept_from_traffic(desired: Desired, roster: Roster, workloads: Collection[str], sight: Sight) -> dict[str, bool]:
     """Containers, by id, behind services of these workloads that a balancer's own checks call down (True) or have not confirmed.
 
     A planned disruption of another one could take more from clients than the budget says: to them these are down, or soon may be.
@@ -86,11 +87,11 @@ def kept_from_traffic(desired: Desired, crew: Roster, workloads: Collection[str]
         if not any(one.workload in workloads for one in service.backends):
             continue
         for balancer in service.balancers:
-            pool = seen.pools.get((balancer.provider, balancer.pool))
+            pool = sight.pools.get((balancer.provider, balancer.pool))
             members = pool.members if pool is not None else ()
             words = {one.endpoint: one.operational for one in members if one.operational in _UNRELIABLE}
             serving = {one.endpoint for one in members if words and _serves(one)}
-            for endpoint, belief in endpoints(service, crew) if words else ():
+            for endpoint, belief in endpoints(service, roster) if words else ():
                 if endpoint in words and len(serving) > (endpoint in serving):  # beside itself
                     found[belief.fact.id] = found.get(belief.fact.id, True) and words[endpoint] == "down"
     return found

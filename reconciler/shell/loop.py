@@ -281,7 +281,7 @@ class Loop:
             decision = decide(self.desired, observed, now)
         finally:
             gc.enable()
-        if self.probing.leaves.follow(self.desired, decision.status.crew):
+        if self.probing.leaves.follow(self.desired, decision.status.roster):
             self.wake.set("names lead to other addresses")
         return decision
 

@@ -56,8 +56,8 @@ def _holder(policy: DNSPolicy, target: Target) -> str:
 class Links:
     """Which steps touch the same replica: looked up only when something changes, and gone through once for all of it."""
 
-    def __init__(self, desired: Desired, crew: Roster) -> None:
-        self.desired, self.crew = desired, crew
+    def __init__(self, desired: Desired, roster: Roster) -> None:
+        self.desired, self.roster = desired, roster
 
     @cached_property
     def _weights(self) -> tuple[list[str], dict[str, list[int]], dict[str, list[int]]]:
@@ -66,7 +66,7 @@ class Links:
         containers: dict[str, list[int]] = {}
         addresses: dict[str, list[int]] = {}
         for service in self.desired.services:
-            for endpoint, belief in endpoints(service, self.crew) if service.balancers else ():
+            for endpoint, belief in endpoints(service, self.roster) if service.balancers else ():
                 for balancer in service.balancers:
                     containers.setdefault(belief.fact.name, []).append(len(ids))
                     addresses.setdefault(endpoint.address, []).append(len(ids))

@@ -70,7 +70,7 @@ class Names:
 def name_all(
     desired: Desired,
     roster: Roster,
-    seen: Sight,
+    sight: Sight,
     weights: Weights,
     ledger: Ledger,
     answers: Mapping[LeafProbe, ProbeFact],
@@ -83,14 +83,14 @@ def name_all(
     """
     out = Names()
     here = around(desired, roster, weights, ledger, answers, now)
-    marked = {key: _by_mark(zone) for key, zone in seen.zones.items()}
-    claims = Claims(desired, seen.zones, marked, out.taken)
-    there = {key: ByName(zone) for key, zone in seen.zones.items()}
+    marked = {key: _by_mark(zone) for key, zone in sight.zones.items()}
+    claims = Claims(desired, sight.zones, marked, out.taken)
+    there = {key: ByName(zone) for key, zone in sight.zones.items()}
     for policy in sorted(desired.policies, key=lambda one: one.key):
         mark = owner_mark(desired.instance.id, policy.key)
         leaves = leaves_of(policy, here)
         place = (policy.provider, policy.zone)
-        zone = seen.zones.get(place)
+        zone = sight.zones.get(place)
         row = ledger.names.get(policy.key, NOTHING)
         if zone is None:
             for leaf in leaves:
@@ -107,11 +107,11 @@ def name_all(
             row, now
         )
     for record in desired.records:
-        _record(record, owner_mark(desired.instance.id, record.key), seen, there, claims, out)
-    _strays(desired, seen, marked, out)
-    compare(desired, seen.zones, marked, claims, out)
+        _record(record, owner_mark(desired.instance.id, record.key), sight, there, claims, out)
+    _strays(desired, sight, marked, out)
+    compare(desired, sight.zones, marked, claims, out)
     if roster.orphans:
-        _orphans(desired, roster, seen, out)
+        _orphans(desired, roster, sight, out)
     return out
 
 
@@ -296,11 +296,11 @@ class _Judge:
 
 
 def _record(
-    record: Record, mark: str, seen: Sight, there: Mapping[tuple[str, str], ByName], claims: Claims, out: Names
+    record: Record, mark: str, sight: Sight, there: Mapping[tuple[str, str], ByName], claims: Claims, out: Names
 ) -> None:
     """Compare one plain record set with its zone."""
     place = (record.provider, record.zone)
-    zone = seen.zones.get(place)
+    zone = sight.zones.get(place)
     if zone is None:
         return
     out.own.setdefault(place, set()).add(record.host)
@@ -342,7 +342,7 @@ def _beside(record: Record, there: ByName) -> list[RecordKey]:
 
 
 def _strays(
-    desired: Desired, seen: Sight, marked: Mapping[tuple[str, str], Mapping[str, list[RecordKey]]], out: Names
+    desired: Desired, sight: Sight, marked: Mapping[tuple[str, str], Mapping[str, list[RecordKey]]], out: Names
 ) -> None:
     """Record sets under our mark that no policy or record wants. What belongs to the zone itself is never touched."""
     policies = {(one.provider, one.zone, owner_mark(desired.instance.id, one.key)): one for one in desired.policies}
@@ -352,7 +352,7 @@ def _strays(
     }
     prefix = f"{desired.instance.id}/"
     for (provider, zone_name), by_mark in marked.items():
-        records = seen.zones[provider, zone_name].records
+        records = sight.zones[provider, zone_name].records
         for mark, keys in by_mark.items():
             if not mark.startswith(prefix) or is_list(mark):
                 continue
@@ -371,10 +371,10 @@ def _strays(
     out.strays.sort(key=lambda one: (one.provider, one.zone, one.key))
 
 
-def _orphans(desired: Desired, roster: Roster, seen: Sight, out: Names) -> None:
+def _orphans(desired: Desired, roster: Roster, sight: Sight, out: Names) -> None:
     """Orphans whose address is still published under our mark, by whatever policy published it."""
     published: dict[str, int] = {}
-    for zone in seen.zones.values():
+    for zone in sight.zones.values():
         for key, mark in zone.owners.items():
             record = zone.records.get(key)
             if record is None or key.type not in _TYPES or owner_of(mark)[0] != desired.instance.id:
@@ -382,7 +382,7 @@ def _orphans(desired: Desired, roster: Roster, seen: Sight, out: Names) -> None:
             for value in record.values:
                 published[value] = max(published.get(value, 0), record.ttl * SECOND)
     wanted = {address for sets in out.wanted for address in addresses(sets)}
-    hidden = next(iter(sorted(zone for _, zone in seen.unknown_zones)), "")
+    hidden = next(iter(sorted(zone for _, zone in sight.unknown_zones)), "")
     for fact in roster.orphans:
         if hidden:
             out.hidden[fact.id] = hidden

@@ -29,7 +29,7 @@ Place = tuple[str, str]
 
 
 def publish(
-    desired: Desired, crew: Roster, seen: Sight, names: Names, observed: Observed, pruning: Pruning, out: Outbox
+    desired: Desired, roster: Roster, sight: Sight, names: Names, observed: Observed, pruning: Pruning, out: Outbox
 ) -> str:
     """Put the steps that are due into `out`, with what waits and what is held, and remember names on their way out.
 
@@ -37,7 +37,7 @@ def publish(
         The hash that a person approves for a zone of which too much would be deleted; empty when there is none.
     """
     out.waits += names.waits
-    zones = _suspended(desired, out.ledger, seen, names)
+    zones = _suspended(desired, out.ledger, sight, names)
     due: dict[Place, list[RecordDiff]] = {}
     for diff in names.changes:
         hold = frozen(desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now)
@@ -50,10 +50,10 @@ def publish(
         _keep(stray, hold if hold is not None else _mass_hold(stray, zones), due, out)
     farewells: dict[str, list[Farewell]] = {}
     if due:
-        links = Links(desired, crew)
+        links = Links(desired, roster)
         policies = {one.key: one for one in desired.policies}
         for place, diffs in sorted(due.items()):
-            order = Order(seen.zones[place], place[0], desired.instance.id, not desired.destroy, out.now)
+            order = Order(sight.zones[place], place[0], desired.instance.id, not desired.destroy, out.now)
             wanted = frozenset(names.own.get(place, ()))
             arranged = order.arrange(
                 diffs, wanted, out.ledger.names, lambda diff: patience_of(policies.get(diff.object), diff)
@@ -92,7 +92,7 @@ def _remember(ledger: Ledger, rows: Mapping[str, NameRow], farewells: Mapping[st
 # --- the guard of one zone --------------------------------------------------------------------------------------------
 
 
-def _suspended(desired: Desired, ledger: Ledger, seen: Sight, names: Names) -> dict[Place, Pruning]:
+def _suspended(desired: Desired, ledger: Ledger, sight: Sight, names: Names) -> dict[Place, Pruning]:
     """Zones of which more would be deleted than the guard allows without a person's word: share, number, and names that end."""
     going: dict[Place, list[RecordDiff]] = {}
     # What is not pruned anyway must not hold back the rest.
@@ -102,9 +102,9 @@ def _suspended(desired: Desired, ledger: Ledger, seen: Sight, names: Names) -> d
     found: dict[Place, Pruning] = {}
     limit = desired.guard.mass_change
     for place, diffs in going.items():
-        count, owned = len(diffs), _owned(seen.zones[place], desired.instance.id)
+        count, owned = len(diffs), _owned(sight.zones[place], desired.instance.id)
         few = count <= limit.minimum or count * 100 <= limit.share * owned
-        ending = _ending(seen.zones[place], place, diffs, names) if len(diffs) > limit.names else 0
+        ending = _ending(sight.zones[place], place, diffs, names) if len(diffs) > limit.names else 0
         if desired.destroy or (few and count <= limit.records and ending <= limit.names):
             continue
         digest = fingerprint(desired.revision, *place, *sorted("/".join(diff.key) for diff in diffs))

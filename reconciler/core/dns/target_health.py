@@ -22,7 +22,7 @@ class LeafVerdict(NamedTuple):
     until: int
 
 
-def leaf_probes(desired: Desired, crew: Roster | None = None) -> tuple[LeafProbe, ...]:
+def leaf_probes(desired: Desired, roster: Roster | None = None) -> tuple[LeafProbe, ...]:
     """Every distinct question to ask, sorted by address.
 
     Args:
@@ -37,7 +37,7 @@ def leaf_probes(desired: Desired, crew: Roster | None = None) -> tuple[LeafProbe
         for target in policy.targets:
             if not asked(policy, target):
                 continue
-            for address in _addresses(target, services.get(target.service), crew):
+            for address in _addresses(target, services.get(target.service), roster):
                 probe = probe_of(policy, target, address, checks)
                 if probe is not None:
                     found.add(probe)
@@ -81,7 +81,7 @@ def both(one: LeafVerdict, other: LeafVerdict) -> LeafVerdict:
     return LeafVerdict(ProbeValue.PASS if ProbeValue.PASS in values else ProbeValue.UNKNOWN, until)
 
 
-def _addresses(target: Target, service: Service | None, crew: Roster | None) -> Iterator[str]:
+def _addresses(target: Target, service: Service | None, roster: Roster | None) -> Iterator[str]:
     """The leaves of a target as far as they are known."""
     yield from target.addresses
     if target.publish is Publish.HOSTNAME:
@@ -91,8 +91,8 @@ def _addresses(target: Target, service: Service | None, crew: Roster | None) -> 
     if target.publish is Publish.BALANCER:
         for balancer in service.balancers:
             yield from balancer.addresses
-    elif target.publish is Publish.ENDPOINTS and crew is not None:
-        for endpoint, _ in endpoints(service, crew):
+    elif target.publish is Publish.ENDPOINTS and roster is not None:
+        for endpoint, _ in endpoints(service, roster):
             yield endpoint.address
 
 

@@ -144,22 +144,22 @@ class _Watch:
         return row._replace(canary="", failures=row.failures + 1, last=instant(self.now))
 
 
-def watch(desired: Desired, observed: Observed, crew: Roster, ledger: Ledger, now: Now) -> Outbreaks:
+def watch(desired: Desired, observed: Observed, roster: Roster, ledger: Ledger, now: Now) -> Outbreaks:
     """Look at all groups. Costs one pass over the beliefs while nothing fails."""
-    failing = {key for key, group in crew.groups.items() if any(one.live is _FAIL for one in group.current.values())}
+    failing = {key for key, group in roster.groups.items() if any(one.live is _FAIL for one in group.current.values())}
     if not failing and not ledger.outbreaks:
         return Outbreaks(ledger.outbreaks)
-    look = _Watch(desired.guard.mass_failure, observed, ledger, bool(crew.blind), now)
+    look = _Watch(desired.guard.mass_failure, observed, ledger, bool(roster.blind), now)
     healthy = {
         replica_of(key, ordinal)
-        for key, group in crew.groups.items()
+        for key, group in roster.groups.items()
         for ordinal, one in group.current.items()
         if one.live is _PASS and ripe_at(one, group.workload.min_ready) <= now.steady
     }
-    for key in sorted(failing | {one for one in ledger.outbreaks if one in crew.groups}):
-        group = crew.groups[key]
+    for key in sorted(failing | {one for one in ledger.outbreaks if one in roster.groups}):
+        group = roster.groups[key]
         look.judge(key, _replicas(group), window_of(group.workload.template.container), healthy)
-    for node, groups in sorted(_by_node(crew, failing, ledger).items()):
+    for node, groups in sorted(_by_node(roster, failing, ledger).items()):
         members = {name: one for group in groups for name, one in _replicas(group).items() if one.fact.node == node}
         bad = [
             group
@@ -170,13 +170,13 @@ def watch(desired: Desired, observed: Observed, crew: Roster, ledger: Ledger, no
             window = max((window_of(group.workload.template.container) for group in groups), default=0)
             look.judge(f"node/{node}", members, window, healthy)
     suspect = frozenset(look.suspect)
-    return Outbreaks(look.rows, look.active, look.of, suspect, _sound(failing, crew, observed), look.settled_at)
+    return Outbreaks(look.rows, look.active, look.of, suspect, _sound(failing, roster, observed), look.settled_at)
 
 
-def _sound(failing: Collection[str], crew: Roster, observed: Observed) -> frozenset[str]:
+def _sound(failing: Collection[str], roster: Roster, observed: Observed) -> frozenset[str]:
     """Who could serve if only its liveness did not count: ready, or never asked whether it is."""
     found: set[str] = set()
-    for group in (crew.groups[key] for key in failing):
+    for group in (roster.groups[key] for key in failing):
         asked = group.workload.template.container.readiness is not None
         for belief in group.current.values():
             if belief.failed is not Reason.LIVENESS_FAILED:
@@ -192,13 +192,13 @@ def _replicas(group: Group) -> dict[str, Belief]:
     return {replica_of(group.workload.key, ordinal): one for ordinal, one in group.current.items()}
 
 
-def _by_node(crew: Roster, failing: Collection[str], ledger: Ledger) -> dict[str, list[Group]]:
+def _by_node(roster: Roster, failing: Collection[str], ledger: Ledger) -> dict[str, list[Group]]:
     """The groups with probes on every node where containers of several workloads fail, or where a mass failure is remembered."""
     nodes = {one.partition("/")[2] for one in ledger.outbreaks if one.startswith("node/")}
     if len(failing) > 1:
-        nodes |= {one.fact.node for key in failing for one in crew.groups[key].current.values() if one.live is _FAIL}
+        nodes |= {one.fact.node for key in failing for one in roster.groups[key].current.values() if one.live is _FAIL}
     found: dict[str, list[Group]] = {node: [] for node in nodes}
-    for _, group in sorted(crew.groups.items()) if nodes else ():
+    for _, group in sorted(roster.groups.items()) if nodes else ():
         if window_of(group.workload.template.container):
             for node in nodes.intersection(group.workload.nodes):
                 found[node].append(group)

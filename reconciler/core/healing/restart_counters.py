@@ -32,7 +32,7 @@ class Tally:
 
     desired: Desired
     observed: Observed
-    crew: Roster
+    roster: Roster
     counts: Mapping[str, Availability]
     ledger: Ledger
     outbreaks: Outbreaks
@@ -45,7 +45,7 @@ class Tally:
     def probing(self) -> dict[str, tuple[int, int]]:
         """Node -> on how many of its running containers with probes our side fails, and how many there are."""
         found: dict[str, tuple[int, int]] = {}
-        for group in self.crew.groups.values():
+        for group in self.roster.groups.values():
             container, nodes = group.workload.template.container, group.workload.nodes
             if container.liveness is None and container.startup is None:
                 continue
@@ -114,7 +114,7 @@ class Tally:
 
     def _node(self, container: str, grant: Grant) -> str:
         key, _, ordinal = grant.object.rpartition("/")
-        group = self.crew.groups.get(key)
+        group = self.roster.groups.get(key)
         if group is None:
             return ""
         found = next((one.fact.node for one in group.members() if one.fact.id == container), "")

@@ -71,7 +71,7 @@ def _mass(ask: Ask) -> Hold | None:
     limits, rows = tally.desired.guard.mass_failure, tally.ledger.outbreaks
     ends: dict[str, int] = {}
     for grant in tally.ledger.grants.values():
-        end = soonest_end([grant], tally.crew, tally.now)
+        end = soonest_end([grant], tally.roster, tally.now)
         ends[grant.object] = min(end, ends.get(grant.object, end))
     return mass_failure.hold(want.fact.id, want.object, want.id, tally.outbreaks, rows, ends, limits, tally.now)
 
@@ -83,7 +83,7 @@ def _turn(ask: Ask) -> Hold | None:
     if not mine:
         return None
     now = tally.now
-    until = max(soonest_end(mine, tally.crew, now), now.steady + 1)
+    until = max(soonest_end(mine, tally.roster, now), now.steady + 1)
     prefix = f"{workload.key}/"
     every = sum(1 for grant in tally.ledger.grants.values() if grant.object.startswith(prefix))
     if every >= workload.max_unavailable:
@@ -150,7 +150,7 @@ def _node(ask: Ask) -> Hold | None:
     limit, there = tally.desired.guard.restarts.in_flight, tally.urgent_on(want.node)
     if len(there) < limit:
         return None
-    until = max(soonest_end(there, tally.crew, tally.now), tally.now.steady + 1)
+    until = max(soonest_end(there, tally.roster, tally.now), tally.now.steady + 1)
     message = f"{len(there)} replicas are being restarted on {want.node}, at most {limit} may be"
     return _hold(want, Rule.NODE_RESTART_LIMIT, message, until)
 

@@ -29,11 +29,11 @@ KEPT = 200
 _UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
 
 
-def follow(ledger: Ledger, crew: Roster, now: Now) -> Ledger:
+def follow(ledger: Ledger, roster: Roster, now: Now) -> Ledger:
     """The ledger after this look: members found, fates decided, finished requests forgotten in the end."""
     if not ledger.requests:
         return ledger
-    requests = {name: _advance(one, crew, ledger.grants, now) for name, one in ledger.requests.items()}
+    requests = {name: _advance(one, roster, ledger.grants, now) for name, one in ledger.requests.items()}
     finished = sorted((elapsed(one.finished, now), name) for name, one in requests.items() if one.finished is not None)
     for place, (age, name) in enumerate(finished):
         if age >= TTL or place >= KEPT:
@@ -44,7 +44,7 @@ def follow(ledger: Ledger, crew: Roster, now: Now) -> Ledger:
     return replace(ledger, requests=requests, grants=grants)
 
 
-def wants(ledger: Ledger, crew: Roster, others: Iterable[Want]) -> list[Want]:
+def wants(ledger: Ledger, roster: Roster, others: Iterable[Want]) -> list[Want]:
     """Candidates for members that wait, in order where that was asked for; what is about to be changed anyway is left out."""
     open_ = [one for _, one in sorted(ledger.requests.items()) if one.finished is None]
     if not open_:
@@ -53,7 +53,7 @@ def wants(ledger: Ledger, crew: Roster, others: Iterable[Want]) -> list[Want]:
     found: dict[str, Want] = {}
     for request in open_:
         for member in _next(request):
-            group, ordinal = _place(member.object, crew)
+            group, ordinal = _place(member.object, roster)
             belief = None if group is None else group.current.get(ordinal)
             if group is None or belief is None or _life(belief.fact, member.only) != member.generation:
                 continue
@@ -81,7 +81,7 @@ def wants(ledger: Ledger, crew: Roster, others: Iterable[Want]) -> list[Want]:
     return list(found.values())
 
 
-def waits(ledger: Ledger, crew: Roster, now: Now) -> list[Wait]:
+def waits(ledger: Ledger, roster: Roster, now: Now) -> list[Wait]:
     """What open requests wait for, with the instants at which their answers change by themselves."""
     found: list[Wait] = []
     for name, one in sorted(ledger.requests.items()):
@@ -94,8 +94,8 @@ def waits(ledger: Ledger, crew: Roster, now: Now) -> list[Wait]:
             message = f"restart request {name}: its replicas cannot be seen yet"
         found.append(Wait(one.object, Waiting.REQUEST, message, due(one.at, one.deadline, now)))
         for member in members:
-            belief = _moved_on(member, crew) if member.fate not in FINAL else None
-            at = FOREVER if belief is None else _ripe(one, belief, crew, member)
+            belief = _moved_on(member, roster) if member.fate not in FINAL else None
+            at = FOREVER if belief is None else _ripe(one, belief, roster, member)
             if now.steady < at < FOREVER:
                 found.append(
                     Wait(member.object, Waiting.MIN_READY, f"{member.container} was restarted and is ready", at)
@@ -112,13 +112,13 @@ def wake_at(ledger: Ledger, now: Now) -> int:
 # --- one request --------------------------------------------------------------------------------------------------
 
 
-def _advance(request: Request, crew: Roster, grants: Mapping[str, Grant], now: Now) -> Request:
+def _advance(request: Request, roster: Roster, grants: Mapping[str, Grant], now: Now) -> Request:
     """One request after this look."""
     if request.finished is not None:
         return request
     expired = elapsed(request.at, now) >= request.deadline
     if request.members is None:
-        request = _resolve(request, crew, now)
+        request = _resolve(request, roster, now)
         if request.members is None:
             if not expired:
                 return request
@@ -127,7 +127,7 @@ def _advance(request: Request, crew: Roster, grants: Mapping[str, Grant], now: N
             message = request.message or f"{request.object} has no replicas to restart"
             return request._replace(finished=instant(now), message=message)
     assert request.members is not None  # noqa: S101  (set just above; for the type checker)
-    members = [_decide(one, request, crew, grants, now) for one in request.members]
+    members = [_decide(one, request, roster, grants, now) for one in request.members]
     failed = next((one for one in members if one.fate is Fate.FAILED), None)
     for place, member in enumerate(members):
         if member.fate in FINAL:
@@ -144,10 +144,10 @@ def _advance(request: Request, crew: Roster, grants: Mapping[str, Grant], now: N
     return request
 
 
-def _resolve(request: Request, crew: Roster, now: Now) -> Request:
+def _resolve(request: Request, roster: Roster, now: Now) -> Request:
     """Record the members with their generations, once every node of the workload can be seen."""
-    key = request.object if request.object in crew.groups else request.object.rpartition("/")[0]
-    group = crew.groups.get(key)
+    key = request.object if request.object in roster.groups else request.object.rpartition("/")[0]
+    group = roster.groups.get(key)
     if group is None:
         return request._replace(members=())
     if group.blind:
@@ -205,14 +205,14 @@ def _since(fact: ContainerFact, only: str) -> int:
     return next((one.running_since for one in fact.starts if one.container == only), fact.running_since)
 
 
-def _decide(member: Member, request: Request, crew: Roster, grants: Mapping[str, Grant], now: Now) -> Member:
+def _decide(member: Member, request: Request, roster: Roster, grants: Mapping[str, Grant], now: Now) -> Member:
     """What became of one member."""
     if member.fate in FINAL:
         return member
-    group, ordinal = _place(member.object, crew)
+    group, ordinal = _place(member.object, roster)
     if group is None or ordinal >= group.workload.replicas:
         return member._replace(fate=Fate.SKIPPED, message="not wanted any more")
-    belief = _moved_on(member, crew)
+    belief = _moved_on(member, roster)
     if belief is None:
         if any(_carries_out(grant, member) for grant in grants.values()):
             return member._replace(fate=Fate.RESTARTING, message="on its way out of service")
@@ -225,27 +225,27 @@ def _decide(member: Member, request: Request, crew: Roster, grants: Mapping[str,
         return member._replace(fate=Fate.FAILED, message=f"the new generation ended with {code}")
     if belief.live is ProbeValue.FAIL:
         return member._replace(fate=Fate.FAILED, message="the new generation fails its probe")
-    if _ripe(request, belief, crew, member) <= now.steady:
+    if _ripe(request, belief, roster, member) <= now.steady:
         return member._replace(fate=Fate.DONE, message="restarted and available")
     return member._replace(fate=Fate.RESTARTING, message="restarted, not available yet")
 
 
-def _place(obj: str, crew: Roster) -> tuple[Group | None, int]:
+def _place(obj: str, roster: Roster) -> tuple[Group | None, int]:
     key, _, ordinal = obj.rpartition("/")
-    return crew.groups.get(key), int(ordinal)
+    return roster.groups.get(key), int(ordinal)
 
 
-def _moved_on(member: Member, crew: Roster) -> Belief | None:
+def _moved_on(member: Member, roster: Roster) -> Belief | None:
     """The replica's container in a later life than the recorded one; None while it is still that one, or nothing is seen."""
-    group, ordinal = _place(member.object, crew)
+    group, ordinal = _place(member.object, roster)
     belief = None if group is None else group.current.get(ordinal)
     life = None if belief is None else _life(belief.fact, member.only)
     return belief if life not in (None, member.generation) else None
 
 
-def _ripe(request: Request, belief: Belief, crew: Roster, member: Member) -> int:
+def _ripe(request: Request, belief: Belief, roster: Roster, member: Member) -> int:
     """The steady instant from which the new life counts: available as its workload wants it, and old enough."""
-    group, _ = _place(member.object, crew)
+    group, _ = _place(member.object, roster)
     min_ready = 0 if group is None else group.workload.min_ready
     at = ripe_at(belief, min_ready)
     return at if at == FOREVER else max(at, belief.fact.running_since + request.min_started)

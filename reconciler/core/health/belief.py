@@ -117,7 +117,7 @@ def _until(facts: Iterable[Unknown | Known[T]], cadence: int) -> int:
     return FOREVER if oldest == FOREVER else oldest + CADENCES * cadence
 
 
-def sight(desired: Desired, observed: Observed, now: Now) -> Sight:
+def trusted(desired: Desired, observed: Observed, now: Now) -> Sight:
     """Keep the facts that are fresh. A provider that manifests name and nobody has looked at yet is unknown too."""
     every, steady = desired.instance, now.steady
     nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}

@@ -24,17 +24,17 @@ def said_by(workload: Workload) -> Leaving:
     return Leaving(workload.drain_min, workload.drain_max, workload.template.grace)
 
 
-def learn(ledger: Ledger, crew: Roster) -> Ledger:
+def learn(ledger: Ledger, roster: Roster) -> Ledger:
     """The ledger with what the manifests say of workloads that have containers, and what those that are gone have said."""
     known = ledger.exit_times
     said = {
         key: said_by(group.workload)
-        for key, group in crew.groups.items()
+        for key, group in roster.groups.items()
         if not group.workload.restart_only and (group.kept or group.members())
     }
-    orphans = {f"workload/{fact.mark.workload}" for fact in crew.orphans if fact.mark is not None}
+    orphans = {f"workload/{fact.mark.workload}" for fact in roster.orphans if fact.mark is not None}
     # Where a node cannot be seen, nobody knows who has no container any more.
-    kept = known if crew.blind else {key: known[key] for key in orphans if key in known}
+    kept = known if roster.blind else {key: known[key] for key in orphans if key in known}
     leaving = {**kept, **said}
     return ledger if leaving == known else replace(ledger, exit_times=leaving)
 
@@ -44,12 +44,12 @@ def manner_of(ledger: Ledger, key: str) -> Leaving:
     return ledger.exit_times.get(key, DEFAULT)
 
 
-def workload_of(grant: Grant, crew: Roster) -> Workload | None:
+def workload_of(grant: Grant, roster: Roster) -> Workload | None:
     """The workload of a grant, None when no manifest describes it any more."""
-    group = crew.groups.get(grant.object.rpartition("/")[0])
+    group = roster.groups.get(grant.object.rpartition("/")[0])
     return None if group is None else group.workload
 
 
-def soonest_end(grants: Iterable[Grant], crew: Roster, now: Now) -> int:
+def soonest_end(grants: Iterable[Grant], roster: Roster, now: Now) -> int:
     """The steady instant at which the first of these is over at the latest; FOREVER when none of them has an end yet."""
-    return min((deadline_at(one, workload_of(one, crew), now) for one in grants), default=FOREVER)
+    return min((deadline_at(one, workload_of(one, roster), now) for one in grants), default=FOREVER)

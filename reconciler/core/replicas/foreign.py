@@ -30,7 +30,7 @@ class Admitted:
     """
 
     desired: Desired
-    seen: Sight
+    sight: Sight
     leaving: frozenset[str] = frozenset()
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
     released: Sequence[ContainerFact] = ()
@@ -43,16 +43,16 @@ class Admitted:
         return ledger if self.rows == ledger.adopted else replace(ledger, adopted=dict(self.rows))
 
 
-def admit(desired: Desired, observed: Observed, seen: Sight) -> Admitted:
+def admit(desired: Desired, observed: Observed, sight: Sight) -> Admitted:
     """Find the containers of somebody else that are treated as ours."""
     ledger = observed.ledger
-    taken = take(desired, seen.runtimes, seen.unknown_runtimes, ledger.adopted)
-    marked = groups(desired, seen.runtimes, observed.contexts, taken.facts, ledger.grants)
+    taken = take(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted)
+    marked = groups(desired, sight.runtimes, observed.contexts, taken.facts, ledger.grants)
     if ledger.grants:
-        _finish(desired, seen, ledger, taken, marked)
+        _finish(desired, sight, ledger, taken, marked)
     if taken is NOTHING and not marked.workloads:
-        return Admitted(desired, seen)
-    runtimes = dict(seen.runtimes)
+        return Admitted(desired, sight)
+    runtimes = dict(sight.runtimes)
     facts = {**taken.facts, **marked.facts}
     for node in {node for node, _ in facts}:
         runtimes[node] = tuple(facts.get((node, fact.id), fact) for fact in runtimes[node])
@@ -61,7 +61,7 @@ def admit(desired: Desired, observed: Observed, seen: Sight) -> Admitted:
         desired = replace(desired, workloads=tuple(workloads))
     return Admitted(
         desired=desired,
-        seen=replace(seen, runtimes=runtimes),
+        sight=replace(sight, runtimes=runtimes),
         leaving=frozenset(taken.leaving),
         pending=taken.pending,
         released=tuple(taken.released),
@@ -71,12 +71,12 @@ def admit(desired: Desired, observed: Observed, seen: Sight) -> Admitted:
     )
 
 
-def _finish(desired: Desired, seen: Sight, ledger: Ledger, taken: Taken, marked: Marked) -> None:
+def _finish(desired: Desired, sight: Sight, ledger: Ledger, taken: Taken, marked: Marked) -> None:
     """Containers of somebody else that are down by our doing, in the middle of a restart whose reason has gone: nobody adopts them
     any more, or labels count no more. They are started, and then let go.
     """
     declared = {one.key for one in (*desired.workloads, *marked.workloads)}
-    for facts in seen.runtimes.values():
+    for facts in sight.runtimes.values():
         for fact in facts:
             grant = ledger.grants.get(fact.id)
             if grant is None or fact.mark is not None or grant.cause not in RESTARTS or fact.state in UP:

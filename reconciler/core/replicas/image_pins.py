@@ -24,10 +24,10 @@ def pins_of(ledger: Ledger, workload: str, revision: str) -> Pins:
     return ledger.pins.get(pin_key(workload, revision), ())
 
 
-def learn(ledger: Ledger, crew: Roster) -> Ledger:
+def learn(ledger: Ledger, roster: Roster) -> Ledger:
     """The ledger with the digests of new revisions, and without those of revisions that are gone."""
     pins: dict[str, Pins] = {}
-    for key, group in crew.groups.items():
+    for key, group in roster.groups.items():
         if not group.workload.restart_only:
             _learn(key, group, ledger, pins)
     return ledger if pins == ledger.pins else replace(ledger, pins=pins)

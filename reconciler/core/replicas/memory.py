@@ -47,9 +47,9 @@ def failures_of(group: Group, fact: ContainerFact) -> str:
     return f"{group.workload.key}/{fact.name}@{fact.node}"
 
 
-def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
+def _failures(ledger: Ledger, roster: Roster, now: Now) -> Mapping[str, Failures]:
     failures = dict(ledger.failures)
-    for group, belief in crew.down:
+    for group, belief in roster.down:
         fact, backoff = belief.fact, group.workload.restarts.backoff
         if fact.state not in _ENDED or fact.mark is None or not fact.started_at or group.workload.restart_only:
             continue
@@ -62,8 +62,8 @@ def _failures(ledger: Ledger, crew: Roster, now: Now) -> Mapping[str, Failures]:
             continue
         row = before.streak if before is not None and elapsed(before.last, now) < backoff.reset else 0
         failures[name] = Failures(row + 1, instant(now), fact.generation)
-    resets = {group.workload.key: group.workload.restarts.backoff.reset for group in crew.groups.values()}
-    down = {belief.fact.generation for _, belief in crew.down}
+    resets = {group.workload.key: group.workload.restarts.backoff.reset for group in roster.groups.values()}
+    down = {belief.fact.generation for _, belief in roster.down}
     for name, one in list(failures.items()):
         reset = resets.get(name.rpartition("/")[0], 0)
         if elapsed(one.last, now) >= reset and one.generation not in down:
@@ -100,27 +100,27 @@ def is_empty(ledger: Ledger) -> bool:
     return not any(_REMEMBERED(ledger))
 
 
-def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Ledger:
+def remember(desired: Desired, observed: Observed, roster: Roster, now: Now) -> Ledger:
     """The ledger after this look."""
     ledger = observed.ledger
     source, history_lost = ledger.source, ledger.history_lost
-    owned = not source and _owns(desired, observed, crew)
-    if is_empty(ledger) and (owned or crew.blind):
+    owned = not source and _owns(desired, observed, roster)
+    if is_empty(ledger) and (owned or roster.blind):
         # What runs on a node that cannot be seen may be ours: until it is seen, an empty ledger counts as lost.
         history_lost = instant(now)
     elif history_lost is not None:
-        innocent = not source and not owned and not crew.blind
+        innocent = not source and not owned and not roster.blind
         history_lost = None if innocent or elapsed(history_lost, now) >= amnesia(desired) else history_lost
-    if desired.take_over or (not source and not owned and not crew.blind):
+    if desired.take_over or (not source and not owned and not roster.blind):
         source = desired.source
     revisions = _revisions(ledger, desired)
     passed = ledger.passed
     if revisions is not ledger.revisions:
         passed = frozenset(path for path in passed if path.partition("|")[0] in revisions)
-    new = _passed(observed, crew, passed)
+    new = _passed(observed, roster, passed)
     passed = passed | new if new else passed
     changes = {
-        "failures": _failures(ledger, crew, now) if crew.down or ledger.failures else ledger.failures,
+        "failures": _failures(ledger, roster, now) if roster.down or ledger.failures else ledger.failures,
         "attempts": _attempts(ledger, desired, now) if ledger.attempts else ledger.attempts,
         "revisions": revisions,
         "suspensions": {
@@ -138,9 +138,9 @@ def remember(desired: Desired, observed: Observed, crew: Roster, now: Now) -> Le
     return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
 
 
-def _owns(desired: Desired, observed: Observed, crew: Roster) -> bool:
+def _owns(desired: Desired, observed: Observed, roster: Roster) -> bool:
     """Whether anything under our mark can be seen: a container, a member of a pool, a record set."""
-    if crew.orphans or any(not one.fact.adopted for group in crew.groups.values() for one in group.members()):
+    if roster.orphans or any(not one.fact.adopted for group in roster.groups.values() for one in group.members()):
         return True
     prefix = f"{desired.instance.id}/"
     pools = (fact.value for fact in observed.pools.values() if isinstance(fact, Known))
@@ -172,10 +172,10 @@ def path_of(workload_key: str, probe: str, node: str) -> str:
     return f"{workload_key}|{probe}|{node}"
 
 
-def _passed(observed: Observed, crew: Roster, known: frozenset[str]) -> frozenset[str]:
+def _passed(observed: Observed, roster: Roster, known: frozenset[str]) -> frozenset[str]:
     """Probe paths that passed for the first time."""
     new: set[str] = set()
-    for group in crew.groups.values():
+    for group in roster.groups.values():
         container, key = group.workload.template.container, group.workload.key
         for probe in ("startup", "liveness", "readiness"):
             if getattr(container, probe) is None:

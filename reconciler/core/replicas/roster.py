@@ -107,10 +107,10 @@ def _order(belief: Belief) -> tuple[int, str, str]:
     return (mark.ordinal if mark else -1, belief.fact.name, belief.fact.node)
 
 
-def _way(seen: Sight, by_name: Mapping[str, Group], observed: Observed, now: Now) -> Channel:
+def _way(sight: Sight, by_name: Mapping[str, Group], observed: Observed, now: Now) -> Channel:
     """Whether the way of the pushes is suspected."""
     senders: list[tuple[Push, ContainerFact]] = []
-    for facts in seen.runtimes.values():
+    for facts in sight.runtimes.values():
         for fact in facts:
             group = by_name.get(fact.mark.workload) if fact.mark is not None else None
             if group is not None and group.workload.push is not None:
@@ -176,9 +176,9 @@ def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, gra
         group.outgoing.append(belief)
 
 
-def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
+def sort_containers(admitted: Admitted, observed: Observed, now: Now) -> Roster:
     """Sort every container that is seen into its place."""
-    desired, seen = admitted.desired, admitted.seen
+    desired, sight = admitted.desired, admitted.sight
     containers, leaving = admitted.containers, admitted.leaving
     groups = {
         one.key: Group(one, serving=one.template.revision) for one in sorted(desired.workloads, key=attrgetter("key"))
@@ -191,8 +191,8 @@ def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
     running = ContainerState.RUNNING
     instance, probes, steady = desired.instance.id, observed.probes, now.steady
     pushes, orders = observed.pushes, observed.ledger.overrides
-    way = _way(seen, by_name, observed, now) if pushes else NO_CHANNEL
-    for facts in seen.runtimes.values():
+    way = _way(sight, by_name, observed, now) if pushes else NO_CHANNEL
+    for facts in sight.runtimes.values():
         for fact in facts:
             mark = fact.mark
             if mark is None or mark.instance != instance:
@@ -219,7 +219,7 @@ def roster(admitted: Admitted, observed: Observed, now: Now) -> Roster:
                 (group.surplus if first_out else group.outgoing).append(belief)
             else:
                 _place(group, belief, mark, stages.get(workload.name), observed.ledger.grants)
-    hidden = seen.unknown_runtimes
+    hidden = sight.unknown_runtimes
     for group in groups.values():
         if group.outgoing and group.workload.strategy not in STAGED:
             _stop_trying(group, observed.ledger)

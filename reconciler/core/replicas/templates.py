@@ -20,10 +20,10 @@ from reconciler.core.replicas.image_pins import pin_key
 from reconciler.core.replicas.roster import Group, Roster
 
 
-def keep(ledger: Ledger, crew: Roster) -> Ledger:
+def keep(ledger: Ledger, roster: Roster) -> Ledger:
     """The ledger with the templates of what is declared and of what serves, waits or is kept; without those of all others."""
     kept: dict[str, str] = {}
-    for key, group in crew.groups.items():
+    for key, group in roster.groups.items():
         if group.workload.strategy in STAGED and not group.workload.restart_only:
             kept |= _of(key, group, ledger)
     return ledger if kept == ledger.templates else replace(ledger, templates=kept)

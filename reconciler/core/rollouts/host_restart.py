@@ -14,7 +14,7 @@ from reconciler.core.model.revision import Rollout, Standing
 from reconciler.core.replicas.roster import Group
 
 
-def note(rollout: Rollout, group: Group, seen: Sight, rebooted: bool, now: Now) -> Rollout:
+def note(rollout: Rollout, group: Group, sight: Sight, rebooted: bool, now: Now) -> Rollout:
     """The books with when the host took replicas along, as long as that matters: a revision waits or bakes, and not all are well.
 
     A reboot is told by the boot id, also where the engine has started everything again by then; an engine that was away by a
@@ -26,7 +26,7 @@ def note(rollout: Rollout, group: Group, seen: Sight, rebooted: bool, now: Now) 
     elif rebooted:
         at = Instant(now.wall - now.steady, 0, now.boot)  # what runs was started after it
     elif before is None and group.blind:
-        since = min(seen.unknown_runtimes[node].since for node in group.blind)
+        since = min(sight.unknown_runtimes[node].since for node in group.blind)
         at = Instant(now.wall - now.steady + since, since, now.boot)
     elif before is None:
         at = instant(now) if any(_ended_with_host(one) for one in group.members()) else None

@@ -25,8 +25,8 @@ class Look(NamedTuple):
     """What one workload is judged by. `jumped` tells that the clocks jumped against each other since the last look."""
 
     desired: Desired
-    crew: Roster
-    seen: Sight
+    roster: Roster
+    sight: Sight
     ledger: Ledger
     group: Group
     jumped: bool
@@ -147,9 +147,9 @@ def _pools(look: Look, revisions: set[str]) -> Iterable[tuple[PoolFact | None, l
         if not backends or not service.weight:
             continue
         mine = replace(service, backends=backends)
-        found = [one for one in endpoints(mine, look.crew) if revision_of(one[1]) in revisions]
+        found = [one for one in endpoints(mine, look.roster) if revision_of(one[1]) in revisions]
         for balancer in service.balancers:
-            yield look.seen.pools.get((balancer.provider, balancer.pool)), found
+            yield look.sight.pools.get((balancer.provider, balancer.pool)), found
 
 
 def _weights(look: Look, revisions: set[str]) -> Iterable[tuple[int | None, Belief]]:
@@ -178,16 +178,16 @@ def raised(look: Look, revision: str) -> bool:
     """
     key = look.workload.key
     those = {one.fact.id for one in look.group.of(revision) if not kept_out(one)}
-    seen: set[str] = set()
+    carrying: set[str] = set()
     for weight, belief in _weights(look, {revision}):
         if not weight and not kept_out(belief):
             return False
-        seen.add(belief.fact.id)
+        carrying.add(belief.fact.id)
     pooled = any(
         one.balancers and one.weight and any(backend.workload == key for backend in one.backends)
         for one in look.desired.services
     )
-    return not pooled or (those <= seen and not _shunned(look, revision))
+    return not pooled or (those <= carrying and not _shunned(look, revision))
 
 
 def carries(look: Look, revisions: set[str]) -> bool:

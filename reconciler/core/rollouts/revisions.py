@@ -48,33 +48,33 @@ class Followed:
     until: int = FOREVER
 
 
-def follow(desired: Desired, crew: Roster, seen: Sight, ledger: Ledger, now: Now) -> Followed:
+def follow(desired: Desired, roster: Roster, sight: Sight, ledger: Ledger, now: Now) -> Followed:
     """Bring the books of all workloads up to date, and carry every switch one step further."""
     clock, jumped = _clock(desired, ledger, now)
     rebooted = ledger.clock is not None and ledger.clock.boot != now.boot
     out = Followed(ledger)
     rollouts: dict[str, Rollout] = {}
     carried: Mapping[tuple[str, str], int] | None = None
-    for key, group in crew.groups.items():
+    for key, group in roster.groups.items():
         before, mark = ledger.rollouts.get(key), ledger.revisions.get(key)
         if group.workload.restart_only or mark is None:
             continue
         if before is None:
             if group.blind:
                 continue
-            carried = _carried(desired, crew, seen) if carried is None else carried
+            carried = _carried(desired, roster, sight) if carried is None else carried
             before = _rebuilt(group, mark, carried, now)
         if _over(group, before, mark):
             rollouts[key] = before
             continue
         after = _declared(group.workload, before, mark, now)
         if group.workload.strategy in STAGED:
-            after = note(after, group, seen, rebooted, now)
+            after = note(after, group, sight, rebooted, now)
         if group.blind:
             rollouts[key] = after
         elif group.workload.strategy in STAGED:
             switching = Switching(after)
-            advance(switching, Look(desired, crew, seen, ledger, group, jumped, now))
+            advance(switching, Look(desired, roster, sight, ledger, group, jumped, now))
             rollouts[key] = _trimmed(group, switching.rollout)
             out.holds += switching.holds
             out.waits += switching.waits
@@ -128,13 +128,13 @@ def _over(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
     return settled and not others and len(rollout.rows) <= HISTORY
 
 
-def _carried(desired: Desired, crew: Roster, seen: Sight) -> Mapping[tuple[str, str], int]:
+def _carried(desired: Desired, roster: Roster, sight: Sight) -> Mapping[tuple[str, str], int]:
     """The weight that was read back, by (workload's name, revision)."""
     found: dict[tuple[str, str], int] = {}
     for service in desired.services:
-        pools = (seen.pools.get((one.provider, one.pool)) for one in service.balancers)
+        pools = (sight.pools.get((one.provider, one.pool)) for one in service.balancers)
         weights = {one.endpoint: one.weight for pool in pools if pool is not None for one in pool.members if one.ours}
-        for endpoint, belief in endpoints(service, crew) if weights else ():
+        for endpoint, belief in endpoints(service, roster) if weights else ():
             mark = belief.fact.mark
             if mark is not None:
                 key = mark.workload, mark.revision

@@ -36,25 +36,25 @@ class EndpointState(StrEnum):
     """Its container does not run, or is gone: nothing is there that could answer."""
 
 
-def endpoint_rows(desired: Desired, observed: Observed, crew: Roster, seen: Sight, now: Now) -> list[dict[str, Any]]:
+def endpoint_rows(desired: Desired, observed: Observed, roster: Roster, sight: Sight, now: Now) -> list[dict[str, Any]]:
     """Every endpoint of every pool of a service, sorted by key; of pools that cannot be read, too, with unknown weights."""
     rows = [
         row
         for service in desired.services
         for balancer in service.balancers
-        for row in _pool(service, balancer, observed, crew, seen, now)
+        for row in _pool(service, balancer, observed, roster, sight, now)
     ]
     return sorted(rows, key=lambda row: str(row["key"]))
 
 
 def _pool(
-    service: Service, balancer: Balancer, observed: Observed, crew: Roster, seen: Sight, now: Now
+    service: Service, balancer: Balancer, observed: Observed, roster: Roster, sight: Sight, now: Now
 ) -> Iterator[dict[str, Any]]:
-    fact = seen.pools.get((balancer.provider, balancer.pool))
+    fact = sight.pools.get((balancer.provider, balancer.pool))
     members = {} if fact is None else {one.endpoint: one for one in fact.members if one.ours}
     where = f"{balancer.provider}/{balancer.pool}"
     known = {one.endpoint: one for one in observed.ledger.weighed.get(where, ())}
-    for endpoint, belief in endpoints(service, crew):
+    for endpoint, belief in endpoints(service, roster):
         member = members.pop(endpoint, None)
         shared = _shared(service, balancer, endpoint, fact, member, observed, now)
         yield {**shared, **_container(belief, shared, known.get(endpoint), observed, now)}

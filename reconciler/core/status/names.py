@@ -35,7 +35,9 @@ class NameCondition(StrEnum):
     """The zone cannot be read, or nothing is known of any leaf."""
 
 
-def name_rows(desired: Desired, observed: Observed, seen: Sight, names: Names | None, now: Now) -> list[dict[str, Any]]:
+def name_rows(
+    desired: Desired, observed: Observed, sight: Sight, names: Names | None, now: Now
+) -> list[dict[str, Any]]:
     """Every policy: what is published at its host, its condition, its leaves, and what the provider cannot hold.
 
     Args:
@@ -44,7 +46,7 @@ def name_rows(desired: Desired, observed: Observed, seen: Sight, names: Names | 
     """
     found = []
     for policy in desired.policies:
-        zone = seen.zones.get((policy.provider, policy.zone))
+        zone = sight.zones.get((policy.provider, policy.zone))
         named = names.policies.get(policy.key) if names is not None else None
         row: dict[str, Any] = {
             "key": policy.key,
@@ -67,11 +69,11 @@ def name_rows(desired: Desired, observed: Observed, seen: Sight, names: Names | 
     return found
 
 
-def record_rows(desired: Desired, seen: Sight) -> list[dict[str, Any]]:
+def record_rows(desired: Desired, sight: Sight) -> list[dict[str, Any]]:
     """Every plain record: what is wanted, and what its zone has there; None where the zone cannot be read."""
     found = []
     for record in desired.records:
-        zone = seen.zones.get((record.provider, record.zone))
+        zone = sight.zones.get((record.provider, record.zone))
         there = None if zone is None else zone.records.get(RecordKey(record.host, record.type))
         found.append(
             {

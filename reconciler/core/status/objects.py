@@ -62,8 +62,8 @@ class Status:
     workloads: Sequence[WorkloadStatus] = ()
     desired: Desired | None = None
     observed: Observed = field(default_factory=Observed)
-    crew: Roster = field(default_factory=lambda: Roster({}, (), {}, (), ()))
-    seen: Sight | None = None
+    roster: Roster = field(default_factory=lambda: Roster({}, (), {}, (), ()))
+    sight: Sight | None = None
     unknown: Mapping[str, str] = field(default_factory=dict)
     names: Names | None = None
 
@@ -77,8 +77,8 @@ def _stopped(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> 
 def assess(
     desired: Desired,
     observed: Observed,
-    crew: Roster,
-    seen: Sight,
+    roster: Roster,
+    sight: Sight,
     counts: Mapping[str, Availability],
     names: Names | None = None,
 ) -> Status:
@@ -87,7 +87,7 @@ def assess(
     rows: list[WorkloadStatus] = []
     everything = desired.guard.suspend or "*" in ledger.suspensions
     anything = bool(ledger.suspensions or desired.guard.deny)
-    for key, group in crew.groups.items():
+    for key, group in roster.groups.items():
         count, workload = counts[key], group.workload
         existing = len(group.current) + len(group.outgoing) + len(group.surplus)
         if group.blind:
@@ -115,10 +115,10 @@ def assess(
                 0 if mark is None else mark.number,
             )
         )
-    unknown: dict[str, str] = {name: one.reason for name, one in seen.unknown_runtimes.items()}
-    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in seen.unknown_pools.items()})
-    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in seen.unknown_zones.items()})
-    return Status(rows, desired, observed, crew, seen, unknown, names)
+    unknown: dict[str, str] = {name: one.reason for name, one in sight.unknown_runtimes.items()}
+    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in sight.unknown_pools.items()})
+    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in sight.unknown_zones.items()})
+    return Status(rows, desired, observed, roster, sight, unknown, names)
 
 
 class State(StrEnum):
@@ -225,7 +225,7 @@ def replicas_of(status: Status) -> dict[Generation, tuple[str, ContainerFact]]:
     """Every container of a workload by its generation, with its replica's key."""
     return {
         belief.fact.generation: (replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1), belief.fact)
-        for key, group in status.crew.groups.items()
+        for key, group in status.roster.groups.items()
         for belief in group.members()
     }
 
@@ -243,7 +243,7 @@ def _weights(status: Status, pools: Mapping[tuple[str, str], PoolFact]) -> dict[
             for member in pools[balancer.provider, balancer.pool].members
             if member.ours
         }
-        for endpoint, belief in endpoints(service, status.crew):
+        for endpoint, belief in endpoints(service, status.roster):
             if endpoint in by_endpoint:
                 found[belief.fact.name] = by_endpoint[endpoint]
     return found
@@ -267,13 +267,13 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         holds: of the same decision.
         now: its instant, to tell steady instants as wall-clock ones.
     """
-    desired, seen = status.desired, status.seen
-    if desired is None or seen is None:
+    desired, sight = status.desired, status.sight
+    if desired is None or sight is None:
         return {"workloads": [], "services": [], "names": [], "unknown": {}}
-    weights, words = _weights(status, seen.pools), _words(status, holds)
+    weights, words = _weights(status, sight.pools), _words(status, holds)
     workloads = []
     for one in status.workloads:
-        group = status.crew.groups[one.key]
+        group = status.roster.groups[one.key]
         members = [(group.current[n], "current") for n in sorted(group.current)]
         members += [(belief, "outgoing") for belief in group.outgoing]
         members += [(belief, "surplus") for belief in group.surplus]
@@ -293,22 +293,22 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
                 {
                     "provider": balancer.provider,
                     "pool": balancer.pool,
-                    "members": _members(seen.pools.get((balancer.provider, balancer.pool))),
+                    "members": _members(sight.pools.get((balancer.provider, balancer.pool))),
                 }
                 for balancer in service.balancers
             ],
         }
         for service in desired.services
     ]
-    orphans = [fact.name for fact in status.crew.orphans]
+    orphans = [fact.name for fact in status.roster.orphans]
     return {
         "workloads": workloads,
         "services": services,
-        "endpoints": endpoint_rows(desired, status.observed, status.crew, seen, now),
-        "names": name_rows(desired, status.observed, seen, status.names, now),
-        "records": record_rows(desired, seen),
-        "lists": list_rows(desired, seen.zones),
-        "revisions": revision_rows(desired, status.observed, status.crew, now),
+        "endpoints": endpoint_rows(desired, status.observed, status.roster, sight, now),
+        "names": name_rows(desired, status.observed, sight, status.names, now),
+        "records": record_rows(desired, sight),
+        "lists": list_rows(desired, sight.zones),
+        "revisions": revision_rows(desired, status.observed, status.roster, now),
         "checks": check_rows(desired, status.observed.leaves, now),
         "orphans": orphans,
         "suspensions": [

@@ -23,11 +23,11 @@ _UP = {ContainerState.RUNNING, ContainerState.PAUSED}
 _DOWN = {ContainerState.EXITED, ContainerState.CREATED}
 
 
-def revision_rows(desired: Desired, observed: Observed, crew: Roster, now: Now) -> list[dict[str, Any]]:
+def revision_rows(desired: Desired, observed: Observed, roster: Roster, now: Now) -> list[dict[str, Any]]:
     """All revisions that are remembered or have containers, by workload, the newest first."""
-    addresses = _addresses(desired, crew)
+    addresses = _addresses(desired, roster)
     found: list[dict[str, Any]] = []
-    for key, group in sorted(crew.groups.items()):
+    for key, group in sorted(roster.groups.items()):
         if group.workload.restart_only:
             continue
         rollout = observed.ledger.rollouts.get(key, Rollout())
@@ -48,11 +48,11 @@ def _all(group: Group, rollout: Rollout, ledger: Ledger, now: Now) -> list[Revis
     return [*rollout.rows, Revision(wanted, number, Standing.SCHEDULED, at, image)]
 
 
-def _addresses(desired: Desired, crew: Roster) -> Mapping[str, Sequence[str]]:
+def _addresses(desired: Desired, roster: Roster) -> Mapping[str, Sequence[str]]:
     """Container id -> where its services reach it."""
     found: dict[str, list[str]] = {}
     for service in desired.services:
-        for endpoint, belief in endpoints(service, crew):
+        for endpoint, belief in endpoints(service, roster):
             host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
             text = f"{host}:{endpoint.port}"
             if text not in found.setdefault(belief.fact.id, []):

@@ -133,9 +133,9 @@ def _last_member(change: MemberChange) -> Hold:
     return Hold(change.object, action, Rule.LAST_MEMBER, message, next_step=next_step)
 
 
-def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights) -> None:
+def _hide(roster: Roster, sight: Sight, named: set[tuple[str, str]], out: Weights) -> None:
     """What may be in a pool that cannot be read, though no service puts it there any more."""
-    for key in sorted(seen.unknown_pools):
+    for key in sorted(sight.unknown_pools):
         for fact in roster.orphans:
             out.hidden.setdefault(fact.id, key)
         if key not in named:
@@ -147,7 +147,7 @@ def _hide(roster: Roster, seen: Sight, named: set[tuple[str, str]], out: Weights
 def weigh(
     desired: Desired,
     roster: Roster,
-    seen: Sight,
+    sight: Sight,
     ledger: Ledger,
     suspect: frozenset[str],
     sound: frozenset[str],
@@ -174,7 +174,7 @@ def weigh(
         for balancer in service.balancers:
             key = (balancer.provider, balancer.pool)
             named.add(key)
-            fact = seen.pools.get(key)
+            fact = sight.pools.get(key)
             if fact is None:
                 for _, belief in members:
                     out.hidden.setdefault(belief.fact.id, key)
@@ -191,13 +191,13 @@ def weigh(
             if pool.failing and doubt is None:
                 doubt = all_failing(roster.groups.values(), bool(roster.blind))
             pool.finish(intended, blind, bool(doubt))
-    for key, fact in seen.pools.items():
+    for key, fact in sight.pools.items():
         if key not in named:
             ours = [member for member in fact.members if member.ours]
             if ours:
                 leftovers.append((ours, f"pool/{key[1]}", key, _always, fact.epoch))
-    if seen.unknown_pools:
-        _hide(roster, seen, named, out)
+    if sight.unknown_pools:
+        _hide(roster, sight, named, out)
     if leftovers:
         living = _living(roster)
         for members_left, owner, key, carried_on, epoch in leftovers:
@@ -205,9 +205,9 @@ def weigh(
     return out
 
 
-def remembered(ledger: Ledger, weights: Weights, roster: Roster, seen: Sight) -> Ledger:
+def remembered(ledger: Ledger, weights: Weights, roster: Roster, sight: Sight) -> Ledger:
     """The ledger with what this stage found out. What cannot be seen now keeps what was remembered of it."""
-    hidden = {"/".join(key) for key in seen.unknown_pools}
+    hidden = {"/".join(key) for key in sight.unknown_pools}
     ready: Mapping[str, Ready] = weights.ready
     if ledger.ready.keys() - ready.keys():
         there = {belief.fact.id for group in roster.groups.values() for belief in group.members()}

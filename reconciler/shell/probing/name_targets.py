@@ -53,12 +53,12 @@ class Leaves:
         self._crew: Roster | None = None
         self._allowed: tuple[str, ...] = ()
 
-    def follow(self, desired: Desired, crew: Roster) -> bool:
+    def follow(self, desired: Desired, roster: Roster) -> bool:
         """Take note of what runs: names may lead to its addresses. Whether that changes what is asked."""
         if not by_endpoint(desired):
             return False
-        self._crew = crew
-        return leaf_probes(desired, crew) != self._leaves
+        self._crew = roster
+        return leaf_probes(desired, roster) != self._leaves
 
     def want(self, desired: Desired) -> bool:
         """Ask what these manifests want to know, and no more; whether that is anything new."""

@@ -331,7 +331,7 @@ def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_its
         world.pass_time(30)
     assert set(world.lines()) == without
     rows = name_rows(
-        world.desired(), world.observed(), world.decide().status.seen, world.decide().status.names, world.now
+        world.desired(), world.observed(), world.decide().status.sight, world.decide().status.names, world.now
     )
     (leaf,) = (one for one in rows[0]["leaves"] if one["target"] == "gw3")
     assert (leaf["why"], leaf["override"]["until_wall"]) == ("forced down by jo (work on the line)", end)

@@ -29,7 +29,7 @@ def fact(ordinal: int, digests=ONE, revision: str = NEW) -> ContainerFact:
     )
 
 
-def crew(*facts: ContainerFact, workload: Workload = WEB) -> Roster:
+def roster(*facts: ContainerFact, workload: Workload = WEB) -> Roster:
     beliefs = [believe(one, Container("web", ()), {}, 0) for one in facts]
     group = Group(workload, current={one.fact.mark.ordinal: one for one in beliefs if one.fact.mark.revision == NEW})
     group.outgoing = [one for one in beliefs if one.fact.mark.revision != NEW]
@@ -37,40 +37,40 @@ def crew(*facts: ContainerFact, workload: Workload = WEB) -> Roster:
 
 
 def test_a_revision_keeps_what_its_first_container_was_made_from():
-    ledger = learn(Ledger(), crew(fact(0)))
+    ledger = learn(Ledger(), roster(fact(0)))
     assert pins_of(ledger, "workload/web", NEW) == ONE
-    assert learn(ledger, crew(fact(0), fact(1, TWO))) == ledger
-    assert learn(ledger, crew()) == ledger
+    assert learn(ledger, roster(fact(0), fact(1, TWO))) == ledger
+    assert learn(ledger, roster()) == ledger
 
 
 def test_each_revision_has_its_own_and_one_that_is_gone_has_none():
-    ledger = learn(Ledger(), crew(fact(0), fact(1, TWO, OLD)))
+    ledger = learn(Ledger(), roster(fact(0), fact(1, TWO, OLD)))
     assert pins_of(ledger, "workload/web", OLD) == TWO
-    later = learn(ledger, crew(fact(0)))
+    later = learn(ledger, roster(fact(0)))
     assert dict(later.pins) == {f"workload/web@{NEW}": ONE}
     other = replace(WEB, template=replace(WEB.template, revision="c" * 16))
     assert dict(learn(later, Roster({other.key: Group(other)}, (), {}, (), ())).pins) == {}
 
 
 def test_a_sidecar_that_is_told_later_is_added():
-    ledger = learn(Ledger(), crew(fact(0)))
-    later = learn(ledger, crew(fact(0, (*TWO, ("log", "r.test/log@sha256:3")))))
+    ledger = learn(Ledger(), roster(fact(0)))
+    later = learn(ledger, roster(fact(0, (*TWO, ("log", "r.test/log@sha256:3")))))
     assert pins_of(later, "workload/web", NEW) == (*ONE, ("log", "r.test/log@sha256:3"))
 
 
 def test_what_is_not_told_and_what_was_adopted_pins_nothing():
-    assert learn(Ledger(), crew(fact(0, ()), replace(fact(1), adopted=True))) == Ledger()
-    assert learn(Ledger(), crew(fact(0), workload=replace(WEB, restart_only=True))) == Ledger()
+    assert learn(Ledger(), roster(fact(0, ()), replace(fact(1), adopted=True))) == Ledger()
+    assert learn(Ledger(), roster(fact(0), workload=replace(WEB, restart_only=True))) == Ledger()
 
 
 @given(st.permutations([fact(0, TWO), fact(1, ONE), fact(2, TWO, OLD), fact(3, ONE, OLD)]))
 def test_the_order_in_which_containers_are_seen_does_not_matter(facts):
     wanted = {f"workload/web@{NEW}": ONE, f"workload/web@{OLD}": ONE}
-    assert dict(learn(Ledger(), crew(*facts)).pins) == wanted
+    assert dict(learn(Ledger(), roster(*facts)).pins) == wanted
 
 
 def test_pins_outlive_the_program():
-    ledger = learn(Ledger(), crew(fact(0), fact(1, TWO, OLD)))
+    ledger = learn(Ledger(), roster(fact(0), fact(1, TWO, OLD)))
     assert from_rows(to_rows(ledger)) == ledger
     assert all(isinstance(one, tuple) for one in itertools.chain(*from_rows(to_rows(ledger)).pins.values()))
 
