@@ -112,7 +112,7 @@ def main() -> int:
     )
     print("| --- | --- | --- | --- | --- | --- |")
     for size, times in found.items():
-        print(f"| {size:,} | {' | '.join(f'{one * 1000:,.0f}' for one in times)} |")
+        print(f"| {size:,} | {' | '.join(f'{time * 1000:,.0f}' for time in times)} |")
     return 0
 
 

@@ -44,7 +44,7 @@ def sender(world: Traffic, container: str) -> Target:
     variables = dict(one.split("=", 1) for one in world.api.inspect(container)["Config"]["Env"])
     mounts = world.api.inspect(container)["Mounts"]
     inside = Path(variables["RECONCILER_PUSH_SOCKET"])
-    source = next(one["Source"] for one in mounts if one["Destination"] == str(inside.parent))
+    source = next(mount["Source"] for mount in mounts if mount["Destination"] == str(inside.parent))
     variables |= {"RECONCILER_PUSH_SOCKET": str(Path(source) / inside.name), "RECONCILER_PUSH_BOOT": "bench"}
     return target_of(variables)
 

@@ -88,7 +88,7 @@ class Server:
         self.tokens = []
         if key.exists():
             secret = bytes.fromhex(key.read_text().strip())
-            self.tokens = [tokens.token(secret, one) for one in self.generations]
+            self.tokens = [tokens.token(secret, generation) for generation in self.generations]
 
     def cpu(self) -> float:
         self.process.stdin.write("cpu\n")

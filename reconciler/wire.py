@@ -60,7 +60,7 @@ class Intent:
 def _meant(desired: Desired, intent: Intent) -> Desired:
     """The manifests with what this run may do. `destroy` wants nothing at all to be there."""
     if intent.destroy:
-        former = {one.key: one for one in desired.workloads}
+        former = {workload.key: workload for workload in desired.workloads}
         desired = replace(
             desired,
             workloads=(),

@@ -145,13 +145,13 @@ def _named(annotation: Any, metadata: list[Any]) -> str:
     if origin is Annotated:
         return _named(arguments[0], list(annotation.__metadata__))
     if origin in (Union, UnionType):
-        return " or ".join(_named(one, []) for one in arguments if one is not type(None))
+        return " or ".join(_named(argument, []) for argument in arguments if argument is not type(None))
     if origin is tuple:
         return f"list of: {_named(arguments[0], [])}" if _model_in(arguments[0])[0] is None else "list"
     if origin is dict:
         return f"mapping of {_named(arguments[0], [])} to {_named(arguments[1], [])}"
     if origin is Literal:
-        return " or ".join(f"`{one}`" for one in arguments)
+        return " or ".join(f"`{argument}`" for argument in arguments)
     if (inner := _model_in(annotation)[0]) is not None:
         return "[Probe](#probe)" if inner is Probe else "mapping"
     low = next((item.ge for item in metadata if hasattr(item, "ge")), None)

@@ -268,7 +268,7 @@ def _one_pod(containers: tuple[Container, ...]) -> tuple[Container, ...]:
     """What several containers of one pod must keep to: they share one network namespace."""
     if not containers:
         raise out_of_range("a pod needs at least one container")
-    names = {one.name for one in containers}
+    names = {container.name for container in containers}
     ports: set[object] = set()
     port_names: set[str] = set()
     for index, one in enumerate(containers):

@@ -135,8 +135,8 @@ def _check(spec: CheckFields, host: str) -> dns.Check:
         failure_threshold=spec.failure_threshold,
         success_threshold=spec.success_threshold,
         headers=tuple(
-            (one.name, one.value_from.secret.source() if one.value_from is not None else one.value or "")
-            for one in spec.additional_headers
+            (header.name, header.value_from.secret.source() if header.value_from is not None else header.value or "")
+            for header in spec.additional_headers
         ),
         expected=tuple(sorted(spec.expected_responses)),
         verify=not spec.allow_insecure_certificates,
@@ -255,7 +255,7 @@ def _check_routing(declared: Declared, scope: Scope, spec: DNSPolicySpec, routin
 
 def _check_simple(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallback: str) -> None:
     names = [index for index, one in enumerate(spec.targets) if one.hostname is not None and one.name != fallback]
-    if names and len([one for one in spec.targets if one.name != fallback]) > 1:
+    if names and len([target for target in spec.targets if target.name != fallback]) > 1:
         message = f"{declared.key}: a host name cannot be published beside other targets of one name"
         hint = "write routing: weighted, or keep one of them"
         scope.report(declared, ("spec", "targets", names[0], "hostname"), Code.CONFLICT, message, hint)
@@ -263,7 +263,7 @@ def _check_simple(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallbac
 
 def _check_places(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallback: str) -> None:
     """Exactly one place serves everybody that no other place is for."""
-    regular = [one for one in spec.targets if one.name != fallback]
+    regular = [target for target in spec.targets if target.name != fallback]
     places = {one.geo or "" for one in regular}
     if places == {""}:
         message = f"{declared.key}: no target has a place"
@@ -273,7 +273,7 @@ def _check_places(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallbac
         return
     marked = {one.geo or "" for one in regular if one.default}
     if len(marked) > 1 or ("" in places and marked - {""}):
-        others = ", ".join(sorted(one or "that without geo" for one in (marked | ({""} & places))))
+        others = ", ".join(sorted(place or "that without geo" for place in (marked | ({""} & places))))
         message = f"{declared.key}: more than one place would serve everybody else: {others}"
         scope.report(
             declared, ("spec", "targets"), Code.CONFLICT, message, "keep default: true on targets of one place"
@@ -325,10 +325,10 @@ def _check_fallback(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallb
 def _when_all_unhealthy(
     declared: Declared, scope: Scope, spec: DNSPolicySpec, checked: bool, fallback: str
 ) -> AllUnhealthy:
-    checked = checked or any(one.health_check is not None for one in spec.targets)
+    checked = checked or any(target.health_check is not None for target in spec.targets)
     if spec.when_all_unhealthy is None:
         return AllUnhealthy.PUBLISH_ALL if checked else AllUnhealthy.FREEZE
-    if not checked and all(one.service is None for one in spec.targets if one.name != fallback):
+    if not checked and all(target.service is None for target in spec.targets if target.name != fallback):
         message = f"{declared.key}: nothing tells whether these targets are healthy, so whenAllUnhealthy does nothing"
         hint = "add healthCheck, or remove whenAllUnhealthy"
         scope.report(declared, ("spec", "whenAllUnhealthy"), Code.BAD_VALUE, message, hint)

@@ -87,10 +87,12 @@ def _overlap(one: str, other: str) -> bool:
 def _volumes(scope: Scope, of: Declared, spec: PodSpec, nodes: frozenset[str], known: dict[str, list[_Volume]]) -> None:
     for index, volume in enumerate(spec.volumes):
         source = volume.named or (normpath(volume.host_path.path) if volume.host_path is not None else "")
-        mounts = [one for container in spec.containers for one in container.volume_mounts if one.name == volume.name]
+        mounts = [
+            mount for container in spec.containers for mount in container.volume_mounts if mount.name == volume.name
+        ]
         if not source or not mounts:
             continue
-        alone, writes = volume.access_mode == "ReadWriteOncePod", not all(one.read_only for one in mounts)
+        alone, writes = volume.access_mode == "ReadWriteOncePod", not all(mount.read_only for mount in mounts)
         mine = _Volume(of, (*_SPEC, "volumes", index), nodes, alone, writes)
         others = known.setdefault(source, [])
         other = next((one for one in others if one.of is not of and one.nodes & nodes and _clash(one, mine)), None)
@@ -103,9 +105,9 @@ def _volumes(scope: Scope, of: Declared, spec: PodSpec, nodes: frozenset[str], k
         scope.report(of, mine.path, Code.CONFLICT, message, hint)
 
 
-def _clash(one: _Volume, other: _Volume) -> bool:
+def _clash(volume: _Volume, other: _Volume) -> bool:
     """Whether one wants alone what the other wants alone too, or writes. Who only reads takes nothing from its owner."""
-    return (one.alone and (other.alone or other.writes)) or (other.alone and one.writes)
+    return (volume.alone and (other.alone or other.writes)) or (other.alone and volume.writes)
 
 
 def _place(claim: _Port | _Volume) -> str:

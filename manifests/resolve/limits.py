@@ -59,7 +59,13 @@ def mass_failure(spec: GuardSpec) -> MassFailure:
 def windows(spec: GuardSpec) -> tuple[Window, ...]:
     """The windows, by name."""
     made = [
-        Window(one.name, frozenset(Held(what) for what in one.holds), one.schedule, int(one.duration), one.timezone)
-        for one in spec.windows
+        Window(
+            window.name,
+            frozenset(Held(what) for what in window.holds),
+            window.schedule,
+            int(window.duration),
+            window.timezone,
+        )
+        for window in spec.windows
     ]
     return tuple(sorted(made, key=lambda one: one.name))

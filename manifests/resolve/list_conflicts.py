@@ -36,8 +36,8 @@ def check_lists(scope: Scope, lists: Sequence[RecordList], others: Sequence[Name
     check.loops()
 
 
-def _types_at(one: RecordList, host: str) -> list[str]:
-    return [kind for kind in TYPES if (host, kind, "") in one.sets]
+def _types_at(record_list: RecordList, host: str) -> list[str]:
+    return [kind for kind in TYPES if (host, kind, "") in record_list.sets]
 
 
 class _Check:
@@ -59,14 +59,16 @@ class _Check:
             if isinstance(record, Record) and record.type == "NS" and record.host != record.zone:
                 self._cuts[record.provider, record.zone, record.host] = record.key, record.values
 
-    def lists(self, one: RecordList, other: RecordList) -> None:
+    def lists(self, record_list: RecordList, other: RecordList) -> None:
         """A name and type belong to one list, and nothing of another list stands beside a CNAME."""
-        if (one.provider, one.zone) != (other.provider, other.zone):
+        if (record_list.provider, record_list.zone) != (other.provider, other.zone):
             return
-        twice = one.sets.keys() & other.sets.keys()
+        twice = record_list.sets.keys() & other.sets.keys()
         for host, kind, _ in sorted(twice):
-            self._at(one, host, kind, Code.CONFLICT, f"{self._named(other)} already has it", "keep one of the two")
-        for first, second in ((one, other), (other, one)):
+            self._at(
+                record_list, host, kind, Code.CONFLICT, f"{self._named(other)} already has it", "keep one of the two"
+            )
+        for first, second in ((record_list, other), (other, record_list)):
             for host, kind, _ in first.sets:
                 if kind == _ALONE and (here := [at for at in _types_at(second, host) if at != _ALONE]):
                     message = f"{self._named(second)} has {', '.join(here)} there, and nothing stands beside a CNAME"
@@ -91,25 +93,29 @@ class _Check:
                 hint = "declare it in the delegated zone"
                 self._scope.report(self._declared[single.key], _HOST, Code.CONFLICT, message, hint)
 
-    def zone(self, one: RecordList) -> None:
+    def zone(self, record_list: RecordList) -> None:
         """A name belongs into the longest of the zones that it lies in."""
-        deeper = [zone for zone in self._zones[one.provider] if len(zone) > len(one.zone) and within(zone, one.zone)]
-        for host, kind, _ in one.sets if deeper else ():
+        deeper = [
+            zone
+            for zone in self._zones[record_list.provider]
+            if len(zone) > len(record_list.zone) and within(zone, record_list.zone)
+        ]
+        for host, kind, _ in record_list.sets if deeper else ():
             inside = [zone for zone in deeper if within(host, zone)]
             if inside and not (kind == "NS" and host in inside):
                 best = max(inside, key=len)
-                message = f"{host} lies in the zone {best}, so nobody would see it in {one.zone}"
-                self._at(one, host, kind, Code.OUTSIDE_ZONE, message, f"put it into a list of zone {best}")
+                message = f"{host} lies in the zone {best}, so nobody would see it in {record_list.zone}"
+                self._at(record_list, host, kind, Code.OUTSIDE_ZONE, message, f"put it into a list of zone {best}")
 
-    def delegations(self, one: RecordList) -> None:
+    def delegations(self, record_list: RecordList) -> None:
         """Nothing of a zone is seen at or below a name that it delegates, except glue."""
-        for host, kind, _ in one.sets if self._cuts else ():
-            for name in _above(host, one.zone):
-                key, glue = self._cuts.get((one.provider, one.zone, name), ("", ()))
+        for host, kind, _ in record_list.sets if self._cuts else ():
+            for name in _above(host, record_list.zone):
+                key, glue = self._cuts.get((record_list.provider, record_list.zone, name), ("", ()))
                 if not key or (kind == "NS" and host == name) or (kind in _GLUE and host in glue):
                     continue
-                message = f"{key} delegates {name}, so nobody would see it in {one.zone}"
-                self._at(one, host, kind, Code.CONFLICT, message, "declare it in the delegated zone")
+                message = f"{key} delegates {name}, so nobody would see it in {record_list.zone}"
+                self._at(record_list, host, kind, Code.CONFLICT, message, "declare it in the delegated zone")
                 break
 
     def loops(self) -> None:
@@ -133,13 +139,13 @@ class _Check:
                 message = f"names point at each other in a circle: {' -> '.join([*path, path[0]])}"
                 self._at(owners[first], first, _ALONE, Code.CNAME_LOOP, message, "let one of them have addresses")
 
-    def _named(self, one: RecordList) -> str:
-        return f"{one.key} at {one.where}"
+    def _named(self, record_list: RecordList) -> str:
+        return f"{record_list.key} at {record_list.where}"
 
-    def _at(self, one: RecordList, host: str, kind: str, code: Code, message: str, hint: str) -> None:
-        declared = self._declared[one.key]
+    def _at(self, record_list: RecordList, host: str, kind: str, code: Code, message: str, hint: str) -> None:
+        declared = self._declared[record_list.key]
         path: Path = (*_path(declared, host), kind)
-        self._scope.report(declared, path, code, f"{one.key}: {host} {kind}: {message}", hint, key=True)
+        self._scope.report(declared, path, code, f"{record_list.key}: {host} {kind}: {message}", hint, key=True)
 
 
 def _path(declared: Declared, host: str) -> Path:

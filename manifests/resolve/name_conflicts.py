@@ -28,18 +28,20 @@ def check_names(scope: Scope, policies: Sequence[DNSPolicy], records: Sequence[R
     _loops(scope, declared, everything)
 
 
-def published(one: Named) -> Iterable[tuple[str, str]]:
+def published(named: Named) -> Iterable[tuple[str, str]]:
     """(name, type) of everything a document may publish; type `*` = addresses or a CNAME, as its health and provider go."""
-    if isinstance(one, Record):
-        return [(one.host, one.type)]
-    names = one.routing is not Routing.SIMPLE or any(target.publish is Publish.HOSTNAME for target in one.targets)
+    if isinstance(named, Record):
+        return [(named.host, named.type)]
+    names = named.routing is not Routing.SIMPLE or any(target.publish is Publish.HOSTNAME for target in named.targets)
     # At the top of a zone other records stand as well, so there it is addresses, however they come about.
-    host = [(one.host, "*")] if names and one.host != one.zone else [(one.host, "A"), (one.host, "AAAA")]
-    if one.routing is Routing.SIMPLE:
+    host = [(named.host, "*")] if names and named.host != named.zone else [(named.host, "A"), (named.host, "AAAA")]
+    if named.routing is Routing.SIMPLE:
         return host
-    places = {place_name(one.host, target.geo) for target in one.targets}
-    targets = {target_name(one.host, target.name) for target in one.targets if target.publish is not Publish.HOSTNAME}
-    return [*host, *((name, "*") for name in sorted({balancer_name(one.host), *places, *targets}))]
+    places = {place_name(named.host, target.geo) for target in named.targets}
+    targets = {
+        target_name(named.host, target.name) for target in named.targets if target.publish is not Publish.HOSTNAME
+    }
+    return [*host, *((name, "*") for name in sorted({balancer_name(named.host), *places, *targets}))]
 
 
 def _shared(scope: Scope, declared: Mapping[str, Declared], everything: Sequence[Named]) -> None:
@@ -61,8 +63,8 @@ def _shared(scope: Scope, declared: Mapping[str, Declared], everything: Sequence
             here.setdefault(kind, one)
 
 
-def _refuse_shared(scope: Scope, at: Declared, other: Declared, one: Named, name: str, kind: str) -> None:
-    if isinstance(one, DNSPolicy) and other.kind == "DNSPolicy" and name == one.host:
+def _refuse_shared(scope: Scope, at: Declared, other: Declared, named: Named, name: str, kind: str) -> None:
+    if isinstance(named, DNSPolicy) and other.kind == "DNSPolicy" and name == named.host:
         hint = "put all targets of the name into one policy"
     else:
         hint = "nothing stands beside a CNAME or a policy's name: keep one of the two, or use another host"
@@ -91,7 +93,11 @@ def _delegations(
     scope: Scope, declared: Mapping[str, Declared], everything: Sequence[Named], records: Sequence[Record]
 ) -> None:
     """Nothing of a zone is seen at or below a name that it delegates, except glue."""
-    cuts = {(one.provider, one.zone, one.host): one for one in records if one.type == "NS" and one.host != one.zone}
+    cuts = {
+        (record.provider, record.zone, record.host): record
+        for record in records
+        if record.type == "NS" and record.host != record.zone
+    }
     if not cuts:
         return
     for one in everything:

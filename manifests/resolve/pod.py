@@ -89,7 +89,7 @@ def _engine(container: Container, spec: PodSpec) -> pod.Engine:
         cap_add=security.capabilities.add,
         cap_drop=security.capabilities.drop,
         read_only_root=security.read_only_root_filesystem,
-        ulimits=tuple(pod.Ulimit(one.name, one.soft, one.hard) for one in container.ulimits),
+        ulimits=tuple(pod.Ulimit(ulimit.name, ulimit.soft, ulimit.hard) for ulimit in container.ulimits),
         init=container.init,
         stop_signal=container.stop_signal or "",
         log_driver=logging.driver if logging else "",

@@ -63,19 +63,19 @@ def parse_context(text: str, allowed: Sequence[Sequence[str]] | None) -> tuple[t
         raise ValueError(f"it names {len(value)} containers, at most {MAX_ENTRIES} are read")
     documents, flaws = read_file("label", again)
     if not documents:  # how deep the first reading went depends on Python's version
-        raise ValueError("; ".join(_told(one) for one in flaws[:5]))
+        raise ValueError("; ".join(_told(flaw) for flaw in flaws[:5]))
     document = documents[0]
     try:
         entries = _ENTRIES.validate_python(value)
     except ValidationError as error:
         problems = list(explain(document, error, Entry, ("probes",), "label"))
-        raise ValueError("; ".join(_told(one) for one in problems[:5])) from None
-    names = [one.name for one in entries]
+        raise ValueError("; ".join(_told(problem) for problem in problems[:5])) from None
+    names = [entry.name for entry in entries]
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"it has two entries named {name[:80]}")
     return tuple(
-        (one.name, _resolved(one, Declared(document, "Container", one.name, None), allowed)) for one in entries
+        (entry.name, _resolved(entry, Declared(document, "Container", entry.name, None), allowed)) for entry in entries
     )
 
 
@@ -112,7 +112,7 @@ def _resolved(entry: Entry, declared: Declared, allowed: Sequence[Sequence[str]]
     spec = PodSpec.model_validate({"containers": [container]})
     scope = Scope((), (), lost=False)
     found = probe(declared, scope, spec, given, ("probes",))
-    wrong = [one for one in scope.problems if not one.is_warning]
+    wrong = [problem for problem in scope.problems if not problem.is_warning]
     if wrong or found is None:
         raise ValueError("; ".join(_told(one) for one in wrong) or f"{entry.name}: it has no probe")
     return found
@@ -120,7 +120,7 @@ def _resolved(entry: Entry, declared: Declared, allowed: Sequence[Sequence[str]]
 
 def _check_own(name: str, given: Probe) -> None:
     """Refuse secrets and files of this host: the text is not from who may use them."""
-    if given.http_get is not None and any(one.value_from is not None for one in given.http_get.http_headers):
+    if given.http_get is not None and any(header.value_from is not None for header in given.http_get.http_headers):
         raise ValueError(f"{name}: headers on a label cannot come from secrets; write their value")
     for asked in (given.http_get, given.grpc):
         if asked is not None and asked.tls is not None and asked.tls.ca_file:

@@ -33,7 +33,7 @@ def _clash(manifest: kinds.Workload) -> str:
     ports = [port.host_port for port in all_ports(spec) if port.host_port is not None]
     if ports:
         return f"both take port {ports[0]} of the host"
-    alone = [one.name for one in spec.volumes if one.access_mode == "ReadWriteOncePod"]
+    alone = [volume.name for volume in spec.volumes if volume.access_mode == "ReadWriteOncePod"]
     return f"because only one may have the volume '{alone[0]}'" if alone else ""
 
 
@@ -53,5 +53,5 @@ def rollout(manifest: kinds.Workload, chosen: Strategy) -> Rollout:
         bake=int(given.bake),
         window=int(given.rollback_window),
         progress_deadline=int(given.progress_deadline),
-        steps=tuple(CanaryStep(int(one.weight) * 100, int(one.pause)) for one in steps),
+        steps=tuple(CanaryStep(int(step.weight) * 100, int(step.pause)) for step in steps),
     )

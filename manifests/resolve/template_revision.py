@@ -35,7 +35,7 @@ def template_revision(template: PodTemplate) -> str:
     one thing counts: whether they read the runtime's own health check, which a container has or has not from its creation on.
     """
     explicit = template.model_dump(mode="python", by_alias=True, exclude_unset=True, exclude=_LIVE)
-    checked = [one.name for one in template.spec.containers if _reads_runtime_health(one)]
+    checked = [container.name for container in template.spec.containers if _reads_runtime_health(container)]
     if checked:
         explicit["runtimeHealth"] = checked
     canonical = json.dumps(explicit, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
@@ -44,4 +44,4 @@ def template_revision(template: PodTemplate) -> str:
 
 def _reads_runtime_health(container: Container) -> bool:
     probes = (container.liveness_probe, container.readiness_probe, container.startup_probe)
-    return any(one is not None and one.runtime_health is not None for one in probes)
+    return any(probe is not None and probe.runtime_health is not None for probe in probes)

@@ -83,7 +83,7 @@ def with_contents(tree: SourceTree, contents: Mapping[str, bytes]) -> SourceTree
     """The tree as it would be with these contents in the files of these names."""
     if not contents:
         return tree
-    files = tuple(replace(one, data=contents.get(one.name, one.data)) for one in tree.files)
+    files = tuple(replace(file, data=contents.get(file.name, file.data)) for file in tree.files)
     return replace(tree, files=files, revision=digest(files))
 
 

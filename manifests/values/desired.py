@@ -370,6 +370,6 @@ class Desired:
     @property
     def zones(self) -> frozenset[tuple[str, str]]:
         """(provider, zone) of all names."""
-        named = {(one.provider, one.zone) for one in self.records}
+        named = {(record.provider, record.zone) for record in self.records}
         named |= {(one.provider, one.zone) for one in self.record_lists}
-        return frozenset(named.union((one.provider, one.zone) for one in self.policies))
+        return frozenset(named.union((policy.provider, policy.zone) for policy in self.policies))

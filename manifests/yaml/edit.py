@@ -41,10 +41,10 @@ def find(file: str, data: bytes, kind: str, name: str) -> Document | None:
         Refused: the file cannot be read, or has the document twice.
     """
     documents, problems = read_file(file, data)
-    wrong = [one for one in problems if not one.is_warning]
+    wrong = [problem for problem in problems if not problem.is_warning]
     if wrong:
         raise Refused(wrong[0].render(), "correct the file; reconcile validate lists every problem")
-    found = [one for one in documents if _named(one.value, kind, name)]
+    found = [document for document in documents if _named(document.value, kind, name)]
     if len(found) > 1:
         raise Refused(f"{file} has {kind} '{name}' twice", "remove one of the two")
     return found[0] if found else None
@@ -155,5 +155,5 @@ def _check(file: str, before: bytes, after: bytes, index: int, wanted: object) -
     new, problems = read_file(file, after)
     values: Mapping[int, object] = {one.index: one.value for one in new}
     expected = {one.index: one.value for one in old} | {index: wanted}
-    if any(not one.is_warning for one in problems) or values != expected:
+    if any(not problem.is_warning for problem in problems) or values != expected:
         raise Refused(f"{file} would not hold the wanted values after this edit", "change it by hand")

@@ -63,7 +63,7 @@ class Node:
 
     def names(self) -> list[str]:
         """The keys of a mapping that are written in it, without merged ones."""
-        return [one.value for one in self.children[::2]]
+        return [child.value for child in self.children[::2]]
 
     def entry(self, key: str | int) -> tuple["Node", "Node"]:
         """A key of a mapping and its value."""

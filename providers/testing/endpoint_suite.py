@@ -315,7 +315,7 @@ class EndpointConformance:
                 self.removal(mine, first),
             ]
         )
-        same([type(one) for one in outcomes], [Foreign, type(None), Foreign], 5, "another's member is refused")
+        same([type(outcome) for outcome in outcomes], [Foreign, type(None), Foreign], 5, "another's member is refused")
         same(self.weights(endpoints), {first: 0, second: 10}, 5, "it is untouched, and ours is written")
         mine.close()
 

@@ -114,7 +114,7 @@ class MemoryRuntime:
             _check_same(present, action)
             return
         self.world.created += 1
-        spec, others = action.template.container, [one.name for one in action.template.sidecars]
+        spec, others = action.template.container, [sidecar.name for sidecar in action.template.sidecars]
         self._containers[action.name] = MemoryContainer(
             name=action.name,
             id=f"memory-{self.world.created}",

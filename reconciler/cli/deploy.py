@@ -99,7 +99,7 @@ def deploy(
     except Refused as error:
         return _failed(options, Exit.PERSON, error.cause, error.next_step)
     except ManifestErrors as error:
-        rendered = [one.render() for one in error.problems if not one.is_warning]
+        rendered = [problem.render() for problem in error.problems if not problem.is_warning]
         return _failed(options, Exit.INVALID, "\n".join(rendered), "nothing was written")
     except ProviderError as error:
         return _failed(options, Exit.ERROR, error.cause, error.next_step)
@@ -143,11 +143,11 @@ def _edited(key: str, path: Path, instance: Path | None, image: str, container: 
     changes: list[Change] = [Put((*_TEMPLATE, _place(document, container, workload), "image"), image)]
     after = edit(name, before, "Workload", workload.name, [*changes, *_times(document, when)])
     new, warnings = tree.load_with_warnings(path, instance, {name: after})
-    return Written(file, before, after, new, tuple(one.render() for one in warnings))
+    return Written(file, before, after, new, tuple(warning.render() for warning in warnings))
 
 
 def _workload(key: str, desired: Desired) -> Workload:
-    found = next((one for one in desired.workloads if one.key == key), None)
+    found = next((workload for workload in desired.workloads if workload.key == key), None)
     if found is None:
         known = {one for one in of_desired(desired) if one.startswith("workload/") and one.count("/") == 1}
         raise no_such(key, Known(frozenset(known), frozenset()))

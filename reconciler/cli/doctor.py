@@ -32,28 +32,28 @@ def doctor(path: Path, **raw: Any) -> Exit:
     from reconciler import wire  # noqa: PLC0415
 
     findings = asyncio.run(wire.examine(path, instance_file=options.instance, state=options.state_dir))
-    well = all(one.reached and not one.missing for one in findings)
+    well = all(finding.reached and not finding.missing for finding in findings)
     code = Exit.OK if well else Exit.UNFINISHED
     view = options.view
     if view.json:
         found = [
             {
-                "provider": one.provider,
-                "role": one.role.value,
-                "type": one.type,
-                "reached": one.reached,
-                "summary": one.summary,
-                "missing": list(one.missing),
+                "provider": finding.provider,
+                "role": finding.role.value,
+                "type": finding.type,
+                "reached": finding.reached,
+                "summary": finding.summary,
+                "missing": list(finding.missing),
             }
-            for one in findings
+            for finding in findings
         ]
         view.document({"exit_code": int(code), "well": well, "providers": found})
         return code
-    for one in findings:
-        mark = view.paint.good("ok") if one.reached and not one.missing else view.paint.bad("to do")
-        view.out(f"{mark}: {one.role.value} provider '{one.provider}' (type {one.type}): {one.summary}")
-        for line in one.missing:
-            if line == one.summary:
+    for finding in findings:
+        mark = view.paint.good("ok") if finding.reached and not finding.missing else view.paint.bad("to do")
+        view.out(f"{mark}: {finding.role.value} provider '{finding.provider}' (type {finding.type}): {finding.summary}")
+        for line in finding.missing:
+            if line == finding.summary:
                 continue  # who cannot be reached cannot say what it lacks either
             view.out("\n".join(f"    {part}" for part in line.splitlines()))
     verdict = "every provider can do its part" if well else "not every provider can do its part yet"

@@ -94,10 +94,10 @@ def _stored(what: str, place: Place, options: Options) -> Exit:
         lines = revision_lines(status.get("revisions", ()), paint, now)
     elif what == CHECKS:
         checks = status.get("checks", ())
-        found, lines = {"healthchecks": [check_json(one) for one in checks]}, check_lines(checks, paint, now)
+        found, lines = {"healthchecks": [check_json(check) for check in checks]}, check_lines(checks, paint, now)
     else:
         names, records, lists = status["names"], status.get("records", ()), status.get("lists", ())
-        found = {"names": [name_json(one) for one in names], "records": records, "lists": lists}
+        found = {"names": [name_json(name) for name in names], "records": records, "lists": lists}
         lines = record_lines(names, records, paint, now, lists)
     if view.json:
         view.document({"exit_code": 0, "as_of": utc(at).isoformat(), "live": live, **found})

@@ -45,12 +45,12 @@ def key_of(word: str) -> str:
 
 def of_desired(desired: Desired) -> set[str]:
     """The keys in manifests: documents, and the replicas of workloads."""
-    keys = {one.key for one in desired.workloads}
-    keys |= {one.key for one in desired.services} | {one.key for one in desired.policies}
-    keys |= {one.key for one in desired.checks} | {one.key for one in desired.records}
+    keys = {workload.key for workload in desired.workloads}
+    keys |= {service.key for service in desired.services} | {policy.key for policy in desired.policies}
+    keys |= {check.key for check in desired.checks} | {record.key for record in desired.records}
     keys |= {one.key for one in desired.record_lists}
-    keys |= {f"{one.key}/{ordinal}" for one in desired.workloads for ordinal in range(one.replicas)}
-    keys |= {node_key(one.name) for one in desired.providers if one.role is Role.RUNTIME}
+    keys |= {f"{workload.key}/{ordinal}" for workload in desired.workloads for ordinal in range(workload.replicas)}
+    keys |= {node_key(provider.name) for provider in desired.providers if provider.role is Role.RUNTIME}
     return keys
 
 
@@ -111,9 +111,13 @@ def known_objects(place: Place) -> Known:
             failed |= {one["object"] for one in stored["holds"] if one["rule"] in _TRIED_AGAIN}
     if place.desired is not None:
         keys |= of_desired(place.desired)
-        targets |= {target_key(one.key, target.name) for one in place.desired.policies for target in one.targets}
-        for one in place.desired.workloads:
-            containers[one.key] = tuple(part.name for part in (one.template.container, *one.template.sidecars))
+        targets |= {
+            target_key(policy.key, target.name) for policy in place.desired.policies for target in policy.targets
+        }
+        for workload in place.desired.workloads:
+            containers[workload.key] = tuple(
+                part.name for part in (workload.template.container, *workload.template.sidecars)
+            )
     return Known(
         frozenset(keys), frozenset(suspended), frozenset(failed), frozenset(ordered), containers, frozenset(targets)
     )

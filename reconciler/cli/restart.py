@@ -154,11 +154,11 @@ def _follow(name: str, deadline: int, place: Place, options: Options, asked: dic
     with joined(place) as store:
         while True:
             request = _read(store, name) or request
-            for one in (request.members or ()) if request is not None else ():
-                if (one.object, one.fate) not in told and not view.json:
-                    told.add((one.object, one.fate))
+            for member in (request.members or ()) if request is not None else ():
+                if (member.object, member.fate) not in told and not view.json:
+                    told.add((member.object, member.fate))
                     view.out(
-                        f"{one.object}: {view.paint.word(one.fate.value)}{f' ({one.message})' if one.message else ''}"
+                        f"{member.object}: {view.paint.word(member.fate.value)}{f' ({member.message})' if member.message else ''}"
                     )
             if request is not None and request.finished is not None:
                 break
@@ -173,7 +173,7 @@ def _follow(name: str, deadline: int, place: Place, options: Options, asked: dic
     code = Exit.OK if request is not None and request.succeeded else Exit.PERSON if held else Exit.UNFINISHED
     result = why or (request.message if request is not None and request.message else code.sentence)
     if view.json:
-        members = [one._asdict() for one in (request.members or ())] if request is not None else []
+        members = [member._asdict() for member in (request.members or ())] if request is not None else []
         view.document({"exit_code": int(code), **asked, "members": members, "held": held, "result": result})
         return code
     for line in held:
@@ -193,7 +193,7 @@ def _held(store: Store, request: Request | None) -> list[str]:
     last = store.last_decision()
     if last is None or request is None:
         return []
-    mine = {one.object for one in request.members or ()}
+    mine = {member.object for member in request.members or ()}
     return [
         f"{one['object']}: {one['rule']}: {one['message']}; to end it: {one['next_step']}"
         for one in json.loads(last.text)["holds"]

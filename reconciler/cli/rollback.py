@@ -75,7 +75,7 @@ def _check(key: str, place: Place) -> None:
             f"no revisions of {key} are known, so there is nothing to take back", "run it first: reconcile --once PATH"
         )
     workloads = place.desired.workloads if place.desired is not None else ()
-    strategy = next((one.strategy for one in workloads if one.key == key), None)
+    strategy = next((workload.strategy for workload in workloads if workload.key == key), None)
     if strategy is not None and strategy not in STAGED:
         hint = "change the template back, which takes over at once"
         raise mistake(f"{key} has strategy {strategy.value}, which keeps no revision to go back to", hint)

@@ -97,7 +97,7 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     pruned = _pruned(roster, weights, names)
     ledger = absences(ledger, pruned, desired.revision, now)
     pruning = mass_change(desired, ledger, pruned, _owned(roster, sight, desired) if pruned else 0)
-    planned = {one.workload.key for one in found.wants if one.workload is not None and one.disrupts}
+    planned = {want.workload.key for want in found.wants if want.workload is not None and want.disrupts}
     shunned = kept_from_traffic(desired, roster, planned, sight)
     gated = gate(desired, observed, roster, counts, ledger, outbreaks, found.wants, pruning, weights.dead, shunned, now)
     if gated.granted and not last:
@@ -127,7 +127,7 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
         *restart_requests.waits(ledger, roster, now),
     ]
 
-    held = any(one.rule is Rule.MASS_CHANGE for one in holds)
+    held = any(hold.rule is Rule.MASS_CHANGE for hold in holds)
     ledger = _forget(out.ledger, out.ids)
     status = assess(desired, replace(observed, ledger=ledger), roster, sight, counts, names)
     due_steps = tuple(sorted(out.steps, key=_order))
@@ -138,8 +138,8 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     wake_at = max(min(wake_at, names.until, rollouts.until), now.steady + 1)
     return Decision(
         steps=due_steps,
-        holds=tuple(sorted(set(holds), key=lambda one: (one.object, one.rule, one.action, one.message))),
-        waits=tuple(sorted(set(waits), key=lambda one: (one.object, one.waiting, one.message))),
+        holds=tuple(sorted(set(holds), key=lambda hold: (hold.object, hold.rule, hold.action, hold.message))),
+        waits=tuple(sorted(set(waits), key=lambda wait: (wait.object, wait.waiting, wait.message))),
         status=status,
         ledger=ledger,
         wake_at=wake_at,
@@ -154,7 +154,7 @@ def _look(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
 def _pruned(roster: Roster, weights: Weights, names: Names) -> frozenset[str]:
     """The objects that exist under our mark and that no manifest names."""
     workloads = {f"workload/{fact.mark.workload}" for fact in roster.orphans if fact.mark}
-    return frozenset(workloads | {one.object for one in weights.strays} | {one.object for one in names.strays})
+    return frozenset(workloads | {stray.object for stray in weights.strays} | {stray.object for stray in names.strays})
 
 
 def _owned(roster: Roster, sight: Sight, desired: Desired) -> int:
@@ -162,7 +162,7 @@ def _owned(roster: Roster, sight: Sight, desired: Desired) -> int:
     mine = {key: group for key, group in roster.groups.items() if not group.workload.restart_only}
     workloads = {key for key, group in mine.items() if group.current or group.outgoing or group.surplus}
     orphans = {f"workload/{fact.mark.workload}" for fact in roster.orphans if fact.mark}
-    pools = {f"pool/{key[1]}" for key, pool in sight.pools.items() if any(one.ours for one in pool.members)}
+    pools = {f"pool/{key[1]}" for key, pool in sight.pools.items() if any(member.ours for member in pool.members)}
     prefix = f"{desired.instance.id}/"
     marks = {mark for zone in sight.zones.values() for mark in zone.owners.values() if mark.startswith(prefix)}
     return len(workloads) + len(orphans) + len(pools) + len(marks)
@@ -254,15 +254,15 @@ def _wake_at(
     now: Now,
 ) -> int:
     """The first instant at which this answer could change on the same facts."""
-    soonest = min([restart_requests.wake_at(ledger, now), sight.until, *(one.until for one in counts.values())])
+    soonest = min([restart_requests.wake_at(ledger, now), sight.until, *(count.until for count in counts.values())])
     if desired.guard.windows:
         soonest = min(soonest, windows.wake_at(desired, now))
-    for until in (*(one.until for one in holds), *(one.until for one in waits)):
+    for until in (*(hold.until for hold in holds), *(wait.until for wait in waits)):
         if until is not None:
             soonest = min(soonest, until)
     soonest = min(soonest, soonest_end(ledger.grants.values(), roster, now))
-    ends = [one.until_wall for one in ledger.suspensions.values()] + [
-        one.until_wall for one in ledger.overrides.values()
+    ends = [suspension.until_wall for suspension in ledger.suspensions.values()] + [
+        override.until_wall for override in ledger.overrides.values()
     ]
     for until_wall in ends:
         if until_wall:

@@ -77,8 +77,8 @@ class Plan:
     @property
     def digest(self) -> str:
         """The plan's hash: the same for the same steps and holds, whatever the time of day."""
-        lines = [line for one in self.steps for line in _lines(one)]
-        return fingerprint(self.revision, *lines, *(_hold(one) for one in self.holds))
+        lines = [line for step in self.steps for line in _lines(step)]
+        return fingerprint(self.revision, *lines, *(_hold(hold) for hold in self.holds))
 
 
 def seconds(duration: int) -> str:
@@ -142,40 +142,42 @@ def spelled_out(action: Action) -> list[str]:
     """What `describe` only counts: each record set of a step that changes many."""
     if not isinstance(action, ChangeRecords) or len(action.changes) <= IN_A_LINE:
         return []
-    return [_change(one) for one in action.changes]
+    return [_change(change) for change in action.changes]
 
 
-def _change(one: RecordChange) -> str:
-    return f"{_key(one.key)} {_set(one.before)} -> {_set(one.after)}"
+def _change(record_change: RecordChange) -> str:
+    return f"{_key(record_change.key)} {_set(record_change.before)} -> {_set(record_change.after)}"
 
 
-def _lines(one: Planned) -> list[str]:
-    return [_line(one), *(f"    {change}" for change in spelled_out(one.step.action))]
+def _lines(planned: Planned) -> list[str]:
+    return [_line(planned), *(f"    {change}" for change in spelled_out(planned.step.action))]
 
 
-def _line(one: Planned) -> str:
-    needs = ",".join(str(number) for number in one.after)
-    delay = f" +{seconds(one.delay)}" if one.delay >= SECOND else ""
-    step = one.step
-    return f"[{needs}{delay}] {one.number} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message})"
+def _line(planned: Planned) -> str:
+    needs = ",".join(str(number) for number in planned.after)
+    delay = f" +{seconds(planned.delay)}" if planned.delay >= SECOND else ""
+    step = planned.step
+    return (
+        f"[{needs}{delay}] {planned.number} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message})"
+    )
 
 
-def _hold(one: Hold) -> str:
-    after = f"; {one.next_step}" if one.next_step else ""
-    return f"hold {one.object}: {one.action} ({one.rule.value}: {one.message}{after})"
+def _hold(hold: Hold) -> str:
+    after = f"; {hold.next_step}" if hold.next_step else ""
+    return f"hold {hold.object}: {hold.action} ({hold.rule.value}: {hold.message}{after})"
 
 
-def _wait(one: Wait) -> str:
-    return f"wait {one.object}: {one.waiting.value} ({one.message})"
+def _wait(wait: Wait) -> str:
+    return f"wait {wait.object}: {wait.waiting.value} ({wait.message})"
 
 
 def to_text(plan: Plan) -> str:
     """The plan as text: one line a step (what it waits for, number, object, action, cause), then holds and waits."""
     count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
     lines = [f"plan {plan.digest}: {count}"]
-    lines += [line for one in plan.steps for line in _lines(one)]
-    lines += [_hold(one) for one in plan.holds]
-    lines += [_wait(one) for one in plan.waits]
+    lines += [line for step in plan.steps for line in _lines(step)]
+    lines += [_hold(hold) for hold in plan.holds]
+    lines += [_wait(wait) for wait in plan.waits]
     if plan.guard_hash:
         lines.append(f"approve the held deletions with: reconcile apply --approve {plan.guard_hash}")
     if plan.truncated:
@@ -186,14 +188,14 @@ def to_text(plan: Plan) -> str:
 def _hold_json(holds: Sequence[Hold], steady: int) -> list[dict[str, Any]]:
     return [
         {
-            "object": one.object,
-            "action": one.action,
-            "rule": one.rule.value,
-            "message": one.message,
-            "retry_in_seconds": None if one.until is None else max(0, one.until - steady) / SECOND,
-            "next_step": one.next_step or None,
+            "object": hold.object,
+            "action": hold.action,
+            "rule": hold.rule.value,
+            "message": hold.message,
+            "retry_in_seconds": None if hold.until is None else max(0, hold.until - steady) / SECOND,
+            "next_step": hold.next_step or None,
         }
-        for one in holds
+        for hold in holds
     ]
 
 
@@ -205,18 +207,18 @@ def to_json(plan: Plan, steady: int) -> dict[str, Any]:
         "revision": plan.revision,
         "steps": [
             {
-                "number": one.number,
-                "after": list(one.after),
-                "delay_seconds": one.delay / SECOND,
-                "id": one.step.id,
-                "object": one.step.object,
-                "action": describe(one.step.action),
-                "kind": type(one.step.action).__name__,
-                "cause": one.step.cause.value,
-                "message": one.step.message,
-                **({"changes": changes} if (changes := spelled_out(one.step.action)) else {}),
+                "number": step.number,
+                "after": list(step.after),
+                "delay_seconds": step.delay / SECOND,
+                "id": step.step.id,
+                "object": step.step.object,
+                "action": describe(step.step.action),
+                "kind": type(step.step.action).__name__,
+                "cause": step.step.cause.value,
+                "message": step.step.message,
+                **({"changes": changes} if (changes := spelled_out(step.step.action)) else {}),
             }
-            for one in plan.steps
+            for step in plan.steps
         ],
         "holds": _hold_json(plan.holds, steady),
         "waits": [{"object": w.object, "waiting": w.waiting.value, "message": w.message} for w in plan.waits],

@@ -174,10 +174,10 @@ def _missing(
 def why_first(workload: Workload) -> str:
     """Why the old container goes before the new one is created."""
     containers = (workload.template.container, *workload.template.sidecars)
-    taken = [port.host_port for one in containers for port in one.ports if port.host_port]
+    taken = [port.host_port for container in containers for port in container.ports if port.host_port]
     if taken:
         return f"it goes first, because both take port {taken[0]} of the host"
-    alone = [mount.source for one in containers for mount in one.engine.mounts if mount.exclusive]
+    alone = [mount.source for container in containers for mount in container.engine.mounts if mount.exclusive]
     if alone:
         return f"it goes first, because only one may have the volume {alone[0]}"
     return "it goes first (strategy: recreate)"

@@ -69,10 +69,10 @@ def _created(action: CreateContainer) -> ContainerFact:
 
 def _started(fact: ContainerFact, now: Now) -> tuple[ContainerStart, ...]:
     """What is down of a replica is started; where that is the main container, everything is."""
-    anew = any(not one.container and not one.running_since for one in fact.starts)
+    anew = any(not start.container and not start.running_since for start in fact.starts)
     return tuple(
-        one if one.running_since and not anew else ContainerStart(one.container, now.wall, now.steady)
-        for one in fact.starts
+        start if start.running_since and not anew else ContainerStart(start.container, now.wall, now.steady)
+        for start in fact.starts
     )
 
 
@@ -82,7 +82,7 @@ def _updated(fact: ContainerFact, live: tuple[Live, ...], join: tuple[str, ...])
 
 def _stopped(fact: ContainerFact, only: str) -> tuple[ContainerStart, ...]:
     """One container of a replica is stopped, or all are."""
-    return tuple(one._replace(running_since=0) if only in ("", one.container) else one for one in fact.starts)
+    return tuple(start._replace(running_since=0) if only in ("", start.container) else start for start in fact.starts)
 
 
 def _start(observed: Observed, action: StartContainer, now: Now) -> Observed:
@@ -171,7 +171,9 @@ def fold(observed: Observed, step: Step, now: Now) -> Observed:
                 (action.provider, action.pool),
                 lambda pool: replace(
                     pool,
-                    members=tuple(one._replace(in_flight=0) if one.endpoint == cut else one for one in pool.members),
+                    members=tuple(
+                        member._replace(in_flight=0) if member.endpoint == cut else member for member in pool.members
+                    ),
                 ),
             )
         case RemoveEndpoint() as action:
@@ -179,7 +181,7 @@ def fold(observed: Observed, step: Step, now: Now) -> Observed:
             return _pool(
                 observed,
                 (action.provider, action.pool),
-                lambda pool: replace(pool, members=tuple(one for one in pool.members if one.endpoint != gone)),
+                lambda pool: replace(pool, members=tuple(member for member in pool.members if member.endpoint != gone)),
             )
         case ChangeRecords() as action:
             key = (action.provider, action.zone)

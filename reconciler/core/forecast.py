@@ -66,9 +66,9 @@ def _next(decision: Decision, now: Now) -> int | None:
     """The next instant worth looking at, None when no clock helps."""
     if decision.unsettled:
         return decision.wake_at
-    instants = [one.until for one in decision.holds if one.until is not None and one.rule not in _OUTSIDE]
-    instants += [one.until for one in decision.waits if one.until is not None]
-    later = [one for one in instants if one > now.steady]
+    instants = [hold.until for hold in decision.holds if hold.until is not None and hold.rule not in _OUTSIDE]
+    instants += [wait.until for wait in decision.waits if wait.until is not None]
+    later = [instant for instant in instants if instant > now.steady]
     return min(later) if later else None
 
 
@@ -87,7 +87,7 @@ def _before(planned: list[Planned], step: Step, now: Now, times: dict[int, int])
 
 def _asked(desired: Desired, decision: Decision) -> frozenset[LeafProbe]:
     """What is asked of the addresses of names as they are now; nothing where no address comes and goes with a container."""
-    if not any(target.publish is Publish.ENDPOINTS for one in desired.policies for target in one.targets):
+    if not any(target.publish is Publish.ENDPOINTS for policy in desired.policies for target in policy.targets):
         return frozenset()
     status = decision.status
     return frozenset(leaf_probes(desired, status.roster if status is not None else None))
@@ -119,7 +119,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
         observed = _passing(observed, asking - asked, now)
         if decision.steps:
             for step in decision.steps:
-                after = tuple(sorted({numbers[one] for one in step.follows if one in numbers}))
+                after = tuple(sorted({numbers[follow] for follow in step.follows if follow in numbers}))
                 if not after:
                     after = _before(planned, step, now, times)
                 number = len(planned) + 1

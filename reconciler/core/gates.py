@@ -85,7 +85,7 @@ class _Gate:
         known = self.members.get(key)
         if known is None:
             group = self.roster.groups[key]
-            beliefs = {(one.fact.node, one.fact.id): one for one in group.members()}
+            beliefs = {(member.fact.node, member.fact.id): member for member in group.members()}
             known = self.members[key] = _Members(beliefs, frozenset(one.fact.id for one in group.outgoing))
         return known
 
@@ -93,8 +93,8 @@ class _Gate:
         """How many of the other replicas that count as available a balancer's own checks call down, or have not confirmed."""
         if not self.shunned:
             return 0
-        others = [one for one in self.members_of(workload.key).beliefs.values() if one.fact is not leaving]
-        mine = [one for one in others if one.fact.id in self.shunned]
+        others = [belief for belief in self.members_of(workload.key).beliefs.values() if belief.fact is not leaving]
+        mine = [other for other in others if other.fact.id in self.shunned]
         ripe = [one for one in mine if ripe_at(one, workload.min_ready) <= self.now.steady]
         return sum(1 for one in ripe if one.fact.id not in self.leaving and self.roster.share(one.fact) != 0)
 

@@ -62,7 +62,7 @@ def _late(desired: Desired, roster: Roster, rolling: set[str], weights: Weights,
     }
     late = set(names.hidden)
     for service in desired.services:
-        if not any(one.workload in rolling for one in service.backends):
+        if not any(backend.workload in rolling for backend in service.backends):
             continue
         there: set[str] = set()
         for endpoint, belief in endpoints(service, roster):
@@ -72,7 +72,7 @@ def _late(desired: Desired, roster: Roster, rolling: set[str], weights: Weights,
                 late.add(belief.fact.id)
         if service.balancers or _published(service.key, desired):
             # An endpoint that was not observed yet cannot be anywhere.
-            groups = [roster.groups[one.workload] for one in service.backends if one.workload in rolling]
+            groups = [roster.groups[backend.workload] for backend in service.backends if backend.workload in rolling]
             late |= {one.fact.id for group in groups for one in group.current.values()} - there
     return late
 
@@ -84,13 +84,13 @@ def kept_from_traffic(desired: Desired, roster: Roster, workloads: Collection[st
     """
     found: dict[str, bool] = {}
     for service in desired.services if workloads else ():
-        if not any(one.workload in workloads for one in service.backends):
+        if not any(backend.workload in workloads for backend in service.backends):
             continue
         for balancer in service.balancers:
             pool = sight.pools.get((balancer.provider, balancer.pool))
             members = pool.members if pool is not None else ()
-            words = {one.endpoint: one.operational for one in members if one.operational in _UNRELIABLE}
-            serving = {one.endpoint for one in members if words and _serves(one)}
+            words = {member.endpoint: member.operational for member in members if member.operational in _UNRELIABLE}
+            serving = {member.endpoint for member in members if words and _serves(member)}
             for endpoint, belief in endpoints(service, roster) if words else ():
                 if endpoint in words and len(serving) > (endpoint in serving):  # beside itself
                     found[belief.fact.id] = found.get(belief.fact.id, True) and words[endpoint] == "down"

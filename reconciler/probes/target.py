@@ -41,7 +41,7 @@ class Given(NamedTuple):
 
     def equals(self, other: "Given") -> bool:
         """Whether both are the same in value; secrets have no comparison of their own."""
-        mine, theirs = [one.reveal() for one in self.secrets], [one.reveal() for one in other.secrets]
+        mine, theirs = [secret.reveal() for secret in self.secrets], [secret.reveal() for secret in other.secrets]
         return mine == theirs and self.ca == other.ca and self.problem == other.problem
 
     def masked(self, text: str) -> str:
@@ -49,8 +49,8 @@ class Given(NamedTuple):
 
         The text was made printable and may have been cut, so a secret may be there in that form, or as its beginning only.
         """
-        for one in self.secrets:
-            for form in (one.reveal(), printable(one.reveal(), _UNCUT)):
+        for secret in self.secrets:
+            for form in (secret.reveal(), printable(secret.reveal(), _UNCUT)):
                 text = text.replace(form, SHOWN) if form else text
                 kept = text.removesuffix(_CUT)
                 if kept == text:
@@ -92,25 +92,25 @@ class Target(NamedTuple):
         return (self.generation, self.name)
 
 
-def same(one: Target, other: Target) -> bool:
+def same(target: Target, other: Target) -> bool:
     """Whether the second target is the first one.
 
     `started` is not compared: it only places the first probe, and two looks may compute it a little differently.
     """
-    return succeeds(one, other) and (one.given is other.given or one.given.equals(other.given))
+    return succeeds(target, other) and (target.given is other.given or target.given.equals(other.given))
 
 
-def succeeds(one: Target, other: Target) -> bool:
+def succeeds(target: Target, other: Target) -> bool:
     """Whether the second target goes on with the first one's streak: only what its manifest names by reference changed.
 
     A secret that is rotated must not take a replica out of service until it has passed again as often as it must.
     """
     return (
-        one.probe == other.probe
-        and one[3:5] == other[3:5]
-        and one.exec == other.exec
-        and one.published == other.published
-        and one.allowed == other.allowed
+        target.probe == other.probe
+        and target[3:5] == other[3:5]
+        and target.exec == other.exec
+        and target.published == other.published
+        and target.allowed == other.allowed
     )
 
 

@@ -68,7 +68,7 @@ def kill_tree(pid: int) -> None:
     """
     seen: set[int] = set()
     for _ in range(_ROUNDS):
-        fresh = [one for one in _descendants(pid) if one not in seen]
+        fresh = [descendant for descendant in _descendants(pid) if descendant not in seen]
         for one in fresh:
             kill(one)
         seen.update(fresh)

@@ -143,7 +143,7 @@ class Server(uvicorn.Server):
         await self._stopping.wait()
         # No new ones, and those that are being accepted become connections: closed at this moment, they would be lost unclosed.
         loop = asyncio.get_running_loop()
-        for listening in (one for server in self.servers for one in server.sockets):
+        for listening in (listener for server in self.servers for listener in server.sockets):
             loop.remove_reader(listening.fileno())
         for _ in range(_ACCEPTING):
             await asyncio.sleep(0)

@@ -76,7 +76,9 @@ def _all_are_down_since_long(desired: Desired, observed: Observed) -> tuple[Desi
 
 
 def _all_names_have_moved(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
-    return replace(desired, policies=tuple(replace(one, host=f"new-{one.host}") for one in desired.policies)), observed
+    return replace(
+        desired, policies=tuple(replace(policy, host=f"new-{policy.host}") for policy in desired.policies)
+    ), observed
 
 
 def _all_is_destroyed(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:

@@ -144,4 +144,4 @@ def test_a_forecast_waits_for_no_verdict_that_never_gets_old():
         scene.probes[fact.generation] = Probes(probe(ProbeValue.UNKNOWN), None, None)
     plan = forecast(shop(startup=True).desired(), scene.observed(), NOW)
     assert plan.truncated == ""
-    assert [one.waiting for one in plan.waits] == [Waiting.VERDICT] * 3
+    assert [wait.waiting for wait in plan.waits] == [Waiting.VERDICT] * 3

@@ -329,7 +329,7 @@ def test_the_last_ready_member_keeps_its_weight_and_the_hold_says_so():
         scene.sick(number, "readiness")
     decision = decide(shop().desired(), scene.observed(), NOW)
     assert decision.steps == ()
-    assert {one.rule for one in decision.holds} == {Rule.LAST_MEMBER, Rule.LAST_RECORD}
+    assert {hold.rule for hold in decision.holds} == {Rule.LAST_MEMBER, Rule.LAST_RECORD}
 
 
 def test_one_that_is_not_ready_loses_its_weight_and_its_name_while_others_serve():
@@ -357,7 +357,7 @@ def test_two_containers_behind_one_address_leave_a_name_only_together():
     scene.records[key] = scene.records[key]._replace(values=(scene.facts[0].address,))
     assert steps_of(scene, replicas=2) == []
     scene.sick(1, "readiness")
-    assert [one.partition(" ")[0] for one in steps_of(scene, replicas=2)] == ["weight"]
+    assert [step.partition(" ")[0] for step in steps_of(scene, replicas=2)] == ["weight"]
 
 
 # --- gates ------------------------------------------------------------------------------------------------------
@@ -381,7 +381,7 @@ def test_a_restart_is_held_by(change, rule):
     scene.sick(1)
     scene.ledger = change(scene.ledger)
     decision = decide(shop().desired(), scene.observed(), NOW)
-    assert rule in {one.rule for one in decision.holds}
+    assert rule in {hold.rule for hold in decision.holds}
     assert not decision.ledger.grants
     # Its weight follows its health all the same.
     assert [step.id.partition(" ")[0] for step in decision.steps] == ["weight", "records"]
@@ -394,8 +394,8 @@ def test_one_restart_at_a_time_and_the_longest_wanted_first():
     name = scene.facts[2].name
     scene.ledger = replace(scene.ledger, wanted={f"restart {name}": ago(60)})
     decision = decide(shop().desired(), scene.observed(), NOW)
-    assert [one.object for one in decision.ledger.grants.values()] == ["workload/web/2"]
-    assert {(one.object, one.rule) for one in decision.holds} == {
+    assert [grant.object for grant in decision.ledger.grants.values()] == ["workload/web/2"]
+    assert {(hold.object, hold.rule) for hold in decision.holds} == {
         ("workload/web/0", Rule.MASS_FAILURE),
         ("service/web", Rule.MASS_FAILURE),
     }

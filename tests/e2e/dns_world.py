@@ -153,7 +153,7 @@ class World:
 
     @property
     def addresses(self) -> list[str]:
-        return sorted(one.address for one in self.gateways)
+        return sorted(gateway.address for gateway in self.gateways)
 
     def write(
         self,
@@ -211,7 +211,7 @@ class World:
             time.sleep(0.05)
 
     def until_published(self, *gateways: Gateway) -> None:
-        wanted = sorted(one.address for one in gateways)
+        wanted = sorted(gateway.address for gateway in gateways)
         self.until(lambda: self.published() == wanted)
 
     def published_without(self, down: set[str]) -> bool:

@@ -76,7 +76,7 @@ class Seen:
     def check_never_empty(self) -> None:
         assert self.pools, "the pool was never read"
         assert self.names, "the name was never asked for"
-        assert all(any(one.values()) for one in self.pools), self.pools
+        assert all(any(pool.values()) for pool in self.pools), self.pools
         assert all(self.names), self.names
 
     def check_all_served(self, least: int = 20) -> None:

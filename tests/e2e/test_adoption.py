@@ -187,7 +187,7 @@ def test_a_labelled_container_is_restarted_once_when_its_probe_fails_and_a_bad_l
     def passes() -> bool:
         rows = [one for one in world.status()["workloads"] if one["key"] == key]
         verdicts = [one["probes"]["liveness"] for row in rows for one in row["replicas"]]
-        return len(verdicts) == 2 and all(one and one["verdict"] == "pass" for one in verdicts)
+        return len(verdicts) == 2 and all(verdict and verdict["verdict"] == "pass" for verdict in verdicts)
 
     with world.watching():
         until(passes, "both were probed")

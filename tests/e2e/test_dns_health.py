@@ -222,10 +222,10 @@ def test_endpoints_of_a_service_are_asked_as_well(world: Quickstart) -> None:
     web.write_text(text.replace("  targets:", check))
     code, out = world.run("--once", "--timeout", "40s")
     assert code == 0, out
-    addresses = {one["address"] for one in world.replicas().values()}
+    addresses = {replica["address"] for replica in world.replicas().values()}
     assert world.records() == addresses
     code, out = world.run("get", "records", "-o", "json")
     leaves = json.loads(out)["names"][0]["leaves"]
-    assert {(one["address"], one["service"], one["check"]["healthy"]) for one in leaves} == {
+    assert {(leaf["address"], leaf["service"], leaf["check"]["healthy"]) for leaf in leaves} == {
         (address, "pass", True) for address in addresses
     }

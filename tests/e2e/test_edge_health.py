@@ -19,7 +19,7 @@ def test_a_container_whose_health_fails_leaves_pool_and_name_is_restarted_and_co
         until(lambda: world.serves(everyone), "all three serve again")
     seen.check_all_served()
     seen.check_never_empty()
-    assert any(not one.get(address) for one in seen.pools), seen.pools
+    assert any(not pool.get(address) for pool in seen.pools), seen.pools
     assert everyone - {address} in seen.names, seen.names
     after = world.started_at()
     assert {name for name in after if after[name] != before[name]} == {victim}

@@ -28,10 +28,10 @@ def test_killed_at_any_moment_it_converges_to_one_copy_of_each_replica(world):
     assert code == 0, out
     replicas = world.replicas()
     assert len(replicas) == 3
-    assert world.pool() == {one["address"]: 100 for one in replicas.values()}
-    assert world.records() == {one["address"] for one in replicas.values()}
+    assert world.pool() == {replica["address"]: 100 for replica in replicas.values()}
+    assert world.records() == {replica["address"] for replica in replicas.values()}
     # One service for each of them, and no second copy anywhere.
-    assert world.processes() == {pid_of(one["address"]) for one in replicas.values()}
+    assert world.processes() == {pid_of(replica["address"]) for replica in replicas.values()}
 
 
 def test_a_restart_that_is_killed_half_way_is_finished_and_not_made_twice(world):

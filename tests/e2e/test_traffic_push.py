@@ -44,7 +44,7 @@ def test_a_container_that_says_draining_before_it_ends_loses_no_request(engine: 
             place = f"{world.address(victim)}:8080"
             world.docker("stop", "-t", "60", victim)
             ended = world.api.finished(victim)
-            [cut] = [one for one in world.log().splitlines() if "PushedDraining" in one and place in one]
+            [cut] = [line for line in world.log().splitlines() if "PushedDraining" in line and place in line]
             assert cut.partition(" ")[0] < ended, "its weight was 0 before it ended"
             until(lambda it=victim, at=started: world.started_at()[it] not in {at, ""}, "it was started again")
             world.settle()

@@ -200,7 +200,7 @@ class Traffic(World):
 
     def events(self) -> list[str]:
         """The latest push of every container that has pushed."""
-        return [one["push"]["event"] for one in self.endpoints() if one["push"] is not None]
+        return [endpoint["push"]["event"] for endpoint in self.endpoints() if endpoint["push"] is not None]
 
     def endpoints(self) -> list[dict[str, Any]]:
         """What `reconcile get endpoints` says."""

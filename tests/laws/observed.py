@@ -133,12 +133,12 @@ def observed(draw) -> tuple[Desired, Observed]:
         "max_unavailable": draw(index(4)),
     }
     manners["push"] = pick(draw, [None, Push(), Push(middle_zone=MiddleZone.HOLD)])
-    desired = replace(desired, workloads=tuple(replace(one, **manners) for one in desired.workloads))
+    desired = replace(desired, workloads=tuple(replace(workload, **manners) for workload in desired.workloads))
     traffic = {
         "ramp": pick(draw, [None, None, Ramp(30 * SECOND, 10)]),
         "panic": Panic(pick(draw, [50, 50, 0, 100]), pick(draw, list(PanicMode))),
     }
-    desired = replace(desired, services=tuple(replace(one, **traffic) for one in desired.services))
+    desired = replace(desired, services=tuple(replace(service, **traffic) for service in desired.services))
     pushes: dict[Generation, PushFact] = {}
     ready: dict[str, Ready] = {}
     facts: dict[str, list[ContainerFact]] = {NODE: [], "node-b": []}

@@ -28,7 +28,7 @@ class Adopting(Shop):
 
     def desired(self) -> Desired:
         found = Shop.desired(self)
-        return replace(found, workloads=tuple(replace(one, adopt=self.adopt) for one in found.workloads))
+        return replace(found, workloads=tuple(replace(workload, adopt=self.adopt) for workload in found.workloads))
 
 
 class Labelled(Shop):
@@ -67,7 +67,7 @@ def strange() -> Iterator[Callable[[Shop], World]]:
 
 
 def done(world: World, kind: type) -> list[str]:
-    return [one.action.name for one in world.traffic.writes if one.effective and isinstance(one.action, kind)]
+    return [write.action.name for write in world.traffic.writes if write.effective and isinstance(write.action, kind)]
 
 
 def ids(world: World) -> dict[str, str]:

@@ -93,7 +93,7 @@ def test_a_decision_does_not_change_before_its_wake_at(given_, fractions):
     first = decide(desired, world, NOW)
     assert first.wake_at > NOW.steady
     span = min(first.wake_at, NOW.steady + 3600 * SECOND) - NOW.steady
-    for offset in (*(int(span * one) for one in fractions), span - 1):
+    for offset in (*(int(span * fraction) for fraction in fractions), span - 1):
         then = Now(NOW.wall + offset, NOW.steady + offset, NOW.boot)
         assert answer(decide(desired, world, then)) == answer(first), f"after {offset / SECOND} s of {span / SECOND} s"
 
@@ -141,7 +141,7 @@ def queued(desired, world) -> set[tuple[str, str]]:
     later, taken = world, set()
     for _ in range(8):
         decision = decide(desired, later, NOW)
-        if not any(one.rule is Rule.WEIGHT_REMOVAL_LIMIT for one in decision.holds):
+        if not any(hold.rule is Rule.WEIGHT_REMOVAL_LIMIT for hold in decision.holds):
             break
         later = replace(later, ledger=replace(decision.ledger, cuts={}))
         for step in decision.steps:

@@ -34,13 +34,13 @@ def policies(draw: st.DrawFn, mode: AllUnhealthy | None = None) -> DNSPolicy:
             targets.append(Target(f"t{number}", Publish.HOSTNAME, hostname=name, **common))  # type: ignore[arg-type]
     routing = draw(st.sampled_from([Routing.WEIGHTED, Routing.GEO_WEIGHTED]))
     if routing is Routing.WEIGHTED:
-        targets = [replace(one, geo="", default=True) for one in targets]
+        targets = [replace(target, geo="", default=True) for target in targets]
     chosen = mode or draw(st.sampled_from([AllUnhealthy.PUBLISH_ALL, AllUnhealthy.FREEZE, AllUnhealthy.CLOSED]))
     return policy(*targets, routing=routing, all_unhealthy=chosen, host=ZONE if top else HOST)
 
 
-def leaves(one: DNSPolicy) -> list[str]:
-    return sorted({at for target in one.targets for at in (*target.addresses, target.hostname) if at})
+def leaves(dns_policy: DNSPolicy) -> list[str]:
+    return sorted({at for target in dns_policy.targets for at in (*target.addresses, target.hostname) if at})
 
 
 @st.composite

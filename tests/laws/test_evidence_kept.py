@@ -68,17 +68,19 @@ def test_a_planned_restart_and_a_rollout_leave_none(world):
 def test_events_tell_the_verdict_and_that_it_was_acted_on(world):
     sicken(world, 0)
     world.run(120 * SECOND)
-    verdicts = [one for one in world.memory.events if one.kind == "verdict" and one.object == "workload/web/0"]
-    assert [one.cause for one in verdicts][:1] == ["pass -> fail"]
-    assert any("restart granted" in one.outcome for one in verdicts)
-    assert [one.kind for one in world.memory.events].count("evidence") == 1
+    verdicts = [event for event in world.memory.events if event.kind == "verdict" and event.object == "workload/web/0"]
+    assert [verdict.cause for verdict in verdicts][:1] == ["pass -> fail"]
+    assert any("restart granted" in verdict.outcome for verdict in verdicts)
+    assert [event.kind for event in world.memory.events].count("evidence") == 1
 
 
 def test_a_suspended_replica_is_said_not_to_be_acted_on(world):
     world.memory.say("suspend", "workload/web")
     sicken(world, 0)
     world.run(120 * SECOND)
-    [verdict] = [one for one in world.memory.events if one.kind == "verdict" and one.step.startswith("liveness")]
+    [verdict] = [
+        event for event in world.memory.events if event.kind == "verdict" and event.step.startswith("liveness")
+    ]
     assert verdict.outcome.startswith("not acted on: restart ")
     assert "Suspended" in verdict.outcome
 
@@ -92,7 +94,7 @@ def test_a_hold_is_told_when_it_begins_and_when_it_ends_also_over_restarts_of_th
     world.run(60 * SECOND)
     world.memory.say("resume", "workload/web")
     world.run(120 * SECOND)
-    counts = Counter((one.kind, one.cause) for one in world.memory.events if one.step.startswith("start "))
+    counts = Counter((event.kind, event.cause) for event in world.memory.events if event.step.startswith("start "))
     assert counts["held", "Suspended"] == counts["released", "Suspended"] == 1
 
 
@@ -104,5 +106,5 @@ def test_words_of_people_are_told_once_over_restarts_of_the_program(world):
     world.run(60 * SECOND)
     world.memory.say("resume", "workload/web")
     world.run(60 * SECOND)
-    told = [one.kind for one in world.memory.events if one.kind in {"suspended", "resumed", "request"}]
+    told = [event.kind for event in world.memory.events if event.kind in {"suspended", "resumed", "request"}]
     assert Counter(told) == {"suspended": 1, "resumed": 1, "request": 3}

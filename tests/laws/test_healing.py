@@ -33,7 +33,11 @@ def sicken(world: World, *ordinals: int) -> None:
 
 def stops(world: World) -> list[str]:
     """The containers that were stopped, in order."""
-    return [one.action.name for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective]
+    return [
+        write.action.name
+        for write in world.traffic.writes
+        if isinstance(write.action, StopContainer) and write.effective
+    ]
 
 
 def rules(world: World) -> set[Rule]:
@@ -78,7 +82,7 @@ def test_a_canary_that_does_not_help_makes_everything_wait_longer_each_time(worl
     world = ready(worlds(shop(replicas=4, max_unavailable=4, backoff=QUICK)))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
     world.run(60 * MINUTE)
-    at = [one.at for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective]
+    at = [write.at for write in world.traffic.writes if isinstance(write.action, StopContainer) and write.effective]
     assert 3 <= len(at) <= 5
     pauses = [later - earlier for earlier, later in itertools.pairwise(at)]
     assert all(later > 1.5 * earlier for earlier, later in itertools.pairwise(pauses)), pauses
@@ -124,9 +128,9 @@ def test_containers_of_several_workloads_on_one_node_failing_together_see_one_ca
     world.run(4 * MINUTE)
     assert len(stops(world)) == 1
     held = [
-        one.object
-        for one in world.tape.last.holds
-        if one.rule is Rule.MASS_FAILURE and one.action.startswith("restart")
+        hold.object
+        for hold in world.tape.last.holds
+        if hold.rule is Rule.MASS_FAILURE and hold.action.startswith("restart")
     ]
     assert len(held) >= 3
 
@@ -165,7 +169,7 @@ def test_what_always_fails_is_restarted_then_recreated_then_given_up(worlds):
     assert world.traffic.count(RemoveContainer) == 1
     assert world.traffic.count(CreateContainer) == 4
     assert Rule.FAILED in rules(world)
-    assert [one.tries for one in world.memory.ledger().escalations.values()] == [7]
+    assert [escalation.tries for escalation in world.memory.ledger().escalations.values()] == [7]
     assert WEB.format(1) in world.running()
     assert not world.weights().get(WEB.format(1))
     count = len(stops(world))

@@ -27,14 +27,20 @@ LOOSE = Guard(
 
 def stops(world: World) -> list[str]:
     """The containers that were stopped, in order."""
-    return [one.action.name for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective]
+    return [
+        write.action.name
+        for write in world.traffic.writes
+        if isinstance(write.action, StopContainer) and write.effective
+    ]
 
 
 def watch_down(world: World) -> list[int]:
     """After each write: how many containers are not running."""
     seen = [0]
     world.checks.append(
-        lambda _: seen.append(sum(1 for one in world.containers().values() if one.state is not ContainerState.RUNNING))
+        lambda _: seen.append(
+            sum(1 for container in world.containers().values() if container.state is not ContainerState.RUNNING)
+        )
     )
     return seen
 
@@ -58,7 +64,7 @@ def test_a_replica_that_must_be_ready_for_long_counts_against_the_budget_for_as_
     world.apps.sick.add(world.generation(WEB.format(1)))
     world.run(3 * MINUTE)
     assert stops(world) == [WEB.format(0)]
-    assert Rule.RESTART_IN_PROGRESS in {one.rule for one in world.tape.last.holds}
+    assert Rule.RESTART_IN_PROGRESS in {hold.rule for hold in world.tape.last.holds}
     world.run(12 * MINUTE)
     assert stops(world) == [WEB.format(0), WEB.format(1)]
     assert not world.memory.ledger().grants
@@ -109,7 +115,7 @@ def test_a_request_while_all_fail_their_readiness_takes_no_more_than_the_budget_
     world.run(15 * MINUTE)
     assert len(world.running()) == 5
     assert set(world.weights().values()) <= {100}
-    assert {one.fate for one in world.memory.ledger().requests["r1"].members} <= {Fate.DONE, Fate.EXPIRED}
+    assert {member.fate for member in world.memory.ledger().requests["r1"].members} <= {Fate.DONE, Fate.EXPIRED}
 
 
 def test_a_request_while_all_fail_their_liveness_takes_no_more_than_the_budget_at_once(worlds):
@@ -129,7 +135,9 @@ def test_a_replica_that_goes_first_goes_only_when_its_replacement_could_be_made(
 
         def desired(self):
             made = Shop.desired(self)
-            return replace(made, workloads=tuple(replace(one, strategy=Strategy.RECREATE) for one in made.workloads))
+            return replace(
+                made, workloads=tuple(replace(workload, strategy=Strategy.RECREATE) for workload in made.workloads)
+            )
 
     world = ready(worlds(Recreating((Spec(replicas=2),))))
     before = world.running()
@@ -138,7 +146,7 @@ def test_a_replica_that_goes_first_goes_only_when_its_replacement_could_be_made(
     world.run(2 * MINUTE)
     assert world.running() == before
     assert set(world.weights().values()) == {100}
-    assert {one.rule for one in world.tape.last.holds} == {Rule.STEP_FAILED}
+    assert {hold.rule for hold in world.tape.last.holds} == {Rule.STEP_FAILED}
     world.run(20 * MINUTE)
     revision = Spec(image="v2").revision[:8]
     assert world.running() == [f"shop-web-{revision}-{n}" for n in range(2)]

@@ -98,7 +98,7 @@ class Healing(RuleBasedStateMachine):
             ledger = world.memory.ledger()
             assert not ledger.grants, ledger.grants
             assert not world.tape.last.holds, world.tape.last.holds
-            assert all(one.finished is not None for one in ledger.requests.values()), ledger.requests
+            assert all(request.finished is not None for request in ledger.requests.values()), ledger.requests
         finally:
             world.close()
 

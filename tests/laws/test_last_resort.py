@@ -24,7 +24,9 @@ def test_a_single_replica_with_a_wrong_liveness_probe_serves_after_each_restart_
     assert {Rule.FAILED, Rule.LAST_MEMBER} <= {hold.rule for hold in world.tape.last.holds}, "nothing more is tried"
     assert world.weights() == {ONE: 100}
     assert any(without), "its restarts were made"
-    given = [one.action for one in world.traffic.writes if isinstance(one.action, SetWeight) and one.action.weight]
+    given = [
+        write.action for write in world.traffic.writes if isinstance(write.action, SetWeight) and write.action.weight
+    ]
     assert len(given) >= 5, "after every restart"
 
     world.restart()
@@ -47,7 +49,7 @@ def test_a_prober_that_knows_nothing_yet_takes_nothing_from_the_last_resort(how,
     else:
         world.life.prober.why_silent = "no results"
     world.run(2 * MINUTE)
-    assert not [one for one in world.traffic.writes[count:] if isinstance(one.action, SetWeight)]
+    assert not [write for write in world.traffic.writes[count:] if isinstance(write.action, SetWeight)]
     assert world.weights() == {ONE: 100}
 
 

@@ -28,12 +28,12 @@ STRIDE = stride(search=4, ci=24)
 def kinds(world: World, since: int = 0) -> list[str]:
     """The effective writes in order: kind and, for weights, up or down."""
     names = []
-    for one in world.traffic.writes[since:]:
-        if not one.effective:
+    for write in world.traffic.writes[since:]:
+        if not write.effective:
             continue
-        name = type(one.action).__name__
-        if isinstance(one.action, SetWeight):
-            name = "up" if one.action.weight else "down"
+        name = type(write.action).__name__
+        if isinstance(write.action, SetWeight):
+            name = "up" if write.action.weight else "down"
         names.append(name)
     return names
 
@@ -83,7 +83,7 @@ def test_a_word_that_rings_no_bell_is_obeyed_before_the_longest_sleep_ends(world
 
 def test_nothing_is_written_that_is_as_wanted_already(worlds):
     world = ready(worlds(shop(pools=("web", "web-2"))))
-    assert all(one.effective for one in world.traffic.writes)
+    assert all(write.effective for write in world.traffic.writes)
     count = len(world.traffic.writes)
     world.restart()
     world.run(60 * SECOND)
@@ -194,7 +194,7 @@ def test_health_restarts_stay_within_their_limit_whatever_happens_to_clocks_and_
                 world.clock.step_wall((-1 if event == "back" else 1) * 7200 * SECOND)
             world.run(45 * SECOND)
             grants = world.memory.ledger().grants.values()
-            assert sum(1 for one in grants if one.cause.value == "LivenessFailed") <= 1
+            assert sum(1 for grant in grants if grant.cause.value == "LivenessFailed") <= 1
         assert dog.restarts
     finally:
         world.close()
@@ -207,9 +207,9 @@ def test_a_lost_ledger_restarts_nothing_for_health_until_counting_is_right_again
     world.apps.sick.add(world.generation(WEB.format(0)))
     world.run(200 * SECOND)
     assert not world.dog.restarts
-    assert {one.rule for one in world.tape.last.holds} == {Rule.LEDGER_LOST}
+    assert {hold.rule for hold in world.tape.last.holds} == {Rule.LEDGER_LOST}
     world.run(200 * SECOND)
-    assert [one[1] for one in world.dog.restarts] == ["workload/web/0"]
+    assert [restart[1] for restart in world.dog.restarts] == ["workload/web/0"]
 
 
 def test_a_host_that_reboots_comes_back_four_at_a_time_and_counts_no_attempt(worlds):
@@ -252,7 +252,7 @@ def test_a_pool_and_a_name_never_become_empty_when_every_readiness_probe_says(va
     world = ready(worlds(shop()))
     world.apps.lies["*", "readiness"] = value
     world.run(600 * SECOND)
-    assert sum(1 for one in world.weights().values() if one) >= 1
+    assert sum(1 for weight in world.weights().values() if weight) >= 1
     assert world.published()
     if value is not ProbeValue.FAIL:
         assert world.weights() == {WEB.format(n): 100 for n in range(3)}
@@ -310,7 +310,7 @@ def test_what_a_plan_prints_is_what_apply_then_does(after, worlds):
     done = len(world.tape.steps)
     summary = world.once()
     assert summary.exit == 0, summary.reasons
-    expected, actual = shape(one.step for one in plan.steps), shape(world.tape.steps[done:])
+    expected, actual = shape(step.step for step in plan.steps), shape(world.tape.steps[done:])
     if after is not None:
         assert sorted(actual) == sorted(expected)
         assert [one for one in actual if "Container" in one[1]] == [one for one in expected if "Container" in one[1]]
@@ -328,7 +328,11 @@ def test_a_provider_that_says_done_without_doing_it_is_noticed_and_asked_again(k
     world = worlds(shop(replicas=1))
     world.traffic.lies, world.traffic.kinds = 1, (kind,)
     world.run(90 * SECOND)
-    assert [one for one in world.tape.outcomes if one.kind is OutcomeKind.FAILED and "read back as" in one.message]
+    assert [
+        outcome
+        for outcome in world.tape.outcomes
+        if outcome.kind is OutcomeKind.FAILED and "read back as" in outcome.message
+    ]
     assert world.published() == (world.containers()[WEB.format(0)].address,)
 
 

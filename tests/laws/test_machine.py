@@ -228,7 +228,7 @@ class Anything(RuleBasedStateMachine):
         self.world.run(2 * SECOND)
         (spec,) = self.world.shop.specs
         grants = self.world.memory.ledger().grants.values()
-        healed = [one for one in grants if one.cause.value in {"LivenessFailed", "StartupFailed"}]
+        healed = [grant for grant in grants if grant.cause.value in {"LivenessFailed", "StartupFailed"}]
         assert len(healed) <= spec.max_unavailable
 
 

@@ -57,7 +57,12 @@ def test_a_rollout_takes_no_more_from_clients_than_its_budget(worlds, strategy, 
     world, seen = checked(worlds, spec, 5 * SECOND, trusting, lag)
     after = replace(spec, image="v2")
     world.push(Shop((after,), look_pools=SECOND))
-    until(world, lambda: {one.mark.revision for one in world.containers().values() if one.up} == {after.revision})
+    until(
+        world,
+        lambda: (
+            {container.mark.revision for container in world.containers().values() if container.up} == {after.revision}
+        ),
+    )
     until(world, lambda: len(seen[-1]) == replicas)
     assert min(len(one) for one in seen) >= replicas - 1
 

@@ -30,12 +30,14 @@ def ask(world: World, name: str = "r1", obj: str = "workload/web", **more: objec
 
 
 def fates(world: World, name: str = "r1") -> list[Fate]:
-    return [one.fate for one in world.memory.ledger().requests[name].members or ()]
+    return [member.fate for member in world.memory.ledger().requests[name].members or ()]
 
 
 def stops(world: World) -> Counter:
     return Counter(
-        one.action.name for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective
+        write.action.name
+        for write in world.traffic.writes
+        if isinstance(write.action, StopContainer) and write.effective
     )
 
 
@@ -43,7 +45,9 @@ def down_watch(world: World) -> list[int]:
     """After each write: how many replicas are not running."""
     seen: list[int] = []
     world.checks.append(
-        lambda _: seen.append(sum(1 for one in world.containers().values() if one.state is not ContainerState.RUNNING))
+        lambda _: seen.append(
+            sum(1 for container in world.containers().values() if container.state is not ContainerState.RUNNING)
+        )
     )
     return seen
 
@@ -99,14 +103,14 @@ def test_in_order_means_one_after_the_other_is_available(world):
     ask(world, ordered=True, min_started=60 * SECOND)
     world.run(600 * SECOND)
     assert order == [WEB.format(n) for n in range(3)]
-    started = [one.at for one in world.traffic.writes if isinstance(one.action, StartContainer)][-3:]
+    started = [write.at for write in world.traffic.writes if isinstance(write.action, StartContainer)][-3:]
     assert all(later - earlier >= 60 * SECOND for earlier, later in pairwise(started))
 
 
 def test_a_persons_grace_and_drain_win_over_the_manifest(world):
     ask(world, obj="workload/web/0", grace=SECOND, drain=3 * SECOND)
     world.run(200 * SECOND)
-    [stop] = [one.action for one in world.traffic.writes if isinstance(one.action, StopContainer)]
+    [stop] = [write.action for write in world.traffic.writes if isinstance(write.action, StopContainer)]
     assert stop.grace == SECOND
 
 
@@ -131,7 +135,7 @@ def test_a_suspension_holds_it_and_the_deadline_decides_it(world):
     world.memory.say("suspend", "workload/web")
     ask(world, deadline=120 * SECOND)
     world.run(60 * SECOND)
-    held = [one for one in world.tape.last.holds if one.action.startswith("restart ")]
+    held = [hold for hold in world.tape.last.holds if hold.action.startswith("restart ")]
     assert {one.rule for one in held} == {Rule.SUSPENDED}
     world.run(90 * SECOND)
     assert fates(world) == [Fate.EXPIRED] * 3
@@ -213,7 +217,7 @@ def test_one_container_alone_is_restarted_in_every_replica_within_the_budget(pod
         assert main == before[name][0]
         assert proxy > before[name][1]
     assert set(stops(pods).values()) == {1}
-    assert {one.action.only for one in pods.traffic.writes if isinstance(one.action, StopContainer)} == {"proxy"}
+    assert {write.action.only for write in pods.traffic.writes if isinstance(write.action, StopContainer)} == {"proxy"}
 
 
 def test_the_first_container_takes_those_with_it_that_live_in_its_network(pods):
@@ -237,7 +241,7 @@ def test_a_sidecar_that_starts_anew_is_no_restart_of_its_replica_but_the_other_w
     pods.run(400 * SECOND)
     assert fates(pods, "whole") == fates(pods, "part") == [Fate.DONE]
     assert stops(pods) == {WEB.format(0): 1}
-    [stop] = [one.action for one in pods.traffic.writes if isinstance(one.action, StopContainer)]
+    [stop] = [write.action for write in pods.traffic.writes if isinstance(write.action, StopContainer)]
     assert not stop.only
 
 
@@ -289,7 +293,7 @@ def test_no_kill_causes_a_second_restart(kills, lost, only):
         world.run(500 * SECOND)
         assert fates(world) == [Fate.DONE] * 3
         assert all(count == 1 for count in stops(world).values())
-        requested = [one for one in world.tape.steps if one.cause is Reason.REQUESTED]
+        requested = [step for step in world.tape.steps if step.cause is Reason.REQUESTED]
         assert requested
     finally:
         world.close()

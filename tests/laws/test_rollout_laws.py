@@ -47,17 +47,17 @@ def staged(draw):
     """A world whose workloads are staged, with books that may say anything of the revisions that are there."""
     desired, world = draw(WORLDS)
     workloads, books = [], {}
-    for one in desired.workloads:
+    for workload in desired.workloads:
         chosen = pick(draw, sorted(STAGED))
-        workloads.append(replace(one, strategy=chosen, rollout=draw(ROLLOUTS)))
+        workloads.append(replace(workload, strategy=chosen, rollout=draw(ROLLOUTS)))
         there = sorted(
             {
                 fact.mark.revision
                 for known in world.runtimes.values()
                 for fact in (() if isinstance(known, Unknown) else known.value)
-                if fact.mark is not None and fact.mark.workload == one.name
+                if fact.mark is not None and fact.mark.workload == workload.name
             }
-            | {one.template.revision}
+            | {workload.template.revision}
         )
         if not draw(FLIP):
             continue
@@ -72,7 +72,7 @@ def staged(draw):
             for number, each in enumerate(there)
         )  # fmt: skip
         back = pick(draw, ["", *there])
-        books[one.key] = Books(active, "" if back == active else back, draw(MAYBE), rows=rows)
+        books[workload.key] = Books(active, "" if back == active else back, draw(MAYBE), rows=rows)
     ledger = replace(world.ledger, rollouts=books)
     return replace(desired, workloads=tuple(workloads)), replace(world, ledger=ledger)
 
@@ -85,7 +85,7 @@ def test_a_decision_on_a_switch_does_not_change_before_its_wake_at(given_, fract
     first = decide(desired, world, NOW)
     span = min(first.wake_at, NOW.steady + 3600 * SECOND) - NOW.steady
     assert span > 0
-    for offset in (*(int(span * one) for one in fractions), span - 1):
+    for offset in (*(int(span * fraction) for fraction in fractions), span - 1):
         then = Now(NOW.wall + offset, NOW.steady + offset, NOW.boot)
         assert answer(decide(desired, world, then)) == answer(first), f"after {offset / SECOND} of {span / SECOND} s"
 

@@ -101,7 +101,7 @@ def test_traffic_goes_where_the_books_say_and_everything_comes_to_rest(story):
             active = books.of(books.active)
             assert active is not None
             numbers.append((active.number, active.revision))
-            assert sum(one.standing is Standing.ACTIVE for one in books.rows) <= 1
+            assert sum(row.standing is Standing.ACTIVE for row in books.rows) <= 1
         world.apps.mute.clear()
         world.kill_in = -1
         world.run(900 * SECOND)

@@ -10,7 +10,11 @@ from tests.sim.world import World
 
 
 def stops(world: World) -> list[str]:
-    return [one.action.name for one in world.traffic.writes if isinstance(one.action, StopContainer) and one.effective]
+    return [
+        write.action.name
+        for write in world.traffic.writes
+        if isinstance(write.action, StopContainer) and write.effective
+    ]
 
 
 def test_a_new_process_restarts_who_fails_by_now_as_if_it_had_been_there_all_the_time(worlds):
@@ -20,7 +24,9 @@ def test_a_new_process_restarts_who_fails_by_now_as_if_it_had_been_there_all_the
         world.apps.lies[WEB.format(1), probe] = ProbeValue.FAIL
     world.run(45 * SECOND)
     assert stops(world) == [WEB.format(1)]
-    assert {one.cause for one in world.tape.steps if isinstance(one.action, StopContainer)} == {Reason.LIVENESS_FAILED}
+    assert {step.cause for step in world.tape.steps if isinstance(step.action, StopContainer)} == {
+        Reason.LIVENESS_FAILED
+    }
 
 
 def test_who_has_not_started_yet_is_left_to_its_startup_probe_by_a_new_process_too(worlds):

@@ -44,7 +44,7 @@ def test_a_provider_that_cannot_be_read_removes_nothing_and_is_told(provider, wo
     world.outside.break_reads(provider)
     world.run(300 * SECOND)
     assert len(world.traffic.writes) == count
-    assert any(one.object == f"provider/{provider}" for one in world.tape.last.holds)
+    assert any(hold.object == f"provider/{provider}" for hold in world.tape.last.holds)
     world.outside.mend_reads(provider)
     world.run(60 * SECOND)
     assert not world.tape.last.holds
@@ -83,7 +83,7 @@ def test_a_container_with_our_name_and_no_mark_holds_its_replica_alone(worlds):
     world.runtime.plant(WEB.format(1), {}, running=True)
     world.dog.replant()
     world.run(120 * SECOND)
-    assert {one.rule for one in world.tape.last.holds} == {Rule.NAME_TAKEN}
+    assert {hold.rule for hold in world.tape.last.holds} == {Rule.NAME_TAKEN}
     assert world.weights() == {WEB.format(0): 100, WEB.format(2): 100}
 
 
@@ -126,7 +126,7 @@ def test_what_is_on_its_way_out_when_its_manifest_goes_is_not_removed_without_le
     world.push(Shop(()))
     world.run(1200 * SECOND)
     assert len(world.containers()) == 2
-    assert Rule.PRUNE_OFF in {one.rule for one in world.tape.last.holds}
+    assert Rule.PRUNE_OFF in {hold.rule for hold in world.tape.last.holds}
 
 
 def test_a_container_started_by_hand_on_its_way_out_is_drained_and_stopped_again(worlds):

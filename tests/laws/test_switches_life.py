@@ -36,7 +36,7 @@ def test_probes_stop_within_a_tick_and_nothing_is_done_about_what_is_not_seen(ke
     silence(world, key)
     world.run(20 * SECOND)
     assert probed(world) == set()
-    world.apps.sick.update(Generation(one.id, one.started_at) for one in world.containers().values())
+    world.apps.sick.update(Generation(container.id, container.started_at) for container in world.containers().values())
     before = len(world.traffic.writes)
     world.run(300 * SECOND)
     assert len(world.traffic.writes) == before

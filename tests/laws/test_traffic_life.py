@@ -34,8 +34,10 @@ class PushShop(Shop):
 
     def desired(self) -> Desired:
         made = super(PushShop, self).desired()
-        pushing = tuple(replace(one, push=Push()) for one in made.workloads)
-        return replace(made, workloads=pushing, services=tuple(replace(one, ramp=self.ramp) for one in made.services))
+        pushing = tuple(replace(workload, push=Push()) for workload in made.workloads)
+        return replace(
+            made, workloads=pushing, services=tuple(replace(service, ramp=self.ramp) for service in made.services)
+        )
 
 
 def busy(**fields) -> PushShop:
@@ -65,9 +67,9 @@ def member(world: World, number: int):
 
 def since(world: World, count: int, kind: type) -> list[int]:
     return [
-        one.at
-        for one in world.traffic.writes[count:]
-        if isinstance(one.action, kind) and (one.effective or kind is CutSessions)
+        write.at
+        for write in world.traffic.writes[count:]
+        if isinstance(write.action, kind) and (write.effective or kind is CutSessions)
     ]
 
 
@@ -184,8 +186,8 @@ def test_a_destroy_that_is_killed_anywhere_is_ended_by_the_next_one_and_skips_no
 
 def test_a_replica_that_drains_itself_loses_its_weight_at_once_and_keeps_it_lost_over_a_kill(worlds):
     world = ready(worlds(busy(replicas=3)))
-    one = Replica(world, 1)
-    assert one.push(PushEvent.DRAINING, 2) == 200
+    replica = Replica(world, 1)
+    assert replica.push(PushEvent.DRAINING, 2) == 200
     world.run(SECOND)
     assert world.weights()[WEB.format(1)] == 0
     assert WEB.format(1) in world.running()
@@ -199,15 +201,15 @@ def test_a_replica_that_drains_itself_loses_its_weight_at_once_and_keeps_it_lost
 
 def test_not_ready_is_obeyed_until_it_is_stale_and_a_heartbeat_of_ready_outranks_the_probe(worlds):
     world = ready(worlds(busy(replicas=3)))
-    one = Replica(world, 1)
-    one.push(PushEvent.NOT_READY)
+    replica = Replica(world, 1)
+    replica.push(PushEvent.NOT_READY)
     world.run(59 * SECOND)
     assert world.weights()[WEB.format(1)] == 0
     world.run(10 * SECOND)
     assert world.weights()[WEB.format(1)] == 100
     world.apps.mute.add(WEB.format(1))
     for _ in range(6):
-        one.push(PushEvent.READY)
+        replica.push(PushEvent.READY)
         world.run(10 * SECOND)
     assert world.weights()[WEB.format(1)] == 100
     world.run(60 * SECOND)
@@ -250,7 +252,7 @@ def test_a_fight_over_a_weight_ends_and_is_told(worlds):
         member(world, 1).weight = 7
         world.run(3 * SECOND)
     assert len(since(world, count, SetWeight)) == 2
-    assert any(one.rule is Rule.CONFLICTING_WRITER for one in world.tape.last.holds)
+    assert any(hold.rule is Rule.CONFLICTING_WRITER for hold in world.tape.last.holds)
 
 
 def test_a_balancer_that_lost_its_weights_has_them_back_within_a_look(worlds):
@@ -260,7 +262,7 @@ def test_a_balancer_that_lost_its_weights_has_them_back_within_a_look(worlds):
         one.weight = 0
     world.run(3 * SECOND)
     assert world.weights() == {WEB.format(n): 100 for n in range(3)}
-    assert not any(one.rule is Rule.CONFLICTING_WRITER for one in world.tape.last.holds)
+    assert not any(hold.rule is Rule.CONFLICTING_WRITER for hold in world.tape.last.holds)
 
 
 def test_a_ramp_grows_in_steps_and_survives_a_kill(worlds):

@@ -181,7 +181,7 @@ class Watchdog:
         )
         zone = outside.zones.get(NAMES, {}).get(ZONE)
         ours = {f"{spec.name}.{ZONE}" for spec in self.world.shop.specs} | {f"old.{ZONE}"}
-        marks = {mark_key(RecordKey(one, "A")) for one in ours}
+        marks = {mark_key(RecordKey(member, "A")) for member in ours}
         records = sorted(
             (key, record)
             for key, record in (zone.records.items() if zone else ())

@@ -44,7 +44,7 @@ class World(Shell):
 
     async def aim(self, silent: frozenset[str] = frozenset()) -> list[ProbeTarget]:
         await self.probing.aim(self.desired, (), silent)
-        return sorted(self.prober.targets.values(), key=lambda one: one.address)
+        return sorted(self.prober.targets.values(), key=lambda target: target.address)
 
     def says(self, leaf: LeafProbe, value: ProbeValue, last: ProbeValue | None = None) -> tuple[bool, bool]:
         now = self.clock.now().steady

@@ -90,11 +90,11 @@ class OneProbe:
 
 @contextmanager
 def probing(lookup: Lookup, port: int, allowed: tuple[str, ...] = LOOPBACK) -> Iterator[OneProbe]:
-    one = OneProbe(lookup, port, allowed)
+    one_probe = OneProbe(lookup, port, allowed)
     try:
-        yield one
+        yield one_probe
     finally:
-        one.close()
+        one_probe.close()
 
 
 def leads_to(*addresses: str, more: int = 0) -> Lookup:

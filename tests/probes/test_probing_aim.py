@@ -221,7 +221,7 @@ def problem(world: World) -> str:
 
 def revealed(world: World) -> list[str]:
     (target,) = world.prober.targets.values()
-    return [one.reveal() for one in target.given.secrets]
+    return [secret.reveal() for secret in target.given.secrets]
 
 
 async def later(world: World, by: int) -> None:

@@ -122,7 +122,9 @@ def test_a_port_gets_its_documented_verdict(world: World, name: str) -> None:
 def test_no_server_holds_up_another(watch: Watch) -> None:
     with serving(*[never_answers] * 8, answers(OK)) as servers:
         quick = servers[-1]
-        watch.engine.set_targets([target(str(one.port), port=one.port, timeout=60_000 * MS) for one in servers])
+        watch.engine.set_targets(
+            [target(str(server.port), port=server.port, timeout=60_000 * MS) for server in servers]
+        )
         assert watch.until(bool).keys() == {str(quick.port)}
 
 

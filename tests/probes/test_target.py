@@ -20,8 +20,8 @@ from reconciler.probes.target import Given, Target, same, specify, succeeds
 from tests.probes.helpers import command, target
 
 
-def spec(one: Target) -> Spec:
-    return specify(one, 1, 0, phase=False, together=1)
+def spec(target: Target) -> Spec:
+    return specify(target, 1, 0, phase=False, together=1)
 
 
 def lines(path: str = "/", *headers: tuple[str, str]) -> list[str]:

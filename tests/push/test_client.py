@@ -182,7 +182,7 @@ def test_the_client_loads_nothing_but_the_standard_library(start):
     program = "import sys; import reconciler.push.run, reconciler.push.__main__; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     ours = {one for one in done.stdout.split() if one.startswith(("reconciler", "providers", "manifests"))}
-    assert {one.rpartition(".")[0] for one in ours} <= {"", "reconciler", "reconciler.push"}
+    assert {member.rpartition(".")[0] for member in ours} <= {"", "reconciler", "reconciler.push"}
     assert "asyncio" not in done.stdout.split()
 
 
@@ -338,13 +338,13 @@ def test_as_first_process_it_takes_the_ends_of_orphans(daemon, start):
         assert done.stdout.readline() == "up\n"
         children = f"/proc/{done.pid}/task/{done.pid}/children"
         first = Path(children).read_text().split()[0]
-        zombies = [one for one in _children(int(first)) if _state(one) == "Z"]
+        zombies = [child for child in _children(int(first)) if _state(child) == "Z"]
         end = threading.Event()
         for _ in range(100):
             if not zombies:
                 break
             end.wait(0.05)
-            zombies = [one for one in _children(int(first)) if _state(one) == "Z"]
+            zombies = [child for child in _children(int(first)) if _state(child) == "Z"]
         assert zombies == []
     finally:
         done.kill()

@@ -49,8 +49,8 @@ def sent(event=READY, boot="b1", seq=1, at=T, inflight=None) -> Sent:
 def taken(*messages: Sent, of: Life | None = None) -> Record:
     """The record after these, all of which must be taken."""
     record = None
-    for one in messages:
-        ruling = receive(one, of or life(), record, FRESH)
+    for message in messages:
+        ruling = receive(message, of or life(), record, FRESH)
         assert ruling.status == 200, ruling
         record = ruling.record
     assert record is not None

@@ -136,7 +136,7 @@ class Shop:
     look_pools: int = 15 * SECOND
 
     def desired(self) -> Desired:
-        specs = sorted(self.specs, key=lambda one: one.name)
+        specs = sorted(self.specs, key=lambda spec: spec.name)
         wanted = () if self.destroy else tuple(specs)
         instance = Instance(INSTANCE, self.prune, 15 * SECOND, self.look_pools, 30 * SECOND)
         return Desired(
@@ -154,7 +154,7 @@ class Shop:
             prune=self.prune,
             destroy=self.destroy,
             take_over=self.take_over,
-            former={one.key: workload(one) for one in specs} if self.destroy else {},
+            former={spec.key: workload(spec) for spec in specs} if self.destroy else {},
         )
 
 

@@ -41,7 +41,7 @@ class Traffic:
 
     def count(self, kind: type) -> int:
         """How many effective writes of one kind there were."""
-        return sum(1 for one in self.writes if isinstance(one.action, kind) and one.effective)
+        return sum(1 for write in self.writes if isinstance(write.action, kind) and write.effective)
 
 
 class Watched:

@@ -92,14 +92,14 @@ class SimProber:
             self.rung = True
         return bool(self.results)
 
-    def _probe(self, key: tuple[Generation, str], one: _Running, now: int) -> None:
+    def _probe(self, key: tuple[Generation, str], running: _Running, now: int) -> None:
         self.made += 1
-        probe, generation = one.target.probe, one.target.generation
-        one.due = now + probe.period
-        result = self._result(generation, one.target.name, now)
+        probe, generation = running.target.probe, running.target.generation
+        running.due = now + probe.period
+        result = self._result(generation, running.target.name, now)
         limit = valid_for(probe)
-        one.streak = step(one.streak, result, now, probe.success_threshold, probe.failure_threshold, limit)
-        streak = one.streak
+        running.streak = step(running.streak, result, now, probe.success_threshold, probe.failure_threshold, limit)
+        streak = running.streak
         self.results[key] = ProbeFact(
             VALUES[streak.value],
             VALUES[streak.last],

@@ -134,8 +134,8 @@ class PushWorld:
                 ticks.cancel()
             server.stop()
             await asyncio.gather(running, *([ticks] if ticks else []), return_exceptions=True)
-            for one in sockets:
-                one.close()
+            for socket in sockets:
+                socket.close()
 
 
 class Client:

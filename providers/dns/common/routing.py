@@ -108,8 +108,8 @@ def _policy(key: RecordKey, record: RecordSet) -> str:
 
 def _twice(places: Iterable[str]) -> str:
     seen: set[str] = set()
-    for one in sorted(places):
-        if one in seen:
-            return one
-        seen.add(one)
+    for place in sorted(places):
+        if place in seen:
+            return place
+        seen.add(place)
     return ""

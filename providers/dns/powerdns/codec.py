@@ -34,7 +34,7 @@ def decode(rrsets: Iterable[Any]) -> dict[RecordKey, RecordSet]:
             if kind == "SOA":
                 continue
             ttl, records = int(rrset["ttl"]), rrset["records"]
-            texts = [str(one["content"]) for one in records if not one.get("disabled", False)]
+            texts = [str(record["content"]) for record in records if not record.get("disabled", False)]
             name = canonical.name(_octets(str(rrset["name"])), ".")
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"a record set is not as expected ({error})") from error

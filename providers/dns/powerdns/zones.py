@@ -320,7 +320,7 @@ def _requests(
     found: list[tuple[list[dict[str, object]], int]] = []
     for name, group in by_name(changes).items():
         rrsets = [codec.encode(change.key, result[change.key]) for change in group if change.key in result]
-        size = sum(len(json.dumps(one)) + 2 for one in rrsets)
+        size = sum(len(json.dumps(rrset)) + 2 for rrset in rrsets)
         if size > room:
             cause = f"its change needs a request of {size} octets, and {room} are possible"
             raise Rejected(f"{name} in zone {zone}", cause, "publish fewer or shorter values at this name")
@@ -329,4 +329,4 @@ def _requests(
             rrsets, size = before + rrsets, used + size
         if rrsets:
             found.append((rrsets, size))
-    return [sorted(rrsets, key=lambda one: one["changetype"] != "DELETE") for rrsets, _ in found]
+    return [sorted(rrsets, key=lambda rrset: rrset["changetype"] != "DELETE") for rrsets, _ in found]

@@ -28,15 +28,15 @@ def pool_fact(tables: Sequence[Table], epoch: str, counts: Sequence[Mapping[str,
     without an IP address has its name in the address's place.
     """
     facts: dict[Endpoint, MemberFact] = {}
-    for one in tables:
-        for server in one.foreign:
+    for table in tables:
+        for server in table.foreign:
             place = server.endpoint or Endpoint(server.name, server.port)
             facts[place] = MemberFact(place, server.share, False, server.name, None, _word(server), "")
-    places = tables[0].taken.keys() if len(tables) == 1 else {place for one in tables for place in one.taken}
-    best = [_best(one) for one in tables]
+    places = tables[0].taken.keys() if len(tables) == 1 else {place for table in tables for place in table.taken}
+    best = [_best(table) for table in tables]
     for place in places:
         facts[place] = _member(place, tables, counts, best)
-    kind = Weights.ON_OFF if any(one.on_off for one in tables) else Weights.ANY
+    kind = Weights.ON_OFF if any(table.on_off for table in tables) else Weights.ANY
     return PoolFact(tables[0].slots.pool, tuple([facts[place] for place in sorted(facts)]), epoch, kind)
 
 
@@ -48,8 +48,8 @@ def _member(
         if server.weight and not server.admin & OUT and not tables[0].on_off:  # the commonest one, in thousands
             writer = AGENT if server.agent & AGENT_ENABLED else ""
             return MemberFact(place, server.weight, True, "", None, _word(server, best[0]), writer)
-    found = [server for one in tables for server in one.taken.get(place, ())]
-    weight = agreed([one.weight(place) for one in tables]) or 0
+    found = [server for table in tables for server in table.taken.get(place, ())]
+    weight = agreed([table.weight(place) for table in tables]) or 0
     count = None if weight else _in_flight(place, tables, counts)
     writer = AGENT if any(server.agent & AGENT_ENABLED for server in found) else ""
     # Where several servers differ, all they say.

@@ -245,12 +245,12 @@ class HAProxyEndpoints:
         counts = [self._counts(one, look.session) for one, look in zip(tables, looks, strict=True)]
         return pool_fact(tables, _epoch([look.session for look in looks]), counts)
 
-    def _counts(self, one: Table, session: Session) -> Mapping[str, int]:
+    def _counts(self, table: Table, session: Session) -> Mapping[str, int]:
         """The sessions of those servers of a pool that get no new ones; none while an old process may have some, too."""
-        idle = resting(one)
+        idle = resting(table)
         if not idle or session.info.age * SECOND < self._settings.reload_window:
             return {}
-        backend = one.slots.backend
+        backend = table.slots.backend
         questions = [commands.show_sessions(backend, server.id) for server in idle[: FEW_SERVERS + 1]]
         if len(idle) > FEW_SERVERS:
             questions = [commands.show_sessions(backend)]
@@ -287,7 +287,7 @@ class HAProxyEndpoints:
         found = []
         for slots in sorted({job.slots for job in jobs}):
             tables = [process.table(slots) for process in processes]
-            if all(slots.backend in read for read in fresh) and not any(resting(one) for one in tables):
+            if all(slots.backend in read for read in fresh) and not any(resting(table) for table in tables):
                 found.append(pool_fact(tables, _epoch([process.session for process in processes])))
         return tuple(found)
 

@@ -117,8 +117,8 @@ class Board:
     def takes(self, jobs: Sequence[Job]) -> bool:
         """Whether an action may need a slot that its endpoint has not got yet."""
         for job in jobs:
-            for one in self._tables[job.action.pool]:
-                if job.action.endpoint not in one.taken and isinstance(job.action, SetWeight):
+            for slots in self._tables[job.action.pool]:
+                if job.action.endpoint not in slots.taken and isinstance(job.action, SetWeight):
                     return True
         return False
 
@@ -254,15 +254,15 @@ def _differs(process: Process, job: Job, move: Move, server: Server | None) -> O
 
 def _check(action: EndpointAction, tables: Sequence[Table]) -> None:
     endpoint = action.endpoint
-    current = agreed([one.weight(endpoint) for one in tables])
-    foreign = current is None and any(server.endpoint == endpoint for one in tables for server in one.foreign)
+    current = agreed([table.weight(endpoint) for table in tables])
+    foreign = current is None and any(server.endpoint == endpoint for table in tables for server in table.foreign)
     if not isinstance(action, SetWeight):
         plan.check_rest(action, current, foreign)
         return
     # Of what is there already nothing but its weight goes into a command.
     if current is None:
         commands.checked_endpoint(object_of(action), endpoint)
-    plan.check_weight(action, current, foreign, any(one.on_off for one in tables))
+    plan.check_weight(action, current, foreign, any(table.on_off for table in tables))
 
 
 def _lacking(slots: Slots, process: Process) -> tuple[str, str]:

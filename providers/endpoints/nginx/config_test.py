@@ -82,7 +82,11 @@ class _Stage:
         text = data.decode("utf-8", "surrogateescape")
         parts, at, differs = [], 0, False
         try:
-            found = [one for one in statements(text) if len(one.words) == 2 and one.words[0] == "include"]
+            found = [
+                statement
+                for statement in statements(text)
+                if len(statement.words) == 2 and statement.words[0] == "include"
+            ]
         except ValueError as error:
             raise Unreachable(self.target, f"{path}: {error}", "correct it; `nginx -t` tells more") from None
         for one in found:

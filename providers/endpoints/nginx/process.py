@@ -44,12 +44,12 @@ class Running(NamedTuple):
 
     def has_loaded(self, changed: int) -> bool:
         """Whether a file that changed at that wall-clock instant (ns) is in effect, to the exactness of `TICK`."""
-        oldest = min((one.start for one in self.workers), default=0)
+        oldest = min((worker.start for worker in self.workers), default=0)
         return (oldest + 1) * TICK + _wall_of_boot() > changed
 
     def settle(self) -> None:
         """Wait, for some ticks at most, until a file written from now on is surely newer than the newest worker."""
-        newest = max((one.start for one in self.workers), default=0)
+        newest = max((worker.start for worker in self.workers), default=0)
         missing = (newest + 2) * TICK - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         if missing > 0:
             # Starts are told in ticks of the kernel's clock: what is compared must lie apart by more than one.

@@ -224,8 +224,8 @@ class NginxEndpoints:
 
     def _fact(self, draft: _Draft, running: Running) -> PoolFact:
         facts = [
-            MemberFact(one.endpoint, one.weight if draft.loaded else NOT_LOADED, True, one.name)
-            for one in draft.members.values()
+            MemberFact(member.endpoint, member.weight if draft.loaded else NOT_LOADED, True, member.name)
+            for member in draft.members.values()
         ]
         facts += [
             MemberFact(place, one.weight, False, "")

@@ -101,14 +101,14 @@ def parse(text: str, pool: str, instance: str) -> Upstream:
     body = _body(text, pool)
     blocks = dict(_blocks(text, *body))
     begin, end = blocks.pop(instance, (body[1], body[1]))
-    ours = {one.endpoint: one for one in _our_lines(text[begin:end], instance)}
+    ours = {line.endpoint: line for line in _our_lines(text[begin:end], instance)}
     foreign: dict[Endpoint, Member] = {}
-    for one in statements(text[body[0] : body[1]]):
-        at = body[0] + one.start
-        if one.words[:1] != ("server",) or begin <= at < end:
+    for statement in statements(text[body[0] : body[1]]):
+        at = body[0] + statement.start
+        if statement.words[:1] != ("server",) or begin <= at < end:
             continue
         owner = next((name for name, (first, last) in blocks.items() if first <= at < last), "")
-        member = _server(one.words, owner)
+        member = _server(statement.words, owner)
         if member.endpoint != PLACEHOLDER:
             foreign[member.endpoint] = member
     return Upstream(text, begin, end, ours, foreign)
@@ -151,20 +151,23 @@ def _body(text: str, pool: str) -> tuple[int, int]:
     """Where the inside of the upstream begins and ends: its end is the start of the line with the closing brace."""
     found: list[tuple[int, int]] = []
     depth, first = 0, -1
-    for one in statements(text):
-        if one.end == "{":
-            if depth == 0 and one.words == ("upstream", pool):
-                first = one.stop
+    for statement in statements(text):
+        if statement.end == "{":
+            if depth == 0 and statement.words == ("upstream", pool):
+                first = statement.stop
             depth += 1
-        elif one.end == "}":
+        elif statement.end == "}":
             depth -= 1
             if depth == 0 and first >= 0:
-                line = text.rfind("\n", 0, one.stop) + 1
+                line = text.rfind("\n", 0, statement.stop) + 1
                 found.append(
                     (
                         first,
                         max(
-                            first, line if text[line : one.stop - 1].isspace() or line == one.stop - 1 else one.stop - 1
+                            first,
+                            line
+                            if text[line : statement.stop - 1].isspace() or line == statement.stop - 1
+                            else statement.stop - 1,
                         ),
                     )
                 )

@@ -67,10 +67,10 @@ class Creator:
         """By which name each container's image is asked for, and when. Raises Rejected, Unreachable."""
         pins = dict(action.pins)
         found = []
-        for one in containers:
-            image = full_image(action.name, one)
-            pin = pins.get("" if one is containers[0] else one.name, "")
-            found.append(source_of(image, one.engine.pull, pin, self._images.present))
+        for container in containers:
+            image = full_image(action.name, container)
+            pin = pins.get("" if container is containers[0] else container.name, "")
+            found.append(source_of(image, container.engine.pull, pin, self._images.present))
         return found
 
     def _member(

@@ -73,9 +73,9 @@ def chosen(digests: Collection[str], image: str) -> str:
         repository = parse_image(image).repository
     except ValueError:
         return ""
-    for one in digests:
+    for digest in digests:
         try:
-            ref = parse_image(one)
+            ref = parse_image(digest)
         except ValueError:  # `<none>@<none>`, or what another tool has left
             continue
         if ref.digest and ref.repository == repository:

@@ -54,13 +54,13 @@ class Ends:
                 if len(self._open) < MOST and not self._closed and (fd := _pidfd(*one)) >= 0:
                     self._add(one, fd)
 
-    def _add(self, one: Process, fd: int) -> None:
+    def _add(self, process: Process, fd: int) -> None:
         try:
             self._epoll.register(fd, select.EPOLLIN)
         except OSError:  # the user may have no more watches
             os.close(fd)
             return
-        self._open[one] = fd
+        self._open[process] = fd
 
     def has(self, container: str, pid: int) -> bool:
         """Whether this process was watched and has ended. False says nothing."""

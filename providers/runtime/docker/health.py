@@ -81,13 +81,15 @@ def read_bindings(found: Mapping[str, Any]) -> tuple[tuple[int, str, int], ...]:
     seen: dict[str, set[tuple[int, str, int]]] = {}
     for port, bindings in ports.items():
         number, _, protocol = str(port).partition("/")
-        for one in bindings or ():
-            host = str(one.get("HostPort") or "")
+        for binding in bindings or ():
+            host = str(binding.get("HostPort") or "")
             if number.isdecimal() and host.isdecimal() and int(host):
-                seen.setdefault(protocol or "tcp", set()).add((int(number), str(one.get("HostIp") or ""), int(host)))
+                seen.setdefault(protocol or "tcp", set()).add(
+                    (int(number), str(binding.get("HostIp") or ""), int(host))
+                )
     tcp = seen.pop("tcp", set())
     numbers = {one[0] for one in tcp}
-    others = {one for found_there in seen.values() for one in found_there if one[0] not in numbers}
+    others = {one for found_there in seen.values() for one in found_there if binding[0] not in numbers}
     return tuple(sorted(tcp | others))
 
 
@@ -114,7 +116,7 @@ def published(bindings: tuple[tuple[int, str, int], ...], address: str) -> tuple
 
 
 def _has_ipv4(bindings: tuple[tuple[int, str, int], ...], number: int, port: int) -> bool:
-    return any(one[0] == number and one[2] == port and one[1] in ("", "0.0.0.0") for one in bindings)  # noqa: S104
+    return any(binding[0] == number and binding[2] == port and binding[1] in ("", "0.0.0.0") for binding in bindings)  # noqa: S104
 
 
 def _reached_at(host: str, address: str, *, alone: bool) -> str:

@@ -163,22 +163,22 @@ class Pod:
     @property
     def missing(self) -> tuple[str, ...]:
         """Members that should exist and do not."""
-        present = {one.member for one in self.members}
+        present = {member.member for member in self.members}
         return tuple(name for name in self.main.members if name not in present)
 
     @property
     def ailing(self) -> tuple[Life, ...]:
         """Members that do not run, or that run in the network namespace of an earlier life of the main container."""
         return tuple(
-            one
-            for one in self.members
-            if one.state is not ContainerState.RUNNING or one.started_at < self.main.started_at
+            member
+            for member in self.members
+            if member.state is not ContainerState.RUNNING or member.started_at < self.main.started_at
         )
 
     @property
     def started_at(self) -> int:
         """Start of the pod's generation: that of the container that started last."""
-        return max(self.main.started_at, *(one.started_at for one in self.members), 0)
+        return max(self.main.started_at, *(member.started_at for member in self.members), 0)
 
     @property
     def generation(self) -> Generation:
@@ -198,13 +198,15 @@ def make_pod(main: Life, lives: Sequence[Life]) -> Pod:
     """The pod of a main container, from all lives that were seen."""
     order = {name: index for index, name in enumerate(main.members)}
     mark, _ = main.mark
-    found = [one for one in lives if one.member in order and one.base == main.name and one.mark[0] == mark is not None]
+    found = [
+        live for live in lives if live.member in order and live.base == main.name and live.mark[0] == mark is not None
+    ]
     return Pod(main, tuple(sorted(found, key=lambda one: order[one.member])))
 
 
 def headless_pod(lives: Sequence[Life]) -> Pod:
     """The pod of members, at least one, that are left without their main container."""
-    members = tuple(sorted(lives, key=lambda one: one.member))
+    members = tuple(sorted(lives, key=lambda live: live.member))
     first = members[0]
     labels = {**first.labels, LABEL_CONTAINER: "", LABEL_MEMBERS: "", LABEL_NETWORKS: ""}
     main = replace(
@@ -248,7 +250,7 @@ def fact(
         id=main.id,
         state=state,
         started_at=pod.started_at,
-        running_since=max(main.since, *(one.since for one in pod.members), 0) if up else 0,
+        running_since=max(main.since, *(member.since for member in pod.members), 0) if up else 0,
         address=address,
         ports=tuple(PortFact(number, address, number) for number in main.ports) if address else (),
         mark=mark,

@@ -278,7 +278,7 @@ class Actor:
 
 
 def _member(pod: Pod, name: str) -> Life | None:
-    return next((one for one in pod.members if one.member == name), None)
+    return next((member for member in pod.members if member.member == name), None)
 
 
 def _up(pod: Pod) -> bool:

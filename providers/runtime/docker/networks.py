@@ -34,7 +34,7 @@ def networks_of(mode: str, further: tuple[str, ...], podman: bool) -> tuple[str,
 
 def joined(networks: Mapping[str, Any]) -> tuple[str, ...]:
     """The names and ids of the networks that it is connected to, from its inspection."""
-    ids = {str((one or {}).get("NetworkID") or "") for one in networks.values()}
+    ids = {str((network or {}).get("NetworkID") or "") for network in networks.values()}
     return tuple(sorted({*networks, *ids} - {""}))
 
 

@@ -96,12 +96,12 @@ class Looks:
             lives = self._look()
         members: dict[str, list[Life]] = {}
         pods: list[Pod] = []
-        for one in lives:
-            if one.member and one.mark[0] is not None:
-                members.setdefault(one.base, []).append(one)
-        for one in lives:
-            if not one.member or one.mark[0] is None:
-                pods.append(make_pod(one, members.pop(one.name, ())))
+        for live in lives:
+            if live.member and live.mark[0] is not None:
+                members.setdefault(live.base, []).append(live)
+        for live in lives:
+            if not live.member or live.mark[0] is None:
+                pods.append(make_pod(live, members.pop(live.name, ())))
         pods += [headless_pod(left) for left in members.values()]
         return self._facts(sorted(pods, key=lambda pod: pod.main.name), self._last.engine)
 
@@ -152,7 +152,7 @@ class Looks:
         life = self.engine()
         if self._podman is None or life != self._checked:
             components = self._link.version().get("Components") or []
-            self._podman = any("podman" in str(one.get("Name", "")).lower() for one in components)
+            self._podman = any("podman" in str(component.get("Name", "")).lower() for component in components)
             self._checked = life
         return self._podman
 
@@ -235,7 +235,7 @@ class Looks:
                 lives[container_id] = _ending(known) if self._has_ended(known) else known
         self._lives = lives
         self._watch_ends()
-        self._digests.keep({one.image_id for one in lives.values()})
+        self._digests.keep({live.image_id for live in lives.values()})
         self._on_failure = {key: action for key, action in self._on_failure.items() if key in lives}
         self._last = _Last(began, began_wall, engine, began if full else last.full)
         return list(lives.values())
@@ -248,8 +248,8 @@ class Looks:
         """Watch the containers of ours whose end is the end of a replica; until the engine knows of it as well."""
         if self.ends is not None:
             running = (ContainerState.RUNNING, ContainerState.STOPPING)
-            ours = (one for one in self._lives.values() if one.mark[0] is not None and not one.member)
-            self.ends.watch((one.id, one.pid) for one in ours if one.state in running and one.pid > 0)
+            ours = (live for live in self._lives.values() if live.mark[0] is not None and not live.member)
+            self.ends.watch((member.id, member.pid) for member in ours if member.state in running and member.pid > 0)
 
     def _events(self, since: int, until: int) -> set[str] | None:
         """Ids of containers that something happened to; None when that cannot be told."""

@@ -124,7 +124,7 @@ class Images:
         stall: float = STALL_SECONDS,
     ) -> None:
         self._link = link
-        self._logins = {_domain(one.server): one for one in registries}
+        self._logins = {_domain(registry.server): registry for registry in registries}
         self._patience, self._stall = patience, stall
         self._lock = threading.Lock()
         self._pulls: dict[str, _Pull] = {}

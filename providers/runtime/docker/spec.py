@@ -82,7 +82,7 @@ def payload(
         **mark_labels(mark, template.hash_version),
         # Set always, also when empty: labels are inherited from the image, and one could have been made from a member.
         LABEL_CONTAINER: "" if main else container.name,
-        LABEL_MEMBERS: ",".join(one.name for one in template.sidecars) if main else "",
+        LABEL_MEMBERS: ",".join(sidecar.name for sidecar in template.sidecars) if main else "",
         LABEL_NETWORKS: ",".join(template.networks[1:]) if main else "",
         LABEL_IMAGE: engine.image,
     }
@@ -107,7 +107,7 @@ def payload(
     if engine.stop_signal:
         body["StopSignal"] = engine.stop_signal
     if main:
-        body["ExposedPorts"] = {_port(one.number, one.protocol): {} for one in container.ports}
+        body["ExposedPorts"] = {_port(port.number, port.protocol): {} for port in container.ports}
         body["NetworkingConfig"] = {"EndpointsConfig": {network: {}}}
     return body
 
@@ -118,13 +118,13 @@ def give(body: dict[str, Any], action: CreateContainer, image: str) -> None:
     body["Env"] += [f"{name}={value}" for name, value in action.extra_env]
     if action.extra_mounts:
         host = body["HostConfig"]
-        host["Mounts"] = [*(host.get("Mounts") or ()), *(_mount(one) for one in action.extra_mounts)]
+        host["Mounts"] = [*(host.get("Mounts") or ()), *(_mount(mount) for mount in action.extra_mounts)]
 
 
 def reads_runtime_health(container: Container) -> bool:
     """Whether a probe of a container is the runtime's own health check: then the image's is left on."""
     probes = (container.startup, container.liveness, container.readiness)
-    return any(one is not None and one.kind is ProbeKind.RUNTIME for one in probes)
+    return any(probe is not None and probe.kind is ProbeKind.RUNTIME for probe in probes)
 
 
 def _port(number: int, protocol: str) -> str:
@@ -145,12 +145,12 @@ def _host_config(container: Container, live: Live | None, network: str, *, main:
                 bindings.setdefault(_port(port.number, port.protocol), []).append(one)
         host["PortBindings"] = bindings
     if engine.mounts:
-        host["Mounts"] = [_mount(one) for one in engine.mounts]
+        host["Mounts"] = [_mount(mount) for mount in engine.mounts]
     optional: dict[str, Any] = {
         "CapAdd": list(engine.cap_add),
         "CapDrop": list(engine.cap_drop),
         "ReadonlyRootfs": engine.read_only_root,
-        "Ulimits": [{"Name": one.name, "Soft": one.soft, "Hard": one.hard} for one in engine.ulimits],
+        "Ulimits": [{"Name": ulimit.name, "Soft": ulimit.soft, "Hard": ulimit.hard} for ulimit in engine.ulimits],
         "Init": engine.init,
     }
     host.update({key: value for key, value in optional.items() if value})

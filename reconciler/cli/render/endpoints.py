@@ -29,20 +29,20 @@ def endpoint_lines(rows: Sequence[Row], paint: Paint, now: int) -> list[str]:
     head = ["ENDPOINT", "REPLICA", "STATE", "WEIGHT", "REASON", "PUSH", "PROBES", "IN FLIGHT", "BALANCER"]
     cells = [
         [
-            one["key"],
-            one["replica"].partition("/")[2] or "-",
-            one["state"],
-            _weight(one),
-            one["reason"],
-            _push(one["push"], now),
-            _observer(one["observer"], now),
-            "-" if one["in_flight"] is None else str(one["in_flight"]),
-            one["operational"] or "-",
+            row["key"],
+            row["replica"].partition("/")[2] or "-",
+            row["state"],
+            _weight(row),
+            row["reason"],
+            _push(row["push"], now),
+            _observer(row["observer"], now),
+            "-" if row["in_flight"] is None else str(row["in_flight"]),
+            row["operational"] or "-",
         ]
-        for one in rows
+        for row in rows
     ]
     lines = table(head, cells, paint, frozenset({"STATE"}))
-    orders = [f"{paint.warn(one['key'])}: {_override(one['override'], now)}" for one in rows if one["override"]]
+    orders = [f"{paint.warn(row['key'])}: {_override(row['override'], now)}" for row in rows if row["override"]]
     return [*lines, *(["", *orders] if orders else [])]
 
 

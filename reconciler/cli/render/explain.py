@@ -34,8 +34,8 @@ def explanation(key: str, stored: Stored, ledger: Ledger, desired: Desired | Non
         about[section] = [
             one for one in stored[section] if _touches(key, one["object"]) or _of(about["endpoints"], one)
         ]
-    about["suspended"] = _suspensions(key, ledger, {node_key(one["node"]) for one in replicas})
-    about["numbers"] = _numbers(key, ledger, [one["container"] for one in replicas])
+    about["suspended"] = _suspensions(key, ledger, {node_key(replica["node"]) for replica in replicas})
+    about["numbers"] = _numbers(key, ledger, [replica["container"] for replica in replicas])
     about["requests"] = [
         request_json(name, one) for name, one in sorted(ledger.requests.items()) if _touches(key, one.object)
     ]
@@ -56,8 +56,8 @@ def _endpoints(key: str, stored: Stored) -> list[Mapping[str, Any]]:
 def _of(endpoints: Sequence[Mapping[str, Any]], item: Mapping[str, Any]) -> bool:
     """Whether a step, hold or wait is about one of these endpoints: their service's, about their container."""
     return any(
-        item["object"] == one["service"] and one["container"] in f"{item['action']} {item['message']}"
-        for one in endpoints
+        item["object"] == endpoint["service"] and endpoint["container"] in f"{item['action']} {item['message']}"
+        for endpoint in endpoints
         if "action" in item
     )
 
@@ -75,11 +75,11 @@ def _service(key: str, desired: Desired | None) -> dict[str, Any] | None:
     """A service as the manifests have it; decisions speak of it only when something about it is to change."""
     if desired is None:
         return None
-    for one in desired.services:
-        if one.key == key:
-            pools = [f"{balancer.provider}/{balancer.pool}" for balancer in one.balancers]
-            backends = [f"{backend.workload} port {backend.port}" for backend in one.backends]
-            return {"pools": pools, "backends": backends, "weight": one.weight}
+    for service in desired.services:
+        if service.key == key:
+            pools = [f"{balancer.provider}/{balancer.pool}" for balancer in service.balancers]
+            backends = [f"{backend.workload} port {backend.port}" for backend in service.backends]
+            return {"pools": pools, "backends": backends, "weight": service.weight}
     return None
 
 
@@ -150,8 +150,8 @@ def _step_ids(
 ) -> list[str]:
     """Texts that occur in the ids of steps about this object: containers, addresses, hosts, pools."""
     del key
-    found = [one["container"] for one in replicas]
-    found += [f"/{one['address']}:" for one in replicas if one["address"]]
+    found = [replica["container"] for replica in replicas]
+    found += [f"/{replica['address']}:" for replica in replicas if replica["address"]]
     if name is not None:
         found.append(f"/{name['host']}/")
     if about["service"] is not None:
@@ -264,14 +264,14 @@ def _past_lines(about: Mapping[str, Any], now: int) -> list[str]:
 
 def _request_lines(requests: Sequence[Mapping[str, Any]], now: int) -> list[str]:
     lines = []
-    for one in requests:
-        reason = f": {one['reason']}" if one["reason"] else ""
-        only = f" for container {one['container']}" if one["container"] else ""
+    for request in requests:
+        reason = f": {request['reason']}" if request["reason"] else ""
+        only = f" for container {request['container']}" if request["container"] else ""
         lines.append(
-            f"restart request {one['id']}{only}: {one['state']}, by {one['who']} {ago(one['asked_wall'], now)}{reason}"
+            f"restart request {request['id']}{only}: {request['state']}, by {request['who']} {ago(request['asked_wall'], now)}{reason}"
         )
         lines += [
             f"  {member['object']}: {member['fate']}{': ' + member['message'] if member['message'] else ''}"
-            for member in one["members"]
+            for member in request["members"]
         ]
     return lines

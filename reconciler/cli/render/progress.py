@@ -152,8 +152,8 @@ class Progress:
         for step, since in list(self._running.values())[:1]:
             parts.append(f"{describe(step.action)}{_more(self._running)} for {short(now - since)}")
         if self._decision is not None and not self._running:
-            parts += [f"{one.object} waits for {one.waiting.value}" for one in self._decision.waits[:1]]
-            parts += [f"{one.object} is held by {one.rule.value}" for one in self._decision.holds[:1]]
+            parts += [f"{wait.object} waits for {wait.waiting.value}" for wait in self._decision.waits[:1]]
+            parts += [f"{hold.object} is held by {hold.rule.value}" for hold in self._decision.holds[:1]]
         return ", ".join(parts)
 
 
@@ -183,11 +183,11 @@ class Logged:
     def decided(self, decision: Decision, now: Now) -> None:
         """A decision that differs: tell each hold when it begins."""
         del now
-        held = frozenset((one.object, one.action, one.rule.value) for one in decision.holds)
-        for one in decision.holds:
-            if (one.object, one.action, one.rule.value) not in self._held:
-                tail = f"; to end it: {one.next_step}" if one.next_step else ""
-                log.info("held %s: %s (%s: %s)%s", one.object, one.action, one.rule.value, one.message, tail)
+        held = frozenset((hold.object, hold.action, hold.rule.value) for hold in decision.holds)
+        for hold in decision.holds:
+            if (hold.object, hold.action, hold.rule.value) not in self._held:
+                tail = f"; to end it: {hold.next_step}" if hold.next_step else ""
+                log.info("held %s: %s (%s: %s)%s", hold.object, hold.action, hold.rule.value, hold.message, tail)
         for name, action, rule in sorted(self._held - held):
             log.info("no longer held %s: %s (%s)", name, action, rule)
         self._held = held

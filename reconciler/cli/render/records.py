@@ -28,15 +28,15 @@ def _instants(row: Row) -> dict[str, Any]:
     }
 
 
-def name_json(one: Row) -> dict[str, Any]:
+def name_json(row: Row) -> dict[str, Any]:
     """One name with its leaves."""
-    leaves = [{**leaf, "check": leaf["check"] and _instants(leaf["check"])} for leaf in one.get("leaves", ())]
-    return {**one, "leaves": leaves}
+    leaves = [{**leaf, "check": leaf["check"] and _instants(leaf["check"])} for leaf in row.get("leaves", ())]
+    return {**row, "leaves": leaves}
 
 
-def check_json(one: Row) -> dict[str, Any]:
+def check_json(row: Row) -> dict[str, Any]:
     """One HealthCheck."""
-    return _instants(one)
+    return _instants(row)
 
 
 # --- for people -----------------------------------------------------------------------------------------------------
@@ -70,16 +70,16 @@ def record_lines(
         head = ["NAME", "HOST", "ROUTING", "CONDITION", "PUBLISHED"]
         rows = [
             [
-                one["key"].partition("/")[2],
-                _plain(one["host"]),
-                one.get("routing", "-"),
-                one.get("condition", "-"),
-                _values(one["published"]),
+                name["key"].partition("/")[2],
+                _plain(name["host"]),
+                name.get("routing", "-"),
+                name.get("condition", "-"),
+                _values(name["published"]),
             ]
-            for one in names
+            for name in names
         ]
         lines = table(head, rows, paint, frozenset({"CONDITION"}))
-    leaves = [_leaf(one, leaf, now) for one in names for leaf in one.get("leaves", ())]
+    leaves = [_leaf(name, leaf, now) for name in names for leaf in name.get("leaves", ())]
     if leaves:
         head = ["NAME", "TARGET", "ADDRESS", "HEALTH", "FAILURES", "CHECKED", "PUBLISHED", "WHY"]
         lines += ["", *table(head, leaves, paint, frozenset({"HEALTH"}))]
@@ -87,13 +87,13 @@ def record_lines(
         head = ["RECORD", "HOST", "TYPE", "TTL", "PUBLISHED"]
         rows = [
             [
-                one["key"].partition("/")[2],
-                _plain(one["host"]),
-                one["type"],
-                f"{one['ttl']}s",
-                _values(one["published"]),
+                record["key"].partition("/")[2],
+                _plain(record["host"]),
+                record["type"],
+                f"{record['ttl']}s",
+                _values(record["published"]),
             ]
-            for one in records
+            for record in records
         ]
         lines += [*([""] if lines else []), *table(head, rows, paint, frozenset())]
     if lists:
@@ -109,14 +109,14 @@ def record_lines(
         head = ["RECORD LIST", "ZONE", "RECORD SETS", "AS WANTED"]
         lines += [*([""] if lines else []), *table(head, rows, paint, frozenset())]
     notes = [
-        f"{paint.warn('not as asked')}: {one['key']}: {_plain(note['name'])}: {note['message']}"
-        for one in names
-        for note in one.get("notes", ())
+        f"{paint.warn('not as asked')}: {name['key']}: {_plain(note['name'])}: {note['message']}"
+        for name in names
+        for note in name.get("notes", ())
     ]
     return [*lines, *(["", *notes] if notes else [])]
 
 
-def _leaf(one: Row, leaf: Row, now: int) -> list[str]:
+def _leaf(row: Row, leaf: Row, now: int) -> list[str]:
     """One leaf. Where its check says something that the rest does not, that is told too."""
     check = leaf["check"]
     why = leaf["why"]
@@ -126,7 +126,7 @@ def _leaf(one: Row, leaf: Row, now: int) -> list[str]:
     if check is not None and leaf["healthy"] is not True and check["reason"]:
         why = f"{why}: {check['reason']}"
     return [
-        one["key"].partition("/")[2],
+        row["key"].partition("/")[2],
         leaf["target"],
         _plain(leaf["address"]),
         _HEALTH[leaf["healthy"]],
@@ -144,22 +144,22 @@ def check_lines(checks: Sequence[Row], paint: Paint, now: int) -> list[str]:
     head = ["HEALTHCHECK", "ASKS", "HEALTH", "FAILURES", "CHECKED", "DECIDES ABOUT", "REASON"]
     rows = [
         [
-            one["key"].partition("/")[2],
-            _url(one),
-            _HEALTH[one["healthy"]],
-            _failures(one),
-            _checked(one, now),
-            ", ".join(one["decides_about"]) or "nothing",
-            one["reason"] or "-",
+            check["key"].partition("/")[2],
+            _url(check),
+            _HEALTH[check["healthy"]],
+            _failures(check),
+            _checked(check, now),
+            ", ".join(check["decides_about"]) or "nothing",
+            check["reason"] or "-",
         ]
-        for one in checks
+        for check in checks
     ]
     return table(head, rows, paint, frozenset({"HEALTH"}))
 
 
-def _url(one: Row) -> str:
-    address = f"[{one['address']}]" if ":" in one["address"] else one["address"]
-    return f"{one['protocol'].lower()}://{address}:{one['port']}{one['path']}"
+def _url(row: Row) -> str:
+    address = f"[{row['address']}]" if ":" in row["address"] else row["address"]
+    return f"{row['protocol'].lower()}://{address}:{row['port']}{row['path']}"
 
 
 def age_line(at: int, now: int) -> str:

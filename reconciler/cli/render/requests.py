@@ -49,24 +49,24 @@ def _seconds(duration: int | None) -> float | None:
     return None if duration is None else duration / SECOND
 
 
-def request_json(name: str, one: Request) -> dict[str, Any]:
+def request_json(name: str, request: Request) -> dict[str, Any]:
     """One request for a script."""
     return {
         "id": name,
-        "object": one.object,
-        "container": one.only or None,
-        "state": state(one),
-        "who": one.who,
-        "reason": one.reason,
-        "asked_wall": one.at.wall,
-        "finished_wall": None if one.finished is None else one.finished.wall,
-        "ordered": one.ordered,
-        "failure_policy": one.failure_policy.value,
-        "min_started_seconds": _seconds(one.min_started),
-        "grace_seconds": _seconds(one.grace),
-        "drain_seconds": _seconds(one.drain),
-        "deadline_seconds": _seconds(one.deadline),
-        "message": one.message or None,
+        "object": request.object,
+        "container": request.only or None,
+        "state": state(request),
+        "who": request.who,
+        "reason": request.reason,
+        "asked_wall": request.at.wall,
+        "finished_wall": None if request.finished is None else request.finished.wall,
+        "ordered": request.ordered,
+        "failure_policy": request.failure_policy.value,
+        "min_started_seconds": _seconds(request.min_started),
+        "grace_seconds": _seconds(request.grace),
+        "drain_seconds": _seconds(request.drain),
+        "deadline_seconds": _seconds(request.deadline),
+        "message": request.message or None,
         "members": [
             {
                 "object": member.object,
@@ -74,7 +74,7 @@ def request_json(name: str, one: Request) -> dict[str, Any]:
                 "fate": member.fate.value,
                 "message": member.message,
             }
-            for member in one.members or ()
+            for member in request.members or ()
         ],
-        "failed": [member.object for member in one.members or () if member.fate in {Fate.FAILED, Fate.EXPIRED}],
+        "failed": [member.object for member in request.members or () if member.fate in {Fate.FAILED, Fate.EXPIRED}],
     }

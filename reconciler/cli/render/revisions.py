@@ -42,14 +42,14 @@ def revision_lines(rows: Sequence[Row], paint: Paint, now: int) -> list[str]:
     if not rows:
         return ["no revisions"]
     state, more = [], []
-    for one in rows:
-        short = one["revision"][:8]
-        times = [_time(one[f"{name}_wall"], now) for name in ("last_check", "created", "started", "due", "activated")]
-        name = one["workload"].partition("/")[2]
-        health = [one["status"], one["resource_health"], one["application_health"]]
-        state.append([name, short, *health, *times, _next(one, now)])
-        ids = ", ".join(container["id"][:12] for container in one["containers"])
-        made = [one["image"] or "-", _digest(one), ", ".join(one["addresses"]) or "-", ids or "-", one["why"] or "-"]
+    for row in rows:
+        short = row["revision"][:8]
+        times = [_time(row[f"{name}_wall"], now) for name in ("last_check", "created", "started", "due", "activated")]
+        name = row["workload"].partition("/")[2]
+        health = [row["status"], row["resource_health"], row["application_health"]]
+        state.append([name, short, *health, *times, _next(row, now)])
+        ids = ", ".join(container["id"][:12] for container in row["containers"])
+        made = [row["image"] or "-", _digest(row), ", ".join(row["addresses"]) or "-", ids or "-", row["why"] or "-"]
         more.append([short, *made])
     words = frozenset({"STATUS", "CONTAINERS", "APPLICATION"})
     return [*table(_HEAD, state, paint, words), "", *table(_MORE, more, paint, frozenset())]

@@ -39,12 +39,12 @@ def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: in
         return ["no workloads"]
     rows = [
         [
-            one["key"].partition("/")[2],
-            f"{one['available']}/{one['wanted']}",
-            one["condition"],
-            f"{one['number']} ({one['revision'][:8]})" if one["number"] else one["revision"][:8],
+            workload["key"].partition("/")[2],
+            f"{workload['available']}/{workload['wanted']}",
+            workload["condition"],
+            f"{workload['number']} ({workload['revision'][:8]})" if workload["number"] else workload["revision"][:8],
         ]
-        for one in workloads
+        for workload in workloads
     ]
     lines = table(["WORKLOAD", "READY", "CONDITION", "REVISION"], rows, paint, frozenset({"CONDITION"}))
     replicas = [
@@ -58,14 +58,14 @@ def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: in
             probe_text(_started(replica["probes"]), now),
             probe_text(replica["probes"].get("readiness"), now),
         ]
-        for one in workloads
-        for replica in one["replicas"]
+        for workload in workloads
+        for replica in workload["replicas"]
     ]
     replicas += [
         [name, "missing", "-", "-", "-", "-", "-", "-"]
-        for one in workloads
-        for name in one["missing"]
-        if not one["unknown"]
+        for workload in workloads
+        for name in workload["missing"]
+        if not workload["unknown"]
     ]
     if replicas:
         head = ["REPLICA", "STATE", "REASON", "RUNTIME", "ADDRESS", "WEIGHT", "LIVENESS", "READINESS"]
@@ -78,10 +78,10 @@ def name_lines(names: Sequence[Mapping[str, Any]], paint: Paint) -> list[str]:
     if not names:
         return []
     rows = []
-    for one in names:
-        published = one["published"]
+    for name in names:
+        published = name["published"]
         shown = "cannot be read" if published is None else ", ".join(published) or "nothing"
-        rows.append([one["key"].partition("/")[2], one["host"], shown])
+        rows.append([name["key"].partition("/")[2], name["host"], shown])
     return ["", *table(["NAME", "HOST", "PUBLISHED"], rows, paint, frozenset())]
 
 

@@ -19,7 +19,7 @@ def why(replica: Mapping[str, Any], holds: Sequence[Mapping[str, Any]], now: int
     """The sentence. `holds` are those of this replica, `now` is the wall clock (ns)."""
     if replica["role"] != "current":
         return f"not restarted: it is {replica['role']}, so it is on its way out"
-    held = next((one for one in holds if one["action"].startswith(("restart ", "recreate "))), None)
+    held = next((hold for hold in holds if hold["action"].startswith(("restart ", "recreate "))), None)
     if held is not None:
         then = "" if held["until_wall"] is None else f"; next try {ahead(held['until_wall'], now)}"
         next_step = f"; to end it: {held['next_step']}" if held["next_step"] else ""
@@ -56,20 +56,20 @@ def evidence_json(rows: Sequence[tuple[int, str, int, str]]) -> list[dict[str, A
 def evidence_lines(pieces: Sequence[Mapping[str, Any]], paint: Paint, now: int) -> list[str]:
     """The evidence of earlier restarts, newest first."""
     lines: list[str] = []
-    for one in reversed(pieces):
-        end = one["end"]
+    for piece in reversed(pieces):
+        end = piece["end"]
         ended = "" if end is None else f"; ended: {end['cause']}, exit code {end['exit_code']}"
-        head = f"evidence of {one['object']} ({one['cause']}), kept {ago(one['wall'], now)}{ended}"
+        head = f"evidence of {piece['object']} ({piece['cause']}), kept {ago(piece['wall'], now)}{ended}"
         lines += ["", paint.bold(head)]
-        if one.get("why"):
-            lines.append(f"  {one['why']}")
-        for name, probe in one["probes"].items():
+        if piece.get("why"):
+            lines.append(f"  {piece['why']}")
+        for name, probe in piece["probes"].items():
             lines.append(f"  {name}: {_said(probe)}")
-        if one.get("runtime_health"):
-            lines.append(f"  health check of the runtime: {one['runtime_health']}")
-        if one["log_missing"]:
-            lines.append(f"  log: {one['log_missing']}")
-        elif not one["log"]:
+        if piece.get("runtime_health"):
+            lines.append(f"  health check of the runtime: {piece['runtime_health']}")
+        if piece["log_missing"]:
+            lines.append(f"  log: {piece['log_missing']}")
+        elif not piece["log"]:
             lines.append("  log: empty")
-        lines += [f"  | {line}" for line in one["log"][-SHOWN_LOG:]]
+        lines += [f"  | {line}" for line in piece["log"][-SHOWN_LOG:]]
     return lines

@@ -320,7 +320,7 @@ def _record(
     free = [one for one in beside if claims.yields(record, one)]
     others = [one for one in beside if one not in free and not yields(zone.owners.get(one, ""), mark)]
     if others:
-        listed = ", ".join(f"{one.name} {one.type}" for one in others)
+        listed = ", ".join(f"{other.name} {other.type}" for other in others)
         message = f"{listed} in zone {record.zone} carries no owner mark of {mark}"
         next_step = "remove that record by hand, or remove the Record"
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, next_step=next_step))
@@ -368,7 +368,7 @@ def _strays(
                     continue
                 diff = RecordDiff(owner_of(mark)[1], provider, zone_name, key, records[key], None, Reason.PRUNED, True)
                 out.strays.append(diff)
-    out.strays.sort(key=lambda one: (one.provider, one.zone, one.key))
+    out.strays.sort(key=lambda stray: (stray.provider, stray.zone, stray.key))
 
 
 def _orphans(desired: Desired, roster: Roster, sight: Sight, out: Names) -> None:

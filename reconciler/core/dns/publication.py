@@ -96,7 +96,7 @@ def _healthy(
         return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
     # Only what is there is kept: nothing unhealthy joins because something else has become healthy.
     sure = {one.address for one in chosen}
-    kept = [one for one in leaves if one.address in published and one.address not in sure and _spare(policy, one)]
+    kept = [leaf for leaf in leaves if leaf.address in published and leaf.address not in sure and _spare(policy, leaf)]
     if not kept:
         return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
     chosen += kept
@@ -145,7 +145,7 @@ def _all_unhealthy(
     if policy.all_unhealthy is AllUnhealthy.CLOSED and (candidates or not published):
         return Answer(Mode.ALL_UNHEALTHY, {}, row, until)
     if policy.all_unhealthy is AllUnhealthy.FALLBACK:
-        spare = [one for one in leaves if one.target == policy.fallback and not one.leaving]
+        spare = [leaf for leaf in leaves if leaf.target == policy.fallback and not leaf.leaving]
         if spare:
             return Answer(Mode.ALL_UNHEALTHY, _by_target(spare), row, until)
     if policy.all_unhealthy is AllUnhealthy.PUBLISH_ALL and candidates:

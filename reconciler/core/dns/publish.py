@@ -51,7 +51,7 @@ def publish(
     farewells: dict[str, list[Farewell]] = {}
     if due:
         links = Links(desired, roster)
-        policies = {one.key: one for one in desired.policies}
+        policies = {policy.key: policy for policy in desired.policies}
         for place, diffs in sorted(due.items()):
             order = Order(sight.zones[place], place[0], desired.instance.id, not desired.destroy, out.now)
             wanted = frozenset(names.own.get(place, ()))
@@ -97,7 +97,7 @@ def _suspended(desired: Desired, ledger: Ledger, sight: Sight, names: Names) -> 
     going: dict[Place, list[RecordDiff]] = {}
     # What is not pruned anyway must not hold back the rest.
     strays = names.strays if desired.prune else ()
-    for diff in (*strays, *(one for one in names.changes if one.edited)):
+    for diff in (*strays, *(change for change in names.changes if change.edited)):
         going.setdefault((diff.provider, diff.zone), []).append(diff)
     found: dict[Place, Pruning] = {}
     limit = desired.guard.mass_change

@@ -87,27 +87,31 @@ def _listed(stray: RecordDiff, lists: Iterable[RecordList]) -> bool:
     return any(stray.key in one.sets for one in lists)
 
 
-def fitted(one: RecordList, can: DNSCapabilities) -> tuple[Mapping[SetKey, SetValue], list[SetKey]]:
+def fitted(record_list: RecordList, can: DNSCapabilities) -> tuple[Mapping[SetKey, SetValue], list[SetKey]]:
     """The list as the provider can hold it, its TTLs brought into range, and the sets of types that it does not have."""
-    ttls = {value[0] for value in one.sets.values()}
+    ttls = {value[0] for value in record_list.sets.values()}
     if not can.types and all(can.ttl_min <= ttl <= can.ttl_max for ttl in ttls):
-        return one.sets, []
+        return record_list.sets, []
     near = {ttl: min(max(ttl, can.ttl_min), can.ttl_max) for ttl in ttls}
     sets = {
-        key: (near[value[0]], *value[1:]) for key, value in one.sets.items() if not can.types or key[1] in can.types
+        key: (near[value[0]], *value[1:])
+        for key, value in record_list.sets.items()
+        if not can.types or key[1] in can.types
     }
-    return sets, [key for key in one.sets if key not in sets]
+    return sets, [key for key in record_list.sets if key not in sets]
 
 
-def _changes(desired: Desired, one: RecordList, zone: _Zone, claims: Claims, out: Out) -> None:
+def _changes(desired: Desired, record_list: RecordList, zone: _Zone, claims: Claims, out: Out) -> None:
     """What one list has and its zone has not, or otherwise."""
-    mark = owner_mark(desired.instance.id, one.key)
-    sets, lacking = fitted(one, zone.fact.capabilities)
+    mark = owner_mark(desired.instance.id, record_list.key)
+    sets, lacking = fitted(record_list, zone.fact.capabilities)
     if lacking:
         kinds = ", ".join(sorted({kind for _, kind, _ in lacking}))
         message = f"the provider has no records of type {kinds}: {_shown(lacking)} left out"
         next_step = f"take them out of the list, or use a provider that has {kinds}"
-        out.holds.append(Hold(one.key, f"publish {_count(lacking)}", Rule.CANNOT_PUBLISH, message, next_step=next_step))
+        out.holds.append(
+            Hold(record_list.key, f"publish {_count(lacking)}", Rule.CANNOT_PUBLISH, message, next_step=next_step)
+        )
     records = cast("Mapping[SetKey, SetValue]", zone.fact.records)
     if sets.items() <= records.items() and sets.keys() == set(zone.marked.get(mark, ())):
         return
@@ -130,14 +134,18 @@ def _changes(desired: Desired, one: RecordList, zone: _Zone, claims: Claims, out
             continue
         old, new = None if before is None else RecordSet(*before), RecordSet(*wanted)
         reason = Reason.CHANGED if old == new else why(old, new)
-        out.changes.append(RecordDiff(one.key, *zone.place, RecordKey(*key), old, new, reason))
+        out.changes.append(RecordDiff(record_list.key, *zone.place, RecordKey(*key), old, new, reason))
         for rival in claims.rivals(zone.place, RecordKey(*key), mark) if old is None else ():
-            out.changes.append(RecordDiff(one.key, *zone.place, rival, zone.fact.records[rival], None, Reason.CHANGED))
+            out.changes.append(
+                RecordDiff(record_list.key, *zone.place, rival, zone.fact.records[rival], None, Reason.CHANGED)
+            )
     if foreign:
         carry = "carries" if len(foreign) == 1 else "carry"
-        message = f"{_shown(foreign)} in zone {one.zone} {carry} no owner mark of {desired.instance.id}"
+        message = f"{_shown(foreign)} in zone {record_list.zone} {carry} no owner mark of {desired.instance.id}"
         next_step = "remove these records by hand, or take them out of the list"
-        out.holds.append(Hold(one.key, f"publish {_count(foreign)}", Rule.FOREIGN_RECORD, message, next_step=next_step))
+        out.holds.append(
+            Hold(record_list.key, f"publish {_count(foreign)}", Rule.FOREIGN_RECORD, message, next_step=next_step)
+        )
 
 
 def _beside(new: Sequence[SetKey], zone: ZoneFact, prefix: str) -> set[SetKey]:
@@ -158,7 +166,9 @@ def _gone(desired: Desired, zone: _Zone, out: Out) -> None:
     """Record sets under the marks of lists that no list of the zone has any more. A set may have moved to another list."""
     prefix = f"{desired.instance.id}/{PREFIX}"
     present = {one.key for one in zone.lists}
-    taken: set[SetKey] = {(one.host, one.type, "") for one in desired.records if (one.provider, one.zone) == zone.place}
+    taken: set[SetKey] = {
+        (record.host, record.type, "") for record in desired.records if (record.provider, record.zone) == zone.place
+    }
     taken |= out.taken.get(zone.place, set())
     for mark, keys in sorted(zone.marked.items()):
         if not mark.startswith(prefix):

@@ -42,9 +42,11 @@ class Claims:
         self._prefix = f"{desired.instance.id}/"
         self._zones, self._taken = zones, taken
         self._lists = {one.key: one for one in desired.record_lists}
-        self._policies = {one.key: one for one in desired.policies}
-        self._records = {(one.provider, one.zone, one.host, one.type) for one in desired.records}
-        places = {(one.provider, one.zone) for one in desired.policies if (one.provider, one.zone) in zones}
+        self._policies = {policy.key: policy for policy in desired.policies}
+        self._records = {(record.provider, record.zone, record.host, record.type) for record in desired.records}
+        places = {
+            (policy.provider, policy.zone) for policy in desired.policies if (policy.provider, policy.zone) in zones
+        }
         self._left = {place: self._leftovers(place, marked[place]) for place in places}
 
     def _leftovers(self, place: Place, by_mark: ByMark) -> dict[str, list[RecordKey]]:

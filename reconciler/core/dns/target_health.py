@@ -30,9 +30,9 @@ def leaf_probes(desired: Desired, roster: Roster | None = None) -> tuple[LeafPro
         crew: what runs (`Decision.status.crew`), for targets that publish the endpoints of a service: their addresses are
             only known by looking. Without it those are left out.
     """
-    services = {one.key: one for one in desired.services}
-    checks = {one.key: one for one in desired.checks}
-    found = {LeafProbe(one.address, one.check) for one in desired.checks}
+    services = {service.key: service for service in desired.services}
+    checks = {check.key: check for check in desired.checks}
+    found = {LeafProbe(check.address, check.check) for check in desired.checks}
     for policy in desired.policies:
         for target in policy.targets:
             if not asked(policy, target):
@@ -72,10 +72,10 @@ def verdict(leaves: Mapping[LeafProbe, ProbeFact], probe: LeafProbe, steady: int
     return LeafVerdict(ProbeValue.UNKNOWN, limit)
 
 
-def both(one: LeafVerdict, other: LeafVerdict) -> LeafVerdict:
+def both(leaf_verdict: LeafVerdict, other: LeafVerdict) -> LeafVerdict:
     """Two opinions on one leaf, both of which must hold; where one is unknown the other decides."""
-    until = min(one.until, other.until)
-    values = {one.value, other.value}
+    until = min(leaf_verdict.until, other.until)
+    values = {leaf_verdict.value, other.value}
     if ProbeValue.FAIL in values:
         return LeafVerdict(ProbeValue.FAIL, until)
     return LeafVerdict(ProbeValue.PASS if ProbeValue.PASS in values else ProbeValue.UNKNOWN, until)

@@ -70,8 +70,8 @@ def around(
     now: Now,
 ) -> Around:
     """Everything once, for all policies of one decision."""
-    services = {one.key: one for one in desired.services}
-    return Around(services, {one.key: one for one in desired.checks}, roster, weights, ledger, answers, now)
+    services = {service.key: service for service in desired.services}
+    return Around(services, {check.key: check for check in desired.checks}, roster, weights, ledger, answers, now)
 
 
 def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:

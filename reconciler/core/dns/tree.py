@@ -116,7 +116,7 @@ class _Level:
     def _catch_all(self, places: list[_Place]) -> str:
         """Where clients go that no place is for: the default place, else the one with the most weight."""
         usual = {target.geo for target in self.policy.targets if target.default}
-        best = min(places, key=lambda one: (one.geo not in usual, -one.weight, one.geo))
+        best = min(places, key=lambda place: (place.geo not in usual, -place.weight, place.geo))
         return best.name
 
 

@@ -81,7 +81,9 @@ class Order:
             out.farewells.setdefault(diff.object, []).append(Farewell(place, pointed))
             out.waits.append(Wait(diff.object, Waiting.NAMES, f"{name} goes after what points at it"))
             return False
-        known = next((one for one in rows.get(diff.object, NameRow()).farewells if one.place == place), None)
+        known = next(
+            (farewell for farewell in rows.get(diff.object, NameRow()).farewells if farewell.place == place), None
+        )
         if known is None:
             known = Farewell(place, patience(diff), instant(self.now))
         elif known.since is None:
@@ -140,9 +142,9 @@ def grouped(diffs: Iterable[RecordDiff]) -> list[tuple[RecordDiff, ...]]:
         by_name.setdefault((diff.key.name, diff.object), []).append(diff)
     groups: list[tuple[RecordDiff, ...]] = []
     for members in by_name.values():
-        together = any(one.key.set_id or one.key.type == "CNAME" or _alias(one) for one in members)
-        leaves_nothing = all(one.after is None for one in members)
-        groups += [tuple(members)] if together or leaves_nothing else [(one,) for one in members]
+        together = any(member.key.set_id or member.key.type == "CNAME" or _alias(member) for member in members)
+        leaves_nothing = all(member.after is None for member in members)
+        groups += [tuple(members)] if together or leaves_nothing else [(member,) for member in members]
     return groups
 
 

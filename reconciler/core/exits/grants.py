@@ -74,9 +74,11 @@ def allowance(workload: Workload | None) -> int:
         return DEADLINE
     template, container = workload.template, workload.template.container
     probes = [one for one in (container.startup, container.liveness, container.readiness) if one is not None]
-    grace = max([template.grace, *(one.grace for one in probes)])
+    grace = max([template.grace, *(probe.grace for probe in probes)])
     # The longest that the verdict of a healthy but slow application can take, probe after probe.
-    verdicts = sum(one.initial_delay + one.period * max(one.failure_threshold, one.success_threshold) for one in probes)
+    verdicts = sum(
+        probe.initial_delay + probe.period * max(probe.failure_threshold, probe.success_threshold) for probe in probes
+    )
     return max(DEADLINE, workload.drain_max + grace + verdicts + workload.min_ready + SLACK)
 
 

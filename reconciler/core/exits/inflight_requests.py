@@ -28,7 +28,7 @@ class Flight(NamedTuple):
     @property
     def epochs(self) -> str:
         """Which processes of the balancers count."""
-        return " ".join(f"{one.pool}={one.epoch}" for one in sorted(self.places))
+        return " ".join(f"{place.pool}={place.epoch}" for place in sorted(self.places))
 
 
 NOWHERE = Flight(())
@@ -51,8 +51,8 @@ def in_flight(flight: Flight, same: bool, push: PushFact | None, rules: Push | N
             have requests of which this one knows nothing.
         push: the latest push of this generation, which counts while it is fresh.
     """
-    counts = [one.requests for one in flight.places]
-    known = [one for one in counts if one is not None]
+    counts = [place.requests for place in flight.places]
+    known = [count for count in counts if count is not None]
     complete = same and len(known) == len(counts)
     said = None
     if push is not None and rules is not None and not push.restored and steady < push.at + rules.fresh:

@@ -60,7 +60,7 @@ class Outbreaks:
 def window_of(container: Container) -> int:
     """The span in which failures count as simultaneous: the longest period times failureThreshold of its probes."""
     probes = (container.startup, container.liveness)
-    return max((one.period * one.failure_threshold for one in probes if one is not None), default=0)
+    return max((probe.period * probe.failure_threshold for probe in probes if probe is not None), default=0)
 
 
 def _since(probes: Mapping[Generation, Probes], belief: Belief) -> int:
@@ -100,7 +100,7 @@ class _Watch:
     def judge(self, key: str, members: Mapping[str, Belief], window: int, healthy: Collection[str]) -> None:
         """One group, replica -> container. `healthy` are the replicas that are available and pass."""
         row = self.ledger.outbreaks.get(key)
-        running = [one for one in members.values() if one.fact.state is _RUNNING]
+        running = [member for member in members.values() if member.fact.state is _RUNNING]
         failing = [one for one in running if one.live is _FAIL]
         # Those that are down in the middle of their restart are not well yet.
         between = sum(1 for name, one in members.items() if name in self.urgent and one.fact.state is not _RUNNING)
@@ -156,7 +156,7 @@ def watch(desired: Desired, observed: Observed, roster: Roster, ledger: Ledger, 
         for ordinal, one in group.current.items()
         if one.live is _PASS and ripe_at(one, group.workload.min_ready) <= now.steady
     }
-    for key in sorted(failing | {one for one in ledger.outbreaks if one in roster.groups}):
+    for key in sorted(failing | {outbreak for outbreak in ledger.outbreaks if outbreak in roster.groups}):
         group = roster.groups[key]
         look.judge(key, _replicas(group), window_of(group.workload.template.container), healthy)
     for node, groups in sorted(_by_node(roster, failing, ledger).items()):
@@ -194,7 +194,7 @@ def _replicas(group: Group) -> dict[str, Belief]:
 
 def _by_node(roster: Roster, failing: Collection[str], ledger: Ledger) -> dict[str, list[Group]]:
     """The groups with probes on every node where containers of several workloads fail, or where a mass failure is remembered."""
-    nodes = {one.partition("/")[2] for one in ledger.outbreaks if one.startswith("node/")}
+    nodes = {outbreak.partition("/")[2] for outbreak in ledger.outbreaks if outbreak.startswith("node/")}
     if len(failing) > 1:
         nodes |= {one.fact.node for key in failing for one in roster.groups[key].current.values() if one.live is _FAIL}
     found: dict[str, list[Group]] = {node: [] for node in nodes}

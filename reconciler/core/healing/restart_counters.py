@@ -117,5 +117,5 @@ class Tally:
         group = self.roster.groups.get(key)
         if group is None:
             return ""
-        found = next((one.fact.node for one in group.members() if one.fact.id == container), "")
+        found = next((member.fact.node for member in group.members() if member.fact.id == container), "")
         return found or node_of(group.workload, int(ordinal))

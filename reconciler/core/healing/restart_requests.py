@@ -105,7 +105,7 @@ def waits(ledger: Ledger, roster: Roster, now: Now) -> list[Wait]:
 
 def wake_at(ledger: Ledger, now: Now) -> int:
     """The steady instant at which the first finished request is forgotten."""
-    ends = [due(one.finished, TTL, now) for one in ledger.requests.values() if one.finished is not None]
+    ends = [due(request.finished, TTL, now) for request in ledger.requests.values() if request.finished is not None]
     return min(ends, default=FOREVER)
 
 
@@ -181,9 +181,9 @@ def _container(request: Request, group: Group) -> tuple[str, str]:
     main = group.workload.template.container.name
     if request.only in ("", main):
         return "", ""
-    names = [one.name for one in group.workload.template.sidecars]
+    names = [sidecar.name for sidecar in group.workload.template.sidecars]
     # Replicas of another revision than the declared one may have others.
-    names += [one.container for belief in group.current.values() for one in belief.fact.starts]
+    names += [start.container for belief in group.current.values() for start in belief.fact.starts]
     if request.only in names:
         return request.only, ""
     there = ", ".join([main, *sorted(set(names) - {""})])
@@ -197,12 +197,12 @@ def _life(fact: ContainerFact, only: str) -> Generation | None:
     """
     if not fact.starts:
         return None if only else fact.generation
-    return next((Generation(fact.id, one.started_at) for one in fact.starts if one.container == only), None)
+    return next((Generation(fact.id, start.started_at) for start in fact.starts if start.container == only), None)
 
 
 def _since(fact: ContainerFact, only: str) -> int:
     """Since when that container has been running (steady ns)."""
-    return next((one.running_since for one in fact.starts if one.container == only), fact.running_since)
+    return next((start.running_since for start in fact.starts if start.container == only), fact.running_since)
 
 
 def _decide(member: Member, request: Request, roster: Roster, grants: Mapping[str, Grant], now: Now) -> Member:
@@ -253,7 +253,7 @@ def _ripe(request: Request, belief: Belief, roster: Roster, member: Member) -> i
 
 def _next(request: Request) -> tuple[Member, ...]:
     """The members whose turn it is: the first that is not decided when ordered, else all."""
-    left = tuple(one for one in request.members or () if one.fate not in FINAL)
+    left = tuple(member for member in request.members or () if member.fate not in FINAL)
     chosen = left[:1] if request.ordered else left
     return tuple(one for one in chosen if one.fate is Fate.WAITING)
 
@@ -267,10 +267,10 @@ def _carries_out(grant: Grant, member: Member) -> bool:
 def _stamped(grants: Mapping[str, Grant], requests: Iterable[Request]) -> Mapping[str, Grant]:
     """Grants of requested restarts with the grace and drain that the request names."""
     words = {
-        (member.object, member.generation.container_id, member.only): (one.grace, one.drain)
-        for one in requests
-        if one.finished is None and (one.grace is not None or one.drain is not None)
-        for member in one.members or ()
+        (member.object, member.generation.container_id, member.only): (request.grace, request.drain)
+        for request in requests
+        if request.finished is None and (request.grace is not None or request.drain is not None)
+        for member in request.members or ()
         if member.fate not in FINAL
     }
     if not words:

@@ -113,7 +113,7 @@ def _usable(fact: Known[T] | Unknown | None, name: str, cadence: int, steady: in
 
 def _until(facts: Iterable[Unknown | Known[T]], cadence: int) -> int:
     """When the first of these is not fresh any more."""
-    oldest = min([one.observed_at for one in facts if isinstance(one, Known)], default=FOREVER)
+    oldest = min([fact.observed_at for fact in facts if isinstance(fact, Known)], default=FOREVER)
     return FOREVER if oldest == FOREVER else oldest + CADENCES * cadence
 
 
@@ -122,7 +122,7 @@ def trusted(desired: Desired, observed: Observed, now: Now) -> Sight:
     every, steady = desired.instance, now.steady
     nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}
     # Also where no workload lives any more: what is adopted or left over there is not gone before somebody has looked.
-    nodes |= {one.name for one in desired.providers if one.role is Role.RUNTIME}
+    nodes |= {provider.name for provider in desired.providers if provider.role is Role.RUNTIME}
     # A dict and no set: what was looked at is nearly in order, and that sorts fast.
     pool_keys = dict.fromkeys(observed.pools)
     pool_keys |= dict.fromkeys((b.provider, b.pool) for service in desired.services for b in service.balancers)

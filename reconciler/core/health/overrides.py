@@ -42,6 +42,6 @@ def kept_out(overrides: Mapping[str, Override], key: str, name: str, now: Now) -
     )
 
 
-def expires_at(one: Override, now: Now) -> int:
+def expires_at(override: Override, now: Now) -> int:
     """The steady instant at which an order expires by itself."""
-    return now.steady + one.until_wall - now.wall if one.until_wall else FOREVER
+    return now.steady + override.until_wall - now.wall if override.until_wall else FOREVER

@@ -83,7 +83,7 @@ def step_at(step: str, failure: StepFailure, now: Now) -> int:
 
 def recent(attempts: tuple[Instant, ...], window: int, now: Now) -> tuple[Instant, ...]:
     """The attempts that still count."""
-    return tuple(one for one in attempts if elapsed(one, now) < window)
+    return tuple(attempt for attempt in attempts if elapsed(attempt, now) < window)
 
 
 def attempts_left_at(attempts: tuple[Instant, ...], limit: int, window: int, now: Now) -> int:

@@ -65,4 +65,4 @@ def hold(desired: Desired, what: Held, obj: str, action: str, now: Now) -> Hold 
 def wake_at(desired: Desired, now: Now) -> int:
     """The steady instant at which the first window opens or closes."""
     changes = [opening(window, now.wall)[1] for window in desired.guard.windows]
-    return min((now.steady + one - now.wall for one in changes if one < FOREVER), default=FOREVER)
+    return min((now.steady + change - now.wall for change in changes if change < FOREVER), default=FOREVER)

@@ -79,21 +79,25 @@ class Request(NamedTuple):
     def succeeded(self) -> bool:
         """Whether it is finished and no member failed or was left undone."""
         good = {Fate.DONE, Fate.SKIPPED}
-        return self.finished is not None and bool(self.members) and all(one.fate in good for one in self.members or ())
+        return (
+            self.finished is not None
+            and bool(self.members)
+            and all(member.fate in good for member in self.members or ())
+        )
 
 
 def read_request(raw: list[Any]) -> Request:
     """A request from its row. Raises ValueError, TypeError."""
-    one = Request(*raw)
+    request = Request(*raw)
     members = None
-    if one.members is not None:
+    if request.members is not None:
         members = tuple(
             Member(obj, container, Generation(*generation), Fate(fate), *rest)  # older rows are shorter
-            for obj, container, generation, fate, *rest in one.members
+            for obj, container, generation, fate, *rest in request.members
         )
-    return one._replace(
-        at=Instant(*one.at),
-        failure_policy=FailurePolicy(one.failure_policy),
+    return request._replace(
+        at=Instant(*request.at),
+        failure_policy=FailurePolicy(request.failure_policy),
         members=members,
-        finished=None if one.finished is None else Instant(*one.finished),
+        finished=None if request.finished is None else Instant(*request.finished),
     )

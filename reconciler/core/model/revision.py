@@ -83,9 +83,9 @@ class Rollout(NamedTuple):
 
     def of(self, revision: str) -> Revision | None:
         """The row of a hash."""
-        for one in self.rows:
-            if one.revision == revision:
-                return one
+        for row in self.rows:
+            if row.revision == revision:
+                return row
         return None
 
     def put(self, row: Revision) -> "Rollout":
@@ -107,8 +107,8 @@ def tried_again(rollout: Rollout) -> Rollout:
     if rollout.progressed is None:
         return rollout
     rows = (
-        one._replace(standing=Standing.SCHEDULED, ended=None, why="") if one.standing is Standing.FAILED else one
-        for one in rollout.rows[-1:]
+        row._replace(standing=Standing.SCHEDULED, ended=None, why="") if row.standing is Standing.FAILED else row
+        for row in rollout.rows[-1:]
     )
     return rollout._replace(progressed=None, rows=(*rollout.rows[:-1], *rows))
 
@@ -131,13 +131,13 @@ def _instant(raw: Any) -> Instant | None:
 
 def read_rollout(raw: list[Any]) -> Rollout:
     """A rollout from its row. Raises ValueError, TypeError."""
-    one = Rollout(*raw)
-    rows = (Revision(*row) for row in one.rows)
-    return one._replace(
-        low=_instant(one.low),
-        progressed=_instant(one.progressed),
-        shaken=_instant(one.shaken),
-        asked=None if one.asked is None else (one.asked[0], one.asked[1]),
+    rollout = Rollout(*raw)
+    rows = (Revision(*row) for row in rollout.rows)
+    return rollout._replace(
+        low=_instant(rollout.low),
+        progressed=_instant(rollout.progressed),
+        shaken=_instant(rollout.shaken),
+        asked=None if rollout.asked is None else (rollout.asked[0], rollout.asked[1]),
         rows=tuple(
             row._replace(
                 standing=Standing(row.standing),

@@ -72,15 +72,15 @@ def take(
         hidden: the nodes that cannot be seen: what is remembered of them stays.
         rows: what is remembered, by container id.
     """
-    wanting = [one for one in desired.workloads if one.adopt is not None]
+    wanting = [workload for workload in desired.workloads if workload.adopt is not None]
     if not wanting and not rows:
         return NOTHING
     out = Taken()
     blind = set(hidden)
     out.rows.update((key, row) for key, row in rows.items() if row.node in blind)
-    by_key = {one.key: one for one in desired.workloads}
+    by_key = {workload.key: workload for workload in desired.workloads}
     mine: dict[str, list[tuple[ContainerFact, Adopted | None]]] = {}
-    for fact in sorted(_strangers(runtimes), key=lambda one: (one.name, one.node, one.id)):
+    for fact in sorted(_strangers(runtimes), key=lambda stranger: (stranger.name, stranger.node, stranger.id)):
         found = [one for one in wanting if matches(one, fact)]
         row = rows.get(fact.id)
         owner = by_key.get(row.workload) if row is not None else None
@@ -109,7 +109,7 @@ def _strangers(runtimes: Mapping[str, Sequence[ContainerFact]]) -> Iterator[Cont
 
 
 def _conflict(fact: ContainerFact, workloads: Sequence[Workload], therefore: str) -> Hold:
-    keys = sorted(one.key for one in workloads)
+    keys = sorted(workload.key for workload in workloads)
     message = f"{fact.name} on {fact.node} is named by spec.adopt of {' and '.join(keys)}; {therefore}"
     next_step = f"narrow spec.adopt, so that one of {', '.join(keys)} names it"
     return Hold(keys[0], f"adopt {fact.name}", Rule.ADOPT_CONFLICT, message, next_step=next_step)
@@ -244,7 +244,7 @@ def _with_ports(fact: ContainerFact, numbers: set[int]) -> ContainerFact:
     if not fact.address:
         return fact
     numbers = numbers | {port.number for port in fact.ports}
-    return replace(fact, ports=tuple(PortFact(one, fact.address, one) for one in sorted(numbers)))
+    return replace(fact, ports=tuple(PortFact(number, fact.address, number) for number in sorted(numbers)))
 
 
 def wanted_live(workload: Workload, fact: ContainerFact) -> tuple[Live, ...]:

@@ -52,4 +52,4 @@ def workload_of(grant: Grant, roster: Roster) -> Workload | None:
 
 def soonest_end(grants: Iterable[Grant], roster: Roster, now: Now) -> int:
     """The steady instant at which the first of these is over at the latest; FOREVER when none of them has an end yet."""
-    return min((deadline_at(one, workload_of(one, roster), now) for one in grants), default=FOREVER)
+    return min((deadline_at(grant, workload_of(grant, roster), now) for grant in grants), default=FOREVER)

@@ -57,7 +57,7 @@ def admit(desired: Desired, observed: Observed, sight: Sight) -> Admitted:
     for node in {node for node, _ in facts}:
         runtimes[node] = tuple(facts.get((node, fact.id), fact) for fact in runtimes[node])
     if marked.workloads:
-        workloads = sorted([*desired.workloads, *marked.workloads], key=lambda one: one.key)
+        workloads = sorted([*desired.workloads, *marked.workloads], key=lambda workload: workload.key)
         desired = replace(desired, workloads=tuple(workloads))
     return Admitted(
         desired=desired,
@@ -75,7 +75,7 @@ def _finish(desired: Desired, sight: Sight, ledger: Ledger, taken: Taken, marked
     """Containers of somebody else that are down by our doing, in the middle of a restart whose reason has gone: nobody adopts them
     any more, or labels count no more. They are started, and then let go.
     """
-    declared = {one.key for one in (*desired.workloads, *marked.workloads)}
+    declared = {workload.key for workload in (*desired.workloads, *marked.workloads)}
     for facts in sight.runtimes.values():
         for fact in facts:
             grant = ledger.grants.get(fact.id)
@@ -88,7 +88,7 @@ def _finish(desired: Desired, sight: Sight, ledger: Ledger, taken: Taken, marked
             mark = Mark(desired.instance.id, key, int(ordinal), "")
             marked.facts[fact.node, fact.id] = replace(fact, mark=mark, adopted=True)
             marked.containers[fact.id] = container
-            if all(one.key != key for one in marked.workloads):
+            if all(workload.key != key for workload in marked.workloads):
                 template = Template((), container)
                 marked.workloads.append(Workload(key, key, (fact.node,), 1, template, restart_only=True))
 

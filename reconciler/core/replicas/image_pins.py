@@ -38,7 +38,7 @@ def _learn(key: str, group: Group, ledger: Ledger, pins: dict[str, Pins]) -> Non
     revisions = {group.workload.template.revision}
     rollout = ledger.rollouts.get(key)
     if rollout is not None:
-        revisions.update([one.revision for one in rollout.rows])
+        revisions.update([row.revision for row in rollout.rows])
     told: list[tuple[str, Pins]] = []
     for belief in (*group.members(), *group.kept):
         fact = belief.fact

@@ -92,7 +92,7 @@ def _attempts(ledger: Ledger, desired: Desired, now: Now) -> Mapping[str, tuple[
     return {name: attempts for name, attempts in kept.items() if attempts}
 
 
-_REMEMBERED = attrgetter(*(one.name for one in fields(Ledger) if one.name != "pushes"))
+_REMEMBERED = attrgetter(*(field.name for field in fields(Ledger) if field.name != "pushes"))
 
 
 def is_empty(ledger: Ledger) -> bool:

@@ -34,10 +34,12 @@ def _of(key: str, group: Group, ledger: Ledger) -> Mapping[str, str]:
     revisions = {group.serving}
     if rollout is not None:
         revisions |= {rollout.active, rollout.back}
-        revisions |= {one.revision for one in rollout.rows if one.standing is Standing.SCHEDULED}
+        revisions |= {row.revision for row in rollout.rows if row.standing is Standing.SCHEDULED}
     marks = (one.fact.mark for one in (*group.members(), *group.kept))
     revisions |= {mark.revision for mark in marks if mark is not None}
-    known = {name: ledger.templates[name] for one in revisions if (name := pin_key(key, one)) in ledger.templates}
+    known = {
+        name: ledger.templates[name] for revision in revisions if (name := pin_key(key, revision)) in ledger.templates
+    }
     mine = pin_key(key, declared.revision)
     known[mine] = ledger.templates.get(mine) or write(declared)
     return known
@@ -86,7 +88,7 @@ def _value(kind: Any, raw: Any) -> Any:
             return tuple(_value(inner[0], one) for one in raw)
         return tuple(_value(one, value) for one, value in zip(inner, raw, strict=True))
     if is_dataclass(kind) and isinstance(kind, type):
-        if not isinstance(raw, dict) or set(raw) != {one.name for one in fields(kind)}:
+        if not isinstance(raw, dict) or set(raw) != {field.name for field in fields(kind)}:
             raise TypeError(f"these are not the fields of {kind.__name__}")
         hints = get_type_hints(kind)
         return kind(**{name: _value(hints[name], value) for name, value in raw.items()})

@@ -29,8 +29,8 @@ def note(rollout: Rollout, group: Group, sight: Sight, rebooted: bool, now: Now)
         since = min(sight.unknown_runtimes[node].since for node in group.blind)
         at = Instant(now.wall - now.steady + since, since, now.boot)
     elif before is None:
-        at = instant(now) if any(_ended_with_host(one) for one in group.members()) else None
-    elif group.blind or any(struck(one, before, now) and not _well(one) for one in group.members()):
+        at = instant(now) if any(_ended_with_host(member) for member in group.members()) else None
+    elif group.blind or any(struck(member, before, now) and not _well(member) for member in group.members()):
         at = before
     else:
         at = None
@@ -69,4 +69,4 @@ def _at_stake(rollout: Rollout, workload: Workload, now: Now) -> bool:
     active = rollout.of(rollout.active)
     if active is not None and active.activated is not None and elapsed(active.activated, now) < workload.rollout.bake:
         return True
-    return any(one.standing is Standing.SCHEDULED and one.revision != rollout.active for one in rollout.rows)
+    return any(row.standing is Standing.SCHEDULED and row.revision != rollout.active for row in rollout.rows)

@@ -115,7 +115,7 @@ def older(group: Group, ledger: Ledger) -> list[Older]:
     found: list[Older] = []
     rollout, wanted = ledger.rollouts.get(group.workload.key), group.workload.template.revision
     rows = rollout.rows if rollout is not None else ()
-    waiting = [one.revision for one in rows if one.standing is Standing.SCHEDULED and group.of(one.revision)]
+    waiting = [row.revision for row in rows if row.standing is Standing.SCHEDULED and group.of(row.revision)]
     for revision in dict.fromkeys([group.serving, *waiting]):
         marks = (one.fact.mark for one in group.of(revision))
         exist = frozenset(mark.ordinal for mark in marks if mark is not None)

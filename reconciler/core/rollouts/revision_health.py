@@ -143,11 +143,11 @@ def _pools(look: Look, revisions: set[str]) -> Iterable[tuple[PoolFact | None, l
     """Every pool that should have endpoints of these revisions, with those; None for one that cannot be read."""
     key = look.workload.key
     for service in look.desired.services:
-        backends = tuple(one for one in service.backends if one.workload == key)
+        backends = tuple(backend for backend in service.backends if backend.workload == key)
         if not backends or not service.weight:
             continue
         mine = replace(service, backends=backends)
-        found = [one for one in endpoints(mine, look.roster) if revision_of(one[1]) in revisions]
+        found = [endpoint for endpoint in endpoints(mine, look.roster) if revision_of(endpoint[1]) in revisions]
         for balancer in service.balancers:
             yield look.sight.pools.get((balancer.provider, balancer.pool)), found
 
@@ -155,7 +155,7 @@ def _pools(look: Look, revisions: set[str]) -> Iterable[tuple[PoolFact | None, l
 def _weights(look: Look, revisions: set[str]) -> Iterable[tuple[int | None, Belief]]:
     """The weight of every endpoint of these revisions in every pool that should have it; None where it cannot be read."""
     for pool, found in _pools(look, revisions):
-        weights = {} if pool is None else {one.endpoint: one.weight for one in pool.members if one.ours}
+        weights = {} if pool is None else {member.endpoint: member.weight for member in pool.members if member.ours}
         for endpoint, belief in found:
             yield (None if pool is None else weights.get(endpoint, 0)), belief
 
@@ -184,8 +184,8 @@ def raised(look: Look, revision: str) -> bool:
             return False
         carrying.add(belief.fact.id)
     pooled = any(
-        one.balancers and one.weight and any(backend.workload == key for backend in one.backends)
-        for one in look.desired.services
+        service.balancers and service.weight and any(backend.workload == key for backend in service.backends)
+        for service in look.desired.services
     )
     return not pooled or (those <= carrying and not _shunned(look, revision))
 

@@ -107,7 +107,7 @@ def revision_key(key: str, revision: str) -> str:
 
 def _clock(desired: Desired, ledger: Ledger, now: Now) -> tuple[Instant | None, bool]:
     """What to remember of the clocks while any time of day matters, and whether they jumped since the last look."""
-    if not any(one.strategy in STAGED for one in desired.workloads):
+    if not any(workload.strategy in STAGED for workload in desired.workloads):
         return None, False
     before = ledger.clock
     if before is None or before.boot != now.boot:
@@ -132,8 +132,14 @@ def _carried(desired: Desired, roster: Roster, sight: Sight) -> Mapping[tuple[st
     """The weight that was read back, by (workload's name, revision)."""
     found: dict[tuple[str, str], int] = {}
     for service in desired.services:
-        pools = (sight.pools.get((one.provider, one.pool)) for one in service.balancers)
-        weights = {one.endpoint: one.weight for pool in pools if pool is not None for one in pool.members if one.ours}
+        pools = (sight.pools.get((balancer.provider, balancer.pool)) for balancer in service.balancers)
+        weights = {
+            member.endpoint: member.weight
+            for pool in pools
+            if pool is not None
+            for member in pool.members
+            if member.ours
+        }
         for endpoint, belief in endpoints(service, roster) if weights else ():
             mark = belief.fact.mark
             if mark is not None:
@@ -204,9 +210,9 @@ def _trimmed(group: Group, rollout: Rollout) -> Rollout:
     marks = (one.fact.mark for one in (*group.members(), *group.kept))
     there = {mark.revision for mark in marks if mark is not None}
     there |= {rollout.active, rollout.back, group.workload.template.revision}
-    gone = [one for one in rollout.rows if one.revision not in there and one.standing in ENDED]
+    gone = [row for row in rollout.rows if row.revision not in there and row.standing in ENDED]
     dropped = {one.revision for one in gone[: max(0, len(rollout.rows) - HISTORY)]}
-    return rollout._replace(rows=tuple(one for one in rollout.rows if one.revision not in dropped))
+    return rollout._replace(rows=tuple(row for row in rollout.rows if row.revision not in dropped))
 
 
 # --- rolling ------------------------------------------------------------------------------------------------------

@@ -190,14 +190,14 @@ def _observer(belief: Belief, observed: Observed, now: Now) -> dict[str, Any]:
     }
 
 
-def order_words(one: Override, now: Now) -> dict[str, Any]:
+def order_words(override: Override, now: Now) -> dict[str, Any]:
     """A person's order, as it is told."""
     return {
-        "force": one.force.value,
-        "who": one.who,
-        "reason": one.reason,
-        "at_wall": _wall(one.at, now),
-        "until_wall": one.until_wall or None,
+        "force": override.force.value,
+        "who": override.who,
+        "reason": override.reason,
+        "at_wall": _wall(override.at, now),
+        "until_wall": override.until_wall or None,
     }
 
 

@@ -61,7 +61,7 @@ def name_rows(
                 "condition": _condition(named, zone).value,
                 "mode": named.answer.mode.value,
                 "notes": [
-                    {"name": one.key.name, "lack": one.lack.value, "message": one.message} for one in named.notes
+                    {"name": note.key.name, "lack": note.lack.value, "message": note.message} for note in named.notes
                 ],
                 "leaves": [_leaf(policy, leaf, named, observed, now) for leaf in named.leaves],
             }
@@ -227,13 +227,13 @@ def check_rows(desired: Desired, answers: Mapping[LeafProbe, ProbeFact], now: No
                 users.setdefault(target.check, []).append(f"{policy.key}/{target.name}")
     return [
         {
-            "key": one.key,
-            "address": one.address.removesuffix("."),
-            "protocol": one.check.protocol,
-            "port": one.check.port,
-            "path": one.check.path,
-            **answer_row(LeafProbe(one.address, one.check), answers, now),
-            "decides_about": sorted(users.get(one.key, ())),
+            "key": check.key,
+            "address": check.address.removesuffix("."),
+            "protocol": check.check.protocol,
+            "port": check.check.port,
+            "path": check.check.path,
+            **answer_row(LeafProbe(check.address, check.check), answers, now),
+            "decides_about": sorted(users.get(check.key, ())),
         }
-        for one in desired.checks
+        for check in desired.checks
     ]

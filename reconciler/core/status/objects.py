@@ -188,9 +188,9 @@ class _Words(NamedTuple):
 
 def _words(status: Status, holds: Sequence[Hold]) -> _Words:
     grants = status.observed.ledger.grants
-    recreated = {one.object: one for one in grants.values() if one.recreate}
-    failed = frozenset(one.object for one in holds if one.rule is Rule.FAILED)
-    return _Words(recreated, failed, frozenset(one.object for one in holds))
+    recreated = {grant.object: grant for grant in grants.values() if grant.recreate}
+    failed = frozenset(hold.object for hold in holds if hold.rule is Rule.FAILED)
+    return _Words(recreated, failed, frozenset(hold.object for hold in holds))
 
 
 def _replica(
@@ -254,8 +254,8 @@ def _members(pool: PoolFact | None) -> list[dict[str, Any]] | None:
     if pool is None:
         return None
     return [
-        {"address": one.endpoint.address, "port": one.endpoint.port, "weight": one.weight, "ours": one.ours}
-        for one in pool.members
+        {"address": member.endpoint.address, "port": member.endpoint.port, "weight": member.weight, "ours": member.ours}
+        for member in pool.members
     ]
 
 
@@ -272,19 +272,25 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         return {"workloads": [], "services": [], "names": [], "unknown": {}}
     weights, words = _weights(status, sight.pools), _words(status, holds)
     workloads = []
-    for one in status.workloads:
-        group = status.roster.groups[one.key]
+    for workload in status.workloads:
+        group = status.roster.groups[workload.key]
         members = [(group.current[n], "current") for n in sorted(group.current)]
         members += [(belief, "outgoing") for belief in group.outgoing]
         members += [(belief, "surplus") for belief in group.surplus]
         members += [(belief, "waiting") for belief in group.waiting]
         members += [(belief, "kept") for belief in group.kept]
-        replicas = [_replica(status, one.key, belief, weights, role, words, now) for belief, role in members]
-        there = range(one.wanted) if group.blind or group.workload.restart_only or not group.coming else declared(group)
-        missing = [replica_name(group.workload, desired.instance.id, n) for n in range(one.wanted) if n not in there]
+        replicas = [_replica(status, workload.key, belief, weights, role, words, now) for belief, role in members]
+        there = (
+            range(workload.wanted)
+            if group.blind or group.workload.restart_only or not group.coming
+            else declared(group)
+        )
+        missing = [
+            replica_name(group.workload, desired.instance.id, n) for n in range(workload.wanted) if n not in there
+        ]
         template = group.workload.template
         containers = [one.name for one in (template.container, *template.sidecars)]
-        row = {**one._asdict(), "condition": one.condition.value, "containers": containers}
+        row = {**workload._asdict(), "condition": workload.condition.value, "containers": containers}
         workloads.append({**row, "replicas": replicas, "missing": missing})
     services = [
         {

@@ -16,11 +16,11 @@ def shunned(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
     what is wrong, and to wait for them would help nobody.
     """
     down = others = False
-    for one in members:
-        if one.endpoint in mine:
-            down = down or one.operational in _UNRELIABLE
+    for member in members:
+        if member.endpoint in mine:
+            down = down or member.operational in _UNRELIABLE
         else:
-            others = others or _serves(one)
+            others = others or _serves(member)
     return down and others
 
 

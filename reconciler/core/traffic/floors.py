@@ -43,7 +43,7 @@ def panicking(considered: int, ready: int, failing: int, since: Instant | None, 
 
 def recent(cuts: Iterable[Cut], now: Now) -> tuple[Cut, ...]:
     """The cuts that count now."""
-    return tuple(one for one in cuts if elapsed(one.at, now) < SPAN)
+    return tuple(cut for cut in cuts if elapsed(cut.at, now) < SPAN)
 
 
 def spent_until(cuts: Sequence[Cut], size: int, now: Now) -> int:
@@ -55,7 +55,7 @@ def spent_until(cuts: Sequence[Cut], size: int, now: Now) -> int:
     """
     if len(cuts) < max(1, size * SHARE // 100):
         return 0
-    return min(due(one.at, SPAN, now) for one in cuts)
+    return min(due(cut.at, SPAN, now) for cut in cuts)
 
 
 def _verdict(belief: Belief) -> ProbeValue:

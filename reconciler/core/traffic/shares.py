@@ -26,8 +26,8 @@ def apportion(parts: Sequence[Part], full: int) -> tuple[tuple[int, ...], ...]:
 
     None is ever 0: what has a share gets some traffic.
     """
-    largest = max((Fraction(one.share, one.ready) for one in parts), default=Fraction(1))
-    exact = [full * Fraction(one.share, one.ready) / largest for one in parts]
+    largest = max((Fraction(part.share, part.ready) for part in parts), default=Fraction(1))
+    exact = [full * Fraction(part.share, part.ready) / largest for part in parts]
     floors = [int(one) for one in exact]
     missing = round(sum(weight * one.ready for weight, one in zip(exact, parts, strict=True)))
     missing -= sum(weight * one.ready for weight, one in zip(floors, parts, strict=True))

@@ -168,7 +168,7 @@ def weigh(
     doubt: bool | None = None
     for service in sorted(desired.services, key=lambda one: one.key):
         members = out.endpoints[service.key] = list(endpoints(service, roster))
-        groups = [roster.groups[one.workload] for one in service.backends if one.workload in roster.groups]
+        groups = [roster.groups[backend.workload] for backend in service.backends if backend.workload in roster.groups]
         intended = desired.destroy or all(group.workload.replicas == 0 for group in groups)
         blind = bool(roster.blind) and any(group.blind for group in groups)
         for balancer in service.balancers:

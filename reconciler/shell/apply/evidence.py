@@ -120,8 +120,8 @@ class Witness:
         action = step.action
         if isinstance(action, StopContainer):
             failing = any(
-                isinstance(one, ProbeFact) and one.value is ProbeValue.FAIL
-                for one in self._probing.verdicts.get(action.expect, Probes())
+                isinstance(verdict, ProbeFact) and verdict.value is ProbeValue.FAIL
+                for verdict in self._probing.verdicts.get(action.expect, Probes())
             )
             return step.cause in STOPS or (step.cause in LEAVES and failing)
         ended = fact is not None and fact.exit_cause is not None and fact.exit_cause not in OURS

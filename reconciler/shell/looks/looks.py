@@ -102,7 +102,7 @@ class Looks:
     def gave_up(self, tries: int) -> bool:
         """Whether every provider that cannot be read was tried at least this often."""
         facts = [*self.runtimes.values(), *self.pools.values(), *self.zones.values()]
-        unknown = {one.source for one in facts if isinstance(one, Unknown)}
+        unknown = {fact.source for fact in facts if isinstance(fact, Unknown)}
         return all(count >= tries for (_, name), count in self.attempts.items() if name in unknown)
 
     def next_due(self) -> int:

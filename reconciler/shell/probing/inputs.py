@@ -113,8 +113,10 @@ class ProbeInputs:
 
 def needy(desired: Desired) -> tuple[Probe, ...]:
     """The probes of a set of manifests that need anything: few, so that the rest costs nothing at every tick."""
-    containers = (one.template.container for one in desired.workloads)
-    probes = (probe for one in containers for probe in (one.startup, one.liveness, one.readiness))
+    containers = (workload.template.container for workload in desired.workloads)
+    probes = (
+        probe for container in containers for probe in (container.startup, container.liveness, container.readiness)
+    )
     return tuple(probe for probe in probes if probe is not None and _needs(probe, desired.root))
 
 

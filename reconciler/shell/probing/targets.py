@@ -126,11 +126,11 @@ class Probing:
             self._needy_of, self._needy = desired, needy(desired)
         await self.inputs.prepare((*self._needy, *self.leaves.needy), desired.root)
         parts = (sorted(stopping), sorted(silent), sorted(ledger.adopted))
-        version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(one) for one in parts)}")
+        version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(part) for part in parts)}")
         if not self._dirty and not fresh and not self.inputs.changed and version == self._seen:
             return
         self._seen, self._dirty, self.inputs.changed = version, False, False
-        workloads = {one.name: one for one in desired.workloads}
+        workloads = {workload.name: workload for workload in desired.workloads}
         foreign = self.foreigners.find(desired, self.looks.runtimes, ledger)
         leave_alone = set(stopping)
         self.leaves.silent = EVERYTHING in silent

@@ -152,7 +152,7 @@ class Pushing:
         bound = self._nonces.get(sender.nonce)
         if bound is not None:
             return self._seen.get(bound), bound not in self._seen
-        found = sorted((one in self._records, one) for one in self._names.get(sender.name, ()))
+        found = sorted((name in self._records, name) for name in self._names.get(sender.name, ()))
         return (self._seen[found[0][1]] if found else None), False
 
     def _receive(self, sender: Sender, seen: _Seen, sent: Sent) -> Ruling:
@@ -239,7 +239,9 @@ class Pushing:
         if not self._records:
             return {}
         self._index()
-        return observed(self._records, {one: self._life(self._seen[one]) for one in self._records if one in self._seen})
+        return observed(
+            self._records, {record: self._life(self._seen[record]) for record in self._records if record in self._seen}
+        )
 
     def _settle(self, now: int) -> None:
         for container, record in list(self._records.items()):
@@ -285,7 +287,7 @@ class Pushing:
         if desired is None or self._indexed == (self.looks.version, desired.revision):
             return
         self._indexed = (self.looks.version, desired.revision)
-        rules = {one.name: one.push for one in desired.workloads if one.push is not None}
+        rules = {workload.name: workload.push for workload in desired.workloads if workload.push is not None}
         if not rules:
             self._seen, self._names = {}, {}
             return

@@ -38,9 +38,11 @@ class Seen:
 
 def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Event]]:
     """What to remember of this decision, and what happened since the one before."""
-    held = {HoldKey(one.object, one.action, one.rule.value): one.message for one in decision.holds}
+    held = {HoldKey(hold.object, hold.action, hold.rule.value): hold.message for hold in decision.holds}
     events = [
-        _held(one, now) for one in decision.holds if HoldKey(one.object, one.action, one.rule.value) not in before.held
+        _held(hold, now)
+        for hold in decision.holds
+        if HoldKey(hold.object, hold.action, hold.rule.value) not in before.held
     ]
     events += [
         Event(now.wall, "released", key.object, key.action, key.rule, "", message)
@@ -137,8 +139,8 @@ def _overrides(before: Mapping[str, Override], after: Mapping[str, Override], no
     return begun + ended
 
 
-def _ordered(one: Override) -> str:
-    return one.force.value if one.force is Force.DRAIN else f"force {one.force.value}"
+def _ordered(override: Override) -> str:
+    return override.force.value if override.force is Force.DRAIN else f"force {override.force.value}"
 
 
 def _requests(before: Mapping[str, Request], after: Mapping[str, Request], now: Now) -> list[Event]:
@@ -201,9 +203,9 @@ class _Acted:
     """Whether and how a decision answers a verdict."""
 
     def __init__(self, decision: Decision) -> None:
-        self.grants = {one.object: one.cause.value for one in decision.ledger.grants.values()}
+        self.grants = {grant.object: grant.cause.value for grant in decision.ledger.grants.values()}
         self.weights = {
-            one.action.name: one.action.weight for one in decision.steps if isinstance(one.action, SetWeight)
+            step.action.name: step.action.weight for step in decision.steps if isinstance(step.action, SetWeight)
         }
         self.holds: dict[str, Hold] = {}
         self.kept: dict[str, Hold] = {}

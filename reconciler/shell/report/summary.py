@@ -158,32 +158,32 @@ def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: in
             "status": rows(decision.status, decision.holds, now),
             "holds": [
                 {
-                    "object": one.object,
-                    "action": one.action,
-                    "rule": one.rule.value,
-                    "message": one.message,
-                    "until_wall": wall(one.until),
-                    "next_step": one.next_step or None,
+                    "object": hold.object,
+                    "action": hold.action,
+                    "rule": hold.rule.value,
+                    "message": hold.message,
+                    "until_wall": wall(hold.until),
+                    "next_step": hold.next_step or None,
                 }
-                for one in decision.holds
+                for hold in decision.holds
             ],
             "waits": [
                 {
-                    "object": one.object,
-                    "waiting": one.waiting.value,
-                    "message": one.message,
-                    "until_wall": wall(one.until),
+                    "object": wait.object,
+                    "waiting": wait.waiting.value,
+                    "message": wait.message,
+                    "until_wall": wall(wait.until),
                 }
-                for one in decision.waits
+                for wait in decision.waits
             ],
             "steps": [
                 {
-                    "object": one.object,
-                    "action": describe(one.action),
-                    "cause": one.cause.value,
-                    "message": one.message,
+                    "object": step.object,
+                    "action": describe(step.action),
+                    "cause": step.cause.value,
+                    "message": step.message,
                 }
-                for one in decision.steps
+                for step in decision.steps
             ],
             "approve": decision.guard_hash or None,
         },
@@ -195,10 +195,10 @@ def news(decision: Decision) -> tuple[object, ...]:
     """What makes a decision worth telling or storing again: not the passing of time."""
     return (
         tuple(step.id for step in decision.steps),
-        tuple((one.object, one.action, one.rule, one.message) for one in decision.holds),
-        tuple((one.object, one.waiting, one.message) for one in decision.waits if one.waiting is not Waiting.CALL),
+        tuple((hold.object, hold.action, hold.rule, hold.message) for hold in decision.holds),
+        tuple((wait.object, wait.waiting, wait.message) for wait in decision.waits if wait.waiting is not Waiting.CALL),
         # Which calls are under way is no news; that none is any more is, or the stored decision would tell of them for ever.
-        any(one.waiting is Waiting.CALL for one in decision.waits),
+        any(wait.waiting is Waiting.CALL for wait in decision.waits),
         tuple(decision.status.workloads),
         tuple(
             (key, one.active, [row[:3] for row in one.rows]) for key, one in sorted(decision.ledger.rollouts.items())

@@ -159,4 +159,4 @@ class HoldKey(NamedTuple):
 
 def known_holds(holds: list[dict[str, str]]) -> dict[HoldKey, str]:
     """The holds of a stored decision, so that a restart of the program does not tell them anew."""
-    return {HoldKey(one["object"], one["action"], one["rule"]): one["message"] for one in holds}
+    return {HoldKey(hold["object"], hold["action"], hold["rule"]): hold["message"] for hold in holds}

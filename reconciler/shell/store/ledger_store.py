@@ -98,12 +98,12 @@ class StoreMemory:
             result = outcome.kind.value + (f": {outcome.message}" if outcome.message else "")
             words = (step.id, step.cause.value, result, "step", step.object, step.message)
             rows.append(AuditRow(now.wall, self.actor, revision, "", *words))
-        rows += [self._row(one, revision) for one in events]
+        rows += [self._row(event, revision) for event in events]
         self.store.audit(sorted(rows, key=lambda row: row.wall))
 
-    def _row(self, one: Event, revision: str) -> AuditRow:
-        words = (one.step, one.cause, one.outcome, one.kind, one.object, one.message)
-        return AuditRow(one.wall, self.actor, revision, "", *words)
+    def _row(self, event: Event, revision: str) -> AuditRow:
+        words = (event.step, event.cause, event.outcome, event.kind, event.object, event.message)
+        return AuditRow(event.wall, self.actor, revision, "", *words)
 
     def held(self) -> Mapping[HoldKey, str]:
         """The holds of the decision that an earlier process stored last."""

@@ -200,5 +200,5 @@ def test_a_name_loses_its_answer_only_with_a_note_that_says_left_out(
     wanted: dict[RecordKey, RecordSet], can: DNSCapabilities
 ) -> None:
     found = adapt(wanted, ZONE, can)
-    gone = {one.name for one in wanted} - {one.name for one in found.records}
+    gone = {one.name for one in wanted} - {record.name for record in found.records}
     assert gone <= {note.key.name for note in found.notes if "left out" in note.message}

@@ -83,6 +83,6 @@ def test_a_plan_foresees_that_the_checks_of_what_it_starts_pass(scene: Scene) ->
     wanted = desired()
     more = replace(wanted, workloads=(replace(wanted.workloads[0], replicas=4),))
     plan = forecast(more, replace(scene.observed(), leaves=leaves), NOW)
-    last = [change.after for one in plan.steps for change in getattr(one.step.action, "changes", ())][-1]
+    last = [change.after for step in plan.steps for change in getattr(step.step.action, "changes", ())][-1]
 
     assert len(last.values) == 4

@@ -169,7 +169,9 @@ def test_a_set_that_moves_into_a_record_is_taken_over_and_never_goes() -> None:
     world.records = (Record("record/n1", "n1", f"n1.{ZONE}", NAMES, ZONE, "A", 300, ("192.0.2.1",)),)
     (step,) = world.decide().steps
 
-    assert [(one.before, one.after) for one in changes(step).changes] == [(RecordSet(300, ("192.0.2.1",)),) * 2]
+    assert [(change.before, change.after) for change in changes(step).changes] == [
+        (RecordSet(300, ("192.0.2.1",)),) * 2
+    ]
     world.settle()
     assert world.zone.value.owners[RecordKey(f"n1.{ZONE}", "A")] == f"{INSTANCE}/record/n1"
 

@@ -33,7 +33,7 @@ class Lists(World):
                 self.write(decision, 1)
                 if crash:
                     self.crash()
-            elif later := [one.until for one in decision.waits if one.until is not None]:
+            elif later := [wait.until for wait in decision.waits if wait.until is not None]:
                 self.pass_time((min(later) - self.now.steady) / 1e9)
             else:
                 return {self.zone.value.owners[key] for key in self.sets}

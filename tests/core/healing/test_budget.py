@@ -40,7 +40,7 @@ def test_a_budget_of_none_still_heals_one_at_a_time(replicas):
 def test_as_many_are_healed_at_once_as_the_budget_has_room_for(allowed, together):
     desired, scene = healing(Spec(replicas=8, max_unavailable=allowed), 0, 1, 2)
     assert len(granted(desired, scene)) == together
-    rules = [one.rule for one in decide(desired, scene.observed(), NOW).holds if one.action.startswith("restart ")]
+    rules = [hold.rule for hold in decide(desired, scene.observed(), NOW).holds if hold.action.startswith("restart ")]
     assert rules == [Rule.RESTART_IN_PROGRESS] * (3 - together)
 
 

@@ -42,7 +42,7 @@ def one_sick(**changes: object) -> Scene:
 
 
 def held(decision: Decision) -> list[tuple[Rule, str]]:
-    return [(one.rule, one.message) for one in decision.holds if one.object.startswith("workload/")]
+    return [(hold.rule, hold.message) for hold in decision.holds if hold.object.startswith("workload/")]
 
 
 def rule_of(desired: Desired, scene: Scene) -> Rule | None:
@@ -155,11 +155,11 @@ def test_a_window_that_names_rollout_holds_creates_of_a_new_revision_and_starts_
     window = Window("day", frozenset({Held.ROLLOUT}), "* * * * *", 3600 * SECOND, "UTC")
     scene = Scene(WEB)
     scene.change(2, down(scene.facts[2]))
-    scene.pools["web"] = [one for one in scene.pools["web"] if one.name != scene.facts[2].name]
+    scene.pools["web"] = [pool for pool in scene.pools["web"] if pool.name != scene.facts[2].name]
     guard = Guard(mass_change=MassChange(100, 50), windows=(window,))
     desired = replace(shop(image="v2"), guard=guard).desired()
     decision = decide(desired, scene.observed(), NOW)
-    assert {one.rule for one in decision.holds if one.object.startswith("workload/")} == {Rule.WINDOW}
+    assert {hold.rule for hold in decision.holds if hold.object.startswith("workload/")} == {Rule.WINDOW}
     assert [step.id for step in decision.steps if not step.id.startswith("records")] == [f"start {scene.facts[2].name}"]
 
 
@@ -218,7 +218,7 @@ def test_while_the_canary_is_away_everybody_else_waits_and_keeps_the_traffic():
     for number in range(3):
         scene.sick(number)
     decision = decide(guarded(), scene.observed(), NOW)
-    assert [one.object for one in decision.ledger.grants.values()] == ["workload/web/0"]
+    assert [grant.object for grant in decision.ledger.grants.values()] == ["workload/web/0"]
     assert decision.ledger.outbreaks["workload/web"].canary == "workload/web/0"
     cut = [step.action.name for step in decision.steps if step.id.startswith("weight")]
     assert cut == [scene.facts[0].name]
@@ -299,7 +299,7 @@ def test_before_a_stop_the_runtimes_policy_is_switched_off_and_one_that_refuses_
     fact = scene.facts[1]
     grant = Grant("workload/web/1", fact.generation, Reason.LIVENESS_FAILED, ago(20), weight_out=ago(15))
     scene.ledger = replace(scene.ledger, grants={fact.id: grant})
-    scene.pools["web"] = [one for one in scene.pools["web"] if one.name != fact.name]
+    scene.pools["web"] = [pool for pool in scene.pools["web"] if pool.name != fact.name]
     decision = decide(desired, scene.observed(), NOW)
     assert [step.action.live for step in decision.steps if isinstance(step.action, UpdateContainer)] == [NEVER]
     assert not [step for step in decision.steps if isinstance(step.action, StopContainer)]
@@ -315,7 +315,7 @@ def test_the_grace_of_a_stop_for_failed_health_is_that_of_the_probe():
     fact = scene.facts[1]
     grant = Grant("workload/web/1", fact.generation, Reason.LIVENESS_FAILED, ago(20), weight_out=ago(15))
     scene.ledger = replace(scene.ledger, grants={fact.id: grant})
-    scene.pools["web"] = [one for one in scene.pools["web"] if one.name != fact.name]
+    scene.pools["web"] = [pool for pool in scene.pools["web"] if pool.name != fact.name]
     desired = guarded()
     (web,) = desired.workloads
     main = web.template.container
@@ -340,7 +340,7 @@ def test_the_grace_of_a_stop_for_failed_health_is_that_of_the_probe():
 def test_ends_are_told_apart(cause, code, reason):
     scene = Scene(WEB)
     scene.change(1, down(scene.facts[1], cause, code))
-    scene.pools["web"] = [one for one in scene.pools["web"] if one.name != scene.facts[1].name]
+    scene.pools["web"] = [pool for pool in scene.pools["web"] if pool.name != scene.facts[1].name]
     starts = [step for step in decide(guarded(), scene.observed(), NOW).steps if step.id.startswith("start")]
     assert [step.cause for step in starts] == [reason]
 

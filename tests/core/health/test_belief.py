@@ -148,8 +148,8 @@ def test_a_suspected_way_changes_nothing_for_who_is_heard_or_does_not_repeat_its
 
 def test_more_than_half_falling_silent_together_makes_the_way_suspect():
     facts = [replace(container(Spec(replicas=4), n), started_at=n + 1) for n in range(4)]
-    pushes = {one.generation: push(READY, 31 * SECOND) for one in facts}
-    senders = [(RULES, one) for one in facts]
+    pushes = {fact.generation: push(READY, 31 * SECOND) for fact in facts}
+    senders = [(RULES, fact) for fact in facts]
     assert hear(senders, pushes, SEEN).suspect
     half = {one.generation: push(READY, (31 if n < 2 else 3) * SECOND) for n, one in enumerate(facts)}
     assert not hear(senders, half, SEEN).suspect

@@ -24,4 +24,4 @@ def test_an_adopted_container_is_not_forgotten_before_its_node_was_looked_at(how
     scene.ledger = replace(scene.ledger, adopted=rows)
     decision = decide(leaving(**{how: True}), replace(scene.observed(), runtimes={}), NOW)
     assert decision.ledger.adopted == rows
-    assert [one.object for one in decision.holds if one.rule is Rule.UNKNOWN_RUNTIME] == [f"provider/{NODE}"]
+    assert [hold.object for hold in decision.holds if hold.rule is Rule.UNKNOWN_RUNTIME] == [f"provider/{NODE}"]

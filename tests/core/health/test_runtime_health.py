@@ -17,8 +17,10 @@ def health(value: ProbeValue = PASS, age: int = 1, streak: int = 0, interval: in
     return RuntimeHealth(value, streak, NOW - age * SECOND, interval * SECOND, "said")
 
 
-def said(one: RuntimeHealth | None, before: ProbeFact | None = None, running_since: int = SECOND) -> ProbeFact:
-    return verdict(one, before, NOW, CADENCE, running_since)
+def said(
+    runtime_health: RuntimeHealth | None, before: ProbeFact | None = None, running_since: int = SECOND
+) -> ProbeFact:
+    return verdict(runtime_health, before, NOW, CADENCE, running_since)
 
 
 def test_a_container_without_a_health_check_cannot_be_asked() -> None:

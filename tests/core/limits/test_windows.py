@@ -73,8 +73,8 @@ def test_a_window_that_names_prune_holds_deletions_and_a_decision_wakes_when_it_
     web, old = Spec(), Spec(name="old", replicas=1, pools=("old",))
     desired, world = gone(Shop((web,), prune=True, guard=guard), Scene(web, old))
     decision = decide(desired, world, NOW)
-    assert {one.rule for one in decision.holds} == {Rule.WINDOW}
-    until = {one.until for one in decision.holds}
+    assert {hold.rule for hold in decision.holds} == {Rule.WINDOW}
+    until = {hold.until for hold in decision.holds}
     assert until == {NOW.steady + 120 * SECOND}
     assert not decision.steps
     assert decision.wake_at <= min(until)

@@ -115,7 +115,7 @@ def test_running_containers_become_replicas_and_nothing_happens_to_them_but_weig
 
 def test_a_whole_forecast_of_an_adoption_touches_no_container():
     plan = forecast(adopting(), World(stranger(1), stranger(2)).observed(), NOW)
-    assert {type(one.step.action).__name__ for one in plan.steps} == {"SetWeight", "ChangeRecords"}
+    assert {type(step.step.action).__name__ for step in plan.steps} == {"SetWeight", "ChangeRecords"}
 
 
 @given(st.permutations([1, 2, 3, 4, 5]), st.sets(st.sampled_from([1, 2, 3, 4, 5])))
@@ -136,7 +136,7 @@ def test_a_lost_ledger_loses_no_replica():
     world.in_pool(*world.facts)
     desired = adopting()
     world.ledger = Ledger()
-    assert not [one for one in steps_of(desired, world.observed()) if not isinstance(one, SetWeight)]
+    assert not [step for step in steps_of(desired, world.observed()) if not isinstance(step, SetWeight)]
     assert len(decide(desired, world.observed(), NOW).ledger.adopted) == 2
 
 
@@ -146,7 +146,9 @@ def test_what_a_node_that_cannot_be_seen_has_is_not_forgotten():
 
 
 def test_a_missing_replica_is_created_beside_the_adopted_ones():
-    (action,) = [one for one in steps_of(adopting(), World(stranger(1)).observed()) if isinstance(one, CreateContainer)]
+    (action,) = [
+        step for step in steps_of(adopting(), World(stranger(1)).observed()) if isinstance(step, CreateContainer)
+    ]
     assert action.mark.ordinal == 1
 
 
@@ -199,7 +201,7 @@ def test_a_container_that_is_a_replica_already_stays_one_when_a_second_workload_
     desired = adopting()
     other = replace(workload(Spec(name="api", replicas=1)), adopt=Adopt(names=("web-1",)))
     decision = decide(replace(desired, workloads=(other, *desired.workloads)), world.observed(), NOW)
-    assert Rule.ADOPT_CONFLICT in {one.rule for one in decision.holds}
+    assert Rule.ADOPT_CONFLICT in {hold.rule for hold in decision.holds}
     assert decision.ledger.adopted["id-web-1"].workload == WEB.key
     assert not [step for step in decision.steps if isinstance(step.action, SetWeight) and step.action.weight == 0]
 
@@ -320,8 +322,8 @@ def test_an_adopted_container_that_crashed_is_started_again():
     world = World(down, stranger(2))
     world.in_pool(*world.facts)
     world.pools["web"] = world.pools["web"][1:]
-    starts = [one for one in steps_of(adopting(), world.observed()) if isinstance(one, StartContainer)]
-    assert [(one.name, one.adopted) for one in starts] == [("web-1", True)]
+    starts = [step for step in steps_of(adopting(), world.observed()) if isinstance(step, StartContainer)]
+    assert [(start.name, start.adopted) for start in starts] == [("web-1", True)]
 
 
 # --- letting go -------------------------------------------------------------------------------------------------------
@@ -332,7 +334,7 @@ def test_destroy_lets_adopted_containers_go_and_takes_only_weights_and_names_awa
     world.in_pool(*world.facts)
     desired = replace(adopting(), workloads=(), services=(), policies=(), services_of={}, destroy=True)
     plan = forecast(desired, world.observed(), NOW)
-    kinds = {type(one.step.action).__name__ for one in plan.steps}
+    kinds = {type(step.step.action).__name__ for step in plan.steps}
     assert kinds == {"SetWeight", "RemoveEndpoint", "ChangeRecords"}
     assert all(row.left for row in decide(desired, world.observed(), NOW).ledger.adopted.values())
 
@@ -349,7 +351,7 @@ def test_prune_removes_no_adopted_container():
     world = World(stranger(1), stranger(2))
     world.in_pool(*world.facts)
     desired = replace(adopting(), workloads=(), services=(), policies=(), services_of={}, prune=True)
-    done = [one.step.action for one in forecast(desired, world.observed(), NOW).steps]
+    done = [step.step.action for step in forecast(desired, world.observed(), NOW).steps]
     assert not [one for one in done if isinstance(one, StopContainer | RemoveContainer)]
 
 
@@ -371,7 +373,7 @@ def test_a_replica_too_many_that_was_adopted_is_stopped_and_not_removed():
     world = World(stranger(1), stranger(2))
     world.in_pool(*world.facts)
     desired = adopting(spec=Spec(replicas=1))
-    done = [one.step.action for one in forecast(desired, world.observed(), NOW).steps]
+    done = [step.step.action for step in forecast(desired, world.observed(), NOW).steps]
     assert [one.name for one in done if isinstance(one, StopContainer)] == ["web-2"]
     assert not [one for one in done if isinstance(one, RemoveContainer)]
 
@@ -381,7 +383,7 @@ def test_what_replaces_adopted_containers_of_any_strategy_ends_with_all_of_them_
     desired = adopting(replace(BY_LABEL, replace=True), strategy=strategy)
     world = World(stranger(1), stranger(2))
     world.in_pool(*world.facts)
-    done = [one.step.action for one in forecast(desired, world.observed(), NOW).steps]
+    done = [step.step.action for step in forecast(desired, world.observed(), NOW).steps]
     assert len([one for one in done if isinstance(one, CreateContainer)]) == 2
     assert len([one for one in done if isinstance(one, RemoveContainer)]) == 2
 
@@ -395,5 +397,5 @@ def test_one_that_is_down_in_the_middle_of_its_restart_is_started_before_it_is_l
     grant = Grant("workload/web/0", down.generation, Reason.LIVENESS_FAILED, ago(5), weight_out=ago(4))
     world.ledger = replace(world.ledger, grants={down.id: grant})
     desired = replace(adopting(), workloads=(), services=(), policies=(), services_of={}, destroy=why == "destroy")
-    starts = [one for one in steps_of(desired, world.observed()) if isinstance(one, StartContainer)]
-    assert [(one.name, one.adopted) for one in starts] == [("web-1", True)]
+    starts = [step for step in steps_of(desired, world.observed()) if isinstance(step, StartContainer)]
+    assert [(start.name, start.adopted) for start in starts] == [("web-1", True)]

@@ -30,9 +30,11 @@ def fact(ordinal: int, digests=ONE, revision: str = NEW) -> ContainerFact:
 
 
 def roster(*facts: ContainerFact, workload: Workload = WEB) -> Roster:
-    beliefs = [believe(one, Container("web", ()), {}, 0) for one in facts]
-    group = Group(workload, current={one.fact.mark.ordinal: one for one in beliefs if one.fact.mark.revision == NEW})
-    group.outgoing = [one for one in beliefs if one.fact.mark.revision != NEW]
+    beliefs = [believe(fact, Container("web", ()), {}, 0) for fact in facts]
+    group = Group(
+        workload, current={belief.fact.mark.ordinal: belief for belief in beliefs if belief.fact.mark.revision == NEW}
+    )
+    group.outgoing = [belief for belief in beliefs if belief.fact.mark.revision != NEW]
     return Roster({workload.key: group}, (), {}, (), ())
 
 
@@ -79,7 +81,7 @@ def test_a_missing_replica_is_created_from_what_its_revision_began_with():
     spec = Spec()
     scene = Scene(spec)
     name = scene.facts[2].name
-    scene.facts = [replace(one, digests=ONE) for one in scene.facts[:2]]
+    scene.facts = [replace(fact, digests=ONE) for fact in scene.facts[:2]]
     decision = decide(shop().desired(), scene.observed(), NOW)
     [step] = [one for one in decision.steps if isinstance(one.action, CreateContainer)]
     assert (step.action.name, step.action.pins) == (name, ONE)

@@ -123,14 +123,14 @@ def test_two_of_one_service_that_fail_are_never_restarted_together():
     decision = decide(wanted(), seen(*facts, sick=("id-1", "id-2")), NOW)
     assert len(decision.ledger.grants) == 1
     assert (
-        len([one for one in decision.holds if one.rule in (Rule.RESTART_IN_PROGRESS, Rule.MASS_FAILURE, Rule.RATE)])
+        len([hold for hold in decision.holds if hold.rule in (Rule.RESTART_IN_PROGRESS, Rule.MASS_FAILURE, Rule.RATE)])
         == 1
     )
 
 
 def test_a_container_without_a_compose_service_is_a_group_of_its_own():
     lone = labelled(1, name="lone")
-    labels = tuple(one for one in lone.labels if "compose" not in one[0])
+    labels = tuple(label for label in lone.labels if "compose" not in label[0])
     lone = replace(lone, labels=labels)
     assert group_key(lone) == f"container/{NODE}/lone"
     decision = decide(wanted(), seen(lone, sick=("id-1",)), NOW)

@@ -31,7 +31,7 @@ def test_two_containers_of_one_name_are_stopped_one_after_the_other() -> None:
     first = decide(desired, replace(observed, runtimes=both), NOW)
     stops = [step.action for step in first.steps if isinstance(step.action, StopContainer)]
     assert len(stops) == 1, first.steps
-    assert [one.message for one in first.waits if one.waiting is Waiting.CALL] == [
+    assert [wait.message for wait in first.waits if wait.waiting is Waiting.CALL] == [
         f"another call on {here.name} goes first"
     ]
     left, other = (there, here) if stops[0].expect == here.generation else (here, there)

@@ -180,11 +180,11 @@ def test_what_is_remembered_is_what_is_made_and_the_digest_stays():
     scene.ledger = replace(scene.ledger, templates={name: templates.write(web.template)}, pins=pins)
     scene.ledger = from_rows(to_rows(scene.ledger))
     decision = decide(desired, scene.observed(), NOW)
-    (action,) = [one.action for one in decision.steps if isinstance(one.action, CreateContainer)]
+    (action,) = [step.action for step in decision.steps if isinstance(step.action, CreateContainer)]
     assert (action.mark.revision, action.mark.ordinal) == (OLD.revision, 1)
     assert action.template == web.template
     assert action.pins == pins[name]
-    assert not any(one.rule is Rule.TEMPLATE_GONE for one in decision.holds)
+    assert not any(hold.rule is Rule.TEMPLATE_GONE for hold in decision.holds)
 
 
 @pytest.mark.parametrize("text", [None, "{}", "nonsense"])
@@ -195,7 +195,7 @@ def test_what_is_not_remembered_is_reported_and_the_others_go_on(text):
     decision = decide(desired, scene.observed(), NOW)
     (hold,) = [one for one in decision.holds if one.rule is Rule.TEMPLATE_GONE]
     assert hold.next_step
-    assert not any(isinstance(one.action, CreateContainer) for one in decision.steps)
+    assert not any(isinstance(step.action, CreateContainer) for step in decision.steps)
 
 
 def test_limits_of_a_container_that_only_the_declared_revision_has_are_not_asked_of_the_one_that_serves():
@@ -207,5 +207,5 @@ def test_limits_of_a_container_that_only_the_declared_revision_has_are_not_asked
         replace(fact, live=(Live(""),) if fact.mark.revision == OLD.revision else live) for fact in scene.facts
     ]
     decision = decide(desired, scene.observed(), NOW)
-    updates = [one.action for one in decision.steps if isinstance(one.action, UpdateContainer)]
-    assert [one.live for one in updates] == [(Live("", 500),)]
+    updates = [step.action for step in decision.steps if isinstance(step.action, UpdateContainer)]
+    assert [update.live for update in updates] == [(Live("", 500),)]

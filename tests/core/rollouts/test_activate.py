@@ -43,7 +43,7 @@ def test_the_old_revision_drains_is_kept_stopped_and_is_removed_after_the_window
     kept = [name for name in here.containers() if revision("v1")[:8] in name]
     assert len(kept) == 3
     assert up(here, "v1") == 0
-    assert any(one.waiting is Waiting.ROLLBACK_WINDOW for one in here.tape.last.waits)
+    assert any(wait.waiting is Waiting.ROLLBACK_WINDOW for wait in here.tape.last.waits)
     assert here.tape.last.status.workloads[0].condition == "Ready"
     here.run(600 * SECOND)
     assert [name for name in here.containers() if revision("v1")[:8] in name] == []
@@ -57,8 +57,8 @@ def test_raises_are_read_back_before_anything_is_lowered(world):
     here.run(90 * SECOND)
     count = len(here.traffic.writes)
     here.run(120 * SECOND)
-    writes = [one.action for one in here.traffic.writes[count:] if isinstance(one.action, SetWeight)]
-    directions = ["up" if one.weight else "down" for one in writes]
+    writes = [write.action for write in here.traffic.writes[count:] if isinstance(write.action, SetWeight)]
+    directions = ["up" if write.weight else "down" for write in writes]
     assert directions == ["up"] * 3 + ["down"] * 3
 
 

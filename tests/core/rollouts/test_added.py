@@ -78,7 +78,7 @@ def test_a_canary_to_which_replicas_are_added_has_not_failed():
     decision = decide(desired, scene.observed(), NOW)
     row = decision.ledger.rollouts[NEW.key].of(NEW.revision)
     assert (row.standing, row.opened, row.failures) == (Standing.SCHEDULED, ago(700), 0)
-    assert {one.waiting for one in decision.waits} >= {Waiting.VERDICT}
+    assert {wait.waiting for wait in decision.waits} >= {Waiting.VERDICT}
 
 
 def test_a_canary_that_loses_its_replicas_has_failed_also_while_more_are_wanted():

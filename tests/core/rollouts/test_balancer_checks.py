@@ -54,7 +54,7 @@ def test_a_replica_that_only_the_balancer_calls_down_keeps_the_old_ones_in_traff
     assert decision.ledger.rollouts[NEW.key].active == active.revision
     if active is OLD:
         assert f"not every pool gives traffic to all replicas of revision {NEW.revision[:8]} yet" in {
-            one.message for one in decision.waits
+            wait.message for wait in decision.waits
         }
 
 
@@ -78,5 +78,5 @@ def test_an_old_replica_stays_as_long_as_the_balancer_gives_its_successor_no_tra
     going = {one.id for one in made.facts} & set(decision.ledger.grants)
     assert len(going) == leaves
     assert f"id-{fact.name}" not in going
-    told = any("do not get traffic from every pool and name yet" in one.message for one in decision.waits)
+    told = any("do not get traffic from every pool and name yet" in wait.message for wait in decision.waits)
     assert told is not bool(leaves)

@@ -78,7 +78,7 @@ class Spread(Shop):
     def desired(self):
         made = super(Spread, self).desired()
         panic = Panic(90, PanicMode.SPREAD)
-        return replace(made, services=tuple(replace(one, panic=panic) for one in made.services))
+        return replace(made, services=tuple(replace(service, panic=panic) for service in made.services))
 
 
 @pytest.mark.parametrize("failing", [names_of("v2")[:1], names_of("v1")[:2] + names_of("v2")[:1]], ids=["one", "three"])

@@ -45,7 +45,7 @@ def containers_of(here: World, image: str) -> list[str]:
 
 
 def many(here: World, kind: type, image: str = "v2") -> int:
-    return sum(isinstance(one.action, kind) and revision(image)[:8] in one.action.name for one in here.tape.steps)
+    return sum(isinstance(step.action, kind) and revision(image)[:8] in step.action.name for step in here.tape.steps)
 
 
 def told(here: World, image: str = "v2") -> dict:
@@ -102,7 +102,7 @@ def test_a_registry_without_an_answer_is_no_verdict_on_a_rolling_rollout(world):
     here.push(rolling("v2"))
     here.run(1200 * SECOND)
     assert (told(here)["status"], "could not be created" in told(here)["why"]) == ("scheduled", True)
-    assert any(one.rule is Rule.PROGRESS for one in here.tape.last.holds)
+    assert any(hold.rule is Rule.PROGRESS for hold in here.tape.last.holds)
     del here.faults[NODE]
     here.run(900 * SECOND)
     assert standing(here, "v2") is Standing.ACTIVE
@@ -191,7 +191,7 @@ def test_the_active_revision_that_is_declared_again_in_the_middle_of_the_next_on
     here.apps.mute |= set(names_of("v1"))
     here.push(rolling("v1"))
     here.run(600 * SECOND)
-    assert any(one.rule is Rule.PROGRESS for one in here.tape.last.holds)
+    assert any(hold.rule is Rule.PROGRESS for hold in here.tape.last.holds)
     assert standing(here, "v1") is Standing.ACTIVE
     here.apps.mute.clear()
     here.run(300 * SECOND)

@@ -51,7 +51,7 @@ def ordered(scene: Scene, force: Force, *ordinals: int) -> None:
 
 
 def raised(decision) -> set[str]:
-    return {one.action.name for one in decision.steps if isinstance(one.action, SetWeight) and one.action.weight}
+    return {step.action.name for step in decision.steps if isinstance(step.action, SetWeight) and step.action.weight}
 
 
 @pytest.mark.parametrize("event", list(PushEvent))
@@ -77,7 +77,7 @@ def test_a_replica_that_a_person_keeps_out_neither_stops_a_switch_nor_fails_its_
     desired, scene = beside(due=True, weight=100)
     ordered(scene, force, 1)
     scene.pools["web"] = [
-        one._replace(weight=0) if one.name.endswith("-1") else one for one in scene.pools["web"]
+        pool._replace(weight=0) if pool.name.endswith("-1") else pool for pool in scene.pools["web"]
     ]  # as ordered
     decision = decide(desired, scene.observed(), NOW)
     assert decision.ledger.rollouts[OLD.key].active == NEW.revision

@@ -44,7 +44,7 @@ def test_one_run_starts_what_is_due_later_and_says_when_to_come_back(world):
     assert here.clock.now().steady - begun < 600 * SECOND  # nothing more can happen within its time
     assert up(here, "v1") == up(here, "v2") == 3
     assert not any(of(here, "v2").values())
-    assert Waiting.ACTIVATION in {one.waiting for one in summary.decision.waits}
+    assert Waiting.ACTIVATION in {wait.waiting for wait in summary.decision.waits}
     assert summary.run_again
     here.push(staged("v2", delay=7200 * SECOND))
     here.clock.advance(7200 * SECOND)

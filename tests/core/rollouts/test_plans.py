@@ -74,7 +74,7 @@ def test_what_is_not_known_neither_lets_a_revision_in_nor_ends_its_waiting():
     after = decide(desired, replace(known, ledger=ledger, probes=blank), NOW)
     assert after.ledger.rollouts["workload/web"].of(new.revision).standing is Standing.SCHEDULED
     assert not after.steps
-    assert any(one.rule is Rule.PROBER_FAULT for one in after.holds)
+    assert any(hold.rule is Rule.PROBER_FAULT for hold in after.holds)
     bad = probe(ProbeValue.FAIL)
     sick = {
         one: value._replace(readiness=bad) if _is_of(one, waiting, new) else value
@@ -85,7 +85,7 @@ def test_what_is_not_known_neither_lets_a_revision_in_nor_ends_its_waiting():
 
 
 def _is_of(generation: Generation, scene: Scene, spec: Spec) -> bool:
-    return any(one.generation == generation and one.mark.revision == spec.revision for one in scene.facts)
+    return any(fact.generation == generation and fact.mark.revision == spec.revision for fact in scene.facts)
 
 
 def beside(opened: bool, sick: bool = False):
@@ -141,13 +141,13 @@ def test_nothing_is_lowered_while_a_pool_cannot_be_read():
     scene.unknown.add(POOLS)
     decision = decide(desired, scene.observed(), NOW)
     assert decision.ledger.rollouts[WEB.key].active == WEB.revision
-    assert any(one.waiting is Waiting.RAISED for one in decision.waits)
+    assert any(wait.waiting is Waiting.RAISED for wait in decision.waits)
     assert not decision.steps
 
 
 def test_the_switch_is_over_once_every_endpoint_was_read_back():
     desired, scene, new = beside(opened=True)
-    scene.pools["web"] = [one._replace(weight=100) for one in scene.pools["web"]]
+    scene.pools["web"] = [pool._replace(weight=100) for pool in scene.pools["web"]]
     decision = decide(desired, scene.observed(), NOW)
     assert decision.ledger.rollouts[WEB.key].active == new.revision
     lowered = {step.action.name for step in decision.steps if isinstance(step.action, SetWeight)}
@@ -159,6 +159,6 @@ def test_a_window_of_the_guard_holds_the_switch_and_its_grace_does_not_run():
     window = Window("freeze", frozenset({Held.ROLLOUT}), "* * * * *", 3600 * SECOND, "UTC")
     desired = replace(desired, guard=replace(desired.guard, windows=(window,)))
     decision = decide(desired, scene.observed(), NOW)
-    assert any(one.rule is Rule.WINDOW and one.object == WEB.key for one in decision.holds)
+    assert any(hold.rule is Rule.WINDOW and hold.object == WEB.key for hold in decision.holds)
     row = decision.ledger.rollouts[WEB.key].of(new.revision)
     assert (row.due, row.opened) == (None, None)

@@ -27,7 +27,7 @@ STALE = ("main/PASSWORD",)
 
 
 def changed(desired: Desired, **fields: object) -> Desired:
-    return replace(desired, workloads=tuple(replace(one, **fields) for one in desired.workloads))
+    return replace(desired, workloads=tuple(replace(workload, **fields) for workload in desired.workloads))
 
 
 def grant(cause: Reason = Reason.SECRET_CHANGED, **fields: object) -> Grant:
@@ -48,8 +48,8 @@ def test_a_changed_secret_is_reported_and_nothing_more_by_default():
     desired, scene = secrets_changed(OnSecretChange.REPORT)
     decision = decide(desired, scene.observed(), NOW)
     assert not decision.steps
-    assert {one.rule for one in decision.holds} == {Rule.SECRET_CHANGED}
-    assert all("main/PASSWORD" in one.message and "onSecretChange" in one.next_step for one in decision.holds)
+    assert {hold.rule for hold in decision.holds} == {Rule.SECRET_CHANGED}
+    assert all("main/PASSWORD" in hold.message and "onSecretChange" in hold.next_step for hold in decision.holds)
 
 
 def escalated() -> tuple[Desired, Scene]:
@@ -99,10 +99,10 @@ def test_replicas_are_made_anew_one_after_the_other_and_all_of_them(name):
     plan = forecast(desired, scene.observed(), NOW)
     assert not plan.truncated
     assert not plan.holds
-    kinds = [type(one.step.action) for one in plan.steps]
+    kinds = [type(step.step.action) for step in plan.steps]
     replicas = desired.workloads[0].replicas
     assert [kinds.count(one) for one in (StopContainer, RemoveContainer, CreateContainer)] == [replicas] * 3
-    between = [one for one in kinds if one in {StopContainer, RemoveContainer, CreateContainer, StartContainer}]
+    between = [kind for kind in kinds if kind in {StopContainer, RemoveContainer, CreateContainer, StartContainer}]
     if name == "secret-changed":  # the new one has the old one's name
         assert between == [StopContainer, RemoveContainer, CreateContainer, StartContainer] * replicas
     else:  # made before anything goes, and started in the old one's place
@@ -115,18 +115,18 @@ def test_replicas_are_made_anew_one_after_the_other_and_all_of_them(name):
 def test_nothing_goes_before_its_replacement_was_made(name):
     desired, scene = SITUATIONS[name]()
     decision = decide(desired, scene.observed(), NOW)
-    assert {type(one.action) for one in decision.steps} == {CreateContainer}
+    assert {type(step.action) for step in decision.steps} == {CreateContainer}
     assert not decision.ledger.grants
-    assert "its replacement is created first, to see that it can be made" in {one.message for one in decision.waits}
+    assert "its replacement is created first, to see that it can be made" in {wait.message for wait in decision.waits}
 
 
 def test_a_budget_of_none_holds_a_planned_recreation_and_not_one_for_failed_health():
     desired, scene = secrets_changed(OnSecretChange.RESTART)
     decision = decide(changed(desired, max_unavailable=0), scene.observed(), NOW)
-    assert {one.rule for one in decision.holds} == {Rule.BUDGET}
+    assert {hold.rule for hold in decision.holds} == {Rule.BUDGET}
     desired, scene = escalated()
     decision = decide(changed(desired, max_unavailable=0), scene.observed(), NOW)
-    assert [one.cause for one in decision.ledger.grants.values()] == [Reason.RECREATE]
+    assert [grant.cause for grant in decision.ledger.grants.values()] == [Reason.RECREATE]
 
 
 def test_the_grant_goes_on_under_the_removed_containers_id_and_counts_until_the_replica_is_available():
@@ -135,8 +135,8 @@ def test_the_grant_goes_on_under_the_removed_containers_id_and_counts_until_the_
     scene.facts[0] = replace(FACT, id="another", stale_secrets=(), started_at=NOW.wall - 5 * SECOND)
     decision = decide(desired, scene.observed(), NOW)
     assert list(decision.ledger.grants) == [FACT.id]
-    waits = [one for one in decision.waits if one.object == "workload/web/0" and one.waiting is Waiting.READY]
-    assert [one.until for one in waits] == [SEEN + 570 * SECOND]
+    waits = [wait for wait in decision.waits if wait.object == "workload/web/0" and wait.waiting is Waiting.READY]
+    assert [wait.until for wait in waits] == [SEEN + 570 * SECOND]
     scene.probes[scene.facts[0].generation] = scene.probes[FACT.generation]
     after = decide(desired, scene.observed(), NOW).ledger.grants
     assert FACT.id not in after
@@ -201,7 +201,7 @@ def test_a_runtime_that_keeps_its_restart_policy_delays_a_stop_for_a_bounded_tim
     live = (Live("main", 0, 0, "unless-stopped"),)
     fact = replace(scene.facts[1], live=live)
     scene.change(1, fact)
-    scene.pools["web"] = [one for one in scene.pools["web"] if one.name != fact.name]
+    scene.pools["web"] = [pool for pool in scene.pools["web"] if pool.name != fact.name]
     for since, stopped in ((15, False), (39, False), (40, True)):
         open_ = Grant("workload/web/1", fact.generation, Reason.RECREATE, ago(60), weight_out=ago(since), recreate=True)
         scene.ledger = replace(scene.ledger, grants={fact.id: open_})
@@ -216,7 +216,7 @@ def test_a_requested_restart_that_waits_for_a_ttl_does_not_keep_a_failed_replica
     asked = Grant("workload/web/0", FACT.generation, Reason.REQUESTED, ago(5), names_out=ago(5), ttl=3600 * SECOND)
     scene.ledger = replace(scene.ledger, grants={FACT.id: asked})
     grants = decide(shop().desired(), scene.observed(), NOW).ledger.grants.values()
-    assert sorted((one.object, one.cause) for one in grants) == [
+    assert sorted((grant.object, grant.cause) for grant in grants) == [
         ("workload/web/0", Reason.REQUESTED),
         ("workload/web/1", Reason.LIVENESS_FAILED),
     ]

@@ -27,7 +27,7 @@ def test_a_bad_revision_is_never_let_in_and_expires_loudly(world):
     here.run(1700 * SECOND)
     assert standing(here, "v2") is Standing.SCHEDULED
     assert not any(of(here, "v2").values())
-    assert any(one.waiting is Waiting.VERIFIED for one in here.tape.last.waits)
+    assert any(wait.waiting is Waiting.VERIFIED for wait in here.tape.last.waits)
     here.run(400 * SECOND)
     assert standing(here, "v2") is Standing.EXPIRED
     (hold,) = [one for one in here.tape.last.holds if one.rule is Rule.REVISION_NOT_ELIGIBLE]
@@ -89,7 +89,9 @@ def test_a_waiting_replica_that_crashes_is_started_again_and_in_the_end_its_revi
     here.push(staged("v2", delay=7200 * SECOND))
     here.run(1800 * SECOND)
     assert standing(here, "v2") is Standing.FAILED
-    starts = [one for one in here.traffic.writes if isinstance(one.action, StartContainer) and one.action.name == bad]
+    starts = [
+        write for write in here.traffic.writes if isinstance(write.action, StartContainer) and write.action.name == bad
+    ]
     assert 2 <= len(starts) <= 7
     assert not any(revision("v2")[:8] in name for name in here.containers())
     assert all(of(here, "v1").values())
@@ -134,13 +136,13 @@ def test_a_revision_that_turns_bad_within_bake_is_taken_back_without_a_new_conta
     assert all(of(here, "v1").values())
     assert not any(of(here, "v2").values())
     assert {name: here.containers()[name].id for name in names_of("v1")} == old
-    assert not any(isinstance(one.action, CreateContainer) for one in here.traffic.writes[count:])
+    assert not any(isinstance(write.action, CreateContainer) for write in here.traffic.writes[count:])
     # It is not tried again until its manifest changes.
     here.apps.mute.clear()
     here.run(1800 * SECOND)
     assert standing(here, "v1") is Standing.ACTIVE
     assert all(of(here, "v1").values())
-    assert any(one.rule is Rule.REVISION_NOT_ELIGIBLE for one in here.tape.last.holds)
+    assert any(hold.rule is Rule.REVISION_NOT_ELIGIBLE for hold in here.tape.last.holds)
     here.push(staged("v3", delay=60 * SECOND))
     here.run(180 * SECOND)
     assert standing(here, "v3") is Standing.ACTIVE
@@ -166,7 +168,7 @@ def test_a_person_takes_the_switch_back_and_the_next_poll_does_not_undo_it(world
     assert standing(here, "v1") is Standing.ACTIVE
     assert standing(here, "v2") is Standing.FAILED
     assert "taken back by somebody: a test" in row(here, "v2").why
-    assert not any(isinstance(one.action, CreateContainer | RemoveContainer) for one in here.traffic.writes[count:])
+    assert not any(isinstance(write.action, CreateContainer | RemoveContainer) for write in here.traffic.writes[count:])
     here.push(staged("v2"))
     here.run(1200 * SECOND)
     assert standing(here, "v1") is Standing.ACTIVE

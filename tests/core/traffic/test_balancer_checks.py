@@ -27,7 +27,7 @@ def scene(words: list[str]) -> Scene:
 
 
 def lowered(decision) -> set[str]:
-    return {one.action.name[-1] for one in decision.steps if one.id.startswith("weight") and not one.action.weight}
+    return {step.action.name[-1] for step in decision.steps if step.id.startswith("weight") and not step.action.weight}
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_one_that_fails_keeps_its_weight_while_the_balancer_calls_all_others_dow
     made.sick(0, "readiness")
     decision = decide(shop(len(words)), made.observed(), NOW)
     assert lowered(decision) == out
-    held = [one for one in decision.holds if one.rule is Rule.LAST_MEMBER]
+    held = [hold for hold in decision.holds if hold.rule is Rule.LAST_MEMBER]
     assert len(held) == (not out)
     if held:
         assert "the balancer's own checks of pool web call every other ready endpoint down" in held[0].message
@@ -96,7 +96,7 @@ def test_a_planned_restart_counts_who_gets_no_traffic_as_unavailable(words, max_
     made = scene(words)
     made.ledger = replace(made.ledger, requests={"r1": Request("workload/web", ago(1), "ada", "new certificates")})
     decision = decide(shop(len(words), max_unavailable), made.observed(), NOW)
-    assert min(one.object.rpartition("/")[2] for one in decision.ledger.grants.values()) == first
+    assert min(grant.object.rpartition("/")[2] for grant in decision.ledger.grants.values()) == first
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_one_that_no_check_has_confirmed_serves_and_is_not_relied_on(words, rest
     made = scene(words)
     made.ledger = replace(made.ledger, requests={"r1": Request("workload/web", ago(1), "ada", "new certificates")})
     decision = decide(shop(len(words)), made.observed(), NOW)
-    assert [one.object.rpartition("/")[2] for one in decision.ledger.grants.values()] == list(restarting)
+    assert [grant.object.rpartition("/")[2] for grant in decision.ledger.grants.values()] == list(restarting)
 
 
 def test_what_it_waits_for_is_told():
@@ -134,4 +134,4 @@ def test_a_failed_one_is_restarted_all_the_same():
     made.sick(0)
     made.sick(0, "readiness")
     decision = decide(shop(2), made.observed(), NOW)
-    assert [one.object for one in decision.ledger.grants.values()] == ["workload/web/0"]
+    assert [grant.object for grant in decision.ledger.grants.values()] == ["workload/web/0"]

@@ -41,7 +41,7 @@ def shop(replicas: int, ramp: Ramp | None = None, panic: Panic | None = None) ->
 def scene(replicas: int, *unready: int) -> Scene:
     """Replicas that carry weight and have been ready; some fail their readiness probe now."""
     made = Scene(spec(replicas))
-    ready = {one.id: Ready(one.started_at, ago(90), False) for one in made.facts}
+    ready = {fact.id: Ready(fact.started_at, ago(90), False) for fact in made.facts}
     made.ledger = replace(made.ledger, ready=ready)
     for number in unready:
         made.sick(number, "readiness")
@@ -64,11 +64,11 @@ def says(made: Scene, pushes: dict[int, tuple[PushEvent, int]]) -> dict:
 def weights(decision, made: Scene) -> dict[int, int]:
     """Replica -> the weight that a step gives it."""
     names = {fact.name: number for number, fact in enumerate(made.facts)}
-    return {names[one.action.name]: one.action.weight for one in decision.steps if one.id.startswith("weight")}
+    return {names[step.action.name]: step.action.weight for step in decision.steps if step.id.startswith("weight")}
 
 
 def rules(decision) -> set[Rule]:
-    return {one.rule for one in decision.holds}
+    return {hold.rule for hold in decision.holds}
 
 
 def after(made: Scene, decision, seconds: float) -> tuple[Observed, Now]:
@@ -338,7 +338,7 @@ def test_only_a_new_generation_grows_and_it_says_so():
     first = decide(desired, made.observed(), NOW)
     assert weights(first, made) == {2: 10}
     assert first.ledger.ready[fact.id].grows
-    assert any(one.waiting.value == "ramp" for one in first.waits)
+    assert any(wait.waiting.value == "ramp" for wait in first.waits)
     world, later = after(made, first, 15)
     made.probes[fact.generation] = made.probes[fact.generation]._replace(readiness=probe(ProbeValue.PASS, 0, -15))
     assert weights(decide(desired, replace(world, probes=made.probes), later), made)[2] == 55

@@ -46,7 +46,7 @@ class Hosted(Scene):
 def test_a_pool_and_a_name_get_the_hosts_address_and_the_published_port():
     world = Hosted()
     world.pools["web"], world.records, world.owners = [], {}, {}
-    done = [one.step.action for one in forecast(wanted(), world.observed(), NOW).steps]
+    done = [step.step.action for step in forecast(wanted(), world.observed(), NOW).steps]
     assert [(one.endpoint, one.weight) for one in done if isinstance(one, SetWeight)] == [(AT, 100)]
     (records,) = [one for one in done if isinstance(one, ChangeRecords)]
     assert records.changes[0].after.values == (HOST,)
@@ -59,7 +59,7 @@ def test_what_serves_where_it_should_causes_nothing():
 def test_the_mapping_that_is_observed_counts_when_it_differs():
     world = Hosted()
     world.facts = [published(world.facts[0], 8001)]
-    done = [one.action for one in decide(wanted(), world.observed(), NOW).steps]
+    done = [step.action for step in decide(wanted(), world.observed(), NOW).steps]
     assert SetWeight("edge", "web", Endpoint(HOST, 8001), world.facts[0].name, 100, None) in done
 
 
@@ -67,7 +67,7 @@ def test_without_a_published_port_there_is_no_endpoint_and_nothing_is_guessed():
     world = Hosted()
     world.facts = [replace(world.facts[0], published=())]
     world.pools["web"], world.records, world.owners = [], {}, {}
-    assert not [one for one in decide(wanted(), world.observed(), NOW).steps if isinstance(one.action, SetWeight)]
+    assert not [step for step in decide(wanted(), world.observed(), NOW).steps if isinstance(step.action, SetWeight)]
 
 
 def test_a_port_of_the_host_gets_no_new_container_before_the_weight_of_the_dead_one_is_0():
@@ -76,17 +76,17 @@ def test_a_port_of_the_host_gets_no_new_container_before_the_weight_of_the_dead_
     decision = decide(wanted(), world.observed(), NOW)
     assert [type(step.action) for step in decision.steps] == [SetWeight]
     assert decision.steps[0].action.weight == 0
-    assert Waiting.DEAD_ENDPOINT in {one.waiting for one in decision.waits}
+    assert Waiting.DEAD_ENDPOINT in {wait.waiting for wait in decision.waits}
     world.pools["web"] = [MemberFact(AT, 0, True, world.facts[0].name)]
     assert StartContainer in {type(step.action) for step in decide(wanted(), world.observed(), NOW).steps}
 
 
 def test_a_new_revision_takes_the_port_only_after_the_old_one_is_out_stopped_and_removed():
     world = Hosted()
-    done = [one.step.action for one in forecast(wanted(replace(WEB, image="v2")), world.observed(), NOW).steps]
+    done = [step.step.action for step in forecast(wanted(replace(WEB, image="v2")), world.observed(), NOW).steps]
     order = [type(one) for one in done if not isinstance(one, ChangeRecords)]
     steps = [CreateContainer, SetWeight, StopContainer, RemoveContainer, StartContainer]
-    assert [order.index(one) for one in steps] == sorted(order.index(one) for one in steps)
+    assert [order.index(step) for step in steps] == sorted(order.index(step) for step in steps)
 
 
 # --- networks -------------------------------------------------------------------------------------------------------
@@ -100,5 +100,5 @@ def test_a_network_gives_the_address_that_a_container_has_there(network, expecte
     world.probes = {fact.generation: Probes(None, PASS, PASS)}
     world.pools["web"], world.records, world.owners = [], {}, {}
     desired = wanted(address_from=AddressFrom.CONTAINER, network=network)
-    done = [one.action for one in decide(desired, world.observed(), NOW).steps]
+    done = [step.action for step in decide(desired, world.observed(), NOW).steps]
     assert [one.endpoint.address for one in done if isinstance(one, SetWeight)] == expected

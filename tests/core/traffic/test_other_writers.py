@@ -31,7 +31,7 @@ class Life:
 
     def __init__(self, epoch: str = "") -> None:
         self.scene = Scene(WEB)
-        ready = {one.id: Ready(one.started_at, ago(90), False) for one in self.scene.facts}
+        ready = {fact.id: Ready(fact.started_at, ago(90), False) for fact in self.scene.facts}
         self.scene.ledger = replace(self.scene.ledger, ready=ready)
         self.now, self.epoch = NOW, epoch
 
@@ -65,12 +65,12 @@ class Life:
         """Our own steps take effect."""
         for step in decision.steps:
             if step.id.startswith("weight"):
-                place = [one.endpoint for one in self.scene.pools["web"]].index(step.action.endpoint)
+                place = [pool.endpoint for pool in self.scene.pools["web"]].index(step.action.endpoint)
                 self.weigh(place, step.action.weight)
 
 
 def cuts(decision) -> dict[str, int]:
-    return {one.action.name: one.action.weight for one in decision.steps if one.id.startswith("weight")}
+    return {step.action.name: step.action.weight for step in decision.steps if step.id.startswith("weight")}
 
 
 def test_after_three_reversals_in_five_minutes_a_member_is_left_alone_and_the_writer_named():
@@ -98,7 +98,7 @@ def test_one_reversal_is_enough_where_another_writer_is_known():
     life.weigh(1, 7, writer="an agent-check")
     decision = life.look()
     assert not cuts(decision)
-    assert any("an agent-check changed it once" in one.message for one in decision.holds)
+    assert any("an agent-check changed it once" in hold.message for hold in decision.holds)
 
 
 def test_a_dead_container_loses_its_weight_whoever_else_writes():
@@ -181,7 +181,7 @@ def test_a_weight_that_another_writer_keeps_holds_what_is_planned_for_as_long_as
         life.weigh(3, 7, writer="an agent-check")
         verbs, holds = about(life.look(60), 3)
         assert verbs == []
-    assert [(one.rule, one.until, bool(one.next_step)) for one in holds] == [(Rule.CONFLICTING_WRITER, None, True)]
+    assert [(hold.rule, hold.until, bool(hold.next_step)) for hold in holds] == [(Rule.CONFLICTING_WRITER, None, True)]
 
 
 def test_a_weight_that_cannot_be_taken_holds_a_restart_for_failed_health_for_one_drain():
@@ -265,7 +265,7 @@ PUSH = PushFact(PushEvent.DRAINING, SEEN - SECOND, SEEN - SECOND, "boot", 1, inf
     ],
 )
 def test_the_larger_of_what_balancers_and_the_instance_count_is_in_flight(counts, same, said, expected):
-    flight = Flight(tuple(PLACE._replace(requests=one) for one in counts))
+    flight = Flight(tuple(PLACE._replace(requests=count) for count in counts))
     push = None if said is None else PUSH._replace(inflight=said)
     assert in_flight(flight, same, push, Push(), SEEN) == expected
 

@@ -150,7 +150,7 @@ def test_a_reference_keeps_the_description_beside_it() -> None:
 
     def references(node: Any) -> list[dict[str, Any]]:
         inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        found = [one for child in inner for one in references(child)]
+        found = [reference for child in inner for reference in references(child)]
         return [*found, node] if isinstance(node, dict) and "$ref" in node else found
 
     assert all(len(node) == 1 for node in references(json_schema()))

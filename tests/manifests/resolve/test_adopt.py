@@ -57,7 +57,7 @@ def test_adopting_changes_no_revision(tmp_path: Path):
 )
 def test_an_adopt_that_means_nobody_is_refused(tmp_path: Path, given, code, told):
     problems = problems_of(tmp_path, tree(given))
-    assert any(one.code is code and told in one.message for one in problems), problems
+    assert any(problem.code is code and told in problem.message for problem in problems), problems
 
 
 def test_only_runtimes_with_containers_of_others_adopt(tmp_path: Path):
@@ -69,7 +69,7 @@ def test_only_runtimes_with_containers_of_others_adopt(tmp_path: Path):
 def test_a_template_with_several_containers_adopts_nobody(tmp_path: Path):
     files = tree("adopt: {names: [web-1]}")
     files["web.yaml"] = f"{files['web.yaml']}        - {{name: log, image: log}}\n"
-    assert [one.code for one in problems_of(tmp_path, files)] == [Code.CONFLICT]
+    assert [problem.code for problem in problems_of(tmp_path, files)] == [Code.CONFLICT]
 
 
 # --- addresses of endpoints -----------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def test_a_network_and_the_host_are_told_apart(tmp_path: Path):
 )
 def test_an_address_at_which_nobody_can_be_reached_is_refused(tmp_path: Path, address, told):
     problems = problems_of(tmp_path, tree(address=address))
-    assert any(told in one.message for one in problems), problems
+    assert any(told in problem.message for problem in problems), problems
 
 
 # --- labels ---------------------------------------------------------------------------------------------------------
@@ -119,5 +119,6 @@ def test_the_guard_may_deny_containers_that_no_manifest_names(tmp_path: Path, ke
 def test_a_key_of_a_container_without_its_node_is_none(tmp_path: Path):
     guard = GUARD.replace("workload/web", "container/Shop_web")
     assert any(
-        "is not the key of an object" in one.message for one in problems_of(tmp_path, {**GOOD, "guard.yaml": guard})
+        "is not the key of an object" in problem.message
+        for problem in problems_of(tmp_path, {**GOOD, "guard.yaml": guard})
     )

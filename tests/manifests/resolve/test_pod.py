@@ -113,7 +113,7 @@ def test_the_main_container_has_the_ports_of_the_whole_pod(tmp_path: Path) -> No
 
 
 def test_containers_start_after_those_they_depend_on(tmp_path: Path) -> None:
-    assert [one.name for one in loaded(tmp_path).sidecars] == ["log", "proxy"]
+    assert [sidecar.name for sidecar in loaded(tmp_path).sidecars] == ["log", "proxy"]
     assert loaded(tmp_path).sidecars[0].argv == ("/bin/log", "-v")
 
 

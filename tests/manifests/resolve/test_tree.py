@@ -42,10 +42,10 @@ def bare(value: Desired) -> Desired:
         revision="",
         root="",
         source="",
-        providers=tuple(replace(one, where=NOWHERE) for one in value.providers),
-        workloads=tuple(replace(one, where=NOWHERE) for one in value.workloads),
-        services=tuple(replace(one, where=NOWHERE) for one in value.services),
-        policies=tuple(replace(one, where=NOWHERE) for one in value.policies),
+        providers=tuple(replace(provider, where=NOWHERE) for provider in value.providers),
+        workloads=tuple(replace(workload, where=NOWHERE) for workload in value.workloads),
+        services=tuple(replace(service, where=NOWHERE) for service in value.services),
+        policies=tuple(replace(policy, where=NOWHERE) for policy in value.policies),
     )
 
 
@@ -61,7 +61,7 @@ def test_a_tree_becomes_one_value_with_every_reference_resolved(tmp_path: Path) 
     assert value.instance.look_dns == 30 * SECOND
     assert value.guard.deny == {"workload/web"}
     assert value.guard.mass_change.share == 30
-    assert [(one.key, one.role) for one in value.providers] == [
+    assert [(provider.key, provider.role) for provider in value.providers] == [
         ("provider/edge", Role.ENDPOINTS),
         ("provider/here", Role.RUNTIME),
         ("provider/zones", Role.DNS),

@@ -30,7 +30,9 @@ VALUES = st.one_of(
     st.tuples(st.just("MX"), st.builds(lambda rank, name: f"{rank} {name}", st.integers(0, 65535), NAMES)),
     st.tuples(
         st.just("SRV"),
-        st.builds(lambda one, two, three, name: f"{one} {two} {three} {name}", *[st.integers(0, 65535)] * 3, NAMES),
+        st.builds(
+            lambda integer, two, three, name: f"{integer} {two} {three} {name}", *[st.integers(0, 65535)] * 3, NAMES
+        ),
     ),
     st.tuples(
         st.just("CAA"),

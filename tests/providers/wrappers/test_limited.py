@@ -236,8 +236,8 @@ def test_a_late_batch_is_of_unknown_outcome_and_all_its_objects_are_busy_until_i
 ) -> None:
     pools = pools_within(TINY)
     outcomes = pools.perform_all([put(1), put(2)])
-    assert [type(one) for one in outcomes] == [OutcomeUnknown] * 2
-    assert [one.target for one in outcomes if one] == ["web/192.0.2.1:80", "web/192.0.2.2:80"]
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 2
+    assert [outcome.target for outcome in outcomes if outcome] == ["web/192.0.2.1:80", "web/192.0.2.2:80"]
     assert pools.busy() == {"web/192.0.2.1:80", "web/192.0.2.2:80"}
     with pytest.raises(OutcomeUnknown, match="busy for"):
         pools.perform(put(2))
@@ -262,7 +262,7 @@ def test_a_batch_leaves_out_what_is_busy_and_does_the_rest(
     wait_until(lambda: hanging.batches == [2, 2], "the second batch is inside, with what is not busy")
     hanging.go.set()
     quick.join(60)
-    assert [type(one) for one in outcomes] == [OutcomeUnknown, type(None), OutcomeUnknown, type(None)]
+    assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown, type(None), OutcomeUnknown, type(None)]
     wait_until(lambda: not pools.busy(), "the first batch returns")
     assert len(hanging.observe(["web"])[0].members) == 4
 
@@ -304,7 +304,7 @@ def test_a_batch_that_is_answered_wrongly_is_of_unknown_outcome_and_one_that_rai
     assert [type(one) for one in wrong] == [OutcomeUnknown] * 2
     assert all("ValueError" in str(one) for one in wrong)
     outcomes = pools.perform_all([put(1), put(2), put(3)])
-    assert [str(one) for one in outcomes] == ["edge: no connection"] * 3
+    assert [str(outcome) for outcome in outcomes] == ["edge: no connection"] * 3
     assert pools.busy() == frozenset()
     pools.close()
     assert [type(one) for one in pools.perform_all([put(1), put(2)])] == [Unreachable] * 2

@@ -287,7 +287,7 @@ def test_a_batch_costs_one_look_per_pool_and_answers_foreign_without_asking_the_
     mine = owned(inner, "demo")
     assert isinstance(mine, Batching)
     outcomes = mine.perform_all([put("web", 1), put("api", 2), put("broken", 3), put("web", 4), put("api", 5)])
-    assert [type(one) for one in outcomes] == [Foreign, type(None), Unreachable, type(None), type(None)]
+    assert [type(outcome) for outcome in outcomes] == [Foreign, type(None), Unreachable, type(None), type(None)]
     assert (inner.looks, inner.calls) == (3, 1)
     assert [type(one) for one in mine.perform_all([put("web", 1)])] == [Foreign]
     assert (inner.looks, inner.calls) == (4, 1)

@@ -70,7 +70,7 @@ def test_many_actions_in_one_call_are_each_refused() -> None:
     handle = read_only(MemoryEndpoints("one", MemorySettings(), CONTEXT, world))
     assert isinstance(handle, Batching)
     outcomes = handle.perform_all([ACTIONS[5], ACTIONS[6]])  # type: ignore[list-item]
-    assert [type(one) for one in outcomes] == [Rejected, Rejected]
+    assert [type(outcome) for outcome in outcomes] == [Rejected, Rejected]
     assert not world.pools
 
 

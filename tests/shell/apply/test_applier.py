@@ -172,7 +172,7 @@ def test_the_decorators_pass_on_what_is_told_exactly_when_the_provider_tells(tel
         foreign = SetWeight("edge", "web", Endpoint("198.51.100.1", 80), "x", 0, 5)
         errors, (fact,) = wrapped.perform_and_read([*puts(10), foreign])
         assert [error is None for error in errors] == [True, True, False]
-        assert [one.weight for one in fact.members] == [10, 10, 5]
+        assert [member.weight for member in fact.members] == [10, 10, 5]
         assert fact.members[2] == MemberFact(Endpoint("198.51.100.1", 80), 5, False, "", 0)
     finally:
         wrapped.close()

@@ -86,7 +86,9 @@ class Bench:
 
     def __init__(self, *providers: EndpointProvider) -> None:
         clock = VirtualClock()
-        looks = Looks(Providers({}, {one.name: one for one in providers}, {}), InlineRunner(), clock, Wake())
+        looks = Looks(
+            Providers({}, {provider.name: provider for provider in providers}, {}), InlineRunner(), clock, Wake()
+        )
         looks.want(shop().desired())
         self.journal = Journal()
         self.applier = Applier(looks, self.journal, looks.runner, clock)
@@ -251,7 +253,7 @@ def test_when_nothing_was_begun_every_step_has_failed():
     edge.down = True
     bench = Bench(edge)
     assert bench.apply(put(1), put(2)) == [FAILED, FAILED]
-    assert {one.message for one in bench.outcomes.values()} == {"edge: no connection"}
+    assert {outcome.message for outcome in bench.outcomes.values()} == {"edge: no connection"}
 
 
 def test_a_provider_that_says_done_without_doing_it_is_found_out():

@@ -20,16 +20,16 @@ def decision(**orders: Override) -> Decision:
 
 def test_an_order_is_told_with_its_owner_and_reason_and_its_end_too():
     seen, events = changes(Seen(), decision(web=DRAIN), NOW)
-    assert [(one.kind, one.object, one.step, one.outcome, one.message) for one in events] == [
+    assert [(event.kind, event.object, event.step, event.outcome, event.message) for event in events] == [
         ("ordered", "workload/web/0", "drain", "by ada", "bad disk")
     ]
     seen, events = changes(seen, decision(web=DRAIN), NOW)
     assert events == []
     forced = DRAIN._replace(force=Force.UP)
     seen, events = changes(seen, decision(web=forced), NOW)
-    assert [one.step for one in events] == ["force up"]
+    assert [event.step for event in events] == ["force up"]
     _, events = changes(seen, decision(), NOW)
-    assert [(one.kind, one.step) for one in events] == [("ended", "release force up")]
+    assert [(event.kind, event.step) for event in events] == [("ended", "release force up")]
 
 
 def test_what_an_earlier_process_remembered_is_no_news():

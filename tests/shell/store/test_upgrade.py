@@ -46,7 +46,7 @@ def test_the_audit_and_the_last_decision_of_an_earlier_version_name_the_rules_of
     with Store.open(state, VirtualClock(wall=AT)) as store:
         rows = store.audit_rows(1_000)
         last = store.last_decision()
-        assert [one.id for one in store.open_entries()] == [2]
+        assert [entry.id for entry in store.open_entries()] == [2]
         assert [one.command for one in store.pending()] == ["suspend"]
     held = [row.cause for row in rows if row.kind == "held"]
     assert held == [rule.value for rule in Rule]

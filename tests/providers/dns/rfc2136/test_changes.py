@@ -118,7 +118,7 @@ class Scripted:
             reply.answer = [self._soa(serial) if one is None else self._a(*one) for serial, one in self.told]
         elif kind == AXFR:
             soa = self._soa(self.serial)
-            reply.answer = [soa, *(self._a(*one) for one in self.addresses.items()), soa]
+            reply.answer = [soa, *(self._a(*address) for address in self.addresses.items()), soa]
         else:
             reply.answer = [self._soa(self.serial)]
         return self._framed(reply)

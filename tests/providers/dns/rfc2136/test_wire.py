@@ -142,7 +142,7 @@ def test_names_survive_the_way_out_and_back(labels: list[bytes]) -> None:
 
 @given(st.lists(st.binary(max_size=255), min_size=1, max_size=4))
 def test_texts_survive_the_way_out_and_back(strings: list[bytes]) -> None:
-    octets = b"".join(bytes((len(one),)) + one for one in strings)
+    octets = b"".join(bytes((len(string),)) + string for string in strings)
     message = wire.parse(wire.HEADER.pack(1, wire.RESPONSE, 0, 1, 0, 0) + b"\0" + octets)
     record = wire.Record(".", wire.TXT, 1, 0, 13, len(octets))
     value = wire.value_at(message, record, {})

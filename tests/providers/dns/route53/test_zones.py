@@ -68,7 +68,7 @@ def test_a_replacement_deletes_exactly_what_was_seen_and_a_change_of_type_delete
     names.perform(action(zone, ("app", "A", None, A1)))
     cname = RecordSet(60, ("x.example.net.",))
     names.perform(action(zone, ("app", "CNAME", None, cname), ("app", "A", A1, None)))
-    assert [(one["Action"], one["ResourceRecordSet"]["Type"]) for one in cloud.door.batches[1]] == [
+    assert [(batch["Action"], batch["ResourceRecordSet"]["Type"]) for batch in cloud.door.batches[1]] == [
         ("DELETE", "A"),
         ("CREATE", "CNAME"),
     ]

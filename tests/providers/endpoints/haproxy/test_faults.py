@@ -169,7 +169,7 @@ def test_what_is_told_after_a_write_is_what_was_read_also_where_somebody_else_wr
     _, endpoints = fake(answer)
     errors, facts = endpoints.perform_and_read([ACTION])
     assert errors == (None,)
-    found = [{int(one.endpoint.address[-1]): one.weight for one in fact.members} for fact in facts]
+    found = [{int(member.endpoint.address[-1]): member.weight for member in fact.members} for fact in facts]
     # A member without weight may have sessions, which a write does not count: another look tells.
     assert found == ([] if told is None else [told])
 

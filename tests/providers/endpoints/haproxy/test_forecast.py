@@ -22,7 +22,7 @@ def servers(backend: str, *weights: int, admin: int = 0) -> dict[str, Server]:
         f"3 {backend} {n} {backend}{n} 192.0.2.{n} 2 {admin} {weight} 0 6 0 slot.invalid 80 3 4\n"
         for n, weight in enumerate(weights, 1)
     )
-    return {one.name: one for one in parse_servers(HEAD + "".join(rows))}
+    return {server.name: server for server in parse_servers(HEAD + "".join(rows))}
 
 
 def put(number: int, weight: int, before: int | None) -> SetWeight:

@@ -126,7 +126,7 @@ def test_many_drained_endpoints_are_counted_at_once(haproxy: HAProxy, tmp_path: 
     for number in range(5):
         put(endpoints, Endpoint("192.0.2.1", 80 + number), 0, None)
     (fact,) = endpoints.observe(["web"])
-    assert [one.in_flight for one in fact.members] == [0] * 5
+    assert [member.in_flight for member in fact.members] == [0] * 5
 
 
 def test_after_a_reload_requests_under_way_are_unknown_and_the_epoch_is_another(
@@ -170,7 +170,7 @@ def test_an_endpoint_that_begins_with_weight_0_is_cut_from_the_start_and_keeps_i
     put(cut, first, 0, None, "be_sticky:stick")
     put(cut, second, 10, None, "be_sticky:stick")
     (fact,) = (one for one in cut.observe(["be_sticky:stick"]) if one.pool == "be_sticky:stick")
-    assert [(one.endpoint, one.weight) for one in fact.members] == [(first, 0), (second, 10)]
+    assert [(member.endpoint, member.weight) for member in fact.members] == [(first, 0), (second, 10)]
     assert haproxy.servers("be_sticky")["stick2"][0] == "192.0.2.2:80"
 
 
@@ -197,7 +197,7 @@ def test_a_static_algorithm_over_slots_without_weight_is_refused_with_the_line_t
 
 
 def member_places(endpoints: HAProxyEndpoints, pool: str) -> list[Endpoint]:
-    return [one.endpoint for fact in endpoints.observe([pool]) if fact.pool == pool for one in fact.members]
+    return [member.endpoint for fact in endpoints.observe([pool]) if fact.pool == pool for member in fact.members]
 
 
 def test_an_agent_check_is_told_as_another_writer(provider: Make) -> None:
@@ -225,7 +225,7 @@ def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_wa
 
     def words() -> dict[Endpoint, str]:
         (fact,) = (one for one in endpoints.observe(["be_asked:ask"]) if one.pool == "be_asked:ask")
-        return {one.endpoint: one.operational for one in fact.members}
+        return {member.endpoint: member.operational for member in fact.members}
 
     also = Endpoint("127.0.0.2", answering.port)
     put(endpoints, answering, 10, None, "be_asked:ask")
@@ -283,7 +283,7 @@ def test_what_is_told_of_checks(rows: list[str], words: list[str]) -> None:
 
     servers = parse_servers(HEAD + "".join(row(number, text) for number, text in enumerate(rows, 1)))
     fact = pool_fact([table(Slots("web", "web", "suite"), servers)], "7@1")
-    assert [one.operational for one in fact.members] == words
+    assert [member.operational for member in fact.members] == words
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_a_batch_of_weights_tells_the_pool_unless_sessions_would_count(provider:
         errors, told = endpoints.perform_and_read(
             [SetWeight("edge", "web", place, "web-0", weight, before) for place in places]
         )
-        return errors, [[one.weight for one in fact.members] for fact in told]
+        return errors, [[member.weight for member in fact.members] for fact in told]
 
     assert act(10, None) == ((None, None), [[10, 10]])
     assert act(10, 10) == ((None, None), [])

@@ -37,10 +37,10 @@ class Handler(BaseHTTPRequestHandler):
 def apps() -> Iterator[list[Endpoint]]:
     """Two servers that answer with their port."""
     servers = [ThreadingHTTPServer(("127.0.0.1", 0), Handler) for _ in range(2)]
-    threads = [threading.Thread(target=one.serve_forever, kwargs={"poll_interval": 0.01}) for one in servers]
+    threads = [threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}) for server in servers]
     for thread in threads:
         thread.start()
-    yield [Endpoint("127.0.0.1", one.server_address[1]) for one in servers]
+    yield [Endpoint("127.0.0.1", server.server_address[1]) for server in servers]
     for one, thread in zip(servers, threads, strict=True):
         one.shutdown()
         thread.join(60)
@@ -52,7 +52,7 @@ def put(place: Endpoint, weight: int, before: int | None = None, name: str = "we
 
 
 def members(endpoints: NginxEndpoints, pool: str = "web") -> list[MemberFact]:
-    return [one for fact in endpoints.observe([pool]) if fact.pool == pool for one in fact.members]
+    return [member for fact in endpoints.observe([pool]) if fact.pool == pool for member in fact.members]
 
 
 def file_of(nginx: Nginx) -> Path:
@@ -157,12 +157,12 @@ def test_what_was_written_and_not_loaded_is_loaded_by_the_next_step(
     wait_until(lambda: killed.stat().st_ctime_ns + 30_000_000 < _touched(killed), "time goes on")
     killed.replace(file_of(nginx))
     again = pools()
-    assert {one.weight for one in members(again)} == {NOT_LOADED}
+    assert {member.weight for member in members(again)} == {NOT_LOADED}
     assert nginx.get("web") == (200, str(first.port).encode())
     with pytest.raises(Conflict, match="may not have loaded"):
         again.perform(RemoveEndpoint("edge", "web", first, "web-0"))
     assert again.perform_all([put(first, 0, before=NOT_LOADED), put(second, 10, before=NOT_LOADED)]) == (None, None)
-    assert {one.endpoint: one.weight for one in members(again)} == {first: 0, second: 10}
+    assert {member.endpoint: member.weight for member in members(again)} == {first: 0, second: 10}
     assert nginx.get("web") == (200, str(second.port).encode())
 
 
@@ -182,12 +182,12 @@ def test_a_reload_that_brings_no_worker_is_an_unknown_outcome_and_heals(nginx: N
     try:
         with pytest.raises(OutcomeUnknown, match="it started no new worker"):
             endpoints.perform(put(PLACE, 20, before=10))
-        assert [one.weight for one in members(endpoints)] == [NOT_LOADED]
+        assert [member.weight for member in members(endpoints)] == [NOT_LOADED]
         before = nginx.workers()
     finally:
         os.kill(nginx.process.pid, signal.SIGCONT)
     wait_until(lambda: bool(nginx.workers()) and not nginx.workers() & before, "nginx goes on")
-    assert [one.weight for one in members(endpoints)] == [20]
+    assert [member.weight for member in members(endpoints)] == [20]
 
 
 @pytest.mark.parametrize(
@@ -229,4 +229,4 @@ def test_a_name_that_would_end_the_line_is_left_out(nginx: Nginx, pools: Make) -
     endpoints = pools()
     endpoints.perform(put(PLACE, 10, name="x\n} evil"))
     assert "evil" not in file_of(nginx).read_text()
-    assert [(one.weight, one.name) for one in members(endpoints)] == [(10, "")]
+    assert [(member.weight, member.name) for member in members(endpoints)] == [(10, "")]

@@ -39,7 +39,7 @@ def test_what_is_written_reads_back_and_everything_else_stays(
 
 def test_statements_know_quotes_comments_and_variables() -> None:
     text = "a 'b;}' \"c{\\\"\"; # d;\nlog_format x '$e' ${f}g;\nh {\n i#j k;\n}"
-    assert [(one.words, one.end) for one in statements(text)] == [
+    assert [(statement.words, statement.end) for statement in statements(text)] == [
         (("a", "b;}", 'c{"'), ";"),
         (("log_format", "x", "$e", "${f}g"), ";"),
         (("h",), "{"),

@@ -279,7 +279,10 @@ def template(*containers: Container, revision: str = "0123456789abcdef", **field
     main, *sidecars = containers or (container(),)
     live = fields.pop("live", None)
     if live is None:
-        live = (Live("", restart=fields.pop("restart", "no")), *(Live(one.name, restart="no") for one in sidecars))
+        live = (
+            Live("", restart=fields.pop("restart", "no")),
+            *(Live(sidecar.name, restart="no") for sidecar in sidecars),
+        )
     fields.setdefault("grace", 2_000_000_000)
     fields.setdefault("networks", (NETWORK,))
     return Template(

@@ -22,8 +22,8 @@ def test_replicas_that_are_created_at_once_share_one_network(docker_socket, api:
     runtime = DockerRuntime("local", settings, Context(instance, str(tmp_path)))
     marks = [Mark(instance, "web", ordinal, "0123456789abcdef") for ordinal in range(8)]
     actions = [
-        CreateContainer("local", container_name(one), one, template(networks=(network,)), str(tmp_path))
-        for one in marks
+        CreateContainer("local", container_name(mark), mark, template(networks=(network,)), str(tmp_path))
+        for mark in marks
     ]
     try:
         with ThreadPoolExecutor(8) as pool:

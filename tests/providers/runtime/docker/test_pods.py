@@ -70,8 +70,8 @@ def test_a_dead_member_is_seen_and_a_start_brings_it_back_alone(engine: Bench) -
 def test_one_member_can_be_stopped_alone_and_a_start_brings_it_back(engine: Bench) -> None:
     fact = engine.run(pod(restart="unless-stopped"))
     names = {"": fact.name, "log": f"{fact.name}-log", "proxy": f"{fact.name}-proxy"}
-    assert {one.container for one in fact.starts} == set(names)
-    assert all(one.running_since for one in fact.starts)
+    assert {start.container for start in fact.starts} == set(names)
+    assert all(start.running_since for start in fact.starts)
     before = {name: engine.api.started(name) for name in names.values()}
     policy = engine.api.inspect(fact.name)["HostConfig"]["RestartPolicy"]
 
@@ -81,7 +81,7 @@ def test_one_member_can_be_stopped_alone_and_a_start_brings_it_back(engine: Benc
     down = engine.fact(fact.name)
     assert (down.state, down.exit_cause) == (ContainerState.EXITED, ExitCause.STOPPED_BY_US)
     assert down.generation == fact.generation
-    assert {one.container for one in down.starts if not one.running_since} == {"log"}
+    assert {start.container for start in down.starts if not start.running_since} == {"log"}
     assert engine.looked(fact.name) == down
     well = engine.start(down)
     assert well.generation != fact.generation

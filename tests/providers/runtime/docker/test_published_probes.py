@@ -22,8 +22,8 @@ def verdicts(fact: ContainerFact, port: int, wanted: ProbeValue) -> dict[str, Pr
     found: dict[str, ProbeFact] = {}
     try:
         now = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-        one = Target(fact.generation, "liveness", PROBE, "127.0.0.1", port, now, published=True)
-        engine.set_targets([one, one._replace(name="readiness", published=False)])
+        target = Target(fact.generation, "liveness", PROBE, "127.0.0.1", port, now, published=True)
+        engine.set_targets([target, target._replace(name="readiness", published=False)])
 
         def both() -> bool:
             found.update({name: verdict for (_, name), verdict in engine.read().items()})
