@@ -89,7 +89,7 @@ def read_bindings(found: Mapping[str, Any]) -> tuple[tuple[int, str, int], ...]:
                 )
     tcp = seen.pop("tcp", set())
     numbers = {one[0] for one in tcp}
-    others = {one for found_there in seen.values() for one in found_there if binding[0] not in numbers}
+    others = {one for found_there in seen.values() for one in found_there if one[0] not in numbers}
     return tuple(sorted(tcp | others))
 
 
