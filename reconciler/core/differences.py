@@ -7,7 +7,7 @@ differences of pools and zones already. Gates see candidates only. Called by `de
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from manifests.values.desired import Desired, OnSecretChange, Workload
+from manifests.values.desired import OnSecretChange, Workload
 from manifests.values.pod import Live
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
@@ -22,7 +22,8 @@ from reconciler.core.model.revision import why_failed
 from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas.availability import ripe_at
 from reconciler.core.replicas.memory import replica_of
-from reconciler.core.replicas.roster import Group, Roster, node_of, replica_name
+from reconciler.core.replicas.roster import Group, node_of, replica_name
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import replacement
 
 _PASS, _UNKNOWN, _FAIL = ProbeValue.PASS, ProbeValue.UNKNOWN, ProbeValue.FAIL
@@ -38,6 +39,10 @@ class Differences:
     wants: list[Want] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
+
+    def disrupted(self) -> set[str]:
+        """The keys of workloads of which a candidate would disrupt a container."""
+        return {want.workload.key for want in self.wants if want.workload is not None and want.disrupts}
 
 
 def _want(group: Group, ordinal: int, kind: Kind, cause: Reason, message: str, belief: Belief) -> Want:
@@ -137,11 +142,11 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
 
 
 def _missing(
-    group: Group, roster: Roster, instance: str, out: Differences, older: replacement.Older | None = None
+    snap: Snapshot, group: Group, instance: str, out: Differences, older: replacement.Older | None = None
 ) -> None:
     """Replicas of the desired revision, or of an older one, that do not exist."""
     workload = group.workload if older is None else older.workload
-    pending = roster.pending.get(workload.key)
+    pending = snap.roster.pending.get(workload.key)
     if pending:
         message = f"a container that spec.adopt names is not adopted: {'; '.join(pending)}"
         next_step = f"do what it says, or narrow spec.adopt of {workload.key}"
@@ -161,7 +166,7 @@ def _missing(
         if node in group.blind:
             continue
         obj = replica_of(workload.key, ordinal)
-        if (node, name) in roster.foreign:
+        if (node, name) in snap.roster.foreign:
             message = f"a container named {name} on {node} carries no mark of {instance}"
             next_step = f"remove or rename it: docker rename {name} other-name, or delete it"
             out.holds.append(Hold(obj, f"create {name}", Rule.NAME_TAKEN, message, next_step=next_step))
@@ -183,27 +188,27 @@ def why_first(workload: Workload) -> str:
     return "it goes first (strategy: recreate)"
 
 
-def _over(group: Group, roster: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
+def _over(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) -> None:
     """Replicas of revisions that neither have the traffic nor wait for it: stopped and kept for a while, or removed."""
     for belief in group.outgoing:
         mark = belief.fact.mark
         if mark is None or belief.fact.id in ledger.grants:
             continue
-        if belief.fact.id in roster.leaving:
+        if belief.fact.id in snap.roster.leaving:
             _released(group, belief, ledger.grants, out)
             continue
         cause, message = Reason.TEMPLATE_CHANGED, f"revision {mark.revision[:8]} is over"
-        if replacement.stays(group, belief.fact, ledger, now) is not None:
+        if replacement.stays(group, belief.fact, ledger, snap.now) is not None:
             cause, message = Reason.SUPERSEDED, f"{message}; it is stopped and kept for a while"
         elif (failed := why_failed(ledger.rollouts.get(group.workload.key), mark.revision)) is not None:
             cause, message = Reason.REVISION_FAILED, failed
         out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
 
 
-def _beside(group: Group, roster: Roster, instance: str, ledger: Ledger, out: Differences) -> None:
+def _beside(snap: Snapshot, group: Group, instance: str, ledger: Ledger, out: Differences) -> None:
     """The declared revision beside the one that has the traffic: all of its replicas are made and started at once."""
     for older in replacement.older(group, ledger):
-        _missing(group, roster, instance, out, older)
+        _missing(snap, group, instance, out, older)
     for ordinal in replacement.lost(group, ledger):
         obj = replica_of(group.workload.key, ordinal)
         message = f"it is gone, and what revision {group.serving[:8]} is made from is neither declared nor remembered"
@@ -215,18 +220,18 @@ def _beside(group: Group, roster: Roster, instance: str, ledger: Ledger, out: Di
             cause, why = _why_down(belief.fact)
             out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
     if group.coming:
-        _missing(group, roster, instance, out)
+        _missing(snap, group, instance, out)
 
 
-def _outdated(group: Group, roster: Roster, ledger: Ledger, now: Now, out: Differences) -> None:
+def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) -> None:
     """Replicas of other revisions, and those that are too many."""
     grants = ledger.grants
     revision = group.workload.template.revision
     if group.workload.strategy in STAGED:
-        _over(group, roster, ledger, now, out)
+        _over(snap, group, ledger, out)
     for belief in group.outgoing if group.workload.strategy not in STAGED else ():
         mark = belief.fact.mark
-        if mark is not None and belief.fact.id in roster.leaving:
+        if mark is not None and belief.fact.id in snap.roster.leaving:
             _released(group, belief, grants, out)
         elif mark is not None and belief.fact.id not in grants:
             if belief.fact.state is ContainerState.EXITED:
@@ -240,7 +245,7 @@ def _outdated(group: Group, roster: Roster, ledger: Ledger, now: Now, out: Diffe
             out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
     for belief in group.surplus:
         mark = belief.fact.mark
-        if mark is not None and belief.fact.id in roster.leaving:
+        if mark is not None and belief.fact.id in snap.roster.leaving:
             _released(group, belief, grants, out)
         elif mark is not None and belief.fact.adopted and belief.fact.state in _DOWN:
             continue  # stopped because it is one too many, and not ours to remove
@@ -259,7 +264,7 @@ def _released(group: Group, belief: Belief, grants: Mapping[str, Grant], out: Di
 
 
 def _partly_blind(
-    key: str, group: Group, roster: Roster, instance: str, grants: Mapping[str, Grant], out: Differences
+    snap: Snapshot, key: str, group: Group, instance: str, grants: Mapping[str, Grant], out: Differences
 ) -> None:
     """A workload with a node that cannot be seen: what is down on the others is started, nothing that runs is disrupted."""
     message = f"node {', '.join(group.blind)} cannot be read, so nothing that runs is stopped or removed"
@@ -269,7 +274,7 @@ def _partly_blind(
             cause, why = _why_down(belief.fact)
             out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
     if not group.outgoing and not group.waiting and replacement.made(group):
-        _missing(group, roster, instance, out)
+        _missing(snap, group, instance, out)
 
 
 def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
@@ -277,15 +282,15 @@ def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledge
     return settings(workload, replica_of(key, ordinal) if ledger.taken_over else "", fact, ledger)
 
 
-def differences(desired: Desired, roster: Roster, ledger: Ledger, now: Now) -> Differences:
+def find(snap: Snapshot, ledger: Ledger) -> Differences:
     """All candidates of all workloads, then the orphans."""
     out, grants = Differences(), ledger.grants
-    steady, instance = now.steady, desired.instance.id
-    for key, group in roster.groups.items():
+    steady, instance = snap.now.steady, snap.desired.instance.id
+    for key, group in snap.roster.groups.items():
         workload = group.workload
         min_ready = workload.min_ready
         if group.blind:
-            _partly_blind(key, group, roster, instance, grants, out)
+            _partly_blind(snap, key, group, instance, grants, out)
             continue
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
@@ -294,19 +299,19 @@ def differences(desired: Desired, roster: Roster, ledger: Ledger, now: Now) -> D
                 if as_made and (not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)):
                     continue
             if belief.fact.id not in grants:
-                _current(group, ordinal, belief, ledger, now, out)
+                _current(group, ordinal, belief, ledger, snap.now, out)
         if workload.strategy in STAGED and (group.waiting or not replacement.made(group)):
-            _beside(group, roster, instance, ledger, out)
+            _beside(snap, group, instance, ledger, out)
         elif len(group.current) < workload.replicas and group.coming:
-            _missing(group, roster, instance, out)
+            _missing(snap, group, instance, out)
         if group.outgoing or group.surplus:
-            _outdated(group, roster, ledger, now, out)
-    for fact in roster.orphans:
+            _outdated(snap, group, ledger, out)
+    for fact in snap.roster.orphans:
         mark = fact.mark
         if mark is not None and fact.id not in grants:
-            cause = Reason.DESTROYED if desired.destroy else Reason.PRUNED
+            cause = Reason.DESTROYED if snap.desired.destroy else Reason.PRUNED
             obj = replica_of(f"workload/{mark.workload}", mark.ordinal)
-            message = "destroy was asked for" if desired.destroy else f"no manifest names workload/{mark.workload}"
+            message = "destroy was asked for" if snap.desired.destroy else f"no manifest names workload/{mark.workload}"
             want = Want(
                 f"retire {fact.name}", obj, Kind.RETIRE, cause, message, fact.name, fact.node, mark.ordinal, None, fact
             )

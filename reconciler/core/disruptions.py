@@ -17,7 +17,7 @@ from reconciler.core.exits.inflight_requests import NOWHERE, in_flight
 from reconciler.core.exits.sequence import Exit, Progress
 from reconciler.core.healing.restart_gates import grace_of
 from reconciler.core.healing.restart_history import restarts_itself
-from reconciler.core.health.belief import Belief, Sight
+from reconciler.core.health.belief import Belief
 from reconciler.core.limits.suspensions import suspended
 from reconciler.core.model.instant import Now, due
 from reconciler.core.model.ledger import Grant
@@ -25,6 +25,7 @@ from reconciler.core.model.reasons import Reason, Wait, Waiting
 from reconciler.core.replicas.availability import ripe_at
 from reconciler.core.replicas.exit_times import manner_of, said_by
 from reconciler.core.replicas.roster import Group, Roster
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.pool import Weights
 
 QUIET = 30 * SECOND
@@ -32,7 +33,7 @@ QUIET = 30 * SECOND
 
 
 def _exit(
-    name: str, grant: Grant, workload: Workload | None, weights: Weights, names: Names, sight: Sight, out: Outbox
+    snap: Snapshot, name: str, grant: Grant, workload: Workload | None, weights: Weights, names: Names, out: Outbox
 ) -> Exit:
     """What the outside still says of one container."""
     flight = weights.flights.get(name, NOWHERE)
@@ -40,7 +41,7 @@ def _exit(
     rules = None if workload is None else workload.push
     count = in_flight(flight, same, out.pushes.get(grant.generation), rules, out.now.steady)
     pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
-    zone_since = min((one.since for key, one in sight.unknown_zones.items() if key[1] == zone), default=0)
+    zone_since = min((one.since for key, one in snap.sight.unknown_zones.items() if key[1] == zone), default=0)
     return Exit(
         named=name in names.named,
         ttl=names.named.get(name, 0),
@@ -52,7 +53,7 @@ def _exit(
         refused=next((one.pool for one in flight.places if steps.place_id(one) in out.ledger.step_failures), ""),
         pooled=name in weights.pooled,
         pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
-        pool_hidden_since=0 if pool is None else sight.unknown_pools[pool].since,
+        pool_hidden_since=0 if pool is None else snap.sight.unknown_pools[pool].since,
         in_flight=count,
         epochs=flight.epochs,
         busy=tuple(place for place in flight.places if place.requests),
@@ -121,20 +122,20 @@ def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, 
     return until if until > out.now.steady else 0
 
 
-def carry_on(roster: Roster, weights: Weights, names: Names, sight: Sight, out: Outbox) -> None:
+def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> None:
     """Carry every open grant one step further."""
     desired, now = out.desired, out.now
-    links = steps.Links(desired, roster)
-    orphans = {fact.id: fact for fact in roster.orphans}
-    found = _found(roster, out.ledger.grants.values())
+    links = steps.Links(snap)
+    orphans = {fact.id: fact for fact in snap.roster.orphans}
+    found = _found(snap.roster, out.ledger.grants.values())
     for name, grant in sorted(out.ledger.grants.items()):
         key = grant.object.rpartition("/")[0]
-        group = roster.groups.get(key)
+        group = snap.roster.groups.get(key)
         belief, current = found.get((key, name), (None, False))
-        if roster.blind and belief is None and name not in orphans:
+        if snap.roster.blind and belief is None and name not in orphans:
             continue
         workload = desired.former.get(key) if group is None else group.workload
-        exit_ = _exit(name, grant, workload, weights, names, sight, out)
+        exit_ = _exit(snap, name, grant, workload, weights, names, out)
         fact = belief.fact if belief is not None else orphans.get(name)
         quiet, longest, grace = manner_of(out.ledger, key) if workload is None else said_by(workload)
         drain = Drain(quiet, longest)

@@ -5,30 +5,27 @@ the longest-wanted first, so that nobody starves. A disruption is asked for once
 Called by `decide` only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from manifests.values.desired import SECOND, Desired, Workload
+from manifests.values.desired import SECOND, Workload
 from manifests.values.limits import Held
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core.exits.grants import UP, URGENT, in_flight
-from reconciler.core.healing.mass_failure import Outbreaks
-from reconciler.core.healing.restart_counters import Tally
+from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.healing.restart_gates import heal
 from reconciler.core.health.belief import Belief
-from reconciler.core.limits import backoff, windows
-from reconciler.core.limits.prune_guard import Pruning, prune_hold
+from reconciler.core.limits import backoff, prune_guard, windows
+from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.limits.suspensions import suspended
-from reconciler.core.model.instant import FOREVER, Now, instant, next_after
+from reconciler.core.model.instant import FOREVER, instant, next_after
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas.availability import Availability, ripe_at
+from reconciler.core.replicas.availability import ripe_at
 from reconciler.core.replicas.memory import failures_of
-from reconciler.core.replicas.roster import Roster
 from reconciler.core.rollouts import replacement
 
 STARTS_PER_NODE = 4
@@ -70,15 +67,22 @@ class _Members(NamedTuple):
 class _Gate:
     """The counters of one decision while its candidates pass in order."""
 
-    def __init__(self, tally: Tally, pruning: Pruning, dead: set[str], shunned: Mapping[str, bool]) -> None:
-        self.tally, self.pruning, self.dead, self.first_dead = tally, pruning, dead, min(dead, default="")
-        self.shunned, self.leaving = shunned, tally.ledger.grants
-        self.desired, self.roster, self.counts, self.now = tally.desired, tally.roster, tally.counts, tally.now
+    def __init__(
+        self, counters: RestartCounters, pruning: Pruning, dead: set[str], shunned: Mapping[str, bool]
+    ) -> None:
+        self.counters, self.pruning, self.dead, self.first_dead = counters, pruning, dead, min(dead, default="")
+        self.shunned, self.leaving = shunned, counters.ledger.grants
+        self.desired, self.roster, self.counts, self.now = (
+            counters.snap.desired,
+            counters.snap.roster,
+            counters.counts,
+            counters.snap.now,
+        )
         self.started: dict[str, int] = {}
         self.created: dict[str, int] = {}
         self.taken: dict[str, int] = {}
         self.members: dict[str, _Members] = {}
-        self.out = Gated(tally.ledger)
+        self.out = Gated(counters.ledger)
 
     def members_of(self, key: str) -> _Members:
         """The containers of a workload, which stay the same while candidates pass."""
@@ -121,7 +125,7 @@ class _Gate:
             message = f"a pool still sends traffic to {dead}, where nothing lives"
             return Wait(want.object, Waiting.DEAD_ENDPOINT, message)
         key = want.object if fact is None else failures_of(self.roster.groups[workload.key], fact)
-        failures = self.tally.ledger.failures.get(key)
+        failures = self.counters.ledger.failures.get(key)
         at = backoff.start_at(key, failures, workload.restarts.backoff, self.now)
         if at > self.now.steady and failures is not None:
             message = f"{failures.streak} failures in a row"
@@ -129,7 +133,7 @@ class _Gate:
         return None
 
     def concurrency(self, want: Want) -> Hold | None:
-        failure = self.tally.ledger.step_failures.get(want.id)
+        failure = self.counters.ledger.step_failures.get(want.id)
         if failure is not None and backoff.step_at(want.id, failure, self.now) > self.now.steady:
             # Its next try is held anyway, so it takes no room from those that can start.
             return None
@@ -142,7 +146,7 @@ class _Gate:
 
     def restart(self, want: Want, workload: Workload) -> Hold | Wait | None:
         """A restart, or a recreation because restarts did not help: for failed health, or because a person asked for it."""
-        return heal(want, workload, self.tally) if want.cause in URGENT else self.retire(want, workload)
+        return heal(want, workload, self.counters) if want.cause in URGENT else self.retire(want, workload)
 
     def retire(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group, counts = self.roster.groups[workload.key], self.counts[workload.key]
@@ -161,7 +165,7 @@ class _Gate:
         unknown = serves and want.ready is ProbeValue.UNKNOWN
         message = ""
         if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED:
-            retiring = sum(1 for name in self.tally.ledger.grants if name in members.outgoing)
+            retiring = sum(1 for name in self.counters.ledger.grants if name in members.outgoing)
             message = replacement.replaced(group, counts, retiring)
         if want.kind is Kind.RECREATE and want.cause is Reason.TEMPLATE_CHANGED and want.ordinal not in group.current:
             message = "its replacement is created first, to see that it can be made"
@@ -188,21 +192,19 @@ class _Gate:
         # within the budget too. A replaced one that is not available has an available one in its place already.
         runs = want.fact is not None and want.fact.state in UP
         counted = available or unknown or (runs and want.kind is not Kind.RETIRE)
-        if counted and in_flight(self.tally.ledger.grants.values(), prefix) >= limit:
+        if counted and in_flight(self.counters.ledger.grants.values(), prefix) >= limit:
             message = f"{limit} of {workload.key} at a time may be on its way out"
             return Wait(want.object, Waiting.REPLACEMENT, message)
         if available:
             self.taken[workload.key] = self.taken.get(workload.key, 0) + 1
-        self.tally.grant(want)
+        self.counters.grant(want)
         return None
 
     def prune(self, want: Want) -> Hold | Wait | None:
         key = want.object.rpartition("/")[0]
-        hold = prune_hold(
-            self.desired, self.tally.ledger, self.tally.observed.source_read_at, key, want.id, self.pruning, self.now
-        )
+        hold = prune_guard.hold(self.desired, self.counters.ledger, self.pruning, key, want.id, self.now)
         if hold is None:
-            self.tally.grant(want)
+            self.counters.grant(want)
         return hold
 
     def held(self, want: Want) -> Held | None:
@@ -220,7 +222,7 @@ class _Gate:
         """All gates of one candidate, in order."""
         workload = want.workload
         key = want.object.rpartition("/")[0]
-        word = suspended(self.desired, self.tally.ledger, key, want.object, want.node, want.id, self.now)
+        word = suspended(self.desired, self.counters.ledger, key, want.object, want.node, want.id, self.now)
         if word is None and workload is not None and workload.suspend:
             next_step = f"set spec.suspend of {key} to false"
             word = Hold(want.object, want.id, Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)
@@ -248,39 +250,31 @@ class _Gate:
                 return self.retire(want, workload)
 
 
-def gate(
-    desired: Desired,
-    observed: Observed,
-    roster: Roster,
-    counts: Mapping[str, Availability],
-    ledger: Ledger,
-    outbreaks: Outbreaks,
-    wants: list[Want],
+def ask(
+    counters: RestartCounters,
+    wants: Iterable[Want],
     pruning: Pruning,
     dead: set[str],
-    shunned: Mapping[str, bool],
-    now: Now,
+    failing_checks: Mapping[str, bool],
 ) -> Gated:
     """Ask every candidate, the longest-wanted first, then by id.
 
     Args:
         dead: addresses with weight where nothing of ours lives.
-        shunned: containers that balancers' own checks call down (True) or have not confirmed, by id.
+        failing_checks: containers that balancers' own checks call down (True) or have not confirmed, by id.
     """
-    since = ledger.wanted
+    since, now = counters.ledger.wanted, counters.snap.now
     wanted = {want.id: since[want.id] if want.id in since else instant(now) for want in wants}
-    tally = Tally(desired, observed, roster, counts, ledger, outbreaks, now)
-    gates = _Gate(tally, pruning, dead, shunned)
+    gates = _Gate(counters, pruning, dead, failing_checks)
     # Unavailable ones go first among equals: taking them away costs nothing.
-    for want in sorted(wants, key=lambda one: (wanted[one.id].wall, one.ready is ProbeValue.PASS, one.id)):
-        verdict = gates.ask(want)
-        if isinstance(verdict, Hold):
-            gates.out.holds.append(verdict)
-        elif verdict is not None:
-            gates.out.waits.append(verdict)
-    out = gates.out
-    grants = tally.ledger.grants
-    out.starts = [want for want in out.starts if want.fact is None or want.fact.id not in grants]
-    out.ledger = tally.ledger if wanted == since else replace(tally.ledger, wanted=wanted)
-    out.granted = tally.granted
+    for want in sorted(wants, key=lambda want: (wanted[want.id].wall, want.ready is ProbeValue.PASS, want.id)):
+        answer = gates.ask(want)
+        if isinstance(answer, Hold):
+            gates.out.holds.append(answer)
+        elif answer is not None:
+            gates.out.waits.append(answer)
+    out, ledger = gates.out, counters.ledger
+    out.starts = [want for want in out.starts if want.fact is None or want.fact.id not in ledger.grants]
+    out.ledger = ledger if wanted == since else replace(ledger, wanted=wanted)
+    out.granted = counters.granted
     return out

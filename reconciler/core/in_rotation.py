@@ -3,7 +3,7 @@
 An old replica of a rolling rollout leaves pools and names only after the new one that takes its place is in them: with weight, as
 read back, published, and not kept from traffic by a balancer's own checks. Otherwise a name would lose an address first and win one
 later, or all traffic would be on replicas that the balancer believes down. Called by `decide` before the gates, which count nobody
-as available that `kept_from_traffic` names; `switching` asks `shunned`.
+as available that `failing_checks` names.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,47 +11,36 @@ from collections.abc import Collection, Mapping
 from manifests.values.desired import Desired
 from manifests.values.rollouts import Strategy
 from reconciler.core.dns.policies import Names
-from reconciler.core.health.belief import Sight
-from reconciler.core.model.instant import Now
 from reconciler.core.replicas.availability import Availability, ripe_at
-from reconciler.core.replicas.roster import Roster
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.balancer_checks import _UNRELIABLE, _serves
-from reconciler.core.traffic.weights import Weights, endpoints
+from reconciler.core.traffic.pools import Weights, endpoints
 
 _ADDRESSES = frozenset({"A", "AAAA"})
 
 
-def arriving(
-    desired: Desired,
-    roster: Roster,
-    sight: Sight,
-    counts: Mapping[str, Availability],
-    weights: Weights,
-    names: Names,
-    now: Now,
+def count(
+    snap: Snapshot, counts: Mapping[str, Availability], weights: Weights, names: Names
 ) -> Mapping[str, Availability]:
     """The counts, with how many available new replicas have not arrived, for workloads whose replicas replace each other."""
     rolling = {
         key: group
-        for key, group in roster.groups.items()
+        for key, group in snap.roster.groups.items()
         if group.outgoing and group.workload.strategy is Strategy.ROLLING
     }
     if not rolling:
         return counts
-    late = (
-        _late(desired, roster, set(rolling), weights, names)
-        | kept_from_traffic(desired, roster, set(rolling), sight).keys()
-    )
+    late = _late(snap, set(rolling), weights, names) | failing_checks(snap, set(rolling)).keys()
     changed: dict[str, Availability] = {}
     for key, group in rolling.items():
-        available = [one for one in group.current.values() if ripe_at(one, group.workload.min_ready) <= now.steady]
+        available = [one for one in group.current.values() if ripe_at(one, group.workload.min_ready) <= snap.now.steady]
         many = sum(1 for one in available if one.fact.id in late)
         if many:
             changed[key] = counts[key]._replace(arriving=many)
     return {**counts, **changed} if changed else counts
 
 
-def _late(desired: Desired, roster: Roster, rolling: set[str], weights: Weights, names: Names) -> set[str]:
+def _late(snap: Snapshot, rolling: set[str], weights: Weights, names: Names) -> set[str]:
     """Containers without weight in a pool, not yet published in a name, or behind a zone that cannot be read."""
     joining = {
         value
@@ -61,37 +50,39 @@ def _late(desired: Desired, roster: Roster, rolling: set[str], weights: Weights,
         if change.before is None or value not in change.before.values
     }
     late = set(names.hidden)
-    for service in desired.services:
+    for service in snap.desired.services:
         if not any(backend.workload in rolling for backend in service.backends):
             continue
         there: set[str] = set()
-        for endpoint, belief in endpoints(service, roster):
+        for endpoint, belief in endpoints(service, snap.roster):
             there.add(belief.fact.id)
             lacks = bool(service.balancers) and (service.key, belief.fact.id) in weights.lacking
             if lacks or endpoint.address in joining:
                 late.add(belief.fact.id)
-        if service.balancers or _published(service.key, desired):
+        if service.balancers or _published(service.key, snap.desired):
             # An endpoint that was not observed yet cannot be anywhere.
-            groups = [roster.groups[backend.workload] for backend in service.backends if backend.workload in rolling]
+            groups = [
+                snap.roster.groups[backend.workload] for backend in service.backends if backend.workload in rolling
+            ]
             late |= {one.fact.id for group in groups for one in group.current.values()} - there
     return late
 
 
-def kept_from_traffic(desired: Desired, roster: Roster, workloads: Collection[str], sight: Sight) -> dict[str, bool]:
+def failing_checks(snap: Snapshot, workloads: Collection[str]) -> dict[str, bool]:
     """Containers, by id, behind services of these workloads that a balancer's own checks call down (True) or have not confirmed.
 
     A planned disruption of another one could take more from clients than the budget says: to them these are down, or soon may be.
     """
     found: dict[str, bool] = {}
-    for service in desired.services if workloads else ():
+    for service in snap.desired.services if workloads else ():
         if not any(backend.workload in workloads for backend in service.backends):
             continue
         for balancer in service.balancers:
-            pool = sight.pools.get((balancer.provider, balancer.pool))
+            pool = snap.sight.pools.get((balancer.provider, balancer.pool))
             members = pool.members if pool is not None else ()
             words = {member.endpoint: member.operational for member in members if member.operational in _UNRELIABLE}
             serving = {member.endpoint for member in members if words and _serves(member)}
-            for endpoint, belief in endpoints(service, roster) if words else ():
+            for endpoint, belief in endpoints(service, snap.roster) if words else ():
                 if endpoint in words and len(serving) > (endpoint in serving):  # beside itself
                     found[belief.fact.id] = found.get(belief.fact.id, True) and words[endpoint] == "down"
     return found

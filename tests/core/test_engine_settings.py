@@ -13,7 +13,7 @@ from reconciler.core.decision import describe
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import Suspension
 from reconciler.core.model.reasons import Reason, Rule, Waiting
-from tests.core.plans import NOW, Scene
+from tests.builders import NOW, Scene
 from tests.sim.manifest import Shop, Spec
 
 WEB = Spec()

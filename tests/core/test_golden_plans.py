@@ -11,7 +11,7 @@ from reconciler.core.decision import to_json, to_text
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Waiting
-from tests.core.plans import NOW, Scene, container, down, gone, probe
+from tests.builders import NOW, Scene, container, down, gone, probe
 from tests.sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 
 WEB = Spec()

@@ -17,7 +17,7 @@ from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.core.replicas.availability import Availability, count
 from reconciler.core.replicas.roster import Group
 from reconciler.core.rollouts.replacement import may_create, over_budget, replaced
-from tests.core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container, down, probe
+from tests.builders import FAIL, NOW, PASS, SEEN, Scene, ago, container, down, probe
 from tests.sim.manifest import Spec, shop, workload
 
 P, F, U = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN

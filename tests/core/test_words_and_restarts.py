@@ -9,7 +9,7 @@ from reconciler.core.decide import decide
 from reconciler.core.model.ledger import Command, obey
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Reason
-from tests.core.plans import FAIL, NOW, PASS, SEEN, Scene
+from tests.builders import FAIL, NOW, PASS, SEEN, Scene
 from tests.sim.manifest import Shop, Spec
 
 PROBES = pytest.mark.parametrize(

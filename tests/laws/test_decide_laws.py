@@ -18,7 +18,7 @@ from reconciler.core.model.ledger import from_rows, to_rows
 from reconciler.core.model.reasons import Rule
 from reconciler.core.status.objects import rows
 from tests.laws.examples import examples
-from tests.laws.observed import NOW, observed, settled
+from tests.laws.random_worlds import NOW, observed, settled
 
 EXAMPLES = examples(150)
 SEEDS = st.integers(0, 2**32)

@@ -9,7 +9,7 @@ from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish, Routing, Targ
 from providers.capabilities import PLAIN
 from providers.facts import ProbeValue
 from reconciler.core.decide import decide
-from tests.core.dns_worlds import ABLE, FAIL, HOST, PASS, UNKNOWN, ZONE, World, policy
+from tests.core.dns.world import ABLE, FAIL, HOST, PASS, UNKNOWN, ZONE, World, policy
 from tests.laws.examples import examples
 
 ADDRESSES = [f"198.51.100.{number}" for number in range(1, 6)] + ["2001:db8::1", "2001:db8::2"]

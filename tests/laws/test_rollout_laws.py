@@ -15,7 +15,7 @@ from reconciler.core.model.ledger import from_rows, to_rows
 from reconciler.core.model.revision import Revision, Standing
 from reconciler.core.model.revision import Rollout as Books
 from tests.laws.examples import examples
-from tests.laws.observed import FLIP, NOW, observed, pick, settled
+from tests.laws.random_worlds import FLIP, NOW, observed, pick, settled
 from tests.laws.test_decide_laws import BEYOND, answer, destructive
 
 EXAMPLES = examples(100)

@@ -2,21 +2,19 @@
 
 from dataclasses import replace
 
-from manifests.values.desired import Desired
 from reconciler.core.limits.suspensions import busy_or_failed
-from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Ledger
-from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Wait, Waiting
 from reconciler.core.model.step import Step
+from reconciler.core.replicas.snapshot import Snapshot
 
 
 class Outbox:
     """Collects steps; each passes the two gates that every provider call has: busy targets and failed tries."""
 
-    def __init__(self, desired: Desired, observed: Observed, ledger: Ledger, now: Now) -> None:
-        self.desired, self.ledger, self.now = desired, ledger, now
-        self.busy, self.under_way, self.pushes = observed.busy, observed.under_way, observed.pushes
+    def __init__(self, snap: Snapshot, ledger: Ledger) -> None:
+        self.desired, self.ledger, self.now = snap.desired, ledger, snap.now
+        self.busy, self.under_way, self.pushes = snap.observed.busy, snap.observed.under_way, snap.observed.pushes
         self.steps: list[Step] = []
         self.holds: list[Hold] = []
         self.waits: list[Wait] = []

@@ -27,9 +27,9 @@ from reconciler.core.model.revision import why_failed
 from reconciler.core.model.step import Step
 from reconciler.core.model.want import Want
 from reconciler.core.replicas.image_pins import pins_of
-from reconciler.core.replicas.roster import Roster
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.pool import MemberChange
-from reconciler.core.traffic.weights import endpoints
+from reconciler.core.traffic.pools import endpoints
 
 
 def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:
@@ -56,8 +56,8 @@ def _holder(policy: DNSPolicy, target: Target) -> str:
 class Links:
     """Which steps touch the same replica: looked up only when something changes, and gone through once for all of it."""
 
-    def __init__(self, desired: Desired, roster: Roster) -> None:
-        self.desired, self.roster = desired, roster
+    def __init__(self, snap: Snapshot) -> None:
+        self.desired, self.roster = snap.desired, snap.roster
 
     @cached_property
     def _weights(self) -> tuple[list[str], dict[str, list[int]], dict[str, list[int]]]:

@@ -7,9 +7,9 @@ is published stays. Record sets without our owner mark are never touched. Called
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from manifests.values.desired import SECOND, Desired
+from manifests.values.desired import SECOND
 from manifests.values.dns import DNSPolicy, Record
-from providers.facts import ProbeFact, ProbeValue, RecordKey, RecordSet, ZoneFact
+from providers.facts import ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.dns.capabilities_fit import Note, adapt
 from reconciler.core.dns.publication import Answer, Mode, omit
 from reconciler.core.dns.published import ByName, Sets, addresses, names_of, reached, unseen
@@ -18,14 +18,12 @@ from reconciler.core.dns.records import RecordDiff, owner_mark, owner_of, protec
 from reconciler.core.dns.takeover import ANSWERS, Claims
 from reconciler.core.dns.targets import Leaf, around, leaves_of, proven
 from reconciler.core.dns.tree import managed, tree
-from reconciler.core.health.belief import Sight
 from reconciler.core.model.dns_memory import NOTHING, NameRow
 from reconciler.core.model.instant import FOREVER, Now
-from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
-from reconciler.core.replicas.roster import Roster
-from reconciler.core.traffic.weights import Weights
+from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.traffic.pools import Weights
 
 _TYPES = ("A", "AAAA")
 _PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
@@ -67,30 +65,18 @@ class Names:
     policies: dict[str, Named] = field(default_factory=dict)
 
 
-def name_all(
-    desired: Desired,
-    roster: Roster,
-    sight: Sight,
-    weights: Weights,
-    ledger: Ledger,
-    answers: Mapping[LeafProbe, ProbeFact],
-    now: Now,
-) -> Names:
-    """Compare all policies and records with their zones, then look for record sets of ours that nothing wants.
-
-    Args:
-        answers: verdicts of what was asked of leaves.
-    """
+def name_all(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
+    """Compare all policies and records with their zones, then look for record sets of ours that nothing wants."""
     out = Names()
-    here = around(desired, roster, weights, ledger, answers, now)
-    marked = {key: _by_mark(zone) for key, zone in sight.zones.items()}
-    claims = Claims(desired, sight.zones, marked, out.taken)
-    there = {key: ByName(zone) for key, zone in sight.zones.items()}
-    for policy in sorted(desired.policies, key=lambda one: one.key):
-        mark = owner_mark(desired.instance.id, policy.key)
+    here = around(snap, ledger, weights)
+    marked = {key: _by_mark(zone) for key, zone in snap.sight.zones.items()}
+    claims = Claims(snap.desired, snap.sight.zones, marked, out.taken)
+    there = {key: ByName(zone) for key, zone in snap.sight.zones.items()}
+    for policy in sorted(snap.desired.policies, key=lambda one: one.key):
+        mark = owner_mark(snap.desired.instance.id, policy.key)
         leaves = leaves_of(policy, here)
         place = (policy.provider, policy.zone)
-        zone = sight.zones.get(place)
+        zone = snap.sight.zones.get(place)
         row = ledger.names.get(policy.key, NOTHING)
         if zone is None:
             for leaf in leaves:
@@ -103,15 +89,15 @@ def name_all(
         current = {key: zone.records[key] for key in marked[place].get(mark, ()) if managed(policy, key.name)}
         inherited = claims.inherit(policy)
         current |= {key: zone.records[key] for key in inherited}
-        _Judge(policy, zone, there[place], mark, leaves, current, bool(inherited), bool(roster.blind), out).judge(
-            row, now
+        _Judge(policy, zone, there[place], mark, leaves, current, bool(inherited), bool(snap.roster.blind), out).judge(
+            row, snap.now
         )
-    for record in desired.records:
-        _record(record, owner_mark(desired.instance.id, record.key), sight, there, claims, out)
-    _strays(desired, sight, marked, out)
-    compare(desired, sight.zones, marked, claims, out)
-    if roster.orphans:
-        _orphans(desired, roster, sight, out)
+    for record in snap.desired.records:
+        _record(snap, record, owner_mark(snap.desired.instance.id, record.key), there, claims, out)
+    _strays(snap, marked, out)
+    compare(snap.desired, snap.sight.zones, marked, claims, out)
+    if snap.roster.orphans:
+        _orphans(snap, out)
     return out
 
 
@@ -296,11 +282,11 @@ class _Judge:
 
 
 def _record(
-    record: Record, mark: str, sight: Sight, there: Mapping[tuple[str, str], ByName], claims: Claims, out: Names
+    snap: Snapshot, record: Record, mark: str, there: Mapping[tuple[str, str], ByName], claims: Claims, out: Names
 ) -> None:
     """Compare one plain record set with its zone."""
     place = (record.provider, record.zone)
-    zone = sight.zones.get(place)
+    zone = snap.sight.zones.get(place)
     if zone is None:
         return
     out.own.setdefault(place, set()).add(record.host)
@@ -341,18 +327,18 @@ def _beside(record: Record, there: ByName) -> list[RecordKey]:
     return [key for key in keys if key in there.at(record.host)]
 
 
-def _strays(
-    desired: Desired, sight: Sight, marked: Mapping[tuple[str, str], Mapping[str, list[RecordKey]]], out: Names
-) -> None:
+def _strays(snap: Snapshot, marked: Mapping[tuple[str, str], Mapping[str, list[RecordKey]]], out: Names) -> None:
     """Record sets under our mark that no policy or record wants. What belongs to the zone itself is never touched."""
-    policies = {(one.provider, one.zone, owner_mark(desired.instance.id, one.key)): one for one in desired.policies}
-    plain = {
-        (one.provider, one.zone, owner_mark(desired.instance.id, one.key)): RecordKey(one.host, one.type)
-        for one in desired.records
+    policies = {
+        (one.provider, one.zone, owner_mark(snap.desired.instance.id, one.key)): one for one in snap.desired.policies
     }
-    prefix = f"{desired.instance.id}/"
+    plain = {
+        (one.provider, one.zone, owner_mark(snap.desired.instance.id, one.key)): RecordKey(one.host, one.type)
+        for one in snap.desired.records
+    }
+    prefix = f"{snap.desired.instance.id}/"
     for (provider, zone_name), by_mark in marked.items():
-        records = sight.zones[provider, zone_name].records
+        records = snap.sight.zones[provider, zone_name].records
         for mark, keys in by_mark.items():
             if not mark.startswith(prefix) or is_list(mark):
                 continue
@@ -371,19 +357,19 @@ def _strays(
     out.strays.sort(key=lambda stray: (stray.provider, stray.zone, stray.key))
 
 
-def _orphans(desired: Desired, roster: Roster, sight: Sight, out: Names) -> None:
+def _orphans(snap: Snapshot, out: Names) -> None:
     """Orphans whose address is still published under our mark, by whatever policy published it."""
     published: dict[str, int] = {}
-    for zone in sight.zones.values():
+    for zone in snap.sight.zones.values():
         for key, mark in zone.owners.items():
             record = zone.records.get(key)
-            if record is None or key.type not in _TYPES or owner_of(mark)[0] != desired.instance.id:
+            if record is None or key.type not in _TYPES or owner_of(mark)[0] != snap.desired.instance.id:
                 continue
             for value in record.values:
                 published[value] = max(published.get(value, 0), record.ttl * SECOND)
     wanted = {address for sets in out.wanted for address in addresses(sets)}
-    hidden = next(iter(sorted(zone for _, zone in sight.unknown_zones)), "")
-    for fact in roster.orphans:
+    hidden = next(iter(sorted(zone for _, zone in snap.sight.unknown_zones)), "")
+    for fact in snap.roster.orphans:
         if hidden:
             out.hidden[fact.id] = hidden
         for port in fact.ports:

@@ -6,7 +6,6 @@ Health never comes to the guard: a withdrawal is not a deletion. Called by `deci
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from manifests.values.desired import Desired
 from providers.facts import ZoneFact, fingerprint
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.actions.steps import Links
@@ -15,59 +14,58 @@ from reconciler.core.dns.policies import Names
 from reconciler.core.dns.records import RecordDiff
 from reconciler.core.dns.steps import records
 from reconciler.core.dns.write_order import Order, patience_of
-from reconciler.core.health.belief import Sight
-from reconciler.core.limits.prune_guard import Pruning, prune_hold
+from reconciler.core.limits import prune_guard
+from reconciler.core.limits.prune_guard import Pruning
 from reconciler.core.limits.suspensions import frozen
 from reconciler.core.model.dns_memory import NOTHING, Farewell, NameRow
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Rule
-from reconciler.core.replicas.roster import Roster
+from reconciler.core.replicas.snapshot import Snapshot
 
 Place = tuple[str, str]
 """Provider and zone."""
 
 
-def publish(
-    desired: Desired, roster: Roster, sight: Sight, names: Names, observed: Observed, pruning: Pruning, out: Outbox
-) -> str:
+def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
     """Put the steps that are due into `out`, with what waits and what is held, and remember names on their way out.
 
     Returns:
         The hash that a person approves for a zone of which too much would be deleted; empty when there is none.
     """
     out.waits += names.waits
-    zones = _suspended(desired, out.ledger, sight, names)
+    zones = _suspended(snap, out.ledger, names)
     due: dict[Place, list[RecordDiff]] = {}
     for diff in names.changes:
-        hold = frozen(desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now)
+        hold = frozen(snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now)
         if hold is None and diff.edited:
             hold = _mass_hold(diff, zones)
         _keep(diff, hold, due, out)
     for stray in names.strays:
         action = f"delete {stray.key.name} {stray.key.type}"
-        hold = prune_hold(desired, out.ledger, observed.source_read_at, stray.object, action, pruning, out.now)
+        hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, out.now)
         _keep(stray, hold if hold is not None else _mass_hold(stray, zones), due, out)
     farewells: dict[str, list[Farewell]] = {}
     if due:
-        links = Links(desired, roster)
-        policies = {policy.key: policy for policy in desired.policies}
+        links = Links(snap)
+        policies = {policy.key: policy for policy in snap.desired.policies}
         for place, diffs in sorted(due.items()):
-            order = Order(sight.zones[place], place[0], desired.instance.id, not desired.destroy, out.now)
+            order = Order(
+                snap.sight.zones[place], place[0], snap.desired.instance.id, not snap.desired.destroy, out.now
+            )
             wanted = frozenset(names.own.get(place, ()))
             arranged = order.arrange(
                 diffs, wanted, out.ledger.names, lambda diff: patience_of(policies.get(diff.object), diff)
             )
             alone, listed = steps.split(arranged.groups)
             for group in alone:
-                out.put(records(desired, group, links))
-            for step in steps.steps(desired, listed, out.ledger):
+                out.put(records(snap.desired, group, links))
+            for step in steps.steps(snap.desired, listed, out.ledger):
                 out.put(step)
             out.waits += arranged.waits
             for owner, rows in arranged.farewells.items():
                 farewells.setdefault(owner, []).extend(rows)
     out.ledger = _remember(out.ledger, names.rows, farewells)
-    if desired.record_lists or names.strays:
+    if snap.desired.record_lists or names.strays:
         out.holds, out.waits = steps.condensed(out.holds, out.waits)
     return next((zones[place].hash for place in sorted(zones)), "")
 
@@ -92,31 +90,30 @@ def _remember(ledger: Ledger, rows: Mapping[str, NameRow], farewells: Mapping[st
 # --- the guard of one zone --------------------------------------------------------------------------------------------
 
 
-def _suspended(desired: Desired, ledger: Ledger, sight: Sight, names: Names) -> dict[Place, Pruning]:
+def _suspended(snap: Snapshot, ledger: Ledger, names: Names) -> dict[Place, Pruning]:
     """Zones of which more would be deleted than the guard allows without a person's word: share, number, and names that end."""
     going: dict[Place, list[RecordDiff]] = {}
     # What is not pruned anyway must not hold back the rest.
-    strays = names.strays if desired.prune else ()
+    strays = names.strays if snap.desired.prune else ()
     for diff in (*strays, *(change for change in names.changes if change.edited)):
         going.setdefault((diff.provider, diff.zone), []).append(diff)
     found: dict[Place, Pruning] = {}
-    limit = desired.guard.mass_change
+    limit = snap.desired.guard.mass_change
     for place, diffs in going.items():
-        count, owned = len(diffs), _owned(sight.zones[place], desired.instance.id)
+        count, owned = len(diffs), _owned(snap.sight.zones[place], snap.desired.instance.id)
         few = count <= limit.minimum or count * 100 <= limit.share * owned
-        ending = _ending(sight.zones[place], place, diffs, names) if len(diffs) > limit.names else 0
-        if desired.destroy or (few and count <= limit.records and ending <= limit.names):
+        ending = _ending(snap.sight.zones[place], place, diffs, names) if len(diffs) > limit.names else 0
+        if snap.desired.destroy or (few and count <= limit.records and ending <= limit.names):
             continue
-        digest = fingerprint(desired.revision, *place, *sorted("/".join(diff.key) for diff in diffs))
+        digest = fingerprint(snap.desired.revision, *place, *sorted("/".join(diff.key) for diff in diffs))
         if digest in ledger.approvals:
             continue
         share = count * 100 // max(owned, 1)
         why = f"more than {limit.records}" if count > limit.records else f"more than {limit.share} %"
         if few and count <= limit.records:
             why = f"{ending} name{'' if ending == 1 else 's'} would lose the last one, more than {limit.names}"
-        found[place] = Pruning(
-            digest, f"{count} of {owned} owned record sets ({share} %) of zone {place[1]} would be deleted, {why}"
-        )
+        mass = f"{count} of {owned} owned record sets ({share} %) of zone {place[1]} would be deleted, {why}"
+        found[place] = Pruning(digest, mass, snap.observed.source_read_at)
     return found
 
 

@@ -12,7 +12,7 @@ from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.replicas.roster import Roster
-from reconciler.core.traffic.weights import endpoints
+from reconciler.core.traffic.pools import endpoints
 
 
 class LeafVerdict(NamedTuple):

@@ -7,7 +7,7 @@ endpoint is; fixed addresses and host names as their check says. Where a check i
 from collections.abc import Container, Iterable, Mapping
 from typing import NamedTuple
 
-from manifests.values.desired import Desired, Service
+from manifests.values.desired import Service
 from manifests.values.dns import DNSPolicy, HealthCheck, Publish, Target
 from providers.facts import ContainerState, ProbeFact, ProbeValue
 from reconciler.core.dns.target_health import LeafVerdict, both, probe_of, verdict
@@ -17,7 +17,8 @@ from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.override import Override
 from reconciler.core.replicas.roster import Roster
-from reconciler.core.traffic.weights import Weights
+from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.traffic.pools import Weights
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 _RUNNING = ContainerState.RUNNING
@@ -61,17 +62,18 @@ class Around(NamedTuple):
     now: Now
 
 
-def around(
-    desired: Desired,
-    roster: Roster,
-    weights: Weights,
-    ledger: Ledger,
-    answers: Mapping[LeafProbe, ProbeFact],
-    now: Now,
-) -> Around:
+def around(snap: Snapshot, ledger: Ledger, weights: Weights) -> Around:
     """Everything once, for all policies of one decision."""
-    services = {service.key: service for service in desired.services}
-    return Around(services, {check.key: check for check in desired.checks}, roster, weights, ledger, answers, now)
+    services = {service.key: service for service in snap.desired.services}
+    return Around(
+        services,
+        {check.key: check for check in snap.desired.checks},
+        snap.roster,
+        weights,
+        ledger,
+        snap.observed.leaves,
+        snap.now,
+    )
 
 
 def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:

@@ -8,10 +8,10 @@ Called by `decide` (`watch`) before the weights, and by `healing` (`hold`) as a 
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from manifests.values.desired import SECOND, Container, Desired
+from manifests.values.desired import SECOND, Container
 from manifests.values.limits import MassFailure
 from providers.facts import ContainerState, Generation, Probes, ProbeValue
 from reconciler.core.exits.grants import URGENT
@@ -23,6 +23,7 @@ from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.replicas.availability import ripe_at
 from reconciler.core.replicas.memory import replica_of
 from reconciler.core.replicas.roster import Group, Roster
+from reconciler.core.replicas.snapshot import Snapshot
 
 MEMORY = 600 * SECOND
 """How long a mass failure is remembered after it ended: if it comes back by then, its pauses go on where they were."""
@@ -144,22 +145,24 @@ class _Watch:
         return row._replace(canary="", failures=row.failures + 1, last=instant(self.now))
 
 
-def watch(desired: Desired, observed: Observed, roster: Roster, ledger: Ledger, now: Now) -> Outbreaks:
+def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
     """Look at all groups. Costs one pass over the beliefs while nothing fails."""
-    failing = {key for key, group in roster.groups.items() if any(one.live is _FAIL for one in group.current.values())}
+    failing = {
+        key for key, group in snap.roster.groups.items() if any(one.live is _FAIL for one in group.current.values())
+    }
     if not failing and not ledger.outbreaks:
         return Outbreaks(ledger.outbreaks)
-    look = _Watch(desired.guard.mass_failure, observed, ledger, bool(roster.blind), now)
+    look = _Watch(snap.desired.guard.mass_failure, snap.observed, ledger, bool(snap.roster.blind), snap.now)
     healthy = {
         replica_of(key, ordinal)
-        for key, group in roster.groups.items()
+        for key, group in snap.roster.groups.items()
         for ordinal, one in group.current.items()
-        if one.live is _PASS and ripe_at(one, group.workload.min_ready) <= now.steady
+        if one.live is _PASS and ripe_at(one, group.workload.min_ready) <= snap.now.steady
     }
-    for key in sorted(failing | {outbreak for outbreak in ledger.outbreaks if outbreak in roster.groups}):
-        group = roster.groups[key]
+    for key in sorted(failing | {outbreak for outbreak in ledger.outbreaks if outbreak in snap.roster.groups}):
+        group = snap.roster.groups[key]
         look.judge(key, _replicas(group), window_of(group.workload.template.container), healthy)
-    for node, groups in sorted(_by_node(roster, failing, ledger).items()):
+    for node, groups in sorted(_by_node(snap.roster, failing, ledger).items()):
         members = {name: one for group in groups for name, one in _replicas(group).items() if one.fact.node == node}
         bad = [
             group
@@ -170,18 +173,23 @@ def watch(desired: Desired, observed: Observed, roster: Roster, ledger: Ledger, 
             window = max((window_of(group.workload.template.container) for group in groups), default=0)
             look.judge(f"node/{node}", members, window, healthy)
     suspect = frozenset(look.suspect)
-    return Outbreaks(look.rows, look.active, look.of, suspect, _sound(failing, roster, observed), look.settled_at)
+    return Outbreaks(look.rows, look.active, look.of, suspect, _sound(snap, failing), look.settled_at)
 
 
-def _sound(failing: Collection[str], roster: Roster, observed: Observed) -> frozenset[str]:
+def remember(ledger: Ledger, outbreaks: Outbreaks) -> Ledger:
+    """The ledger with the mass failures that must be remembered."""
+    return ledger if outbreaks.rows == ledger.outbreaks else replace(ledger, outbreaks=outbreaks.rows)
+
+
+def _sound(snap: Snapshot, failing: Collection[str]) -> frozenset[str]:
     """Who could serve if only its liveness did not count: ready, or never asked whether it is."""
     found: set[str] = set()
-    for group in (roster.groups[key] for key in failing):
+    for group in (snap.roster.groups[key] for key in failing):
         asked = group.workload.template.container.readiness is not None
         for belief in group.current.values():
             if belief.failed is not Reason.LIVENESS_FAILED:
                 continue
-            verdicts = observed.probes.get(belief.fact.generation)
+            verdicts = snap.observed.probes.get(belief.fact.generation)
             ready = verdicts.readiness if verdicts is not None else None
             if not asked or (ready is not None and ready.value is _PASS):
                 found.add(belief.fact.id)

@@ -1,22 +1,21 @@
-"""The tally of one decision: what has been granted and taken while its candidates pass the gates one after the other.
+"""Restart counters of one decision: what has been granted while its candidates pass the gates one after the other.
 
-Filled by `gates` and `healing`, which share it; what it holds at the end goes into the ledger.
+`gates` and `restart_gates` share them and fill them; `decide` puts what they hold at the end into the ledger.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from manifests.values.desired import Desired
 from providers.facts import ContainerState, ProbeFact, ProbeValue
 from reconciler.core.exits.grants import RESTARTS, URGENT
 from reconciler.core.healing.mass_failure import Outbreaks
 from reconciler.core.model.instant import Now, instant
 from reconciler.core.model.ledger import Escalation, Failures, Grant, Ledger
-from reconciler.core.model.observed import Observed
 from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas.availability import Availability
-from reconciler.core.replicas.roster import Roster, node_of
+from reconciler.core.replicas.roster import node_of
+from reconciler.core.replicas.snapshot import Snapshot
 
 
 def _erring(fact: ProbeFact | None, now: Now) -> bool:
@@ -27,16 +26,13 @@ def _erring(fact: ProbeFact | None, now: Now) -> bool:
 
 
 @dataclass
-class Tally:
+class RestartCounters:
     """Counters that start as the ledger has them."""
 
-    desired: Desired
-    observed: Observed
-    roster: Roster
+    snap: Snapshot
     counts: Mapping[str, Availability]
     ledger: Ledger
     outbreaks: Outbreaks
-    now: Now
     granted: bool = False
     grants: dict[str, Grant] | None = None
     """Those of `ledger`, once this decision has added some."""
@@ -45,7 +41,7 @@ class Tally:
     def probing(self) -> dict[str, tuple[int, int]]:
         """Node -> on how many of its running containers with probes our side fails, and how many there are."""
         found: dict[str, tuple[int, int]] = {}
-        for group in self.roster.groups.values():
+        for group in self.snap.roster.groups.values():
             container, nodes = group.workload.template.container, group.workload.nodes
             if container.liveness is None and container.startup is None:
                 continue
@@ -53,9 +49,9 @@ class Tally:
                 node = belief.fact.node
                 if belief.fact.state is not ContainerState.RUNNING or node not in nodes:
                     continue
-                verdicts = self.observed.probes.get(belief.fact.generation)
+                verdicts = self.snap.observed.probes.get(belief.fact.generation)
                 ours = verdicts is not None and (
-                    _erring(verdicts.liveness, self.now) or _erring(verdicts.startup, self.now)
+                    _erring(verdicts.liveness, self.snap.now) or _erring(verdicts.startup, self.snap.now)
                 )
                 erring, probed = found.get(node, (0, 0))
                 found[node] = (erring + ours, probed + 1)
@@ -63,7 +59,7 @@ class Tally:
 
     def grant(self, want: Want) -> None:
         """Let one disruption begin: from here on it counts, whatever becomes of it."""
-        fact, ledger, at = want.fact, self.ledger, instant(self.now)
+        fact, ledger, at = want.fact, self.ledger, instant(self.snap.now)
         if fact is None:
             return
         grant = Grant(want.object, fact.generation, want.cause, at, recreate=want.kind is Kind.RECREATE, only=want.only)
@@ -114,7 +110,7 @@ class Tally:
 
     def _node(self, container: str, grant: Grant) -> str:
         key, _, ordinal = grant.object.rpartition("/")
-        group = self.roster.groups.get(key)
+        group = self.snap.roster.groups.get(key)
         if group is None:
             return ""
         found = next((member.fact.node for member in group.members() if member.fact.id == container), "")

@@ -1,6 +1,6 @@
 """Healing: the gates before a restart or recreation for failed health, in the order in which they are asked.
 
-Each gate is a function of one candidate and the tally: it answers with the hold, or None to let pass. The first that holds is what
+Each gate is a function of one candidate and the counters: it answers with the hold, or None to let pass. The first that holds is what
 people read. They are asked once per disruption: its grant then stands until it is over. Switches (suspend, deny, windows) come
 before, in `gates`, as they stop every action. Called by `gates` only.
 """
@@ -12,7 +12,7 @@ from manifests.values.desired import SECOND, Container, Desired, Workload
 from manifests.values.limits import Mode
 from reconciler.core.exits.grants import URGENT
 from reconciler.core.healing import mass_failure
-from reconciler.core.healing.restart_counters import Tally
+from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.limits import backoff
 from reconciler.core.model.instant import due
 from reconciler.core.model.reasons import Hold, Reason, Rule
@@ -21,29 +21,29 @@ from reconciler.core.replicas.exit_times import soonest_end
 from reconciler.core.replicas.memory import amnesia, path_of
 
 
-class Ask(NamedTuple):
-    """What a gate is asked about: one candidate of one workload, with the tally so far."""
+class Candidate(NamedTuple):
+    """What a gate is asked about: one candidate of one workload, with the counters so far."""
 
     want: Want
     workload: Workload
-    tally: Tally
+    counters: RestartCounters
 
 
 def _hold(want: Want, rule: Rule, message: str, until: int | None = None, next_step: str = "") -> Hold:
     return Hold(want.object, want.id, rule, message, until=until, next_step=next_step)
 
 
-def _history_lost(ask: Ask) -> Hold | None:
-    want, tally = ask.want, ask.tally
-    if tally.ledger.history_lost is None:
+def _history_lost(candidate: Candidate) -> Hold | None:
+    want, counters = candidate.want, candidate.counters
+    if counters.ledger.history_lost is None:
         return None
-    until = due(tally.ledger.history_lost, amnesia(tally.desired), tally.now)
+    until = due(counters.ledger.history_lost, amnesia(counters.snap.desired), counters.snap.now)
     message = "the ledger was lost, so how often this was restarted lately is not known"
     return _hold(want, Rule.LEDGER_LOST, message, until)
 
 
-def _foreign_healer(ask: Ask) -> Hold | None:
-    want = ask.want
+def _foreign_healer(candidate: Candidate) -> Hold | None:
+    want = candidate.want
     healer = want.fact.healer if want.fact is not None else ""
     if not healer:
         return None
@@ -53,10 +53,10 @@ def _foreign_healer(ask: Ask) -> Hold | None:
     )
 
 
-def _prober_fault(ask: Ask) -> Hold | None:
+def _prober_fault(candidate: Candidate) -> Hold | None:
     """Probes of many containers of a node that fail on our side at once say something about us, not about them."""
-    want, tally = ask.want, ask.tally
-    erring, probed = tally.probing.get(want.node, (0, 0))
+    want, counters = candidate.want, candidate.counters
+    erring, probed = counters.probing.get(want.node, (0, 0))
     if erring < 2 or erring * 2 < probed:
         return None
     message = f"the probes of {erring} of {probed} containers on {want.node} have no result: the fault is on our side"
@@ -64,35 +64,37 @@ def _prober_fault(ask: Ask) -> Hold | None:
     return _hold(want, Rule.PROBER_FAULT, message, next_step=next_step)
 
 
-def _mass(ask: Ask) -> Hold | None:
-    want, tally = ask.want, ask.tally
-    if want.fact is None or want.fact.id not in tally.outbreaks.of:
+def _mass(candidate: Candidate) -> Hold | None:
+    want, counters = candidate.want, candidate.counters
+    if want.fact is None or want.fact.id not in counters.outbreaks.of:
         return None
-    limits, rows = tally.desired.guard.mass_failure, tally.ledger.outbreaks
+    limits, rows = counters.snap.desired.guard.mass_failure, counters.ledger.outbreaks
     ends: dict[str, int] = {}
-    for grant in tally.ledger.grants.values():
-        end = soonest_end([grant], tally.roster, tally.now)
+    for grant in counters.ledger.grants.values():
+        end = soonest_end(counters.snap, [grant])
         ends[grant.object] = min(end, ends.get(grant.object, end))
-    return mass_failure.hold(want.fact.id, want.object, want.id, tally.outbreaks, rows, ends, limits, tally.now)
+    return mass_failure.hold(
+        want.fact.id, want.object, want.id, counters.outbreaks, rows, ends, limits, counters.snap.now
+    )
 
 
-def _turn(ask: Ask) -> Hold | None:
+def _turn(candidate: Candidate) -> Hold | None:
     """One at a time; more only within the budget, and when it is clear that the failures are no mass failure that begins."""
-    want, workload, tally = ask.want, ask.workload, ask.tally
-    mine = tally.restarts_of(workload.key)
+    want, workload, counters = candidate.want, candidate.workload, candidate.counters
+    mine = counters.restarts_of(workload.key)
     if not mine:
         return None
-    now = tally.now
-    until = max(soonest_end(mine, tally.roster, now), now.steady + 1)
+    now = counters.snap.now
+    until = max(soonest_end(counters.snap, mine), now.steady + 1)
     prefix = f"{workload.key}/"
-    every = sum(1 for grant in tally.ledger.grants.values() if grant.object.startswith(prefix))
+    every = sum(1 for grant in counters.ledger.grants.values() if grant.object.startswith(prefix))
     if every >= workload.max_unavailable:
         message = (
             f"{mine[0].object} is being restarted ({mine[0].cause.value}); {every} of {workload.key} are being "
             f"disrupted, at most {max(1, workload.max_unavailable)} may be"
         )
         return _hold(want, Rule.RESTART_IN_PROGRESS, message, until)
-    settled = tally.outbreaks.settled_at.get(workload.key, now.steady)
+    settled = counters.outbreaks.settled_at.get(workload.key, now.steady)
     if settled > now.steady:
         message = (
             f"{mine[0].object} is being restarted; whether others fail too shows within the window of a mass failure"
@@ -101,63 +103,63 @@ def _turn(ask: Ask) -> Hold | None:
     return None
 
 
-def _failed(ask: Ask) -> Hold | None:
-    want, workload, tally = ask.want, ask.workload, ask.tally
-    row = tally.ledger.escalations.get(want.object)
+def _failed(candidate: Candidate) -> Hold | None:
+    want, workload, counters = candidate.want, candidate.workload, candidate.counters
+    row = counters.ledger.escalations.get(want.object)
     if row is None or want.fact is None or not backoff.exhausted(row.tries, workload, want.fact):
         return None
     message = f"{row.tries} restarts in a row did not make {want.object} available; nothing more is tried"
     next_step = f"find out why, then: reconcile resume {want.object}; a change of its template does the same"
-    probe = _never_passed(ask)
+    probe = _never_passed(candidate)
     if probe:
         message += f"; its {probe} probe has never passed on {want.node}"
         next_step = f"see whether the {probe} probe asks for the right thing; else {next_step}"
     return _hold(want, Rule.FAILED, message, next_step=next_step)
 
 
-def _never_passed(ask: Ask) -> str:
+def _never_passed(candidate: Candidate) -> str:
     """The probe that asks for the restart if it never passed there, so that it may be wrong itself; else empty.
 
     This holds nothing: an application that hangs in its first start looks the same.
     """
-    container, passed = ask.workload.template.container, ask.tally.ledger.passed
+    container, passed = candidate.workload.template.container, candidate.counters.ledger.passed
     for name, probe in (("startup", container.startup), ("liveness", container.liveness)):
-        if probe is not None and path_of(ask.workload.key, name, ask.want.node) not in passed:
+        if probe is not None and path_of(candidate.workload.key, name, candidate.want.node) not in passed:
             return name
     return ""
 
 
-def _back_off(ask: Ask) -> Hold | None:
-    want, workload, tally = ask.want, ask.workload, ask.tally
-    failures = tally.ledger.failures.get(want.object)
-    at = backoff.restart_at(want.object, failures, workload.restarts.backoff, tally.now)
-    if at <= tally.now.steady or failures is None:
+def _back_off(candidate: Candidate) -> Hold | None:
+    want, workload, counters = candidate.want, candidate.workload, candidate.counters
+    failures = counters.ledger.failures.get(want.object)
+    at = backoff.restart_at(want.object, failures, workload.restarts.backoff, counters.snap.now)
+    if at <= counters.snap.now.steady or failures is None:
         return None
     return _hold(want, Rule.BACK_OFF, f"{failures.streak} failures in a row", at)
 
 
-def _attempts(ask: Ask) -> Hold | None:
-    want, workload, tally = ask.want, ask.workload, ask.tally
-    rule, attempts = workload.restarts, tally.ledger.attempts.get(want.object, ())
-    at = backoff.attempts_left_at(attempts, rule.limit, rule.window, tally.now)
-    if at <= tally.now.steady:
+def _attempts(candidate: Candidate) -> Hold | None:
+    want, workload, counters = candidate.want, candidate.workload, candidate.counters
+    rule, attempts = workload.restarts, counters.ledger.attempts.get(want.object, ())
+    at = backoff.attempts_left_at(attempts, rule.limit, rule.window, counters.snap.now)
+    if at <= counters.snap.now.steady:
         return None
     return _hold(want, Rule.RESTART_LIMIT, f"{rule.limit} restarts in {rule.window // SECOND}s are spent", at)
 
 
-def _node(ask: Ask) -> Hold | None:
-    want, tally = ask.want, ask.tally
-    limit, there = tally.desired.guard.restarts.in_flight, tally.urgent_on(want.node)
+def _node(candidate: Candidate) -> Hold | None:
+    want, counters = candidate.want, candidate.counters
+    limit, there = counters.snap.desired.guard.restarts.in_flight, counters.urgent_on(want.node)
     if len(there) < limit:
         return None
-    until = max(soonest_end(there, tally.roster, tally.now), tally.now.steady + 1)
+    until = max(soonest_end(counters.snap, there), counters.snap.now.steady + 1)
     message = f"{len(there)} replicas are being restarted on {want.node}, at most {limit} may be"
     return _hold(want, Rule.NODE_RESTART_LIMIT, message, until)
 
 
-def _rate(ask: Ask) -> Hold | None:
-    want, workload, tally = ask.want, ask.workload, ask.tally
-    limits, taken, now = tally.desired.guard.restarts, tally.ledger.restarted, tally.now
+def _rate(candidate: Candidate) -> Hold | None:
+    want, workload, counters = candidate.want, candidate.workload, candidate.counters
+    limits, taken, now = counters.snap.desired.guard.restarts, counters.ledger.restarted, counters.snap.now
     for name, rate, mine in (
         (
             workload.key,
@@ -178,9 +180,9 @@ def _rate(ask: Ask) -> Hold | None:
     return None
 
 
-def _observe(ask: Ask) -> Hold | None:
-    want, workload, tally = ask.want, ask.workload, ask.tally
-    why = observes(tally.desired, workload)
+def _observe(candidate: Candidate) -> Hold | None:
+    want, workload, counters = candidate.want, candidate.workload, candidate.counters
+    why = observes(counters.snap.desired, workload)
     if not why:
         return None
     return _hold(
@@ -219,14 +221,14 @@ _GATES = (
 )
 
 
-def heal(want: Want, workload: Workload, tally: Tally) -> Hold | None:
-    """Ask all gates about one restart or recreation for failed health; grant it when none holds."""
-    ask = Ask(want, workload, tally)
+def heal(want: Want, workload: Workload, counters: RestartCounters) -> Hold | None:
+    """Candidate all gates about one restart or recreation for failed health; grant it when none holds."""
+    candidate = Candidate(want, workload, counters)
     for gate in _GATES:
-        hold = gate(ask)
+        hold = gate(candidate)
         if hold is not None:
             return hold
-    tally.grant(want)
+    counters.grant(want)
     return None
 
 

@@ -18,7 +18,7 @@ from reconciler.core.model.ledger import Escalation, Ledger
 from reconciler.core.replicas.adoption import wanted_live
 from reconciler.core.replicas.availability import ripe_at
 from reconciler.core.replicas.memory import replica_of
-from reconciler.core.replicas.roster import Roster
+from reconciler.core.replicas.snapshot import Snapshot
 
 _NO = RuntimeRestart.NO.value
 
@@ -42,27 +42,27 @@ def settings(workload: Workload, replica: str, fact: ContainerFact, ledger: Ledg
     return without_restarts(live) if replica in ledger.taken_over else live
 
 
-def recall(ledger: Ledger, roster: Roster, now: Now) -> Ledger:
+def recall(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger after this look. Costs nothing where nothing restarts and no runtime does it by itself."""
-    attempts, counts = _runtime(ledger, roster, now)
+    attempts, counts = _runtime(snap, ledger)
     changes: dict[str, object] = {
         "attempts": attempts,
         "runtime_restarts": counts,
-        "taken_over": _taken(ledger, roster, attempts, now),
-        "escalations": _escalations(ledger, roster, now) if ledger.escalations else ledger.escalations,
-        "restarted": _restarted(ledger, now) if ledger.restarted else ledger.restarted,
+        "taken_over": _taken(snap, ledger, attempts),
+        "escalations": _escalations(snap, ledger) if ledger.escalations else ledger.escalations,
+        "restarted": _restarted(ledger, snap.now) if ledger.restarted else ledger.restarted,
     }
     changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
     return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
 
 
-def _runtime(ledger: Ledger, roster: Roster, now: Now) -> tuple[Mapping[str, tuple[Instant, ...]], Mapping[str, int]]:
+def _runtime(snap: Snapshot, ledger: Ledger) -> tuple[Mapping[str, tuple[Instant, ...]], Mapping[str, int]]:
     """Attempts with what the runtime restarted since the last look, and its counts. A count that went back starts over."""
     attempts, counts = ledger.attempts, ledger.runtime_restarts
     added: dict[str, tuple[Instant, ...]] = {}
     changed: dict[str, int] = {}
     seen = 0
-    for key, group in roster.groups.items():
+    for key, group in snap.roster.groups.items():
         for ordinal, belief in group.current.items():
             fact = belief.fact
             if not fact.live or not fact.started_at:
@@ -77,46 +77,52 @@ def _runtime(ledger: Ledger, roster: Roster, now: Now) -> tuple[Mapping[str, tup
             more = min(fact.restarts - (before or 0), max(1, group.workload.restarts.limit))
             if more > 0:
                 obj = replica_of(key, ordinal)
-                added[obj] = (*attempts.get(obj, ()), *(instant(now),) * more)
+                added[obj] = (*attempts.get(obj, ()), *(instant(snap.now),) * more)
     if added:
         attempts = {**attempts, **added}
     if changed:
         counts = {**counts, **changed}
-    if len(counts) > seen and not roster.blind:
-        there = {one.fact.id for group in roster.groups.values() for one in group.current.values() if one.fact.live}
+    if len(counts) > seen and not snap.roster.blind:
+        there = {
+            one.fact.id for group in snap.roster.groups.values() for one in group.current.values() if one.fact.live
+        }
         counts = {name: one for name, one in counts.items() if name in there}
     return attempts, counts
 
 
-def _taken(ledger: Ledger, roster: Roster, attempts: Mapping[str, tuple[Instant, ...]], now: Now) -> frozenset[str]:
+def _taken(snap: Snapshot, ledger: Ledger, attempts: Mapping[str, tuple[Instant, ...]]) -> frozenset[str]:
     """Replicas whose restarting is ours: those that spent their attempts under a runtime that restarts, until all is forgotten."""
     taken = {name for name in ledger.taken_over if name in ledger.failures or name in attempts}
     for name, those in attempts.items():
         key, _, ordinal = name.rpartition("/")
-        group = roster.groups.get(key)
+        group = snap.roster.groups.get(key)
         belief = None if group is None else group.current.get(int(ordinal))
         if group is None or belief is None or group.workload.restart_only or not restarts_itself(belief.fact):
             continue
         rule = group.workload.restarts
-        if belief.fact.restarts and len(recent(those, rule.window, now)) >= max(1, rule.limit):
+        if belief.fact.restarts and len(recent(those, rule.window, snap.now)) >= max(1, rule.limit):
             taken.add(name)
     return ledger.taken_over if taken == ledger.taken_over else frozenset(taken)
 
 
-def _escalations(ledger: Ledger, roster: Roster, now: Now) -> Mapping[str, Escalation]:
+def _escalations(snap: Snapshot, ledger: Ledger) -> Mapping[str, Escalation]:
     """Rows end when the replica is available and passes, when its template changes, and with its workload."""
     kept: dict[str, Escalation] = {}
     for name, row in ledger.escalations.items():
         key, _, ordinal = name.rpartition("/")
-        group = roster.groups.get(key)
+        group = snap.roster.groups.get(key)
         if group is None:
-            if roster.blind:
+            if snap.roster.blind:
                 kept[name] = row
             continue
         workload, belief = group.workload, group.current.get(int(ordinal))
         if row.revision != workload.template.revision:
             continue
-        if belief is not None and belief.live is ProbeValue.PASS and ripe_at(belief, workload.min_ready) <= now.steady:
+        if (
+            belief is not None
+            and belief.live is ProbeValue.PASS
+            and ripe_at(belief, workload.min_ready) <= snap.now.steady
+        ):
             continue
         kept[name] = row
     return kept

@@ -19,6 +19,7 @@ from reconciler.core.model.want import Kind, Want
 from reconciler.core.replicas.availability import ripe_at
 from reconciler.core.replicas.memory import replica_of
 from reconciler.core.replicas.roster import Group, Roster
+from reconciler.core.replicas.snapshot import Snapshot
 
 TTL = 3600 * SECOND
 """How long a finished request is kept to be read (ns)."""
@@ -29,12 +30,14 @@ KEPT = 200
 _UP = {ContainerState.RUNNING, ContainerState.PAUSED, ContainerState.STOPPING, ContainerState.RESTARTING}
 
 
-def follow(ledger: Ledger, roster: Roster, now: Now) -> Ledger:
+def follow(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger after this look: members found, fates decided, finished requests forgotten in the end."""
     if not ledger.requests:
         return ledger
-    requests = {name: _advance(one, roster, ledger.grants, now) for name, one in ledger.requests.items()}
-    finished = sorted((elapsed(one.finished, now), name) for name, one in requests.items() if one.finished is not None)
+    requests = {name: _advance(snap, one, ledger.grants) for name, one in ledger.requests.items()}
+    finished = sorted(
+        (elapsed(one.finished, snap.now), name) for name, one in requests.items() if one.finished is not None
+    )
     for place, (age, name) in enumerate(finished):
         if age >= TTL or place >= KEPT:
             del requests[name]
@@ -44,7 +47,7 @@ def follow(ledger: Ledger, roster: Roster, now: Now) -> Ledger:
     return replace(ledger, requests=requests, grants=grants)
 
 
-def wants(ledger: Ledger, roster: Roster, others: Iterable[Want]) -> list[Want]:
+def wants(snap: Snapshot, ledger: Ledger, others: Iterable[Want]) -> list[Want]:
     """Candidates for members that wait, in order where that was asked for; what is about to be changed anyway is left out."""
     open_ = [one for _, one in sorted(ledger.requests.items()) if one.finished is None]
     if not open_:
@@ -53,7 +56,7 @@ def wants(ledger: Ledger, roster: Roster, others: Iterable[Want]) -> list[Want]:
     found: dict[str, Want] = {}
     for request in open_:
         for member in _next(request):
-            group, ordinal = _place(member.object, roster)
+            group, ordinal = _place(member.object, snap.roster)
             belief = None if group is None else group.current.get(ordinal)
             if group is None or belief is None or _life(belief.fact, member.only) != member.generation:
                 continue
@@ -81,7 +84,7 @@ def wants(ledger: Ledger, roster: Roster, others: Iterable[Want]) -> list[Want]:
     return list(found.values())
 
 
-def waits(ledger: Ledger, roster: Roster, now: Now) -> list[Wait]:
+def waits(snap: Snapshot, ledger: Ledger) -> list[Wait]:
     """What open requests wait for, with the instants at which their answers change by themselves."""
     found: list[Wait] = []
     for name, one in sorted(ledger.requests.items()):
@@ -92,11 +95,11 @@ def waits(ledger: Ledger, roster: Roster, now: Now) -> list[Wait]:
         message = f"restart request {name}: {decided} of {len(members)} replicas decided"
         if one.members is None:
             message = f"restart request {name}: its replicas cannot be seen yet"
-        found.append(Wait(one.object, Waiting.REQUEST, message, due(one.at, one.deadline, now)))
+        found.append(Wait(one.object, Waiting.REQUEST, message, due(one.at, one.deadline, snap.now)))
         for member in members:
-            belief = _moved_on(member, roster) if member.fate not in FINAL else None
-            at = FOREVER if belief is None else _ripe(one, belief, roster, member)
-            if now.steady < at < FOREVER:
+            belief = _moved_on(member, snap.roster) if member.fate not in FINAL else None
+            at = FOREVER if belief is None else _ripe(one, belief, snap.roster, member)
+            if snap.now.steady < at < FOREVER:
                 found.append(
                     Wait(member.object, Waiting.MIN_READY, f"{member.container} was restarted and is ready", at)
                 )
@@ -112,22 +115,24 @@ def wake_at(ledger: Ledger, now: Now) -> int:
 # --- one request --------------------------------------------------------------------------------------------------
 
 
-def _advance(request: Request, roster: Roster, grants: Mapping[str, Grant], now: Now) -> Request:
+def _advance(snap: Snapshot, request: Request, grants: Mapping[str, Grant]) -> Request:
     """One request after this look."""
     if request.finished is not None:
         return request
-    expired = elapsed(request.at, now) >= request.deadline
+    expired = elapsed(request.at, snap.now) >= request.deadline
     if request.members is None:
-        request = _resolve(request, roster, now)
+        request = _resolve(snap, request)
         if request.members is None:
             if not expired:
                 return request
-            return request._replace(members=(), finished=instant(now), message="its replicas could not be seen in time")
+            return request._replace(
+                members=(), finished=instant(snap.now), message="its replicas could not be seen in time"
+            )
         if not request.members:
             message = request.message or f"{request.object} has no replicas to restart"
-            return request._replace(finished=instant(now), message=message)
+            return request._replace(finished=instant(snap.now), message=message)
     assert request.members is not None  # noqa: S101  (set just above; for the type checker)
-    members = [_decide(one, request, roster, grants, now) for one in request.members]
+    members = [_decide(snap, one, request, grants) for one in request.members]
     failed = next((one for one in members if one.fate is Fate.FAILED), None)
     for place, member in enumerate(members):
         if member.fate in FINAL:
@@ -140,14 +145,14 @@ def _advance(request: Request, roster: Roster, grants: Mapping[str, Grant], now:
     if tuple(members) != request.members:
         request = request._replace(members=tuple(members))
     if all(one.fate in FINAL for one in members):
-        request = request._replace(finished=instant(now))
+        request = request._replace(finished=instant(snap.now))
     return request
 
 
-def _resolve(request: Request, roster: Roster, now: Now) -> Request:
+def _resolve(snap: Snapshot, request: Request) -> Request:
     """Record the members with their generations, once every node of the workload can be seen."""
-    key = request.object if request.object in roster.groups else request.object.rpartition("/")[0]
-    group = roster.groups.get(key)
+    key = request.object if request.object in snap.roster.groups else request.object.rpartition("/")[0]
+    group = snap.roster.groups.get(key)
     if group is None:
         return request._replace(members=())
     if group.blind:
@@ -155,7 +160,7 @@ def _resolve(request: Request, roster: Roster, now: Now) -> Request:
     only, message = _container(request, group)
     if message:
         return request._replace(members=(), message=message)
-    asked_at = due(request.at, 0, now)
+    asked_at = due(request.at, 0, snap.now)
     members = []
     for ordinal, belief in sorted(group.current.items()):
         fact = belief.fact
@@ -205,14 +210,14 @@ def _since(fact: ContainerFact, only: str) -> int:
     return next((start.running_since for start in fact.starts if start.container == only), fact.running_since)
 
 
-def _decide(member: Member, request: Request, roster: Roster, grants: Mapping[str, Grant], now: Now) -> Member:
+def _decide(snap: Snapshot, member: Member, request: Request, grants: Mapping[str, Grant]) -> Member:
     """What became of one member."""
     if member.fate in FINAL:
         return member
-    group, ordinal = _place(member.object, roster)
+    group, ordinal = _place(member.object, snap.roster)
     if group is None or ordinal >= group.workload.replicas:
         return member._replace(fate=Fate.SKIPPED, message="not wanted any more")
-    belief = _moved_on(member, roster)
+    belief = _moved_on(member, snap.roster)
     if belief is None:
         if any(_carries_out(grant, member) for grant in grants.values()):
             return member._replace(fate=Fate.RESTARTING, message="on its way out of service")
@@ -225,7 +230,7 @@ def _decide(member: Member, request: Request, roster: Roster, grants: Mapping[st
         return member._replace(fate=Fate.FAILED, message=f"the new generation ended with {code}")
     if belief.live is ProbeValue.FAIL:
         return member._replace(fate=Fate.FAILED, message="the new generation fails its probe")
-    if _ripe(request, belief, roster, member) <= now.steady:
+    if _ripe(request, belief, snap.roster, member) <= snap.now.steady:
         return member._replace(fate=Fate.DONE, message="restarted and available")
     return member._replace(fate=Fate.RESTARTING, message="restarted, not available yet")
 

@@ -21,13 +21,18 @@ PROOF = 60 * SECOND
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """The answer for all deletions of one decision: `hash` is what a person approves when `mass` holds them."""
+    """The answer for all deletions of one decision.
+
+    `hash` is what an operator approves when `mass` holds them; `read_at` is the steady instant of the last complete read of the
+    source (ns).
+    """
 
     hash: str
     mass: str
+    read_at: int
 
 
-def mass_change(desired: Desired, ledger: Ledger, pruned: Collection[str], owned: int) -> Pruning:
+def judge(desired: Desired, ledger: Ledger, pruned: Collection[str], owned: int, read_at: int) -> Pruning:
     """Whether the deletions as a whole are too many: over the share and the minimum, or everything there is.
 
     Args:
@@ -35,22 +40,19 @@ def mass_change(desired: Desired, ledger: Ledger, pruned: Collection[str], owned
         owned: how many objects this instance owns in all.
     """
     if not pruned:
-        return Pruning("", "")
+        return Pruning("", "", read_at)
     digest = fingerprint(desired.revision, *sorted(pruned))
     count, limit = len(pruned), desired.guard.mass_change
     if desired.destroy or digest in ledger.approvals:
-        return Pruning(digest, "")
+        return Pruning(digest, "", read_at)
     share = count * 100 // max(owned, 1)
     if count >= owned or (count > limit.minimum and count * 100 > limit.share * owned):
-        return Pruning(
-            digest, f"{count} of {owned} owned objects ({share} %) would be deleted, more than {limit.share} % or all"
-        )
-    return Pruning(digest, "")
+        mass = f"{count} of {owned} owned objects ({share} %) would be deleted, more than {limit.share} % or all"
+        return Pruning(digest, mass, read_at)
+    return Pruning(digest, "", read_at)
 
 
-def prune_hold(
-    desired: Desired, ledger: Ledger, read_at: int, obj: str, action: str, pruning: Pruning, now: Now
-) -> Hold | None:
+def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: str, now: Now) -> Hold | None:
     """What holds back the deletion of an object that no manifest names, or None when it may go."""
     if desired.destroy:
         return None
@@ -77,7 +79,7 @@ def prune_hold(
     proven = (
         absence is not None
         and elapsed(absence.since, now) >= PROOF
-        and (absence.since.boot != now.boot or read_at - absence.since.steady >= PROOF)
+        and (absence.since.boot != now.boot or pruning.read_at - absence.since.steady >= PROOF)
     )
     if not proven:
         # The instant is on a grid that starts with the absence, so that the answer stays the same until it comes.

@@ -11,8 +11,9 @@ from manifests.values.rollouts import STAGED
 from providers.facts import ProbeValue
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import FOREVER, Now
-from reconciler.core.model.ledger import Grant
+from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.replicas.roster import Group
+from reconciler.core.replicas.snapshot import Snapshot
 
 _PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
 
@@ -36,6 +37,11 @@ class Availability(NamedTuple):
 def ripe_at(belief: Belief, min_ready: int) -> int:
     """The steady instant from which this container is available, FOREVER while it is not ready."""
     return belief.since + min_ready if belief.ready is _PASS else FOREVER
+
+
+def count_all(snap: Snapshot, ledger: Ledger) -> Mapping[str, Availability]:
+    """Count every workload, by its key."""
+    return {key: count(group, ledger.grants, snap.now) for key, group in snap.roster.groups.items()}
 
 
 def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:

@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from manifests.values.desired import SECOND, Workload
 from reconciler.core.exits.grants import deadline_at
-from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.weight_memory import Leaving
 from reconciler.core.replicas.roster import Roster
+from reconciler.core.replicas.snapshot import Snapshot
 
 DEFAULT = Leaving(2 * SECOND, 10 * SECOND, 30 * SECOND)
 """How a container leaves of which no manifest was ever seen: as one whose manifest leaves drain and grace out."""
@@ -24,17 +25,17 @@ def said_by(workload: Workload) -> Leaving:
     return Leaving(workload.drain_min, workload.drain_max, workload.template.grace)
 
 
-def learn(ledger: Ledger, roster: Roster) -> Ledger:
+def learn(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger with what the manifests say of workloads that have containers, and what those that are gone have said."""
     known = ledger.exit_times
     said = {
         key: said_by(group.workload)
-        for key, group in roster.groups.items()
+        for key, group in snap.roster.groups.items()
         if not group.workload.restart_only and (group.kept or group.members())
     }
-    orphans = {f"workload/{fact.mark.workload}" for fact in roster.orphans if fact.mark is not None}
+    orphans = {f"workload/{fact.mark.workload}" for fact in snap.roster.orphans if fact.mark is not None}
     # Where a node cannot be seen, nobody knows who has no container any more.
-    kept = known if roster.blind else {key: known[key] for key in orphans if key in known}
+    kept = known if snap.roster.blind else {key: known[key] for key in orphans if key in known}
     leaving = {**kept, **said}
     return ledger if leaving == known else replace(ledger, exit_times=leaving)
 
@@ -50,6 +51,6 @@ def workload_of(grant: Grant, roster: Roster) -> Workload | None:
     return None if group is None else group.workload
 
 
-def soonest_end(grants: Iterable[Grant], roster: Roster, now: Now) -> int:
+def soonest_end(snap: Snapshot, grants: Iterable[Grant]) -> int:
     """The steady instant at which the first of these is over at the latest; FOREVER when none of them has an end yet."""
-    return min((deadline_at(grant, workload_of(grant, roster), now) for grant in grants), default=FOREVER)
+    return min((deadline_at(grant, workload_of(grant, snap.roster), snap.now) for grant in grants), default=FOREVER)

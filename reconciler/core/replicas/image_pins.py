@@ -8,7 +8,8 @@ again from the containers.
 from dataclasses import replace
 
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.replicas.roster import Group, Roster
+from reconciler.core.replicas.roster import Group
+from reconciler.core.replicas.snapshot import Snapshot
 
 Pins = tuple[tuple[str, str], ...]
 """(container of the pod, digest), as `ContainerFact.digests`."""
@@ -24,10 +25,10 @@ def pins_of(ledger: Ledger, workload: str, revision: str) -> Pins:
     return ledger.pins.get(pin_key(workload, revision), ())
 
 
-def learn(ledger: Ledger, roster: Roster) -> Ledger:
+def learn(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger with the digests of new revisions, and without those of revisions that are gone."""
     pins: dict[str, Pins] = {}
-    for key, group in roster.groups.items():
+    for key, group in snap.roster.groups.items():
         if not group.workload.restart_only:
             _learn(key, group, ledger, pins)
     return ledger if pins == ledger.pins else replace(ledger, pins=pins)

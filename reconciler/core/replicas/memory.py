@@ -13,9 +13,9 @@ from providers.facts import ContainerFact, ContainerState, ExitCause, Known, Pro
 from reconciler.core.limits.backoff import recent
 from reconciler.core.model.instant import Now, elapsed, instant
 from reconciler.core.model.ledger import Absence, Failures, Ledger
-from reconciler.core.model.observed import Observed
 from reconciler.core.model.revision import RevisionMark
-from reconciler.core.replicas.roster import Group, Roster
+from reconciler.core.replicas.roster import Group
+from reconciler.core.replicas.snapshot import Snapshot
 
 OURS = {ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED}
 """Ends that are no failure of the container."""
@@ -47,9 +47,9 @@ def failures_of(group: Group, fact: ContainerFact) -> str:
     return f"{group.workload.key}/{fact.name}@{fact.node}"
 
 
-def _failures(ledger: Ledger, roster: Roster, now: Now) -> Mapping[str, Failures]:
+def _failures(snap: Snapshot, ledger: Ledger) -> Mapping[str, Failures]:
     failures = dict(ledger.failures)
-    for group, belief in roster.down:
+    for group, belief in snap.roster.down:
         fact, backoff = belief.fact, group.workload.restarts.backoff
         if fact.state not in _ENDED or fact.mark is None or not fact.started_at or group.workload.restart_only:
             continue
@@ -60,13 +60,13 @@ def _failures(ledger: Ledger, roster: Roster, now: Now) -> Mapping[str, Failures
         before = failures.get(name)
         if before is not None and before.generation == fact.generation:
             continue
-        row = before.streak if before is not None and elapsed(before.last, now) < backoff.reset else 0
-        failures[name] = Failures(row + 1, instant(now), fact.generation)
-    resets = {group.workload.key: group.workload.restarts.backoff.reset for group in roster.groups.values()}
-    down = {belief.fact.generation for _, belief in roster.down}
+        row = before.streak if before is not None and elapsed(before.last, snap.now) < backoff.reset else 0
+        failures[name] = Failures(row + 1, instant(snap.now), fact.generation)
+    resets = {group.workload.key: group.workload.restarts.backoff.reset for group in snap.roster.groups.values()}
+    down = {belief.fact.generation for _, belief in snap.roster.down}
     for name, one in list(failures.items()):
         reset = resets.get(name.rpartition("/")[0], 0)
-        if elapsed(one.last, now) >= reset and one.generation not in down:
+        if elapsed(one.last, snap.now) >= reset and one.generation not in down:
             del failures[name]
     return failures
 
@@ -100,63 +100,64 @@ def is_empty(ledger: Ledger) -> bool:
     return not any(_REMEMBERED(ledger))
 
 
-def remember(desired: Desired, observed: Observed, roster: Roster, now: Now) -> Ledger:
-    """The ledger after this look."""
-    ledger = observed.ledger
+def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
+    """The ledger with what this look adds to it."""
     source, history_lost = ledger.source, ledger.history_lost
-    owned = not source and _owns(desired, observed, roster)
-    if is_empty(ledger) and (owned or roster.blind):
+    owned = not source and _owns(snap)
+    if is_empty(ledger) and (owned or snap.roster.blind):
         # What runs on a node that cannot be seen may be ours: until it is seen, an empty ledger counts as lost.
-        history_lost = instant(now)
+        history_lost = instant(snap.now)
     elif history_lost is not None:
-        innocent = not source and not owned and not roster.blind
-        history_lost = None if innocent or elapsed(history_lost, now) >= amnesia(desired) else history_lost
-    if desired.take_over or (not source and not owned and not roster.blind):
-        source = desired.source
-    revisions = _revisions(ledger, desired)
+        innocent = not source and not owned and not snap.roster.blind
+        history_lost = None if innocent or elapsed(history_lost, snap.now) >= amnesia(snap.desired) else history_lost
+    if snap.desired.take_over or (not source and not owned and not snap.roster.blind):
+        source = snap.desired.source
+    revisions = _revisions(ledger, snap.desired)
     passed = ledger.passed
     if revisions is not ledger.revisions:
         passed = frozenset(path for path in passed if path.partition("|")[0] in revisions)
-    new = _passed(observed, roster, passed)
+    new = _passed(snap, passed)
     passed = passed | new if new else passed
     changes = {
-        "failures": _failures(ledger, roster, now) if roster.down or ledger.failures else ledger.failures,
-        "attempts": _attempts(ledger, desired, now) if ledger.attempts else ledger.attempts,
+        "failures": _failures(snap, ledger) if snap.roster.down or ledger.failures else ledger.failures,
+        "attempts": _attempts(ledger, snap.desired, snap.now) if ledger.attempts else ledger.attempts,
         "revisions": revisions,
         "suspensions": {
-            key: one for key, one in ledger.suspensions.items() if not one.until_wall or one.until_wall > now.wall
+            key: one for key, one in ledger.suspensions.items() if not one.until_wall or one.until_wall > snap.now.wall
         },
         "overrides": {
-            key: one for key, one in ledger.overrides.items() if not one.until_wall or one.until_wall > now.wall
+            key: one for key, one in ledger.overrides.items() if not one.until_wall or one.until_wall > snap.now.wall
         },
         "source": source,
         "history_lost": history_lost,
         "passed": passed,
-        "zones": _zones(ledger, desired, observed),
+        "zones": _zones(snap, ledger),
     }
     changed = {name: value for name, value in changes.items() if value != getattr(ledger, name)}
     return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
 
 
-def _owns(desired: Desired, observed: Observed, roster: Roster) -> bool:
+def _owns(snap: Snapshot) -> bool:
     """Whether anything under our mark can be seen: a container, a member of a pool, a record set."""
-    if roster.orphans or any(not one.fact.adopted for group in roster.groups.values() for one in group.members()):
+    if snap.roster.orphans or any(
+        not one.fact.adopted for group in snap.roster.groups.values() for one in group.members()
+    ):
         return True
-    prefix = f"{desired.instance.id}/"
-    pools = (fact.value for fact in observed.pools.values() if isinstance(fact, Known))
-    zones = (fact.value for fact in observed.zones.values() if isinstance(fact, Known))
+    prefix = f"{snap.desired.instance.id}/"
+    pools = (fact.value for fact in snap.observed.pools.values() if isinstance(fact, Known))
+    zones = (fact.value for fact in snap.observed.zones.values() if isinstance(fact, Known))
     return any(member.ours for pool in pools for member in pool.members) or any(
         mark.startswith(prefix) for zone in zones for mark in zone.owners.values()
     )
 
 
-def _zones(ledger: Ledger, desired: Desired, observed: Observed) -> frozenset[str]:
+def _zones(snap: Snapshot, ledger: Ledger) -> frozenset[str]:
     """Where we publish, or still have record sets: a zone is forgotten once it was read and holds none of ours."""
-    prefix = f"{desired.instance.id}/"
-    zones = {f"{provider}/{zone}" for provider, zone in desired.zones}
+    prefix = f"{snap.desired.instance.id}/"
+    zones = {f"{provider}/{zone}" for provider, zone in snap.desired.zones}
     for name in ledger.zones - zones:
         provider, _, zone = name.partition("/")
-        known = observed.zones.get((provider, zone))
+        known = snap.observed.zones.get((provider, zone))
         if not isinstance(known, Known) or any(mark.startswith(prefix) for mark in known.value.owners.values()):
             zones.add(name)
     return frozenset(zones)
@@ -172,10 +173,10 @@ def path_of(workload_key: str, probe: str, node: str) -> str:
     return f"{workload_key}|{probe}|{node}"
 
 
-def _passed(observed: Observed, roster: Roster, known: frozenset[str]) -> frozenset[str]:
+def _passed(snap: Snapshot, known: frozenset[str]) -> frozenset[str]:
     """Probe paths that passed for the first time."""
     new: set[str] = set()
-    for group in roster.groups.values():
+    for group in snap.roster.groups.values():
         container, key = group.workload.template.container, group.workload.key
         for probe in ("startup", "liveness", "readiness"):
             if getattr(container, probe) is None:
@@ -184,16 +185,17 @@ def _passed(observed: Observed, roster: Roster, known: frozenset[str]) -> frozen
             if not missing:
                 continue
             for belief in group.current.values():
-                verdicts = observed.probes.get(belief.fact.generation)
+                verdicts = snap.observed.probes.get(belief.fact.generation)
                 fact = getattr(verdicts, probe) if verdicts is not None else None
                 if belief.fact.node in missing and fact is not None and fact.last is ProbeValue.PASS:
                     new.add(path_of(key, probe, belief.fact.node))
     return frozenset(new)
 
 
-def absences(ledger: Ledger, absent: Iterable[str], revision: str, now: Now) -> Ledger:
+def absences(snap: Snapshot, ledger: Ledger, absent: Iterable[str]) -> Ledger:
     """Start, keep or end the clock of every owned object that the source does not name."""
     kept: dict[str, Absence] = {}
+    revision, now = snap.desired.revision, snap.now
     for key in absent:
         before = ledger.absences.get(key)
         kept[key] = before if before is not None and before.revision == revision else Absence(instant(now), revision)

@@ -176,21 +176,21 @@ def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, gra
         group.outgoing.append(belief)
 
 
-def sort_containers(admitted: Admitted, observed: Observed, now: Now) -> Roster:
+def sort_containers(admitted: Admitted, observed: Observed, ledger: Ledger, now: Now) -> Roster:
     """Sort every container that is seen into its place."""
     desired, sight = admitted.desired, admitted.sight
     containers, leaving = admitted.containers, admitted.leaving
     groups = {
         one.key: Group(one, serving=one.template.revision) for one in sorted(desired.workloads, key=attrgetter("key"))
     }
-    stages = _all_stages(groups, observed, now)
+    stages = _all_stages(groups, ledger, now)
     by_name = {group.workload.name: group for group in groups.values()}
     orphans: list[ContainerFact] = []
     foreign: dict[tuple[str, str], ContainerFact] = {}
     down: list[tuple[Group, Belief]] = []
     running = ContainerState.RUNNING
     instance, probes, steady = desired.instance.id, observed.probes, now.steady
-    pushes, orders = observed.pushes, observed.ledger.overrides
+    pushes, orders = observed.pushes, ledger.overrides
     way = _way(sight, by_name, observed, now) if pushes else NO_CHANNEL
     for facts in sight.runtimes.values():
         for fact in facts:
@@ -218,11 +218,11 @@ def sort_containers(admitted: Admitted, observed: Observed, now: Now) -> Roster:
                 first_out = workload.strategy is Strategy.RECREATE
                 (group.surplus if first_out else group.outgoing).append(belief)
             else:
-                _place(group, belief, mark, stages.get(workload.name), observed.ledger.grants)
+                _place(group, belief, mark, stages.get(workload.name), ledger.grants)
     hidden = sight.unknown_runtimes
     for group in groups.values():
         if group.outgoing and group.workload.strategy not in STAGED:
-            _stop_trying(group, observed.ledger)
+            _stop_trying(group, ledger)
         for those in (group.outgoing, group.surplus, group.waiting, group.kept):
             if len(those) > 1:
                 those.sort(key=_order)
@@ -262,12 +262,12 @@ def _stop_trying(group: Group, ledger: Ledger) -> None:
     group.current = {ordinal: one for ordinal, one in group.current.items() if ordinal not in down}
 
 
-def _all_stages(groups: Mapping[str, Group], observed: Observed, now: Now) -> dict[str, _Stages]:
+def _all_stages(groups: Mapping[str, Group], ledger: Ledger, now: Now) -> dict[str, _Stages]:
     """The stages of every workload that has some, by its name; its group takes what it needs of them."""
     found: dict[str, _Stages] = {}
     for key, group in groups.items():
         workload = group.workload
         if workload.strategy in STAGED and not workload.restart_only:
-            stages = found[workload.name] = _stages(workload, observed.ledger.rollouts.get(key), now)
+            stages = found[workload.name] = _stages(workload, ledger.rollouts.get(key), now)
             group.serving, group.coming = stages.serving, stages.coming
     return found

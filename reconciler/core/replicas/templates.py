@@ -17,13 +17,14 @@ from manifests.values.rollouts import STAGED
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.revision import Standing
 from reconciler.core.replicas.image_pins import pin_key
-from reconciler.core.replicas.roster import Group, Roster
+from reconciler.core.replicas.roster import Group
+from reconciler.core.replicas.snapshot import Snapshot
 
 
-def keep(ledger: Ledger, roster: Roster) -> Ledger:
+def keep(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger with the templates of what is declared and of what serves, waits or is kept; without those of all others."""
     kept: dict[str, str] = {}
-    for key, group in roster.groups.items():
+    for key, group in snap.roster.groups.items():
         if group.workload.strategy in STAGED and not group.workload.restart_only:
             kept |= _of(key, group, ledger)
     return ledger if kept == ledger.templates else replace(ledger, templates=kept)

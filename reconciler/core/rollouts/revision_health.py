@@ -18,7 +18,7 @@ from reconciler.core.replicas.availability import ripe_at
 from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.rollouts.host_restart import excused_until, struck
 from reconciler.core.traffic.balancer_checks import shunned
-from reconciler.core.traffic.weights import endpoints
+from reconciler.core.traffic.pools import endpoints
 
 
 class Look(NamedTuple):

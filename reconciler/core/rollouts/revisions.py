@@ -11,19 +11,20 @@ from dataclasses import dataclass, field, replace
 from manifests.values.desired import SECOND, Desired, Workload
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerState, ProbeValue
-from reconciler.core.health.belief import Belief, Sight
+from reconciler.core.health.belief import Belief
 from reconciler.core.limits.suspensions import silenced
 from reconciler.core.model.instant import FOREVER, Instant, Now, due_awake, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Rule, Wait
 from reconciler.core.model.revision import ENDED, Revision, RevisionMark, Rollout, Standing
 from reconciler.core.replicas.availability import ripe_at
-from reconciler.core.replicas.roster import Group, Roster
+from reconciler.core.replicas.roster import Group
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts.activate import advance
 from reconciler.core.rollouts.host_restart import note
 from reconciler.core.rollouts.revision_health import Look, Switching, due_at
 from reconciler.core.rollouts.start_failures import trouble
-from reconciler.core.traffic.weights import endpoints
+from reconciler.core.traffic.pools import endpoints
 
 HISTORY = 10
 """Revisions that are over and have no containers any more are listed up to this many, the newest ones."""
@@ -48,39 +49,39 @@ class Followed:
     until: int = FOREVER
 
 
-def follow(desired: Desired, roster: Roster, sight: Sight, ledger: Ledger, now: Now) -> Followed:
+def follow(snap: Snapshot, ledger: Ledger) -> Followed:
     """Bring the books of all workloads up to date, and carry every switch one step further."""
-    clock, jumped = _clock(desired, ledger, now)
-    rebooted = ledger.clock is not None and ledger.clock.boot != now.boot
+    clock, jumped = _clock(snap.desired, ledger, snap.now)
+    rebooted = ledger.clock is not None and ledger.clock.boot != snap.now.boot
     out = Followed(ledger)
     rollouts: dict[str, Rollout] = {}
     carried: Mapping[tuple[str, str], int] | None = None
-    for key, group in roster.groups.items():
+    for key, group in snap.roster.groups.items():
         before, mark = ledger.rollouts.get(key), ledger.revisions.get(key)
         if group.workload.restart_only or mark is None:
             continue
         if before is None:
             if group.blind:
                 continue
-            carried = _carried(desired, roster, sight) if carried is None else carried
-            before = _rebuilt(group, mark, carried, now)
+            carried = _carried(snap) if carried is None else carried
+            before = _rebuilt(group, mark, carried, snap.now)
         if _over(group, before, mark):
             rollouts[key] = before
             continue
-        after = _declared(group.workload, before, mark, now)
+        after = _declared(group.workload, before, mark, snap.now)
         if group.workload.strategy in STAGED:
-            after = note(after, group, sight, rebooted, now)
+            after = note(after, group, snap.sight, rebooted, snap.now)
         if group.blind:
             rollouts[key] = after
         elif group.workload.strategy in STAGED:
             switching = Switching(after)
-            advance(switching, Look(desired, roster, sight, ledger, group, jumped, now))
+            advance(switching, Look(snap.desired, snap.roster, snap.sight, ledger, group, jumped, snap.now))
             rollouts[key] = _trimmed(group, switching.rollout)
             out.holds += switching.holds
             out.waits += switching.waits
             out.until = min(out.until, switching.until)
         else:
-            rollouts[key] = _trimmed(group, _rolled(desired, group, after, out, now))
+            rollouts[key] = _trimmed(group, _rolled(snap.desired, group, after, out, snap.now))
     if clock != ledger.clock or rollouts != ledger.rollouts:
         out.ledger = replace(ledger, clock=clock, rollouts=rollouts)
     return out
@@ -128,11 +129,11 @@ def _over(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
     return settled and not others and len(rollout.rows) <= HISTORY
 
 
-def _carried(desired: Desired, roster: Roster, sight: Sight) -> Mapping[tuple[str, str], int]:
+def _carried(snap: Snapshot) -> Mapping[tuple[str, str], int]:
     """The weight that was read back, by (workload's name, revision)."""
     found: dict[tuple[str, str], int] = {}
-    for service in desired.services:
-        pools = (sight.pools.get((balancer.provider, balancer.pool)) for balancer in service.balancers)
+    for service in snap.desired.services:
+        pools = (snap.sight.pools.get((balancer.provider, balancer.pool)) for balancer in service.balancers)
         weights = {
             member.endpoint: member.weight
             for pool in pools
@@ -140,7 +141,7 @@ def _carried(desired: Desired, roster: Roster, sight: Sight) -> Mapping[tuple[st
             for member in pool.members
             if member.ours
         }
-        for endpoint, belief in endpoints(service, roster) if weights else ():
+        for endpoint, belief in endpoints(service, snap.roster) if weights else ():
             mark = belief.fact.mark
             if mark is not None:
                 key = mark.workload, mark.revision

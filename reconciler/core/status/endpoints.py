@@ -7,21 +7,20 @@ from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from manifests.values.desired import Balancer, Desired, Service
+from manifests.values.desired import Balancer, Service
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact, ProbeFact
 from reconciler.core.exits.grants import returns
-from reconciler.core.health.belief import Belief, By, Sight
+from reconciler.core.health.belief import Belief, By
 from reconciler.core.health.overrides import endpoint_key, in_force
 from reconciler.core.health.precedence import order
 from reconciler.core.model.instant import Instant, Now, elapsed
 from reconciler.core.model.ledger import Grant
-from reconciler.core.model.observed import Observed
 from reconciler.core.model.override import Override
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.weight_memory import Weighed
 from reconciler.core.replicas.memory import replica_of
-from reconciler.core.replicas.roster import Roster
-from reconciler.core.traffic.weights import endpoints
+from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.traffic.pools import endpoints
 
 
 class EndpointState(StrEnum):
@@ -36,44 +35,41 @@ class EndpointState(StrEnum):
     """Its container does not run, or is gone: nothing is there that could answer."""
 
 
-def endpoint_rows(desired: Desired, observed: Observed, roster: Roster, sight: Sight, now: Now) -> list[dict[str, Any]]:
+def endpoint_rows(snap: Snapshot) -> list[dict[str, Any]]:
     """Every endpoint of every pool of a service, sorted by key; of pools that cannot be read, too, with unknown weights."""
     rows = [
         row
-        for service in desired.services
+        for service in snap.desired.services
         for balancer in service.balancers
-        for row in _pool(service, balancer, observed, roster, sight, now)
+        for row in _pool(snap, service, balancer)
     ]
     return sorted(rows, key=lambda row: str(row["key"]))
 
 
-def _pool(
-    service: Service, balancer: Balancer, observed: Observed, roster: Roster, sight: Sight, now: Now
-) -> Iterator[dict[str, Any]]:
-    fact = sight.pools.get((balancer.provider, balancer.pool))
+def _pool(snap: Snapshot, service: Service, balancer: Balancer) -> Iterator[dict[str, Any]]:
+    fact = snap.sight.pools.get((balancer.provider, balancer.pool))
     members = {} if fact is None else {one.endpoint: one for one in fact.members if one.ours}
     where = f"{balancer.provider}/{balancer.pool}"
-    known = {one.endpoint: one for one in observed.ledger.weighed.get(where, ())}
-    for endpoint, belief in endpoints(service, roster):
+    known = {one.endpoint: one for one in snap.observed.ledger.weighed.get(where, ())}
+    for endpoint, belief in endpoints(service, snap.roster):
         member = members.pop(endpoint, None)
-        shared = _shared(service, balancer, endpoint, fact, member, observed, now)
-        yield {**shared, **_container(belief, shared, known.get(endpoint), observed, now)}
+        shared = _shared(snap, service, balancer, endpoint, fact, member)
+        yield {**shared, **_container(snap, belief, shared, known.get(endpoint))}
     for endpoint, member in members.items():
-        shared = _shared(service, balancer, endpoint, fact, member, observed, now)
+        shared = _shared(snap, service, balancer, endpoint, fact, member)
         yield {**shared, **_gone(member)}
 
 
 def _shared(
+    snap: Snapshot,
     service: Service,
     balancer: Balancer,
     endpoint: Endpoint,
     fact: PoolFact | None,
     member: MemberFact | None,
-    observed: Observed,
-    now: Now,
 ) -> dict[str, Any]:
     """What is known of the place itself. `weight` is None where it is in no pool, `readable` tells whether that is known."""
-    panic = observed.ledger.panics.get(f"{balancer.provider}/{balancer.pool}")
+    panic = snap.observed.ledger.panics.get(f"{balancer.provider}/{balancer.pool}")
     return {
         "key": endpoint_key(balancer.provider, balancer.pool, endpoint),
         "service": service.key,
@@ -86,7 +82,7 @@ def _shared(
         "in_flight": None if member is None else member.in_flight,
         "operational": "" if member is None else member.operational,
         "writer": "" if member is None else member.writer,
-        "panic_since_wall": None if panic is None else _wall(panic, now),
+        "panic_since_wall": None if panic is None else _wall(panic, snap.now),
     }
 
 
@@ -108,15 +104,13 @@ def _gone(member: MemberFact) -> dict[str, Any]:
     }
 
 
-def _container(
-    belief: Belief, shared: Mapping[str, Any], known: Weighed | None, observed: Observed, now: Now
-) -> dict[str, Any]:
+def _container(snap: Snapshot, belief: Belief, shared: Mapping[str, Any], known: Weighed | None) -> dict[str, Any]:
     """What is said of the container behind an endpoint, by whom."""
-    fact, ledger = belief.fact, observed.ledger
+    fact, ledger = belief.fact, snap.observed.ledger
     replica = replica_of(f"workload/{fact.mark.workload}", fact.mark.ordinal) if fact.mark else ""
-    override = in_force(ledger.overrides, shared["key"], now)
-    belief = belief if override is None else order(belief, override, now)
-    override = override or in_force(ledger.overrides, replica, now)
+    override = in_force(ledger.overrides, shared["key"], snap.now)
+    belief = belief if override is None else order(belief, override, snap.now)
+    override = override or in_force(ledger.overrides, replica, snap.now)
     grant, word = ledger.grants.get(fact.id), belief.word
     running = fact.state is ContainerState.RUNNING
     return {
@@ -129,9 +123,9 @@ def _container(
         "by": "fact" if not running else By.OBSERVER.value if word is None else word.by.value,
         "reason": _reason(belief, grant).value,
         "overruled": word is not None and word.overruled,
-        "push": _push(belief, observed, now),
-        "observer": _observer(belief, observed, now),
-        "override": None if override is None else order_words(override, now),
+        "push": _push(snap, belief),
+        "observer": _observer(snap, belief),
+        "override": None if override is None else order_words(override, snap.now),
     }
 
 
@@ -162,30 +156,30 @@ def _wanted(known: Weighed | None) -> int | None:
     return known.asked[-1] if known.asked else known.weight
 
 
-def _push(belief: Belief, observed: Observed, now: Now) -> dict[str, Any] | None:
-    push = observed.pushes.get(belief.fact.generation)
+def _push(snap: Snapshot, belief: Belief) -> dict[str, Any] | None:
+    push = snap.observed.pushes.get(belief.fact.generation)
     if push is None:
         return None
     return {
         "event": push.event.value,
-        "at_wall": now.wall - now.steady + push.at,
-        "since_wall": now.wall - now.steady + push.since,
+        "at_wall": snap.now.wall - snap.now.steady + push.at,
+        "since_wall": snap.now.wall - snap.now.steady + push.since,
         "inflight": push.inflight,
         "restored": push.restored,
     }
 
 
-def _observer(belief: Belief, observed: Observed, now: Now) -> dict[str, Any]:
+def _observer(snap: Snapshot, belief: Belief) -> dict[str, Any]:
     """What the probes say of readiness, and the probe that says it."""
     ready = belief.ready if belief.word is None else belief.word.observer
-    verdicts = observed.probes.get(belief.fact.generation)
+    verdicts = snap.observed.probes.get(belief.fact.generation)
     found = (
         [] if verdicts is None else [one for one in (verdicts.readiness, verdicts.liveness, verdicts.startup) if one]
     )
     latest: ProbeFact | None = found[0] if found else None
     return {
         "ready": ready.value,
-        "checked_wall": None if latest is None else now.wall - now.steady + latest.last_at,
+        "checked_wall": None if latest is None else snap.now.wall - snap.now.steady + latest.last_at,
         "detail": "" if latest is None else latest.detail,
     }
 

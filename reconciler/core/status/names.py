@@ -14,10 +14,9 @@ from reconciler.core.dns.policies import Named, Names
 from reconciler.core.dns.publication import Mode
 from reconciler.core.dns.target_health import verdict
 from reconciler.core.dns.targets import Leaf
-from reconciler.core.health.belief import Sight
 from reconciler.core.model.instant import Now
 from reconciler.core.model.leaf_probe import LeafProbe
-from reconciler.core.model.observed import Observed
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.status.endpoints import order_words
 
 
@@ -35,9 +34,7 @@ class NameCondition(StrEnum):
     """The zone cannot be read, or nothing is known of any leaf."""
 
 
-def name_rows(
-    desired: Desired, observed: Observed, sight: Sight, names: Names | None, now: Now
-) -> list[dict[str, Any]]:
+def name_rows(snap: Snapshot, names: Names | None) -> list[dict[str, Any]]:
     """Every policy: what is published at its host, its condition, its leaves, and what the provider cannot hold.
 
     Args:
@@ -45,8 +42,8 @@ def name_rows(
         now: the decision's instant, to tell steady instants as wall-clock ones.
     """
     found = []
-    for policy in desired.policies:
-        zone = sight.zones.get((policy.provider, policy.zone))
+    for policy in snap.desired.policies:
+        zone = snap.sight.zones.get((policy.provider, policy.zone))
         named = names.policies.get(policy.key) if names is not None else None
         row: dict[str, Any] = {
             "key": policy.key,
@@ -63,17 +60,17 @@ def name_rows(
                 "notes": [
                     {"name": note.key.name, "lack": note.lack.value, "message": note.message} for note in named.notes
                 ],
-                "leaves": [_leaf(policy, leaf, named, observed, now) for leaf in named.leaves],
+                "leaves": [_leaf(snap, policy, leaf, named) for leaf in named.leaves],
             }
         found.append(row)
     return found
 
 
-def record_rows(desired: Desired, sight: Sight) -> list[dict[str, Any]]:
+def record_rows(snap: Snapshot) -> list[dict[str, Any]]:
     """Every plain record: what is wanted, and what its zone has there; None where the zone cannot be read."""
     found = []
-    for record in desired.records:
-        zone = sight.zones.get((record.provider, record.zone))
+    for record in snap.desired.records:
+        zone = snap.sight.zones.get((record.provider, record.zone))
         there = None if zone is None else zone.records.get(RecordKey(record.host, record.type))
         found.append(
             {
@@ -116,7 +113,7 @@ def _condition(named: Named, zone: ZoneFact | None) -> NameCondition:
     return NameCondition.UNHEALTHY
 
 
-def _leaf(policy: DNSPolicy, leaf: Leaf, named: Named, observed: Observed, now: Now) -> dict[str, Any]:
+def _leaf(snap: Snapshot, policy: DNSPolicy, leaf: Leaf, named: Named) -> dict[str, Any]:
     published = named.published is not None and leaf.address in named.published
     kept = named.answer.mode is Mode.KEPT
     wanted = published if kept else leaf.address in named.answer.leaves.get(leaf.target, frozenset())
@@ -127,11 +124,11 @@ def _leaf(policy: DNSPolicy, leaf: Leaf, named: Named, observed: Observed, now: 
         "published": None if named.published is None else published,
         "wanted": wanted,
         "forced": leaf.force or None,
-        "override": None if leaf.order is None else order_words(leaf.order, now),
+        "override": None if leaf.order is None else order_words(leaf.order, snap.now),
         "why": _why(policy, leaf, named, wanted=wanted, published=published),
         "service": None if leaf.service is None else leaf.service.value,
     }
-    return row | {"check": None if leaf.probe is None else answer_row(leaf.probe, observed.leaves, now)}
+    return row | {"check": None if leaf.probe is None else answer_row(leaf.probe, snap.observed.leaves, snap.now)}
 
 
 def _as_bool(value: ProbeValue) -> bool | None:

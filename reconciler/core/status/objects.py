@@ -25,11 +25,12 @@ from reconciler.core.model.revision import why_failed
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.memory import path_of, replica_of
 from reconciler.core.replicas.roster import Roster, replica_name
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts.replacement import there as declared
 from reconciler.core.status.endpoints import endpoint_rows
 from reconciler.core.status.names import check_rows, name_rows, record_rows
 from reconciler.core.status.revisions import revision_rows
-from reconciler.core.traffic.weights import endpoints
+from reconciler.core.traffic.pools import endpoints
 
 
 class Condition(StrEnum):
@@ -74,25 +75,18 @@ def _stopped(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> 
     return not names.isdisjoint(ledger.suspensions) or not names.isdisjoint(desired.guard.deny)
 
 
-def assess(
-    desired: Desired,
-    observed: Observed,
-    roster: Roster,
-    sight: Sight,
-    counts: Mapping[str, Availability],
-    names: Names | None = None,
-) -> Status:
+def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | None = None) -> Status:
     """Sum up one look."""
-    ledger = observed.ledger
+    ledger = snap.observed.ledger
     rows: list[WorkloadStatus] = []
-    everything = desired.guard.suspend or "*" in ledger.suspensions
-    anything = bool(ledger.suspensions or desired.guard.deny)
-    for key, group in roster.groups.items():
+    everything = snap.desired.guard.suspend or "*" in ledger.suspensions
+    anything = bool(ledger.suspensions or snap.desired.guard.deny)
+    for key, group in snap.roster.groups.items():
         count, workload = counts[key], group.workload
         existing = len(group.current) + len(group.outgoing) + len(group.surplus)
         if group.blind:
             condition = Condition.UNKNOWN
-        elif everything or workload.suspend or (anything and _stopped(key, workload, ledger, desired)):
+        elif everything or workload.suspend or (anything and _stopped(key, workload, ledger, snap.desired)):
             condition = Condition.SUSPENDED
         elif count.current >= workload.replicas and existing == workload.replicas:
             condition = Condition.READY
@@ -115,10 +109,10 @@ def assess(
                 0 if mark is None else mark.number,
             )
         )
-    unknown: dict[str, str] = {name: one.reason for name, one in sight.unknown_runtimes.items()}
-    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in sight.unknown_pools.items()})
-    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in sight.unknown_zones.items()})
-    return Status(rows, desired, observed, roster, sight, unknown, names)
+    unknown: dict[str, str] = {name: one.reason for name, one in snap.sight.unknown_runtimes.items()}
+    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in snap.sight.unknown_pools.items()})
+    unknown.update({f"{key[0]}/{key[1]}": one.reason for key, one in snap.sight.unknown_zones.items()})
+    return Status(rows, snap.desired, snap.observed, snap.roster, snap.sight, unknown, names)
 
 
 class State(StrEnum):
@@ -270,6 +264,7 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
     desired, sight = status.desired, status.sight
     if desired is None or sight is None:
         return {"workloads": [], "services": [], "names": [], "unknown": {}}
+    snap = Snapshot(desired, status.observed, sight, status.roster, now)
     weights, words = _weights(status, sight.pools), _words(status, holds)
     workloads = []
     for workload in status.workloads:
@@ -310,11 +305,11 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
     return {
         "workloads": workloads,
         "services": services,
-        "endpoints": endpoint_rows(desired, status.observed, status.roster, sight, now),
-        "names": name_rows(desired, status.observed, sight, status.names, now),
-        "records": record_rows(desired, sight),
+        "endpoints": endpoint_rows(snap),
+        "names": name_rows(snap, status.names),
+        "records": record_rows(snap),
         "lists": list_rows(desired, sight.zones),
-        "revisions": revision_rows(desired, status.observed, status.roster, now),
+        "revisions": revision_rows(snap),
         "checks": check_rows(desired, status.observed.leaves, now),
         "orphans": orphans,
         "suspensions": [

@@ -6,7 +6,7 @@ Called by `status.rows`. Instants are told as wall-clock ns, so that they stay t
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from manifests.values.desired import Desired, Workload
+from manifests.values.desired import Workload
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerState, ProbeFact, Probes, ProbeValue
 from reconciler.core.health.belief import Belief
@@ -15,24 +15,27 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.revision import Revision, Rollout, Standing
 from reconciler.core.replicas.image_pins import pins_of
-from reconciler.core.replicas.roster import Group, Roster, keeps
+from reconciler.core.replicas.roster import Group, keeps
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts.start_failures import trouble
-from reconciler.core.traffic.weights import endpoints
+from reconciler.core.traffic.pools import endpoints
 
 _UP = {ContainerState.RUNNING, ContainerState.PAUSED}
 _DOWN = {ContainerState.EXITED, ContainerState.CREATED}
 
 
-def revision_rows(desired: Desired, observed: Observed, roster: Roster, now: Now) -> list[dict[str, Any]]:
+def revision_rows(snap: Snapshot) -> list[dict[str, Any]]:
     """All revisions that are remembered or have containers, by workload, the newest first."""
-    addresses = _addresses(desired, roster)
+    addresses = _addresses(snap)
     found: list[dict[str, Any]] = []
-    for key, group in sorted(roster.groups.items()):
+    for key, group in sorted(snap.roster.groups.items()):
         if group.workload.restart_only:
             continue
-        rollout = observed.ledger.rollouts.get(key, Rollout())
-        for row in sorted(_all(group, rollout, observed.ledger, now), key=lambda one: (-one.number, one.revision)):
-            found.append(_row(group, rollout, row, observed, addresses, desired.instance.id, now))
+        rollout = snap.observed.ledger.rollouts.get(key, Rollout())
+        for row in sorted(
+            _all(group, rollout, snap.observed.ledger, snap.now), key=lambda one: (-one.number, one.revision)
+        ):
+            found.append(_row(snap, group, rollout, row, addresses, snap.desired.instance.id))
     return found
 
 
@@ -48,11 +51,11 @@ def _all(group: Group, rollout: Rollout, ledger: Ledger, now: Now) -> list[Revis
     return [*rollout.rows, Revision(wanted, number, Standing.SCHEDULED, at, image)]
 
 
-def _addresses(desired: Desired, roster: Roster) -> Mapping[str, Sequence[str]]:
+def _addresses(snap: Snapshot) -> Mapping[str, Sequence[str]]:
     """Container id -> where its services reach it."""
     found: dict[str, list[str]] = {}
-    for service in desired.services:
-        for endpoint, belief in endpoints(service, roster):
+    for service in snap.desired.services:
+        for endpoint, belief in endpoints(service, snap.roster):
             host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
             text = f"{host}:{endpoint.port}"
             if text not in found.setdefault(belief.fact.id, []):
@@ -61,24 +64,18 @@ def _addresses(desired: Desired, roster: Roster) -> Mapping[str, Sequence[str]]:
 
 
 def _row(
-    group: Group,
-    rollout: Rollout,
-    row: Revision,
-    observed: Observed,
-    addresses: Mapping[str, Sequence[str]],
-    instance: str,
-    now: Now,
+    snap: Snapshot, group: Group, rollout: Rollout, row: Revision, addresses: Mapping[str, Sequence[str]], instance: str
 ) -> dict[str, Any]:
     workload = group.workload
     every = (*group.members(), *group.kept)
     those = [one for one in every if one.fact.mark is not None and one.fact.mark.revision == row.revision]
     those.sort(key=lambda one: (one.fact.name, one.fact.node))
     facts = [one.fact for one in those]
-    probes = [one for fact in facts if (one := observed.probes.get(fact.generation)) is not None]
+    probes = [one for fact in facts if (one := snap.observed.probes.get(fact.generation)) is not None]
     last = max((probe.last_at for one in probes for probe in _each(one)), default=0)
     started = [fact.started_at for fact in facts if fact.started_at]
-    digest = dict(pins_of(observed.ledger, workload.key, row.revision)).get("", "")
-    after, after_at = _next(workload, rollout, row, now)
+    digest = dict(pins_of(snap.observed.ledger, workload.key, row.revision)).get("", "")
+    after, after_at = _next(workload, rollout, row, snap.now)
     return {
         "workload": workload.key,
         "revision": row.revision,
@@ -87,7 +84,7 @@ def _row(
         "declared": row.revision == workload.template.revision,
         "resource_health": _resources(those),
         "application_health": _application(those),
-        "last_check_wall": now.wall + last - now.steady if last else None,
+        "last_check_wall": snap.now.wall + last - snap.now.steady if last else None,
         "created_wall": row.created.wall,
         "started_wall": min(started, default=None),
         "due_wall": _due(workload, row),
@@ -99,7 +96,7 @@ def _row(
         "containers": [
             {"name": fact.name, "id": fact.id, "node": fact.node, "state": fact.state.value} for fact in facts
         ],
-        "why": _why(group, row, observed, instance) or None,
+        "why": _why(group, row, snap.observed, instance) or None,
         "next": after or None,
         "next_wall": after_at,
     }

@@ -7,7 +7,7 @@ import pytest
 from providers.capabilities import PLAIN
 from reconciler.core.decision import to_text
 from reconciler.core.forecast import forecast
-from tests.core.dns_worlds import FAIL, PASS, World, geo_world, policy
+from tests.core.dns.world import FAIL, PASS, World, geo_world, policy
 
 
 def published_first() -> World:

@@ -10,7 +10,7 @@ from providers.facts import ProbeFact, ProbeValue, RecordKey, RecordSet
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.model.leaf_probe import LeafProbe
-from tests.core.plans import NOW, SEEN, Scene
+from tests.builders import NOW, SEEN, Scene
 from tests.sim.manifest import HOST, INSTANCE, ZONE, Shop, Spec
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN

@@ -13,8 +13,9 @@ from reconciler.core.dns.target_health import leaf_probes
 from reconciler.core.model.instant import instant
 from reconciler.core.model.ledger import Command, obey
 from reconciler.core.model.reasons import Rule
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.status.names import name_rows
-from tests.core.dns_worlds import (
+from tests.core.dns.world import (
     A1,
     A2,
     B1,
@@ -330,9 +331,9 @@ def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_its
         world.write(world.decide())
         world.pass_time(30)
     assert set(world.lines()) == without
-    rows = name_rows(
-        world.desired(), world.observed(), world.decide().status.sight, world.decide().status.names, world.now
-    )
+    status = world.decide().status
+    snap = Snapshot(world.desired(), world.observed(), status.sight, status.roster, world.now)
+    rows = name_rows(snap, status.names)
     (leaf,) = (one for one in rows[0]["leaves"] if one["target"] == "gw3")
     assert (leaf["why"], leaf["override"]["until_wall"]) == ("forced down by jo (work on the line)", end)
 

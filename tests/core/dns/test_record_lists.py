@@ -16,7 +16,7 @@ from reconciler.core.model.instant import instant
 from reconciler.core.model.ledger import StepFailure
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.step import Step
-from tests.core.dns_worlds import INSTANCE, NAMES, ZONE, World
+from tests.core.dns.world import INSTANCE, NAMES, ZONE, World
 
 
 @dataclass

@@ -8,7 +8,7 @@ from manifests.values.desired import Desired
 from manifests.values.dns import Publish, Record, RecordList, Routing, Target
 from providers.facts import RecordKey
 from reconciler.core.model.reasons import Rule
-from tests.core.dns_worlds import A1, A2, B1, HOST, INSTANCE, NAMES, PASS, ZONE, World, geo_world, policy
+from tests.core.dns.world import A1, A2, B1, HOST, INSTANCE, NAMES, PASS, ZONE, World, geo_world, policy
 
 BOTH = Target("both", Publish.ADDRESSES, addresses=(A1, A2))
 PLAIN = policy(BOTH, routing=Routing.SIMPLE)

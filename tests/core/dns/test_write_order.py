@@ -10,7 +10,7 @@ from manifests.values.dns_names import balancer_name, place_name, target_name
 from providers.facts import RecordKey
 from reconciler.core.decision import Decision
 from reconciler.core.model.reasons import Reason, Rule, Waiting
-from tests.core.dns_worlds import A1, A2, B1, FAIL, HOST, NAMES, PASS, TARGETS, ZONE, World, geo_world, policy
+from tests.core.dns.world import A1, A2, B1, FAIL, HOST, NAMES, PASS, TARGETS, ZONE, World, geo_world, policy
 
 
 def names(decision: Decision) -> list[str]:

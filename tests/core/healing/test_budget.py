@@ -11,7 +11,7 @@ from reconciler.core.decide import decide
 from reconciler.core.model.ledger import Escalation, Grant
 from reconciler.core.model.reasons import Rule
 from reconciler.core.replicas.memory import path_of
-from tests.core.plans import NOW, PASS, Scene, ago, probe
+from tests.builders import NOW, PASS, Scene, ago, probe
 from tests.sim.manifest import NODE, Shop, Spec
 
 WIDE = RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50)

@@ -21,7 +21,7 @@ from reconciler.core.model.instant import FOREVER, Instant, Now
 from reconciler.core.model.ledger import Command, Failures, Grant, Ledger, Outbreak, from_rows, obey, to_rows
 from reconciler.core.model.ledger import Escalation as Row
 from reconciler.core.model.reasons import Reason, Rule
-from tests.core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, down, probe
+from tests.builders import FAIL, NOW, PASS, SEEN, Scene, ago, down, probe
 from tests.sim.manifest import NODE, Shop, Spec, shop, workload
 
 WEB = Spec()

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from manifests.values.pod import Live
 from reconciler.core.decide import decide
-from tests.core.plans import NOW, Scene
+from tests.builders import NOW, Scene
 from tests.sim.manifest import Spec, shop
 
 POLICY = (Live("", restart="unless-stopped"),)

@@ -15,7 +15,7 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Reason
-from tests.core.plans import FAIL, NOW, PASS, SEEN, ago, container, down, probe
+from tests.builders import FAIL, NOW, PASS, SEEN, ago, container, down, probe
 from tests.sim.manifest import Spec, workload
 
 P, F, U = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN

@@ -8,7 +8,7 @@ from manifests.values.desired import Desired, Provider, Role
 from reconciler.core.decide import decide
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.reasons import Rule
-from tests.core.plans import NOW, Scene
+from tests.builders import NOW, Scene
 from tests.sim.manifest import NODE, Shop, Spec
 
 

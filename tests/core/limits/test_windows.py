@@ -13,7 +13,7 @@ from reconciler.core.decide import decide
 from reconciler.core.limits import windows
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.reasons import Rule
-from tests.core.plans import NOW, Scene, gone
+from tests.builders import NOW, Scene, gone
 from tests.sim.manifest import Shop, Spec
 
 HOUR = 3600 * SECOND

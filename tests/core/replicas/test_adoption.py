@@ -35,7 +35,7 @@ from reconciler.core.model.ledger import Grant, Ledger, from_rows, to_rows
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.replicas.adoption import take, wanted_live
-from tests.core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container
+from tests.builders import FAIL, NOW, PASS, SEEN, Scene, ago, container
 from tests.sim.manifest import INSTANCE, NODE, Spec, service, shop, workload
 
 WEB = Spec(replicas=2)

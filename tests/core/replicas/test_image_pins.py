@@ -14,7 +14,8 @@ from reconciler.core.health.belief import believe
 from reconciler.core.model.ledger import Ledger, from_rows, to_rows
 from reconciler.core.replicas.image_pins import learn, pins_of
 from reconciler.core.replicas.roster import Group, Roster
-from tests.core.plans import NOW, Scene
+from reconciler.core.replicas.snapshot import Snapshot
+from tests.builders import NOW, Scene, snapshot
 from tests.sim.manifest import Spec, shop
 
 NEW, OLD = "a" * 16, "b" * 16
@@ -29,50 +30,50 @@ def fact(ordinal: int, digests=ONE, revision: str = NEW) -> ContainerFact:
     )
 
 
-def roster(*facts: ContainerFact, workload: Workload = WEB) -> Roster:
+def seen(*facts: ContainerFact, workload: Workload = WEB) -> Snapshot:
     beliefs = [believe(fact, Container("web", ()), {}, 0) for fact in facts]
     group = Group(
         workload, current={belief.fact.mark.ordinal: belief for belief in beliefs if belief.fact.mark.revision == NEW}
     )
     group.outgoing = [belief for belief in beliefs if belief.fact.mark.revision != NEW]
-    return Roster({workload.key: group}, (), {}, (), ())
+    return snapshot(Roster({workload.key: group}, (), {}, (), ()))
 
 
 def test_a_revision_keeps_what_its_first_container_was_made_from():
-    ledger = learn(Ledger(), roster(fact(0)))
+    ledger = learn(seen(fact(0)), Ledger())
     assert pins_of(ledger, "workload/web", NEW) == ONE
-    assert learn(ledger, roster(fact(0), fact(1, TWO))) == ledger
-    assert learn(ledger, roster()) == ledger
+    assert learn(seen(fact(0), fact(1, TWO)), ledger) == ledger
+    assert learn(seen(), ledger) == ledger
 
 
 def test_each_revision_has_its_own_and_one_that_is_gone_has_none():
-    ledger = learn(Ledger(), roster(fact(0), fact(1, TWO, OLD)))
+    ledger = learn(seen(fact(0), fact(1, TWO, OLD)), Ledger())
     assert pins_of(ledger, "workload/web", OLD) == TWO
-    later = learn(ledger, roster(fact(0)))
+    later = learn(seen(fact(0)), ledger)
     assert dict(later.pins) == {f"workload/web@{NEW}": ONE}
     other = replace(WEB, template=replace(WEB.template, revision="c" * 16))
-    assert dict(learn(later, Roster({other.key: Group(other)}, (), {}, (), ())).pins) == {}
+    assert dict(learn(snapshot(Roster({other.key: Group(other)}, (), {}, (), ())), later).pins) == {}
 
 
 def test_a_sidecar_that_is_told_later_is_added():
-    ledger = learn(Ledger(), roster(fact(0)))
-    later = learn(ledger, roster(fact(0, (*TWO, ("log", "r.test/log@sha256:3")))))
+    ledger = learn(seen(fact(0)), Ledger())
+    later = learn(seen(fact(0, (*TWO, ("log", "r.test/log@sha256:3")))), ledger)
     assert pins_of(later, "workload/web", NEW) == (*ONE, ("log", "r.test/log@sha256:3"))
 
 
 def test_what_is_not_told_and_what_was_adopted_pins_nothing():
-    assert learn(Ledger(), roster(fact(0, ()), replace(fact(1), adopted=True))) == Ledger()
-    assert learn(Ledger(), roster(fact(0), workload=replace(WEB, restart_only=True))) == Ledger()
+    assert learn(seen(fact(0, ()), replace(fact(1), adopted=True)), Ledger()) == Ledger()
+    assert learn(seen(fact(0), workload=replace(WEB, restart_only=True)), Ledger()) == Ledger()
 
 
 @given(st.permutations([fact(0, TWO), fact(1, ONE), fact(2, TWO, OLD), fact(3, ONE, OLD)]))
 def test_the_order_in_which_containers_are_seen_does_not_matter(facts):
     wanted = {f"workload/web@{NEW}": ONE, f"workload/web@{OLD}": ONE}
-    assert dict(learn(Ledger(), roster(*facts)).pins) == wanted
+    assert dict(learn(seen(*facts), Ledger()).pins) == wanted
 
 
 def test_pins_outlive_the_program():
-    ledger = learn(Ledger(), roster(fact(0), fact(1, TWO, OLD)))
+    ledger = learn(seen(fact(0), fact(1, TWO, OLD)), Ledger())
     assert from_rows(to_rows(ledger)) == ledger
     assert all(isinstance(one, tuple) for one in itertools.chain(*from_rows(to_rows(ledger)).pins.values()))
 

@@ -20,7 +20,7 @@ from reconciler.core.model.probe_context import Context
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.replicas.labelled import group_key
 from reconciler.shell.probing.label_contexts import Foreigners
-from tests.core.plans import FAIL, NOW, PASS, SEEN
+from tests.builders import FAIL, NOW, PASS, SEEN
 from tests.sim.manifest import NODE, Shop
 
 TEXT = '[{"name": "web", "livenessProbe": {"tcpSocket": {"port": 80}}}]'

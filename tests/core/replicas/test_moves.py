@@ -7,7 +7,7 @@ from providers.facts import Known, Probes
 from reconciler.core.decide import decide
 from reconciler.core.model.ledger import Grant
 from reconciler.core.model.reasons import Reason, Waiting
-from tests.core.plans import FAIL, NOW, PASS, SEEN, Scene, ago, container
+from tests.builders import FAIL, NOW, PASS, SEEN, Scene, ago, container
 from tests.sim.manifest import NODE, Shop, Spec
 
 MOVED = Spec(replicas=2, nodes=("node-b",), pools=(), publish=None)

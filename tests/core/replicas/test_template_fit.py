@@ -8,7 +8,7 @@ from manifests.values.desired import Container, Engine, Port, Template
 from manifests.values.pod import Live, Mount, SecretSource, VolumeKind
 from providers.facts import ContainerFact, ContainerState, MountFact, PortFact, Setup, fingerprint
 from reconciler.core.replicas.template_fit import differing, policy_kept
-from tests.core.plans import NOW, SEEN
+from tests.builders import NOW, SEEN
 
 ENGINE = Engine(
     secret_env=(("TOKEN", SecretSource(env="TOKEN")),),

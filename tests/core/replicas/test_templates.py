@@ -15,8 +15,8 @@ from reconciler.core.model.reasons import Rule
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
 from reconciler.core.model.revision import Rollout as Books
 from reconciler.core.replicas import templates
-from tests.core.plans import NOW, Scene, ago, container
-from tests.core.rollout_world import names_of, of, revision, staged, standing, up
+from tests.builders import NOW, Scene, ago, container
+from tests.core.rollouts.world import names_of, of, revision, staged, standing, up
 from tests.sim.manifest import Spec, shop
 from tests.sim.world import World
 

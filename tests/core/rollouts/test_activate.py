@@ -5,7 +5,7 @@ from manifests.values.rollouts import Supersede
 from providers.actions import SetWeight
 from reconciler.core.model.reasons import Rule, Waiting
 from reconciler.core.model.revision import Standing
-from tests.core.rollout_world import of, probed, revision, row, staged, standing, up
+from tests.core.rollouts.world import of, probed, revision, row, staged, standing, up
 
 
 def test_the_first_revision_takes_the_traffic_as_soon_as_it_is_well(world):

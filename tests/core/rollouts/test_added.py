@@ -12,7 +12,7 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Waiting
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
 from reconciler.core.model.revision import Rollout as Books
-from tests.core.plans import NOW, Scene, ago, container, down, probe
+from tests.builders import NOW, Scene, ago, container, down, probe
 from tests.sim.manifest import POOLS, Spec, shop
 
 OLD = Spec(replicas=3)

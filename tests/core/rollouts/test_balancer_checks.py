@@ -8,7 +8,7 @@ from manifests.values.rollouts import Rollout as Times
 from manifests.values.rollouts import Strategy
 from reconciler.core.decide import decide
 from reconciler.core.model.revision import Revision, RevisionMark, Rollout, Standing
-from tests.core.plans import NOW, Scene, ago, container
+from tests.builders import NOW, Scene, ago, container
 from tests.sim.manifest import Spec, shop
 
 OLD, NEW = Spec(image="v1"), Spec(image="v2")

@@ -11,7 +11,7 @@ from providers.actions import SetWeight
 from providers.facts import ProbeValue
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.revision import Standing
-from tests.core.rollout_world import names_of, of, revision, staged, standing, up
+from tests.core.rollouts.world import names_of, of, revision, staged, standing, up
 from tests.laws.examples import stride
 from tests.laws.watchdog import Watchdog
 from tests.sim.manifest import Shop, shop

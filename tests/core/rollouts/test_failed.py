@@ -9,7 +9,7 @@ from providers.testing.faults import Fault
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.revision import Standing
 from reconciler.core.status.objects import Condition, rows
-from tests.core.rollout_world import names_of, of, revision, row, staged, standing, up
+from tests.core.rollouts.world import names_of, of, revision, row, staged, standing, up
 from tests.sim.manifest import NODE, Shop, shop
 from tests.sim.world import World
 

@@ -5,8 +5,8 @@ import pytest
 from manifests.values.desired import SECOND
 from manifests.values.rollouts import CanaryStep, Strategy
 from reconciler.core.model.revision import Standing
-from tests.core.rollout_world import names_of, of, standing, up
-from tests.core.rollout_world import staged as staged_shop
+from tests.core.rollouts.world import names_of, of, standing, up
+from tests.core.rollouts.world import staged as staged_shop
 from tests.sim.manifest import NODE, Shop
 from tests.sim.world import World
 

@@ -13,7 +13,7 @@ from reconciler.core.model.override import Force, Override
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
 from reconciler.core.model.revision import Rollout as Books
-from tests.core.plans import NOW, SEEN, Scene, ago, container, probe
+from tests.builders import NOW, SEEN, Scene, ago, container, probe
 from tests.sim.manifest import Spec, shop
 
 OLD = Spec(replicas=2)

@@ -6,7 +6,7 @@ from manifests.values.desired import SECOND
 from reconciler.core.model.reasons import Waiting
 from reconciler.core.model.revision import Standing
 from reconciler.exits import Exit
-from tests.core.rollout_world import names_of, of, staged, standing, up
+from tests.core.rollouts.world import names_of, of, staged, standing, up
 from tests.sim.world import World
 
 

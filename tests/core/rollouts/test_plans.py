@@ -16,7 +16,7 @@ from reconciler.core.model.ledger import from_rows, to_rows
 from reconciler.core.model.reasons import Rule, Waiting
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
 from reconciler.core.model.revision import Rollout as Books
-from tests.core.plans import NOW, Scene, ago, probe
+from tests.builders import NOW, Scene, ago, probe
 from tests.sim.manifest import POOLS, Spec, shop
 
 WEB = Spec(replicas=2)

@@ -17,7 +17,7 @@ from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Escalation, Grant
 from reconciler.core.model.reasons import Reason, Rule, Waiting
-from tests.core.plans import NOW, SEEN, Scene, ago, container, down
+from tests.builders import NOW, SEEN, Scene, ago, container, down
 from tests.sim.manifest import Shop, Spec, shop, workload
 
 WEB = Spec()

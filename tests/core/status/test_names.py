@@ -9,7 +9,7 @@ from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
 from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.status.names import answer_row, check_rows
-from tests.core.plans import NOW
+from tests.builders import NOW
 from tests.sim.manifest import Shop
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN

@@ -9,7 +9,7 @@ from reconciler.core.decide import decide
 from reconciler.core.model.ledger import Grant
 from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.core.model.restart_request import Request
-from tests.core.plans import NOW, Scene, ago
+from tests.builders import NOW, Scene, ago
 from tests.sim.manifest import Shop, Spec
 
 

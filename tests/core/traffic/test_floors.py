@@ -20,7 +20,7 @@ from reconciler.core.model.reasons import Rule
 from reconciler.core.model.weight_memory import Cut, Ready
 from reconciler.core.traffic.floors import panicking
 from reconciler.core.traffic.shares import grown
-from tests.core.plans import NOW, PASS, SEEN, Scene, ago, container, probe
+from tests.builders import NOW, PASS, SEEN, Scene, ago, container, probe
 from tests.sim.manifest import NODE, POOLS, Shop, Spec
 
 KEY = f"{POOLS}/web"

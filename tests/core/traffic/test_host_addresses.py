@@ -11,7 +11,7 @@ from providers.facts import ContainerFact, Endpoint, MemberFact, PortFact, Probe
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.model.reasons import Waiting
-from tests.core.plans import NOW, PASS, Scene, container, down
+from tests.builders import NOW, PASS, Scene, container, down
 from tests.sim.manifest import Spec, service, shop, workload
 
 HOST = "192.0.2.10"

@@ -17,7 +17,7 @@ from reconciler.core.model.observed import Observed
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.core.model.weight_memory import Ready
-from tests.core.plans import NOW, SEEN, Scene, ago, container
+from tests.builders import NOW, SEEN, Scene, ago, container
 from tests.sim.manifest import POOLS, Shop, Spec, workload
 
 WEB = Spec(replicas=3, publish=None)

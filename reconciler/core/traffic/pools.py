@@ -9,20 +9,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from manifests.values.desired import AddressFrom, Desired, Service, Workload
+from manifests.values.desired import AddressFrom, Service, Workload
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact
 from reconciler.core.exits.grants import may_cut, may_empty
 from reconciler.core.exits.inflight_requests import note
-from reconciler.core.health.belief import Belief, Sight
+from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.weight_memory import Ready
 from reconciler.core.replicas.roster import Roster
+from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.floors import all_failing
 from reconciler.core.traffic.pool import MemberChange, Pool, Weights
 
-__all__ = ["MemberChange", "Weights", "endpoints", "remembered", "weigh"]
+__all__ = ["MemberChange", "Weights", "endpoints", "remember", "weigh"]
 
 _RUNNING, _HOST = ContainerState.RUNNING, AddressFrom.HOST
 
@@ -133,26 +134,18 @@ def _last_member(change: MemberChange) -> Hold:
     return Hold(change.object, action, Rule.LAST_MEMBER, message, next_step=next_step)
 
 
-def _hide(roster: Roster, sight: Sight, named: set[tuple[str, str]], out: Weights) -> None:
+def _hide(snap: Snapshot, named: set[tuple[str, str]], out: Weights) -> None:
     """What may be in a pool that cannot be read, though no service puts it there any more."""
-    for key in sorted(sight.unknown_pools):
-        for fact in roster.orphans:
+    for key in sorted(snap.sight.unknown_pools):
+        for fact in snap.roster.orphans:
             out.hidden.setdefault(fact.id, key)
         if key not in named:
-            for group in roster.groups.values():
+            for group in snap.roster.groups.values():
                 for belief in (*group.outgoing, *group.surplus):
                     out.hidden.setdefault(belief.fact.id, key)
 
 
-def weigh(
-    desired: Desired,
-    roster: Roster,
-    sight: Sight,
-    ledger: Ledger,
-    suspect: frozenset[str],
-    sound: frozenset[str],
-    now: Now,
-) -> Weights:
+def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozenset[str]) -> Weights:
     """Compare all pools of all services, then the pools that no service names.
 
     Args:
@@ -166,52 +159,58 @@ def weigh(
     leftovers: list[tuple[list[MemberFact], str, tuple[str, str], Callable[[MemberFact], bool], str]] = []
     named: set[tuple[str, str]] = set()
     doubt: bool | None = None
-    for service in sorted(desired.services, key=lambda one: one.key):
-        members = out.endpoints[service.key] = list(endpoints(service, roster))
-        groups = [roster.groups[backend.workload] for backend in service.backends if backend.workload in roster.groups]
-        intended = desired.destroy or all(group.workload.replicas == 0 for group in groups)
-        blind = bool(roster.blind) and any(group.blind for group in groups)
+    for service in sorted(snap.desired.services, key=lambda one: one.key):
+        members = out.endpoints[service.key] = list(endpoints(service, snap.roster))
+        groups = [
+            snap.roster.groups[backend.workload]
+            for backend in service.backends
+            if backend.workload in snap.roster.groups
+        ]
+        intended = snap.desired.destroy or all(group.workload.replicas == 0 for group in groups)
+        blind = bool(snap.roster.blind) and any(group.blind for group in groups)
         for balancer in service.balancers:
             key = (balancer.provider, balancer.pool)
             named.add(key)
-            fact = sight.pools.get(key)
+            fact = snap.sight.pools.get(key)
             if fact is None:
                 for _, belief in members:
                     out.hidden.setdefault(belief.fact.id, key)
                     out.lacking.add((service.key, belief.fact.id))
                 continue
-            pool = Pool(service, balancer, fact, ledger, out, now)
+            pool = Pool(service, balancer, fact, ledger, out, snap.now)
             for endpoint, belief in members:
                 grant = grants.get(belief.fact.id) if grants else None
-                empty = grant is not None and may_empty(grant, _workload(grant, roster))
-                pool.judge(endpoint, belief, grant, empty, roster.share(belief.fact))
+                empty = grant is not None and may_empty(grant, _workload(grant, snap.roster))
+                pool.judge(endpoint, belief, grant, empty, snap.roster.share(belief.fact))
             if pool.members:
                 carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
                 leftovers.append((list(pool.members.values()), service.key, key, carried_on, fact.epoch))
             if pool.failing and doubt is None:
-                doubt = all_failing(roster.groups.values(), bool(roster.blind))
+                doubt = all_failing(snap.roster.groups.values(), bool(snap.roster.blind))
             pool.finish(intended, blind, bool(doubt))
-    for key, fact in sight.pools.items():
+    for key, fact in snap.sight.pools.items():
         if key not in named:
             ours = [member for member in fact.members if member.ours]
             if ours:
                 leftovers.append((ours, f"pool/{key[1]}", key, _always, fact.epoch))
-    if sight.unknown_pools:
-        _hide(roster, sight, named, out)
+    if snap.sight.unknown_pools:
+        _hide(snap, named, out)
     if leftovers:
-        living = _living(roster)
+        living = _living(snap.roster)
         for members_left, owner, key, carried_on, epoch in leftovers:
-            _leftovers(members_left, owner, key, living, grants, carried_on, bool(roster.blind), epoch, now, out)
+            _leftovers(
+                members_left, owner, key, living, grants, carried_on, bool(snap.roster.blind), epoch, snap.now, out
+            )
     return out
 
 
-def remembered(ledger: Ledger, weights: Weights, roster: Roster, sight: Sight) -> Ledger:
+def remember(snap: Snapshot, ledger: Ledger, weights: Weights) -> Ledger:
     """The ledger with what this stage found out. What cannot be seen now keeps what was remembered of it."""
-    hidden = {"/".join(key) for key in sight.unknown_pools}
+    hidden = {"/".join(key) for key in snap.sight.unknown_pools}
     ready: Mapping[str, Ready] = weights.ready
     if ledger.ready.keys() - ready.keys():
-        there = {belief.fact.id for group in roster.groups.values() for belief in group.members()}
-        kept = (one for one in ledger.ready.items() if one[0] in there or roster.blind)
+        there = {belief.fact.id for group in snap.roster.groups.values() for belief in group.members()}
+        kept = (one for one in ledger.ready.items() if one[0] in there or snap.roster.blind)
         ready = {**dict(kept), **ready}
     changes: dict[str, Any] = {}
     for name, found in (("weighed", weights.weighed), ("cuts", weights.cuts), ("panics", weights.panics)):

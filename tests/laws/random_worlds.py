@@ -30,16 +30,15 @@ from providers.facts import (
     container_name,
 )
 from reconciler.core.decide import decide
-from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.ledger import Escalation, Failures, Grant, Ledger, Outbreak, StepFailure
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.weight_memory import Cut, Ready
+from tests.builders import NOW, ago
 from tests.sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
-NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
 VALUES = list(ProbeValue)
 GRANTS = [
     (Reason.LIVENESS_FAILED, False),
@@ -53,10 +52,6 @@ GRANTS = [
 ]
 LIVE = (Live("main", 0, 0, "unless-stopped"),)
 NIGHTS = Window("nights", frozenset(Held), "0 */2 * * *", 3600 * SECOND, "Europe/Berlin")
-
-
-def ago(seconds: int) -> Instant:
-    return Instant(NOW.wall - seconds * SECOND, NOW.steady - seconds * SECOND, NOW.boot)
 
 
 ORDERS = [

@@ -1,4 +1,4 @@
-"""Situations whose whole plans are compared with golden texts: each is a world as one look sees it."""
+"""Values and worlds that tests of several rooms begin with: a world as one look sees it."""
 
 from dataclasses import replace
 
@@ -23,10 +23,13 @@ from providers.facts import (
     ZoneFact,
     container_name,
 )
-from reconciler.core.model.instant import Instant, Now
+from reconciler.core.health.belief import Sight
+from reconciler.core.model.instant import FOREVER, Instant, Now
 from reconciler.core.model.ledger import Absence, Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.revision import RevisionMark
+from reconciler.core.replicas.roster import Roster
+from reconciler.core.replicas.snapshot import Snapshot
 from tests.sim.manifest import INSTANCE, NAMES, NODE, POOLS, ZONE, Shop, Spec
 
 NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
@@ -139,3 +142,10 @@ def gone(shop: Shop, scene: Scene, proven: bool = True) -> tuple[Desired, Observ
         absences = {key: Absence(ago(120), desired.revision) for key in absent}
         scene.ledger = replace(scene.ledger, absences=absences)
     return desired, scene.observed()
+
+
+def snapshot(roster: Roster, now: Now = NOW) -> Snapshot:
+    """A snapshot of which only the roster and the instant matter."""
+    desired = Shop((Spec("web"),)).desired()
+    nothing = Sight({}, {}, {}, {}, {}, {}, FOREVER)
+    return Snapshot(desired, Observed(), nothing, roster, now)

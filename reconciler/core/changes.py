@@ -1,0 +1,46 @@
+"""Steps that begin in this decision: weights that should be others, and containers that came through the gates.
+
+What was begun earlier goes on in `disruptions`; record sets have `dns/publish`. Called by `decide` only.
+"""
+
+from reconciler.core.actions import steps
+from reconciler.core.actions.outbox import Outbox
+from reconciler.core.gates import Gated
+from reconciler.core.limits import prune_guard, suspensions
+from reconciler.core.limits.prune_guard import Pruning
+from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.traffic.pools import Weights
+
+
+def members(snap: Snapshot, weights: Weights, pruning: Pruning, out: Outbox) -> None:
+    """Pools: members that should weigh otherwise, and those that no manifest names."""
+    links = steps.Links(snap)
+    for change in weights.changes:
+        hold = suspensions.frozen(snap.desired, out.ledger, change.object, f"weight of {change.container}", out.now)
+        if hold is None:
+            out.put(steps.weight(change, links))
+        else:
+            out.holds.append(hold)
+    for stray in weights.strays:
+        action = f"withdraw {stray.container} from {stray.provider}/{stray.pool}"
+        hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, out.now)
+        if hold is None:
+            out.put(steps.weight(stray, links))
+        else:
+            out.holds.append(hold)
+
+
+def containers(snap: Snapshot, gated: Gated, out: Outbox) -> None:
+    """Creates, starts and changes in place."""
+    links = steps.Links(snap)
+    for want in gated.creates:
+        step = steps.create(snap.desired, want, out.ledger)
+        if step is not None:
+            out.put(step)
+    for want in gated.starts:
+        if want.fact is not None:
+            out.put(steps.start(want, want.fact, links))
+    for want in gated.updates:
+        update = steps.update(want, want.fact, out.ledger) if want.fact is not None else None
+        if update is not None:
+            out.put(update)
