@@ -13,7 +13,7 @@ from manifests.values.rollouts import Strategy
 from reconciler.core.dns.policies import Names
 from reconciler.core.replicas.availability import Availability, ripe_at
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic.balancer_checks import _UNRELIABLE, _serves
+from reconciler.core.traffic.balancer_checks import UNRELIABLE, serves
 from reconciler.core.traffic.pools import Weights, endpoints
 
 _ADDRESSES = frozenset({"A", "AAAA"})
@@ -80,8 +80,8 @@ def failing_checks(snap: Snapshot, workloads: Collection[str]) -> dict[str, bool
         for balancer in service.balancers:
             pool = snap.sight.pools.get((balancer.provider, balancer.pool))
             members = pool.members if pool is not None else ()
-            words = {member.endpoint: member.operational for member in members if member.operational in _UNRELIABLE}
-            serving = {member.endpoint for member in members if words and _serves(member)}
+            words = {member.endpoint: member.operational for member in members if member.operational in UNRELIABLE}
+            serving = {member.endpoint for member in members if words and serves(member)}
             for endpoint, belief in endpoints(service, snap.roster) if words else ():
                 if endpoint in words and len(serving) > (endpoint in serving):  # beside itself
                     found[belief.fact.id] = found.get(belief.fact.id, True) and words[endpoint] == "down"

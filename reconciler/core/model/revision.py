@@ -7,7 +7,7 @@ Lost, they are made again from the marks on containers and the weights that are 
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from reconciler.core.model.instant import Instant
+from reconciler.core.model.instant import Instant, Now, due, elapsed
 
 FULL = 10_000
 """The whole share of a revision: what its containers get of the weight of their services."""
@@ -92,6 +92,21 @@ class Rollout(NamedTuple):
         """The same with this row in place of the one of its hash."""
         others = [one for one in self.rows if one.revision != row.revision]
         return self._replace(rows=tuple(sorted([*others, row], key=lambda one: (one.number, one.revision))))
+
+
+def due_at(row: Revision, now: Now) -> int:
+    """The steady instant at which a revision may take over; <= now.steady when it may."""
+    return now.steady + row.at - now.wall if row.at else due(row.created, row.delay, now)
+
+
+def keeps(row: Revision, window: int, now: Now) -> bool:
+    """Whether the replicas of a revision that had the traffic are kept, stopped, for `window` ns, to give it back."""
+    return (
+        row.standing in ENDED
+        and row.activated is not None
+        and row.ended is not None
+        and elapsed(row.ended, now) < window
+    )
 
 
 def why_failed(rollout: Rollout | None, revision: str) -> str | None:

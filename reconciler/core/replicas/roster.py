@@ -22,10 +22,10 @@ from reconciler.core.health.belief import Belief, Sight, believe
 from reconciler.core.health.overrides import in_force
 from reconciler.core.health.precedence import NO_CHANNEL, hear, heed, order
 from reconciler.core.health.pushes import Channel
-from reconciler.core.model.instant import Now, elapsed
+from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
-from reconciler.core.model.revision import ENDED, FULL, Revision, Rollout, Standing
+from reconciler.core.model.revision import FULL, Rollout, Standing, keeps
 from reconciler.core.replicas.foreign import Admitted
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
@@ -126,16 +126,6 @@ class _Stages(NamedTuple):
     kept: frozenset[str]
     coming: bool
     shares: Mapping[str, int] | None
-
-
-def keeps(row: Revision, window: int, now: Now) -> bool:
-    """Whether the replicas of a revision that had the traffic are kept, stopped, to give it back."""
-    return (
-        row.standing in ENDED
-        and row.activated is not None
-        and row.ended is not None
-        and elapsed(row.ended, now) < window
-    )
 
 
 def _stages(workload: Workload, rollout: Rollout | None, now: Now) -> _Stages:

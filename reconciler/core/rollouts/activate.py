@@ -1,330 +1,284 @@
-"""The switch: when a revision that waits beside the active one gets the traffic, and when that is taken back.
+"""Activation: when a revision that waits beside the active one gets the traffic, and when that is called off.
 
-Raise, read back, lower: a switch is opened when the waiting revision is due, and all its replicas are verified; both revisions
-then have their share until every endpoint of the new one was read back with weight; only then is it active, and the old one has no
-share any more. Every look derives the next step from what is read back and from the books, so a crash between any two steps loses
-nothing. While anything is in doubt the active revision stays. `revisions` calls `advance` for every workload of this kind.
+Raise, read back, lower: an activation opens when the waiting revision is due and all its replicas are verified; both revisions
+then have their share until every endpoint of the new one was read back with weight; only then is it active, and the old one has
+no share any more. Each turn derives the next step from what was read back and from the history, so a crash between any two
+steps loses nothing. While anything is in doubt the active revision stays. `revisions` calls `advance` for every workload whose
+revisions stand beside each other, after `rollback`.
 """
 
+from dataclasses import replace
+
 from manifests.values.desired import SECOND
-from manifests.values.limits import Held
 from manifests.values.rollouts import Strategy, Supersede, format_moment
-from reconciler.core.health.belief import Belief
-from reconciler.core.limits import backoff, windows
-from reconciler.core.limits.suspensions import suspended
-from reconciler.core.model.instant import Now, due, instant, next_after
+from reconciler.core.limits import backoff
+from reconciler.core.model.instant import Now, due, instant
 from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
-from reconciler.core.model.revision import ENDED, Revision, Standing
-from reconciler.core.replicas.roster import keeps
-from reconciler.core.rollouts.revision_health import (
-    Health,
-    Look,
-    Switching,
-    carries,
-    due_at,
-    health,
-    raised,
-    revision_of,
-    say_over,
-)
-from reconciler.core.rollouts.rollback import bake, take_back
-from reconciler.core.rollouts.start_failures import trouble
+from reconciler.core.model.revision import ENDED, Revision, Rollout, Standing, due_at, keeps
+from reconciler.core.rollouts.evidence import Evidence
+from reconciler.core.rollouts.health import Health
+from reconciler.core.rollouts.turn import Turn
 
 
-def advance(it: Switching, look: Look) -> None:
-    """Carry the switch of one workload one step further."""
-    if it.rollout.asked is not None:
-        take_back(it, look)
-    if not it.rollout.active:
-        _first(it, look)
+def advance(turn: Turn, evidence: Evidence) -> None:
+    """Carry the activation of one workload one step further."""
+    if not turn.rollout.active:
+        _first(turn, evidence)
         return
-    bake(it, look)
-    _supersede(it, look)
-    _give_up(it, look)
-    _tell(it, look)
-    target = _target(it, look)
-    for row in it.rollout.rows:
+    turn.rollout = _give_up(_supersede(turn.rollout, evidence), evidence)
+    _report(turn, evidence)
+    target = _target(turn, evidence)
+    for row in turn.rollout.rows:
         if row.opened is not None and (target is None or row.revision != target.revision):
-            it.set(row, opened=None, step=0, stepped=None)
+            turn.rollout = turn.rollout.put(row._replace(opened=None, step=0, stepped=None))
     if target is None:
         return
     if target.opened is None:
-        _open(it, look, target)
-        return
-    _carry_on(it, look, target)
+        _open(turn, evidence, target)
+    else:
+        _carry_on(turn, evidence, target)
 
 
 # --- the first one, and older ones --------------------------------------------------------------------------------
 
 
-def _first(it: Switching, look: Look) -> None:
-    """Nothing has the traffic yet: the declared revision takes it as soon as one of its replicas is well."""
-    wanted = look.workload.template.revision
-    found = health(look.group.of(wanted), look.workload.replicas, look.workload, look.now)
-    it.until = min(it.until, found.until)
-    row = it.rollout.of(wanted)
-    if row is None or not (found.available or not look.workload.replicas):
-        return
-    it.rollout = it.rollout._replace(active=wanted)
-    _settle(it, row, look.now)
+def _first(turn: Turn, evidence: Evidence) -> None:
+    """Nothing has the traffic yet: the declared revision takes it as soon as one of its replicas is available."""
+    workload, health = evidence.workload, evidence.serving
+    turn.until = min(turn.until, health.until)
+    row = turn.rollout.of(workload.template.revision)
+    if row is not None and (health.available or not workload.replicas):
+        turn.rollout = _settle(turn.rollout._replace(active=row.revision), row, evidence.now)
 
 
-def _settle(it: Switching, row: Revision, now: Now) -> None:
+def _settle(rollout: Rollout, row: Revision, now: Now) -> Rollout:
     """This revision has the traffic from here on; waiting older ones, and the one that had it, have not."""
-    at = instant(now)
-    for one in it.rollout.rows:
-        if one.revision == row.revision:
+    at, active = instant(now), rollout.active
+    for other in rollout.rows:
+        if other.revision == row.revision:
             continue
-        if one.standing is Standing.ACTIVE or (one.standing is Standing.SCHEDULED and one.number < row.number):
+        if other.standing is Standing.ACTIVE or (other.standing is Standing.SCHEDULED and other.number < row.number):
             why = f"{row.revision[:8]} took over"
-            it.set(one, standing=Standing.SUPERSEDED, ended=at, opened=None, due=None, step=0, stepped=None, why=why)
-        elif one.standing is Standing.FAILED and one.revision == it.rollout.active:
-            it.set(one, ended=at, opened=None)
-    it.rollout = it.rollout._replace(active=row.revision, back="", low=None)
-    it.set(
-        row,
-        standing=Standing.ACTIVE,
-        activated=at,
-        ended=None,
-        opened=None,
-        due=None,
-        failures=0,
-        failed_at=None,
-        step=0,
-        stepped=None,
-        why="",
-    )
+            ended = other._replace(standing=Standing.SUPERSEDED, ended=at, why=why)
+            rollout = rollout.put(ended._replace(opened=None, due=None, step=0, stepped=None))
+        elif other.standing is Standing.FAILED and other.revision == active:
+            rollout = rollout.put(other._replace(ended=at, opened=None))
+    settled = row._replace(standing=Standing.ACTIVE, activated=at, ended=None, why="", failures=0, failed_at=None)
+    rollout = rollout._replace(active=row.revision, back="", low=None)
+    return rollout.put(settled._replace(opened=None, due=None, step=0, stepped=None))
 
 
-def _supersede(it: Switching, look: Look) -> None:
+def _supersede(rollout: Rollout, evidence: Evidence) -> Rollout:
     """Revisions that were declared earlier than the one that has the traffic, or than a newer one, wait no longer."""
-    active = it.rollout.of(it.rollout.active)
-    wanted = look.workload.template.revision
-    newest = it.rollout.of(wanted)
-    at_once = look.workload.rollout.supersede is Supersede.IMMEDIATELY
-    for row in it.rollout.rows:
+    active, wanted = rollout.of(rollout.active), evidence.workload.template.revision
+    newest = rollout.of(wanted)
+    at_once = evidence.workload.rollout.supersede is Supersede.IMMEDIATELY
+    for row in rollout.rows:
         if row.standing is not Standing.SCHEDULED or row.revision == wanted:
             continue
         older = active is not None and row.number <= active.number
-        if older or at_once or not look.group.of(row.revision):
-            by = it.rollout.active if older or newest is None else wanted
-            why = f"{by[:8]} was declared after it"
-            it.set(row, standing=Standing.SUPERSEDED, ended=instant(look.now), opened=None, due=None, why=why)
+        if older or at_once or not evidence.health[row.revision].existing:
+            by = rollout.active if older or newest is None else wanted
+            ended = row._replace(standing=Standing.SUPERSEDED, ended=instant(evidence.now), opened=None, due=None)
+            rollout = rollout.put(ended._replace(why=f"{by[:8]} was declared after it"))
+    return rollout
 
 
-def _give_up(it: Switching, look: Look) -> None:
-    """A waiting revision of which a replica is refused for good, or ends, again and again has failed: it frees what it holds."""
-    for row in it.rollout.rows:
-        if row.standing is not Standing.SCHEDULED or row.revision == it.rollout.active:
+def _give_up(rollout: Rollout, evidence: Evidence) -> Rollout:
+    """A waiting revision has failed when a replica is refused for good, or ends, again and again: it frees what it holds."""
+    for row in rollout.rows:
+        failure = evidence.start_failures.get(row.revision)
+        if row.standing is not Standing.SCHEDULED or row.revision == rollout.active:
             continue
-        found = trouble(look.group, row.revision, look.desired.instance.id, look.ledger)
-        if found is not None and found.over:
-            why = f"{found.message}, while it waited"
-            it.set(row, standing=Standing.FAILED, ended=instant(look.now), opened=None, due=None, why=why)
+        if failure is not None and failure.final:
+            failed = row._replace(standing=Standing.FAILED, ended=instant(evidence.now), opened=None, due=None)
+            rollout = rollout.put(failed._replace(why=f"{failure.message}, while it waited"))
+    return rollout
 
 
 # --- the next one -------------------------------------------------------------------------------------------------
 
 
-def _target(it: Switching, look: Look) -> Revision | None:
+def _target(turn: Turn, evidence: Evidence) -> Revision | None:
     """The revision that is to get the traffic now: the newest one that is due, or the one that gets it back."""
-    now = look.now
-    active = it.rollout.of(it.rollout.active)
+    rollout, workload, now = turn.rollout, evidence.workload, evidence.now
+    active = rollout.of(rollout.active)
     newest: Revision | None = None
-    for row in it.rollout.rows:
+    for row in rollout.rows:
         if row.standing is not Standing.SCHEDULED or (active is not None and row.number <= active.number):
             continue
         at = due_at(row, now)
         if at <= now.steady:
             newest = row
             continue
-        precheck = at - look.workload.rollout.precheck
+        precheck = at - workload.rollout.precheck
         when = f"at {format_moment(row.at)}" if row.at else f"{row.delay // SECOND}s after it was declared"
         message = f"revision {row.revision[:8]} may take over {when}"
         until = precheck if precheck > now.steady else at
-        it.waits.append(Wait(look.workload.key, Waiting.ACTIVATION, message, until))
-    back = it.rollout.of(it.rollout.back) if it.rollout.back else None
+        turn.waits.append(Wait(workload.key, Waiting.ACTIVATION, message, until))
+    back = rollout.of(rollout.back) if rollout.back else None
     if back is None:
         return newest
-    found = [*look.group.of(back.revision), *_those(look, back.revision)]
-    if newest is not None and _health(newest, it, look).whole:
-        it.rollout = it.rollout._replace(back="")
+    if newest is not None and _health(newest, rollout, evidence).whole:
+        turn.rollout = rollout._replace(back="")
         return newest
-    if found:
+    if evidence.health[back.revision].existing or back.revision in evidence.leftover:
         return back
-    it.rollout = it.rollout._replace(back="")
+    turn.rollout = rollout._replace(back="")
     return newest
 
 
-def _those(look: Look, revision: str) -> list[Belief]:
-    """Replicas of a revision that was over until now: they are sorted anew at the next look."""
-    every = (*look.group.kept, *look.group.outgoing)
-    return [one for one in every if one.fact.mark is not None and one.fact.mark.revision == revision]
-
-
-def _health(row: Revision, it: Switching, look: Look) -> Health:
+def _health(row: Revision, rollout: Rollout, evidence: Evidence) -> Health:
     """The replicas of a revision that may get the traffic. Of one that gets it back there are as many as were kept."""
-    those = look.group.of(row.revision)
-    wanted = look.workload.replicas
-    if row.revision == it.rollout.back:
-        wanted = max(1, min(wanted, len(those)))
-    return health(those, wanted, look.workload, look.now, look.ledger.grants, it.rollout.shaken)
+    health = evidence.health[row.revision]
+    if row.revision != rollout.back:
+        return health
+    return health._replace(wanted=max(1, min(health.wanted, health.existing)))
 
 
-def _held(look: Look, row: Revision) -> Hold | None:
-    """What of ours holds a switch however well the replicas are."""
-    key, action, now = look.workload.key, f"activate {row.revision[:8]}", look.now
-    if look.jumped:
-        message = "wall clock and steady clock have jumped against each other, so what is due is looked at once more"
-        return Hold(key, action, Rule.CLOCK_JUMP, message, until=next_after(0, SECOND, now))
-    word = suspended(look.desired, look.ledger, key, key, "", action, now)
-    if word is not None:
-        return word
-    if look.workload.suspend:
-        message = f"the manifest suspends {key}"
-        return Hold(key, action, Rule.SUSPENDED, message, next_step=f"set spec.suspend of {key} to false")
-    return windows.hold(look.desired, Held.ROLLOUT, key, action, now)
-
-
-def _open(it: Switching, look: Look, row: Revision) -> None:
-    """Begin the switch when nothing speaks against it; otherwise say what does."""
-    now, workload = look.now, look.workload
-    back = row.revision == it.rollout.back
-    found = _health(row, it, look)
-    it.until = min(it.until, found.until)
-    if not back:
-        hold = _held(look, row)
-        if hold is not None:
-            it.holds.append(hold)
-            if row.due is not None:
-                it.set(row, due=None)
+def _open(turn: Turn, evidence: Evidence, row: Revision) -> None:
+    """Begin the activation when nothing speaks against it; otherwise report what does."""
+    workload, now = evidence.workload, evidence.now
+    action = f"activate {row.revision[:8]}"
+    health = _health(row, turn.rollout, evidence)
+    turn.until = min(turn.until, health.until)
+    if row.revision != turn.rollout.back:
+        if evidence.hold is not None:
+            turn.holds.append(replace(evidence.hold, action=action))
+            turn.rollout = turn.rollout if row.due is None else turn.rollout.put(row._replace(due=None))
             return
         if row.due is None:
-            row = it.set(row, due=instant(now))
+            row = row._replace(due=instant(now))
+            turn.rollout = turn.rollout.put(row)
     if row.failed_at is not None:
         wait = backoff.delay(f"{workload.key}@{row.revision}", row.failures + 1, workload.restarts.backoff)
         until = due(row.failed_at, wait, now)
         if until > now.steady:
             message = f"{row.failures} tries were called off, the last one because {row.why}"
-            action = f"activate {row.revision[:8]}"
-            it.holds.append(Hold(workload.key, action, Rule.BACK_OFF, message, until=until))
+            turn.holds.append(Hold(workload.key, action, Rule.BACK_OFF, message, until=until))
             return
-    if not found.whole:
-        _not_well(it, look, row, found)
+    if not health.whole:
+        _not_verified(turn, evidence, row, health)
         return
-    others = {one.revision for one in it.rollout.rows} - {row.revision, it.rollout.active}
-    if carries(look, others):
+    others = {other.revision for other in turn.rollout.rows} - {row.revision, turn.rollout.active}
+    if others & evidence.carrying:
         message = f"a revision that is over still carries weight; {row.revision[:8]} follows"
-        it.waits.append(Wait(workload.key, Waiting.WEIGHT, message))
+        turn.waits.append(Wait(workload.key, Waiting.WEIGHT, message))
         return
-    it.set(row, opened=instant(now), step=0, stepped=None, why="", scale=found.wanted)
+    turn.rollout = turn.rollout.put(
+        row._replace(opened=instant(now), step=0, stepped=None, why="", scale=health.wanted)
+    )
 
 
-def _not_well(it: Switching, look: Look, row: Revision, found: Health) -> None:
+def _not_verified(turn: Turn, evidence: Evidence, row: Revision, health: Health) -> None:
     """A due revision whose replicas are not all verified: it is waited for; in the end it expires, or has failed to start."""
-    workload, now = look.workload, look.now
+    workload, now = evidence.workload, evidence.now
     message = (
-        f"{found.available} of {found.wanted} replicas of revision {row.revision[:8]} are verified "
-        f"({found.failing} failing, {found.unknown} without a verdict, {max(0, found.missing)} not there or not started); "
-        f"{it.rollout.active[:8]} stays"
+        f"{health.available} of {health.wanted} replicas of revision {row.revision[:8]} are verified "
+        f"({health.failing} failing, {health.unknown} without a verdict, {max(0, health.missing)} not there or not started); "
+        f"{turn.rollout.active[:8]} stays"
     )
     if row.due is None:
-        it.waits.append(Wait(workload.key, Waiting.VERIFIED, message))
+        turn.waits.append(Wait(workload.key, Waiting.VERIFIED, message))
         return
     end = due(row.due, workload.rollout.pending_grace, now)
     if end > now.steady:
-        it.waits.append(Wait(workload.key, Waiting.VERIFIED, message, end))
-    elif found.failing or found.missing > 0:
-        worst = trouble(look.group, row.revision, look.desired.instance.id, look.ledger)
-        why = (
-            f"it was not well within {workload.rollout.pending_grace // SECOND}s: {worst.message if worst else message}"
-        )
-        standing = Standing.EXPIRED if worst is None else Standing.FAILED
-        row = it.set(row, standing=standing, ended=instant(now), due=None, why=why)
-        say_over(it, look, row)
+        turn.waits.append(Wait(workload.key, Waiting.VERIFIED, message, end))
+    elif health.failing or health.missing > 0:
+        failure = evidence.start_failures.get(row.revision)
+        seconds = workload.rollout.pending_grace // SECOND
+        why = f"it was not well within {seconds}s: {failure.message if failure else message}"
+        standing = Standing.EXPIRED if failure is None else Standing.FAILED
+        row = row._replace(standing=standing, ended=instant(now), due=None, why=why)
+        turn.rollout = turn.rollout.put(row)
+        turn.holds.append(_not_eligible(workload.key, row))
     else:
         # Nothing speaks against it but that nothing is known, and that takes nothing away.
         next_step = f"see that the probes of {workload.key} can run"
-        it.holds.append(
-            Hold(workload.key, f"activate {row.revision[:8]}", Rule.PROBER_FAULT, message, next_step=next_step)
-        )
+        action = f"activate {row.revision[:8]}"
+        turn.holds.append(Hold(workload.key, action, Rule.PROBER_FAULT, message, next_step=next_step))
 
 
-def _carry_on(it: Switching, look: Look, row: Revision) -> None:
-    """Go on with a switch that was opened: the next step, the end, or back to where it began."""
-    now, workload = look.now, look.workload
-    found = _health(row, it, look)
-    it.until = min(it.until, found.until)
-    steps = workload.rollout.steps if workload.strategy is Strategy.CANARY and row.revision != it.rollout.back else ()
-    if found.failing or found.lost(row.scale):
-        _setback(it, look, row, found, stepwise=bool(steps))
+def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
+    """Go on with an activation that was opened: the next step, the end, or back to where it began."""
+    workload, now, back = evidence.workload, evidence.now, row.revision == turn.rollout.back
+    health = _health(row, turn.rollout, evidence)
+    turn.until = min(turn.until, health.until)
+    steps = workload.rollout.steps if workload.strategy is Strategy.CANARY and not back else ()
+    if health.failing or health.lost(row.scale):
+        _call_off(turn, evidence, row, health, stepwise=bool(steps))
         return
-    if not raised(look, row.revision):
+    if row.revision not in evidence.raised:
         message = f"not every pool gives traffic to all replicas of revision {row.revision[:8]} yet"
-        it.waits.append(Wait(workload.key, Waiting.RAISED, message))
+        turn.waits.append(Wait(workload.key, Waiting.RAISED, message))
         return
     if row.step < len(steps):
-        if not found.whole:
-            message = f"the replicas of revision {row.revision[:8]} have no verdict; it stays at {steps[row.step].share / 100:g}%"
-            it.waits.append(Wait(workload.key, Waiting.VERDICT, message))
-            if row.stepped is not None:
-                it.set(row, stepped=None)
+        step = steps[row.step]
+        if not health.whole:
+            message = f"the replicas of revision {row.revision[:8]} have no verdict; it stays at {step.share / 100:g}%"
+            turn.waits.append(Wait(workload.key, Waiting.VERDICT, message))
+            turn.rollout = turn.rollout if row.stepped is None else turn.rollout.put(row._replace(stepped=None))
             return
-        if row.stepped is None:
-            row = it.set(row, stepped=instant(now))
-        assert row.stepped is not None  # noqa: S101  (set just above; for the type checker)
-        until = due(row.stepped, steps[row.step].pause, now)
+        stepped = row.stepped or instant(now)
+        row = row._replace(stepped=stepped)
+        turn.rollout = turn.rollout.put(row)
+        until = due(stepped, step.pause, now)
         if until > now.steady:
-            message = f"revision {row.revision[:8]} has {steps[row.step].share / 100:g}% of the traffic"
-            it.waits.append(Wait(workload.key, Waiting.PAUSE, message, until))
+            message = f"revision {row.revision[:8]} has {step.share / 100:g}% of the traffic"
+            turn.waits.append(Wait(workload.key, Waiting.PAUSE, message, until))
             return
         if row.step + 1 < len(steps):
-            it.set(row, step=row.step + 1, stepped=None)
+            turn.rollout = turn.rollout.put(row._replace(step=row.step + 1, stepped=None))
             return
-    if found.whole or row.revision == it.rollout.back:
-        _settle(it, row, now)
+    if health.whole or back:
+        turn.rollout = _settle(turn.rollout, row, now)
         return
-    message = (
-        f"the replicas of revision {row.revision[:8]} have weight and no verdict; {it.rollout.active[:8]} stays too"
-    )
-    it.waits.append(Wait(workload.key, Waiting.VERDICT, message))
+    active = turn.rollout.active[:8]
+    message = f"the replicas of revision {row.revision[:8]} have weight and no verdict; {active} stays too"
+    turn.waits.append(Wait(workload.key, Waiting.VERDICT, message))
 
 
-def _setback(it: Switching, look: Look, row: Revision, found: Health, stepwise: bool) -> None:
+def _call_off(turn: Turn, evidence: Evidence, row: Revision, health: Health, stepwise: bool) -> None:
     """Replicas of a revision that was being let in fail: it is out at once, and tried again later unless it was a canary."""
-    workload, at = look.workload, instant(look.now)
-    why = f"{found.failing + found.lost(row.scale)} of its {found.wanted} replicas failed while it was let in"
+    workload, at = evidence.workload, instant(evidence.now)
+    why = f"{health.failing + health.lost(row.scale)} of its {health.wanted} replicas failed while it was let in"
     floor = max(1, min(workload.replicas, row.scale or workload.replicas) - workload.max_unavailable)
     if not stepwise:
-        it.set(row, opened=None, failures=row.failures + 1, failed_at=at, why=why)
+        called_off = row._replace(opened=None, failures=row.failures + 1, failed_at=at, why=why)
+        turn.rollout = turn.rollout.put(called_off)
         return
-    if found.available + found.unknown < floor:
-        row = it.set(row, standing=Standing.FAILED, ended=at, opened=None, due=None, step=0, stepped=None, why=why)
-        say_over(it, look, row)
+    if health.available + health.unknown < floor:
+        failed = row._replace(standing=Standing.FAILED, ended=at, opened=None, due=None, step=0, stepped=None, why=why)
+        turn.rollout = turn.rollout.put(failed)
+        turn.holds.append(_not_eligible(workload.key, failed))
         return
-    if row.stepped is not None:
-        it.set(row, stepped=None)
-    message = (
-        f"{found.available} of {found.wanted} replicas of revision {row.revision[:8]} are well; it gets no more for now"
-    )
-    it.waits.append(Wait(workload.key, Waiting.VERIFIED, message))
+    turn.rollout = turn.rollout if row.stepped is None else turn.rollout.put(row._replace(stepped=None))
+    available = f"{health.available} of {health.wanted} replicas of revision {row.revision[:8]}"
+    turn.waits.append(Wait(workload.key, Waiting.VERIFIED, f"{available} are well; it gets no more for now"))
 
 
-# --- saying it ----------------------------------------------------------------------------------------------------
+# --- reporting it ---------------------------------------------------------------------------------------------------
 
 
-def _tell(it: Switching, look: Look) -> None:
+def _report(turn: Turn, evidence: Evidence) -> None:
     """Revisions that are over and declared all the same, and those whose replicas are kept."""
-    row = it.rollout.of(look.workload.template.revision)
+    workload, now, window = evidence.workload, evidence.now, evidence.workload.rollout.window
+    row = turn.rollout.of(workload.template.revision)
     if row is not None and row.standing in {Standing.FAILED, Standing.EXPIRED}:
-        say_over(it, look, row)
-    for belief in look.group.kept:
-        kept = it.rollout.of(revision_of(belief))
-        if kept is None or kept.ended is None or kept.revision == it.rollout.back:
+        turn.holds.append(_not_eligible(workload.key, row))
+    for row in turn.rollout.rows:
+        if row.standing not in ENDED or row.ended is None:
             continue
-        until = due(kept.ended, look.workload.rollout.window, look.now)
-        message = f"revision {kept.revision[:8]} is kept, stopped, to take the traffic back"
-        it.waits.append(Wait(look.workload.key, Waiting.ROLLBACK_WINDOW, message, until))
-    for row in it.rollout.rows:
-        if row.standing in ENDED and row.ended is not None and keeps(row, look.workload.rollout.window, look.now):
-            it.later(due(row.ended, look.workload.rollout.window, look.now), look.now)
+        until = due(row.ended, window, now)
+        if row.revision in evidence.stopped and row.revision != turn.rollout.back:
+            message = f"revision {row.revision[:8]} is kept, stopped, to take the traffic back"
+            turn.waits.append(Wait(workload.key, Waiting.ROLLBACK_WINDOW, message, until))
+        if keeps(row, window, now) and until > now.steady:
+            turn.until = min(turn.until, until)
+
+
+def _not_eligible(key: str, row: Revision) -> Hold:
+    """A declared revision that does not get the traffic: reported at every look, until the manifest changes."""
+    message = f"revision {row.revision[:8]} is {row.standing.value}: {row.why}"
+    next_step = f"change the template of {key}, or when it is activated, to have it tried again"
+    return Hold(key, f"activate {row.revision[:8]}", Rule.REVISION_NOT_ELIGIBLE, message, next_step=next_step)

@@ -2,31 +2,32 @@
 
 They come back all at once, and with whatever time they need for it. Until all of them were well again, at most for as long as a
 restart may take, a replica whose life began after that is not known to be unwell; one that ends by itself counts as ever. `revisions`
-notes when it happened; `switching.health` asks who was struck. Kept in the books: lost, replicas count as ever.
+notes when it happened; `health` asks who was struck. The rollout history keeps it: lost, replicas count as ever.
 """
 
 from manifests.values.desired import Workload
 from providers.facts import ContainerState, ExitCause, ProbeValue
 from reconciler.core.exits.grants import allowance
-from reconciler.core.health.belief import Belief, Sight
+from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import Instant, Now, due, elapsed, instant
 from reconciler.core.model.revision import Rollout, Standing
 from reconciler.core.replicas.roster import Group
+from reconciler.core.replicas.snapshot import Snapshot
 
 
-def note(rollout: Rollout, group: Group, sight: Sight, rebooted: bool, now: Now) -> Rollout:
+def note(snap: Snapshot, rollout: Rollout, group: Group, rebooted: bool) -> Rollout:
     """The books with when the host took replicas along, as long as that matters: a revision waits or bakes, and not all are well.
 
     A reboot is told by the boot id, also where the engine has started everything again by then; an engine that was away by a
     node that could not be read, which counts for lives that began since then; and both by how containers ended.
     """
-    before = rollout.shaken
+    before, now = rollout.shaken, snap.now
     if not _at_stake(rollout, group.workload, now):
         at = None
     elif rebooted:
         at = Instant(now.wall - now.steady, 0, now.boot)  # what runs was started after it
     elif before is None and group.blind:
-        since = min(sight.unknown_runtimes[node].since for node in group.blind)
+        since = min(snap.sight.unknown_runtimes[node].since for node in group.blind)
         at = Instant(now.wall - now.steady + since, since, now.boot)
     elif before is None:
         at = instant(now) if any(_ended_with_host(member) for member in group.members()) else None

@@ -16,9 +16,9 @@ from providers.facts import ContainerFact, ContainerState
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Ledger
-from reconciler.core.model.revision import Revision, Standing
+from reconciler.core.model.revision import Revision, Standing, keeps
 from reconciler.core.replicas.availability import Availability
-from reconciler.core.replicas.roster import Group, keeps
+from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.templates import made_from
 
 SURGE = 1

@@ -1,8 +1,10 @@
-"""Revisions: the books that are kept of them for every workload.
+"""Revisions: the rollout history of every workload.
 
-A changed template makes a new revision; the books say which one has the traffic, which ones wait and which ones are over, so that
-a poll of the source never undoes what was decided, and an older one never comes back by itself. A lost ledger loses only history:
-the revision that carries weight is the active one. Called by `decide` once the containers are sorted; `switch` moves the traffic.
+A changed template makes a new revision. The history says which one has the traffic, which ones wait and which ones are over, so
+that a poll of the source never undoes a decision, and an older one never comes back by itself. A lost ledger loses only history:
+the revision that carries weight is the active one. Called by `decide` once the containers are sorted. For each workload the way
+is straight: what was remembered, what the manifest declares, what is known (`evidence`), whether it is taken back (`rollback`),
+what comes next (`activate` or `rolling`).
 """
 
 from collections.abc import Mapping
@@ -10,20 +12,16 @@ from dataclasses import dataclass, field, replace
 
 from manifests.values.desired import SECOND, Desired, Workload
 from manifests.values.rollouts import STAGED
-from providers.facts import ContainerState, ProbeValue
-from reconciler.core.health.belief import Belief
+from providers.facts import ContainerState
 from reconciler.core.limits.suspensions import silenced
-from reconciler.core.model.instant import FOREVER, Instant, Now, due_awake, instant
+from reconciler.core.model.instant import FOREVER, Instant, Now, instant
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.model.reasons import Hold, Rule, Wait
-from reconciler.core.model.revision import ENDED, Revision, RevisionMark, Rollout, Standing
-from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.model.reasons import Hold, Wait
+from reconciler.core.model.revision import ENDED, Revision, RevisionMark, Rollout, Standing, due_at
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.rollouts.activate import advance
-from reconciler.core.rollouts.host_restart import note
-from reconciler.core.rollouts.revision_health import Look, Switching, due_at
-from reconciler.core.rollouts.start_failures import trouble
+from reconciler.core.rollouts import activate, evidence, host_restart, rollback, rolling
+from reconciler.core.rollouts.turn import Turn
 from reconciler.core.traffic.pools import endpoints
 
 HISTORY = 10
@@ -38,7 +36,7 @@ _ACTIVE, _SCHEDULED = Standing.ACTIVE, Standing.SCHEDULED
 
 @dataclass(slots=True)
 class Followed:
-    """The ledger after this look, and what is to be said. Filled while this stage runs, read-only after it.
+    """The ledger after this look, and what is to be reported. Filled while this stage runs, read-only after it.
 
     `until` is the steady instant at which the first of these answers changes on the same facts.
     """
@@ -50,12 +48,12 @@ class Followed:
 
 
 def follow(snap: Snapshot, ledger: Ledger) -> Followed:
-    """Bring the books of all workloads up to date, and carry every switch one step further."""
+    """Bring the history of all workloads up to date, and carry every rollout one step further."""
     clock, jumped = _clock(snap.desired, ledger, snap.now)
     rebooted = ledger.clock is not None and ledger.clock.boot != snap.now.boot
     out = Followed(ledger)
     rollouts: dict[str, Rollout] = {}
-    carried: Mapping[tuple[str, str], int] | None = None
+    weighed: Mapping[tuple[str, str], int] | None = None
     for key, group in snap.roster.groups.items():
         before, mark = ledger.rollouts.get(key), ledger.revisions.get(key)
         if group.workload.restart_only or mark is None:
@@ -63,25 +61,29 @@ def follow(snap: Snapshot, ledger: Ledger) -> Followed:
         if before is None:
             if group.blind:
                 continue
-            carried = _carried(snap) if carried is None else carried
-            before = _rebuilt(group, mark, carried, snap.now)
+            weighed = _weighed(snap) if weighed is None else weighed
+            before = _rebuilt(group, mark, weighed, snap.now)
         if _over(group, before, mark):
             rollouts[key] = before
             continue
         after = _declared(group.workload, before, mark, snap.now)
-        if group.workload.strategy in STAGED:
-            after = note(after, group, snap.sight, rebooted, snap.now)
+        beside = group.workload.strategy in STAGED
+        if beside:
+            after = host_restart.note(snap, after, group, rebooted)
         if group.blind:
             rollouts[key] = after
-        elif group.workload.strategy in STAGED:
-            switching = Switching(after)
-            advance(switching, Look(snap.desired, snap.roster, snap.sight, ledger, group, jumped, snap.now))
-            rollouts[key] = _trimmed(group, switching.rollout)
-            out.holds += switching.holds
-            out.waits += switching.waits
-            out.until = min(out.until, switching.until)
+            continue
+        turn = Turn(after)
+        if beside:
+            known = evidence.gather(snap, ledger, group, after, jumped)
+            rollback.judge(turn, known)
+            activate.advance(turn, known)
         else:
-            rollouts[key] = _trimmed(group, _rolled(snap.desired, group, after, out, snap.now))
+            rolling.advance(snap, ledger, group, turn)
+        rollouts[key] = _trimmed(group, turn.rollout)
+        out.holds += turn.holds
+        out.waits += turn.waits
+        out.until = min(out.until, turn.until)
     if clock != ledger.clock or rollouts != ledger.rollouts:
         out.ledger = replace(ledger, clock=clock, rollouts=rollouts)
     return out
@@ -129,7 +131,7 @@ def _over(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
     return settled and not others and len(rollout.rows) <= HISTORY
 
 
-def _carried(snap: Snapshot) -> Mapping[tuple[str, str], int]:
+def _weighed(snap: Snapshot) -> Mapping[tuple[str, str], int]:
     """The weight that was read back, by (workload's name, revision)."""
     found: dict[tuple[str, str], int] = {}
     for service in snap.desired.services:
@@ -149,7 +151,7 @@ def _carried(snap: Snapshot) -> Mapping[tuple[str, str], int]:
     return found
 
 
-def _rebuilt(group: Group, mark: RevisionMark, carried: Mapping[tuple[str, str], int], now: Now) -> Rollout:
+def _rebuilt(group: Group, mark: RevisionMark, weighed: Mapping[tuple[str, str], int], now: Now) -> Rollout:
     """The books as far as the world tells them. The revision with most weight is active.
 
     Where weights tell nothing, because there are none or they cannot be read, it is one that runs and is not declared: the declared
@@ -165,7 +167,7 @@ def _rebuilt(group: Group, mark: RevisionMark, carried: Mapping[tuple[str, str],
     if set(running) <= {wanted}:
         return Rollout()
     active = max(
-        running, key=lambda one: (carried.get((name, one), 0), running[one] > 0, one != wanted, running[one], one)
+        running, key=lambda one: (weighed.get((name, one), 0), running[one] > 0, one != wanted, running[one], one)
     )
     rollout = Rollout(active=active)
     for revision in sorted(running):
@@ -214,88 +216,3 @@ def _trimmed(group: Group, rollout: Rollout) -> Rollout:
     gone = [row for row in rollout.rows if row.revision not in there and row.standing in ENDED]
     dropped = {one.revision for one in gone[: max(0, len(rollout.rows) - HISTORY)]}
     return rollout._replace(rows=tuple(row for row in rollout.rows if row.revision not in dropped))
-
-
-# --- rolling ------------------------------------------------------------------------------------------------------
-
-
-def _rolled(desired: Desired, group: Group, rollout: Rollout, out: Followed, now: Now) -> Rollout:
-    """How far replicas of the declared revision have taken the place of the old ones, one after the other."""
-    workload, wanted = group.workload, group.workload.template.revision
-    row = rollout.of(wanted)
-    assert row is not None  # noqa: S101  (declared just before)
-    if rollout.asked is not None:
-        why = "it was asked to be taken back, but a rolling rollout keeps nothing; change the template instead"
-        row, rollout = row._replace(why=why), rollout._replace(asked=None)
-        rollout = rollout.put(row)
-    for other in rollout.rows:
-        if other.standing is Standing.SCHEDULED and other.number < row.number:
-            why = f"{wanted[:8]} was declared after it"
-            rollout = rollout.put(other._replace(standing=Standing.SUPERSEDED, ended=instant(now), due=None, why=why))
-            rollout = rollout._replace(progressed=None)
-    ready = sum(1 for one in group.current.values() if _well(one, workload, now))
-    if not group.outgoing and (ready >= workload.replicas or (not rollout.active and ready)):
-        rollout = rollout._replace(ready=0, progressed=None, back="", low=None)
-        return _taken_over(rollout, row, now) if rollout.active != wanted else rollout
-    if not group.outgoing and not rollout.active:
-        return rollout
-    if rollout.active == wanted and not group.outgoing:
-        return rollout._replace(progressed=None, ready=0)
-    if rollout.progressed is None or ready > rollout.ready or row.due is None:
-        if row.standing is Standing.FAILED:
-            row = row._replace(standing=Standing.SCHEDULED, ended=None, why="")
-        row = row._replace(due=instant(now))
-        rollout = rollout.put(row)._replace(ready=ready, progressed=instant(now))
-    assert rollout.progressed is not None  # noqa: S101  (set just above; for the type checker)
-    end = due_awake(rollout.progressed, workload.rollout.progress_deadline, now)
-    if end > now.steady:
-        out.until = min(out.until, end)
-        return rollout
-    return _stuck(desired, group, rollout, row, ready, out, now)
-
-
-def _stuck(
-    desired: Desired, group: Group, rollout: Rollout, row: Revision, ready: int, out: Followed, now: Now
-) -> Rollout:
-    """A rolling rollout has made no progress for too long: it is said, and it has failed where something speaks against it.
-
-    A registry that gives no answer, probes that cannot run, or a balancer that calls the new ones down say nothing of the revision.
-    """
-    workload, lacking = group.workload, f"{ready} of {group.workload.replicas} new replicas are available"
-    if row.standing is not Standing.FAILED:
-        found = trouble(group, row.revision, desired.instance.id, out.ledger)
-        sick = [one for one in group.current.values() if ProbeValue.FAIL in (one.ready, one.live)]
-        up = next((one.fact.name for one in sick if one.fact.state is ContainerState.RUNNING), "")
-        why = found.message if found is not None else f"{up} fails its probe" if up else ""
-        # One that had the traffic before, and is declared again in the middle of the next one's rollout, stays what it is.
-        if row.standing is Standing.SCHEDULED and (up or (found is not None and found.certain)):
-            row = row._replace(standing=Standing.FAILED, ended=instant(now), why=why)
-            rollout = rollout.put(row)._replace(ready=ready)  # of those there are now, one more speaks for it again
-        lacking = f"{lacking}; {why}" if why else lacking
-    else:
-        lacking = f"{lacking}; {row.why}"
-    message = (
-        f"revision {row.revision[:8]} has made no progress for {workload.rollout.progress_deadline // SECOND}s: {lacking}"
-        f"{'; the old ones stay' if group.outgoing else ''}"
-    )
-    next_step = (
-        f"correct the template of {workload.key}, which takes over at once; or remove the cause, and then: "
-        f"reconcile resume {workload.key}"
-    )
-    out.holds.append(Hold(workload.key, f"roll out {row.revision[:8]}", Rule.PROGRESS, message, next_step=next_step))
-    return rollout
-
-
-def _well(belief: Belief, workload: Workload, now: Now) -> bool:
-    return belief.live is not ProbeValue.FAIL and ripe_at(belief, workload.min_ready) <= now.steady
-
-
-def _taken_over(rollout: Rollout, row: Revision, now: Now) -> Rollout:
-    """A rolling rollout is through: nothing of the old one is left."""
-    at = instant(now)
-    for one in rollout.rows:
-        if one.revision != row.revision and one.standing not in ENDED:
-            why = f"{row.revision[:8]} took its place"
-            rollout = rollout.put(one._replace(standing=Standing.SUPERSEDED, ended=at, due=None, why=why))
-    done = row._replace(standing=Standing.ACTIVE, activated=at, ended=None, due=None, why="")
-    return rollout.put(done)._replace(active=row.revision)

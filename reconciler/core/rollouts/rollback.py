@@ -1,81 +1,84 @@
-"""Taking a switch back: because the new revision fails while it bakes, or because a person wants it. Called by `switch`.
+"""Taking an activation back: because the new revision fails while it bakes, or because an operator asks for it.
 
 What had the traffic before is kept, stopped, and gets it back the way it lost it: raise, read back, lower. The revision that
-failed is not tried again until its manifest changes, so the next poll of the source does not undo this.
+failed is not tried again until its manifest changes, so the next poll of the source does not undo this. Called by `revisions`.
 """
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import due, elapsed, instant
-from reconciler.core.model.revision import Revision, Standing
-from reconciler.core.replicas.roster import keeps
-from reconciler.core.rollouts.revision_health import Look, Switching, health
+from reconciler.core.model.revision import Revision, Rollout, Standing, keeps
+from reconciler.core.rollouts.evidence import Evidence
+from reconciler.core.rollouts.turn import Turn
 
 LOW = 30 * SECOND
-"""How long too few replicas of a revision that bakes must be available before the switch is taken back."""
+"""How long too few replicas of a revision that bakes must be available before its activation is taken back."""
 
 
-def previous_of(it: Switching, look: Look) -> Revision | None:
+def judge(turn: Turn, evidence: Evidence) -> None:
+    """Answer an operator who asks for the revision before, then watch the one that took over last."""
+    if turn.rollout.asked is not None:
+        turn.rollout = _asked(turn.rollout, evidence)
+    _bake(turn, evidence)
+
+
+def _previous(rollout: Rollout, evidence: Evidence) -> Revision | None:
     """The revision that had the traffic before and can get it back: superseded, kept, and with containers."""
-    there = {one.fact.mark.revision for one in (*look.group.kept, *look.group.outgoing) if one.fact.mark is not None}
-    found = [
+    window = evidence.workload.rollout.window
+    rows = [
         row
-        for row in it.rollout.rows
+        for row in rollout.rows
         if row.standing is Standing.SUPERSEDED
-        and keeps(row, look.workload.rollout.window, look.now)
-        and row.revision in there
+        and row.revision in evidence.leftover
+        and keeps(row, window, evidence.now)
     ]
-    return max(found, key=lambda row: (row.number, row.revision), default=None)
+    return max(rows, key=lambda row: (row.number, row.revision), default=None)
 
 
-def take_back(it: Switching, look: Look) -> None:
-    """A person wants the revision before: a waiting one is not let in any more, and the active one gives the traffic back."""
-    assert it.rollout.asked is not None  # noqa: S101  (asked by the caller)
-    who, reason = it.rollout.asked
-    it.rollout = it.rollout._replace(asked=None)
-    why = f"taken back by {who or 'somebody'}: {reason or 'no reason given'}"
-    at = instant(look.now)
-    for row in it.rollout.rows:
-        if row.standing is Standing.SCHEDULED and row.revision != it.rollout.active:
-            it.set(row, standing=Standing.FAILED, ended=at, opened=None, due=None, step=0, stepped=None, why=why)
-    active, previous = it.rollout.of(it.rollout.active), previous_of(it, look)
+def _asked(rollout: Rollout, evidence: Evidence) -> Rollout:
+    """A revision that waits is not let in any more, and the active one gives the traffic back."""
+    assert rollout.asked is not None  # noqa: S101  (asked by the caller)
+    who, reason = rollout.asked
+    rollout = rollout._replace(asked=None)
+    why = f"taken back by {who or 'an operator'}: {reason or 'no reason given'}"
+    for row in rollout.rows:
+        if row.standing is Standing.SCHEDULED and row.revision != rollout.active:
+            failed = row._replace(standing=Standing.FAILED, ended=instant(evidence.now), why=why)
+            rollout = rollout.put(failed._replace(opened=None, due=None, step=0, stepped=None))
+    active, previous = rollout.of(rollout.active), _previous(rollout, evidence)
     if active is None:
-        return
+        return rollout
     if previous is None:
-        it.set(active, why="it was asked to be taken back, but no revision before it is kept")
-        return
-    it.set(active, standing=Standing.FAILED, why=why)
-    it.rollout = it.rollout._replace(back=previous.revision, low=None)
+        return rollout.put(active._replace(why="it was asked to be taken back, but no revision before it is kept"))
+    rollout = rollout.put(active._replace(standing=Standing.FAILED, why=why))
+    return rollout._replace(back=previous.revision, low=None)
 
 
-def bake(it: Switching, look: Look) -> None:
-    """Watch the revision that took over last; what it can give the traffic back to is kept for longer than that."""
-    workload, now = look.workload, look.now
-    row = it.rollout.of(it.rollout.active)
+def _bake(turn: Turn, evidence: Evidence) -> None:
+    """Watch the active revision for as long as it bakes; what it can give the traffic back to is kept for longer than that."""
+    rollout, workload, now = turn.rollout, evidence.workload, evidence.now
+    row = rollout.of(rollout.active)
     if row is None or row.activated is None or row.standing is not Standing.ACTIVE or not workload.replicas:
         return
-    previous = previous_of(it, look)
+    previous = _previous(rollout, evidence)
     end = due(row.activated, workload.rollout.bake, now)
     if previous is None or end <= now.steady:
-        if it.rollout.low is not None:
-            it.rollout = it.rollout._replace(low=None)
+        turn.rollout = rollout if rollout.low is None else rollout._replace(low=None)
         return
-    it.later(end, now)
-    found = health(look.group.of(row.revision), workload.replicas, workload, now, shaken=it.rollout.shaken)
-    it.until = min(it.until, found.until)
-    if found.whole and row.scale != workload.replicas:
-        row = it.set(row, scale=workload.replicas)
-    # Replicas that were added after the switch say nothing against the revision until all of them were well once.
+    health = evidence.serving
+    turn.until = min(turn.until, end, health.until)
+    if health.whole and row.scale != workload.replicas:
+        row = row._replace(scale=workload.replicas)
+        rollout = rollout.put(row)
+    # Replicas that were added after the activation prove nothing against the revision until all of them were verified once.
     floor = max(1, min(workload.replicas, row.scale or workload.replicas) - workload.max_unavailable)
-    if found.available + found.unknown >= floor:
-        it.rollout = it.rollout._replace(low=None)
+    if health.available + health.unknown >= floor:
+        turn.rollout = rollout._replace(low=None)
         return
-    low = it.rollout.low or instant(now)
-    it.rollout = it.rollout._replace(low=low)
+    low = rollout.low or instant(now)
     if elapsed(low, now) < LOW:
-        it.later(due(low, LOW, now), now)
+        turn.rollout = rollout._replace(low=low)
+        turn.until = min(turn.until, due(low, LOW, now))
         return
-    why = (
-        f"{found.available} of {workload.replicas} replicas were available after it took over, at least {floor} must be"
-    )
-    it.set(row, standing=Standing.FAILED, why=why)
-    it.rollout = it.rollout._replace(back=previous.revision, low=None)
+    why = f"{health.available} of {workload.replicas} replicas were available after it took over, at least {floor} must be"
+    rollout = rollout.put(row._replace(standing=Standing.FAILED, why=why))
+    turn.rollout = rollout._replace(back=previous.revision, low=None)

@@ -1,7 +1,7 @@
-"""Trouble: what keeps replicas of a revision from being made, being started, or staying up, in the engine's own words.
+"""Start failures: what keeps replicas of a revision from being created, being started, or staying up, in the engine's words.
 
-`switch` and `revisions` ask it before they call a revision failed, `revision_rows` to say why one is still on its way. Probes are not
-looked at here: a replica that runs and is not well is another matter.
+`evidence` and `rolling` ask before a revision counts as failed, `status/revisions` to report why one is still on its way. Probes
+do not count here: a replica that runs and is not ready is another matter.
 """
 
 from collections.abc import Iterator
@@ -18,25 +18,25 @@ LONGEST = 400
 _ENDED = {ContainerState.EXITED, ContainerState.RESTARTING}
 
 
-class Trouble(NamedTuple):
-    """One replica's, and whether trying on makes sense.
+class StartFailure(NamedTuple):
+    """The failure of one replica, and whether another try makes sense.
 
-    `certain`: it lies in the replica, and not only in a registry or an engine that gave no answer before anything was made. `over`:
-    it was refused for good, or ended by itself, more often in a row than `restarts.limit`.
+    `certain`: the cause is the replica, not a registry or an engine that gave no answer. `final`: the engine refused it, or it
+    ended by itself, more often in a row than `restarts.limit`.
     """
 
     message: str
     certain: bool
-    over: bool
+    final: bool
 
 
-def trouble(group: Group, revision: str, instance: str, ledger: Ledger) -> Trouble | None:
-    """The worst trouble of the replicas of one revision; None when there is none."""
-    found = [*_not_made(group, revision, instance, ledger), *_ended(group, revision, ledger)]
-    return max(found, key=lambda one: (one.over, one.certain, one.message), default=None)
+def worst(group: Group, revision: str, instance: str, ledger: Ledger) -> StartFailure | None:
+    """The worst failure of the replicas of one revision; None when there is none."""
+    failures = [*_not_created(group, revision, instance, ledger), *_ended(group, revision, ledger)]
+    return max(failures, key=lambda failure: (failure.final, failure.certain, failure.message), default=None)
 
 
-def _not_made(group: Group, revision: str, instance: str, ledger: Ledger) -> Iterator[Trouble]:
+def _not_created(group: Group, revision: str, instance: str, ledger: Ledger) -> Iterator[StartFailure]:
     """Creates and starts that the runtime did not do."""
     if not ledger.step_failures:
         return
@@ -49,10 +49,10 @@ def _not_made(group: Group, revision: str, instance: str, ledger: Ledger) -> Ite
             if failure is None or not failure.streak:
                 continue
             message = f"{name} could not be {done}: {_short(failure.message)}"
-            yield Trouble(message, failure.stop or verb == "start", failure.stop and failure.streak > limit)
+            yield StartFailure(message, failure.stop or verb == "start", failure.stop and failure.streak > limit)
 
 
-def _ended(group: Group, revision: str, ledger: Ledger) -> Iterator[Trouble]:
+def _ended(group: Group, revision: str, ledger: Ledger) -> Iterator[StartFailure]:
     """Containers that are down because they ended by themselves."""
     limit = max(1, group.workload.restarts.limit)
     for belief in group.members() if ledger.failures else ():
@@ -63,7 +63,7 @@ def _ended(group: Group, revision: str, ledger: Ledger) -> Iterator[Trouble]:
         if failures is not None and failures.generation == fact.generation:
             times = "once" if failures.streak == 1 else f"{failures.streak} times in a row"
             code = "" if fact.exit_code is None else f", with exit code {fact.exit_code}"
-            yield Trouble(f"{fact.name} ended {times}{code}", True, failures.streak > limit)
+            yield StartFailure(f"{fact.name} ended {times}{code}", True, failures.streak > limit)
 
 
 def _short(text: str) -> str:

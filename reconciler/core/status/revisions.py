@@ -13,11 +13,11 @@ from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
-from reconciler.core.model.revision import Revision, Rollout, Standing
+from reconciler.core.model.revision import Revision, Rollout, Standing, keeps
 from reconciler.core.replicas.image_pins import pins_of
-from reconciler.core.replicas.roster import Group, keeps
+from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.rollouts.start_failures import trouble
+from reconciler.core.rollouts import start_failures
 from reconciler.core.traffic.pools import endpoints
 
 _UP = {ContainerState.RUNNING, ContainerState.PAUSED}
@@ -104,7 +104,11 @@ def _row(
 
 def _why(group: Group, row: Revision, observed: Observed, instance: str) -> str:
     """What happened to it last; of one that is on its way, what is in its way now."""
-    found = trouble(group, row.revision, instance, observed.ledger) if row.standing is Standing.SCHEDULED else None
+    found = (
+        start_failures.worst(group, row.revision, instance, observed.ledger)
+        if row.standing is Standing.SCHEDULED
+        else None
+    )
     return found.message if found is not None else row.why
 
 

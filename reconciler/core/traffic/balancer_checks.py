@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable
 
 from providers.facts import Endpoint, MemberFact
 
-_UNRELIABLE = frozenset({"down", "checking"})
+UNRELIABLE = frozenset({"down", "checking"})
 """Words of a balancer on a member that nothing may be taken away for."""
 
 
-def shunned(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
+def failing(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
     """Whether a balancer's own checks keep traffic from one of these endpoints, or may do so any moment, while it has others.
 
     A balancer that saw a replica down needs a few checks of its own to see that it is back; until then weight alone brings it
@@ -18,12 +18,12 @@ def shunned(members: Iterable[MemberFact], mine: Collection[Endpoint]) -> bool:
     down = others = False
     for member in members:
         if member.endpoint in mine:
-            down = down or member.operational in _UNRELIABLE
+            down = down or member.operational in UNRELIABLE
         else:
-            others = others or _serves(member)
+            others = others or serves(member)
     return down and others
 
 
-def _serves(member: MemberFact) -> bool:
+def serves(member: MemberFact) -> bool:
     """Whether it gets requests now, as far as its balancer says."""
     return member.ours and bool(member.weight) and member.operational != "down"

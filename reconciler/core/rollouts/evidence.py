@@ -1,0 +1,85 @@
+"""Everything that is known of the revisions of one workload, gathered once and in one place, before any rule judges them.
+
+`rollback` and `activate` look at nothing else: facts go in here, and only the history goes on. Called by `revisions` for
+workloads whose revisions stand beside each other.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from manifests.values.desired import SECOND, Workload
+from manifests.values.limits import Held
+from reconciler.core.limits import suspensions, windows
+from reconciler.core.model.instant import Now, next_after
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.revision import Rollout, Standing, due_at
+from reconciler.core.replicas.roster import Group
+from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.rollouts import health, read_back, start_failures
+from reconciler.core.rollouts.health import Health
+from reconciler.core.rollouts.start_failures import StartFailure
+
+
+class Evidence(NamedTuple):
+    """What one workload is judged by.
+
+    health: revision -> its replicas that have the traffic or may get it; those on their way out count as unknown. serving: the
+    replicas of the revision that has the traffic, or may take it first; those on their way out count as they are. stopped: the
+    revisions of replicas that are kept and stopped. leftover: those, and the ones of replicas that make way. start_failures: of
+    revisions that wait. carrying, raised: as in `ReadBack`. hold: what of ours holds an activation that is due, whatever the
+    health; its action is filled in by who reports it.
+    """
+
+    workload: Workload
+    now: Now
+    health: Mapping[str, Health]
+    serving: Health
+    stopped: frozenset[str]
+    leftover: frozenset[str]
+    start_failures: Mapping[str, StartFailure | None]
+    carrying: frozenset[str]
+    raised: frozenset[str]
+    hold: Hold | None
+
+
+def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumped: bool) -> Evidence:
+    """Look at all revisions of one workload. `jumped`: the wall clock and the steady clock jumped since the last look."""
+    workload, now = group.workload, snap.now
+    first = rollout.active or workload.template.revision
+    host_restart = rollout.shaken
+    waiting = [row for row in rollout.rows if row.standing is Standing.SCHEDULED]
+    due = any(due_at(row, now) <= now.steady for row in waiting) or bool(rollout.back)
+    read = due or any(row.opened is not None for row in rollout.rows)
+    pools = read_back.read_back(snap, group, [row.revision for row in rollout.rows]) if read else read_back.NOTHING
+    stopped = frozenset(health.revision_of(belief) for belief in group.kept)
+    return Evidence(
+        workload=workload,
+        now=now,
+        health={
+            row.revision: health.health(group.of(row.revision), workload, now, ledger.grants, host_restart)
+            for row in rollout.rows
+        },
+        serving=health.health(group.of(first), workload, now, host_restart=host_restart if rollout.active else None),
+        stopped=stopped,
+        leftover=stopped | {health.revision_of(belief) for belief in group.outgoing},
+        start_failures={
+            row.revision: start_failures.worst(group, row.revision, snap.desired.instance.id, ledger) for row in waiting
+        },
+        carrying=pools.carrying,
+        raised=pools.raised,
+        hold=_hold(snap, ledger, workload, jumped) if due else None,
+    )
+
+
+def _hold(snap: Snapshot, ledger: Ledger, workload: Workload, jumped: bool) -> Hold | None:
+    """What of ours holds an activation however well the replicas are."""
+    key, now = workload.key, snap.now
+    if jumped:
+        message = "wall clock and steady clock have jumped against each other, so what is due is looked at once more"
+        return Hold(key, "", Rule.CLOCK_JUMP, message, until=next_after(0, SECOND, now))
+    hold = suspensions.suspended(snap.desired, ledger, key, key, "", "", now)
+    if hold is None and workload.suspend:
+        next_step = f"set spec.suspend of {key} to false"
+        hold = Hold(key, "", Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)
+    return hold or windows.hold(snap.desired, Held.ROLLOUT, key, "", now)

@@ -1,0 +1,92 @@
+"""How well the replicas of one revision are. Called by `evidence` for every revision of a workload."""
+
+from collections.abc import Container, Iterable
+from typing import NamedTuple
+
+from manifests.values.desired import Workload
+from providers.facts import ContainerState, ProbeValue
+from reconciler.core.health.belief import Belief, By
+from reconciler.core.model.instant import FOREVER, Instant, Now
+from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.rollouts.host_restart import excused_until, struck
+
+
+class Health(NamedTuple):
+    """The replicas of one revision: how many of `wanted` are available, fail for certain, or are not known to do either.
+
+    `existing` counts those that are there, also when they were never started.
+    """
+
+    wanted: int
+    available: int
+    failing: int
+    unknown: int
+    until: int
+    existing: int
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of them are verified."""
+        return self.available >= self.wanted
+
+    @property
+    def missing(self) -> int:
+        """How many do not exist, or were never started."""
+        return self.wanted - self.available - self.failing - self.unknown
+
+    def lost(self, scale: int) -> int:
+        """How many are missing of the `scale` that were all verified once; those that were added since are still to come."""
+        return max(0, self.missing - max(0, self.wanted - (scale or self.wanted)))
+
+
+def health(
+    replicas: Iterable[Belief],
+    workload: Workload,
+    now: Now,
+    leaving: Container[str] = frozenset(),
+    host_restart: Instant | None = None,
+) -> Health:
+    """Judge replicas by container and application: what is not known is neither available nor failing.
+
+    One that was created and not started yet is as good as missing: nothing speaks against it. An override that keeps a replica
+    out of traffic is about its ordinal, whatever the revision, so the probes decide here. Of one that is on its way out (its id
+    is in `leaving`) nobody knows whether it still runs in a moment. `host_restart` is when the host took replicas along: of those
+    that it struck it is not known for a while whether they fail.
+    """
+    available = failing = unknown = existing = 0
+    excused = excused_until(host_restart, workload, now)
+    until = excused or FOREVER
+    for belief in replicas:
+        existing += 1
+        until = min(until, belief.until)
+        fact = belief.fact
+        if fact.state is ContainerState.CREATED:
+            continue
+        sick = fact.health is not None and fact.health.value is ProbeValue.FAIL
+        overridden = kept_out(belief)
+        ready = belief.word.observer if overridden and belief.word is not None else belief.ready
+        if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (ready, belief.live):
+            if excused and host_restart is not None and struck(belief, host_restart, now):
+                unknown += 1
+            else:
+                failing += 1
+        elif ready is ProbeValue.PASS and belief.live is ProbeValue.PASS and fact.id not in leaving:
+            ripe = now.steady if overridden else ripe_at(belief, workload.min_ready)
+            if ripe <= now.steady:
+                available += 1
+            else:
+                unknown += 1
+                until = min(until, ripe)
+        else:
+            unknown += 1
+    return Health(workload.replicas, available, failing, unknown, until, existing)
+
+
+def kept_out(belief: Belief) -> bool:
+    """Whether an operator keeps a replica out of traffic."""
+    return belief.word is not None and belief.word.by is By.OVERRIDE and belief.word.out
+
+
+def revision_of(belief: Belief) -> str:
+    """The revision of a container, empty for one without a mark."""
+    return belief.fact.mark.revision if belief.fact.mark is not None else ""

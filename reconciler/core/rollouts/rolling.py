@@ -1,0 +1,129 @@
+"""A rolling rollout: how far replicas of the declared revision have taken the place of the old ones, and when it is stuck.
+
+`replacement` says which container makes way next; here is what became of the whole. Called by `revisions`.
+"""
+
+from manifests.values.desired import SECOND, Workload
+from providers.facts import ContainerState, ProbeValue
+from reconciler.core.health.belief import Belief
+from reconciler.core.model.instant import Now, due_awake, instant
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.reasons import Hold, Rule
+from reconciler.core.model.revision import ENDED, Revision, Rollout, Standing
+from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.replicas.roster import Group
+from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.rollouts import start_failures
+from reconciler.core.rollouts.turn import Turn
+
+
+def advance(snap: Snapshot, ledger: Ledger, group: Group, turn: Turn) -> None:
+    """Bring the history of one workload up to what its replicas show."""
+    workload, now = group.workload, snap.now
+    wanted = workload.template.revision
+    rollout = _declared_last(turn.rollout, wanted, now)
+    turn.rollout, row = rollout, rollout.of(wanted)
+    assert row is not None  # noqa: S101  (`revisions` has declared it)
+    ready = sum(1 for belief in group.current.values() if _verified(belief, workload, now))
+    if not group.outgoing:
+        if ready >= workload.replicas or (not rollout.active and ready):
+            rollout = rollout._replace(ready=0, progressed=None, back="", low=None)
+            turn.rollout = _taken_over(rollout, row, now) if rollout.active != wanted else rollout
+            return
+        if not rollout.active:
+            return
+        if rollout.active == wanted:
+            turn.rollout = rollout._replace(progressed=None, ready=0)
+            return
+    progressed = rollout.progressed
+    if progressed is None or ready > rollout.ready or row.due is None:
+        if row.standing is Standing.FAILED:
+            row = row._replace(standing=Standing.SCHEDULED, ended=None, why="")
+        progressed = instant(now)
+        row = row._replace(due=progressed)
+        turn.rollout = rollout.put(row)._replace(ready=ready, progressed=progressed)
+    end = due_awake(progressed, workload.rollout.progress_deadline, now)
+    if end > now.steady:
+        turn.until = min(turn.until, end)
+        return
+    failure = None
+    if row.standing is not Standing.FAILED:
+        failure = start_failures.worst(group, row.revision, snap.desired.instance.id, ledger)
+        row = _failed(group, row, failure, now)
+        if row.standing is Standing.FAILED:
+            turn.rollout = turn.rollout.put(row)._replace(
+                ready=ready
+            )  # of those there are now, one more speaks for it again
+    lacking = f"{ready} of {workload.replicas} new replicas are available"
+    why = row.why if row.standing is Standing.FAILED else _against(group, failure)
+    turn.holds.append(_stuck(group, row, f"{lacking}; {why}" if why else lacking))
+
+
+def _declared_last(rollout: Rollout, wanted: str, now: Now) -> Rollout:
+    """The history once the declared revision has taken the place of those that waited before it."""
+    row = rollout.of(wanted)
+    if row is None:
+        return rollout
+    if rollout.asked is not None:
+        why = "it was asked to be taken back, but a rolling rollout keeps nothing; change the template instead"
+        row = row._replace(why=why)
+        rollout = rollout._replace(asked=None).put(row)
+    for other in rollout.rows:
+        if other.standing is Standing.SCHEDULED and other.number < row.number:
+            why = f"{wanted[:8]} was declared after it"
+            ended = other._replace(standing=Standing.SUPERSEDED, ended=instant(now), due=None, why=why)
+            rollout = rollout.put(ended)._replace(progressed=None)
+    return rollout
+
+
+def _failing(group: Group) -> str:
+    """The name of a running replica that fails a probe; empty when there is none."""
+    sick = (belief.fact for belief in group.current.values() if ProbeValue.FAIL in (belief.ready, belief.live))
+    return next((fact.name for fact in sick if fact.state is ContainerState.RUNNING), "")
+
+
+def _against(group: Group, failure: start_failures.StartFailure | None) -> str:
+    """What speaks against the revision; empty when nothing does."""
+    name = _failing(group)
+    return failure.message if failure is not None else f"{name} fails its probe" if name else ""
+
+
+def _failed(group: Group, row: Revision, failure: start_failures.StartFailure | None, now: Now) -> Revision:
+    """The revision of a rollout that is stuck: failed where something speaks against it.
+
+    A registry that gives no answer, probes that cannot run, or a balancer that calls the new ones down say nothing of the
+    revision. One that had the traffic before, and is declared again in the middle of the next one's rollout, stays what it is.
+    """
+    certain = bool(_failing(group)) or (failure is not None and failure.certain)
+    if row.standing is not Standing.SCHEDULED or not certain:
+        return row
+    return row._replace(standing=Standing.FAILED, ended=instant(now), why=_against(group, failure))
+
+
+def _stuck(group: Group, row: Revision, lacking: str) -> Hold:
+    """A rolling rollout has made no progress for too long."""
+    workload = group.workload
+    message = (
+        f"revision {row.revision[:8]} has made no progress for {workload.rollout.progress_deadline // SECOND}s: {lacking}"
+        f"{'; the old ones stay' if group.outgoing else ''}"
+    )
+    next_step = (
+        f"correct the template of {workload.key}, which takes over at once; or remove the cause, and then: "
+        f"reconcile resume {workload.key}"
+    )
+    return Hold(workload.key, f"roll out {row.revision[:8]}", Rule.PROGRESS, message, next_step=next_step)
+
+
+def _verified(belief: Belief, workload: Workload, now: Now) -> bool:
+    return belief.live is not ProbeValue.FAIL and ripe_at(belief, workload.min_ready) <= now.steady
+
+
+def _taken_over(rollout: Rollout, row: Revision, now: Now) -> Rollout:
+    """A rolling rollout is through: nothing of the old one is left."""
+    at = instant(now)
+    for one in rollout.rows:
+        if one.revision != row.revision and one.standing not in ENDED:
+            why = f"{row.revision[:8]} took its place"
+            rollout = rollout.put(one._replace(standing=Standing.SUPERSEDED, ended=at, due=None, why=why))
+    done = row._replace(standing=Standing.ACTIVE, activated=at, ended=None, due=None, why="")
+    return rollout.put(done)._replace(active=row.revision)
