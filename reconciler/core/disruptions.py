@@ -11,9 +11,8 @@ from reconciler.core.actions import steps
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.differences import why_first
 from reconciler.core.dns.policies import Names
-from reconciler.core.exits import grants, sequence
+from reconciler.core.exits import grants, inflight_requests, sequence
 from reconciler.core.exits.grants import Drain
-from reconciler.core.exits.inflight_requests import NOWHERE, in_flight
 from reconciler.core.exits.sequence import Exit, Progress
 from reconciler.core.healing.restart_gates import grace_of
 from reconciler.core.healing.restart_history import restarts_itself
@@ -36,11 +35,12 @@ def _exit(
     snap: Snapshot, name: str, grant: Grant, workload: Workload | None, weights: Weights, names: Names, out: Outbox
 ) -> Exit:
     """What the outside still says of one container."""
-    flight = weights.flights.get(name, NOWHERE)
+    traffic = weights.shown(name)
+    flight = traffic.requests
     same = grant.weight_out is None or grant.epochs == flight.epochs
     rules = None if workload is None else workload.push
-    count = in_flight(flight, same, out.pushes.get(grant.generation), rules, out.now.steady)
-    pool, zone = weights.hidden.get(name), names.hidden.get(name, "")
+    count = inflight_requests.count(flight, same, out.pushes.get(grant.generation), rules, out.now.steady)
+    pool, zone = traffic.hidden, names.hidden.get(name, "")
     zone_since = min((one.since for key, one in snap.sight.unknown_zones.items() if key[1] == zone), default=0)
     return Exit(
         named=name in names.named,
@@ -48,10 +48,10 @@ def _exit(
         kept=name in names.kept,
         zone_hidden=zone,
         zone_hidden_since=zone_since,
-        carrying=name in weights.carrying,
-        contested=weights.contested.get(name, ""),
+        carrying=traffic.carrying,
+        contested=traffic.contested,
         refused=next((one.pool for one in flight.places if steps.place_id(one) in out.ledger.step_failures), ""),
-        pooled=name in weights.pooled,
+        pooled=traffic.pooled,
         pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
         pool_hidden_since=0 if pool is None else snap.sight.unknown_pools[pool].since,
         in_flight=count,

@@ -56,7 +56,7 @@ def _late(snap: Snapshot, rolling: set[str], weights: Weights, names: Names) -> 
         there: set[str] = set()
         for endpoint, belief in endpoints(service, snap.roster):
             there.add(belief.fact.id)
-            lacks = bool(service.balancers) and (service.key, belief.fact.id) in weights.lacking
+            lacks = bool(service.balancers) and service.key in weights.shown(belief.fact.id).lacking
             if lacks or endpoint.address in joining:
                 late.add(belief.fact.id)
         if service.balancers or _published(service.key, snap.desired):

@@ -148,13 +148,13 @@ def _of_target(target: Target, here: Around) -> list[Leaf]:
 
 def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
     """Distinct addresses of endpoints; the best of those that share an address counts."""
-    grants, suspect, lacking = here.ledger.grants, here.weights.suspect, here.weights.lacking
+    grants, suspect = here.ledger.grants, here.weights.suspect
     pooled = bool(service.balancers)
     found: dict[str, list[Leaf]] = {}
     for endpoint, belief in here.weights.endpoints[service.key]:
         fact, value = belief.fact, belief.ready
         name, share = fact.id, here.roster.share(fact)
-        early = share is None or (value is _PASS and pooled and (service.key, name) in lacking)
+        early = share is None or (value is _PASS and pooled and service.key in here.weights.shown(name).lacking)
         if early or (value is _FAIL and name in suspect):
             value = _UNKNOWN
         out = share == 0 or name in grants or fact.state is not _RUNNING

@@ -1,9 +1,8 @@
-"""What is under way on a container that leaves: from the counts of balancers and of its own pushes to one number, or unknown.
+"""Requests in flight on a container that leaves: from the counts of balancers and of its own pushes to one number, or unknown.
 
-Called by `pool` and `weights`, which note the counts, and by `underway`, which asks.
+`traffic/pool` and `traffic/pools` collect the counts, `disruptions` asks.
 """
 
-from collections.abc import MutableMapping
 from typing import NamedTuple
 
 from manifests.values.desired import Push
@@ -20,7 +19,7 @@ class Place(NamedTuple):
     epoch: str
 
 
-class Flight(NamedTuple):
+class InflightRequests(NamedTuple):
     """All pools that the container is in."""
 
     places: tuple[Place, ...]
@@ -30,19 +29,15 @@ class Flight(NamedTuple):
         """Which processes of the balancers count."""
         return " ".join(f"{place.pool}={place.epoch}" for place in sorted(self.places))
 
-
-NOWHERE = Flight(())
-
-
-def note(
-    flights: MutableMapping[str, Flight], container: str, pool: str, endpoint: Endpoint, count: int | None, epoch: str
-) -> None:
-    """Add one pool of a container."""
-    known = flights.get(container, NOWHERE)
-    flights[container] = Flight((*known.places, Place(pool, endpoint, count, epoch)))
+    def at(self, place: Place) -> "InflightRequests":
+        """The same with one more pool."""
+        return InflightRequests((*self.places, place))
 
 
-def in_flight(flight: Flight, same: bool, push: PushFact | None, rules: Push | None, steady: int) -> int | None:
+NO_POOLS = InflightRequests(())
+
+
+def count(flight: InflightRequests, same: bool, push: PushFact | None, rules: Push | None, steady: int) -> int | None:
     """How many requests are under way: the larger of what balancers and the container itself count; None = nobody knows.
 
     Args:

@@ -13,7 +13,7 @@ from manifests.values.traffic import PanicMode
 from providers.facts import ON_WEIGHT, ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
 from providers.facts import Weights as Takes
 from reconciler.core.exits.grants import may_cut, returns
-from reconciler.core.exits.inflight_requests import Flight, note
+from reconciler.core.exits.inflight_requests import NO_POOLS, InflightRequests, Place
 from reconciler.core.health.belief import Belief, By
 from reconciler.core.health.overrides import endpoint_key
 from reconciler.core.health.overrides import in_force as order_on
@@ -45,35 +45,66 @@ class MemberChange(NamedTuple):
 
 
 @dataclass(slots=True)
+class ContainerTraffic:
+    """What pools show of one container.
+
+    `carrying`: it was read back with a weight above 0. `pooled`: it is in a pool, and was ready in its generation. `hidden`: the
+    pool behind which it may be, and which cannot be read. `contested`: the pool whose weight is left to another writer.
+    `lacking`: services of which a pool gives it no weight. `requests`: those in flight, once it is on its way out.
+    """
+
+    carrying: bool = False
+    pooled: bool = False
+    hidden: tuple[str, str] | None = None
+    contested: str = ""
+    lacking: tuple[str, ...] = ()
+    requests: InflightRequests = NO_POOLS
+
+
+NO_TRAFFIC = ContainerTraffic()
+"""Of a container that no pool shows. Never changed."""
+
+
+@dataclass(slots=True)
 class Weights:
     """The answer for all pools. Filled while this stage runs, read-only after it.
 
-    `endpoints` has those of every service by its key, whether it has pools or not. `strays` are members of pools or services that no manifest names any more: removing them is pruning. `carrying` are the
-    containers that were read back with a weight above 0, `pooled` those that are in any pool and were ready in their generation,
-    `hidden` those behind a pool that cannot be read, `contested` those whose weight is left to another writer, with the pool,
-    `lacking` the (service, container) pairs without weight in all of the service's pools, `flights` what is under way on those that are on their way out; all by container id, because a name may exist on two nodes
-    while a replica moves. `dead` are addresses with weight where nothing of ours lives any more. `suspect` are containers whose failed
-    liveness is doubted, `sound` those, suspect or not, that could serve but for their liveness. The rest is for the ledger.
+    containers: what pools show of each container, by its id, because a name may exist on two nodes while a replica moves.
+    endpoints: those of every service by its key, whether it has pools or not. strays: members of pools or services that no
+    manifest names any more: removing them is pruning. dead: addresses with weight where nothing of ours lives any more. suspect:
+    ids of containers whose failed liveness is doubted. sound: ids of those, suspect or not, that could serve but for their
+    liveness. ready, weighed, cuts, panics: for the ledger.
     """
 
+    containers: dict[str, ContainerTraffic] = field(default_factory=dict)
     endpoints: dict[str, list[tuple[Endpoint, Belief]]] = field(default_factory=dict)
     changes: list[MemberChange] = field(default_factory=list)
     strays: list[MemberChange] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
-    carrying: set[str] = field(default_factory=set)
-    pooled: set[str] = field(default_factory=set)
-    hidden: dict[str, tuple[str, str]] = field(default_factory=dict)
-    contested: dict[str, str] = field(default_factory=dict)
-    lacking: set[tuple[str, str]] = field(default_factory=set)
-    flights: dict[str, Flight] = field(default_factory=dict)
+    waits: list[Wait] = field(default_factory=list)
     dead: set[str] = field(default_factory=set)
     suspect: frozenset[str] = frozenset()
     sound: frozenset[str] = frozenset()
-    waits: list[Wait] = field(default_factory=list)
     ready: dict[str, Ready] = field(default_factory=dict)
     weighed: dict[str, tuple[Weighed, ...]] = field(default_factory=dict)
     cuts: dict[str, tuple[Cut, ...]] = field(default_factory=dict)
     panics: dict[str, Instant] = field(default_factory=dict)
+
+    def of(self, container: str) -> ContainerTraffic:
+        """The record of one container, to be filled."""
+        known = self.containers.get(container)
+        if known is None:
+            known = self.containers[container] = ContainerTraffic()
+        return known
+
+    def shown(self, container: str) -> ContainerTraffic:
+        """What pools show of one container."""
+        return self.containers.get(container, NO_TRAFFIC)
+
+    def hide(self, container: str, pool: tuple[str, str]) -> None:
+        """A container may be in a pool that cannot be read."""
+        traffic = self.of(container)
+        traffic.hidden = traffic.hidden or pool
 
 
 class _Failing(NamedTuple):
@@ -160,7 +191,7 @@ class Pool:
         if until:
             action = f"weight {change.container} {before or 0} -> {after or 0}"
             self.out.holds.append(floors.conflict(change.object, change.pool, action, row, writer, until))
-            self.out.contested[belief.fact.id] = self.key
+            self.out.of(belief.fact.id).contested = self.key
         else:
             self.out.changes.append(change)
 
@@ -198,15 +229,16 @@ class Pool:
         before = None if member is None else member.weight
         row = self.ledger.ready.get(fact.id)
         reborn = row is not None and row.started_at != fact.started_at
+        traffic = out.of(fact.id)
         if member is not None:
             if not reborn:
-                out.pooled.add(fact.id)
+                traffic.pooled = True
             if member.weight > 0:
-                out.carrying.add(fact.id)
+                traffic.carrying = True
+            if grant is not None:
+                traffic.requests = traffic.requests.at(Place(self.key, endpoint, member.in_flight, self.fact.epoch))
         if not before:
-            out.lacking.add((self.service.key, fact.id))
-        if grant is not None and member is not None:
-            note(out.flights, fact.id, self.key, endpoint, member.in_flight, self.fact.epoch)
+            traffic.lacking += (self.service.key,)
         if fact.state is not _RUNNING:
             self.want(endpoint, belief, member, 0, belief.reason, fact=True)
             if before:

@@ -7,14 +7,13 @@ that are no endpoint any more. Members of somebody else are never touched. Calle
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from manifests.values.desired import AddressFrom, Service, Workload
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact
 from reconciler.core.exits.grants import may_cut, may_empty
-from reconciler.core.exits.inflight_requests import note
+from reconciler.core.exits.inflight_requests import Place
 from reconciler.core.health.belief import Belief
-from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.weight_memory import Ready
@@ -71,48 +70,48 @@ def _living(roster: Roster) -> dict[Endpoint, ContainerFact]:
     }
 
 
-def _leftovers(
-    members: Iterable[MemberFact],
-    owner: str,
-    pool: tuple[str, str],
-    living: Mapping[Endpoint, ContainerFact],
-    grants: Mapping[str, Grant],
-    carried_on: Callable[[MemberFact], bool],
-    blind: bool,
-    epoch: str,
-    now: Now,
-    out: Weights,
-) -> None:
-    """Members of ours that are no endpoint of the service: dead ones go, living ones follow what happens to them.
+class _Leftover(NamedTuple):
+    """Members of ours in one pool that are no endpoint of its service. `epoch` is the pool's.
 
-    Args:
-        carried_on: whether others go on with the traffic of one, or need not.
-        blind: a node cannot be seen, so a member without a container proves nothing.
-        epoch: of the pool.
+    `carried_on` tells of a member whether others go on with its traffic, or need not.
     """
-    for member in sorted(members, key=lambda one: one.endpoint):
+
+    owner: str
+    pool: tuple[str, str]
+    members: Iterable[MemberFact]
+    carried_on: Callable[[MemberFact], bool]
+    epoch: str
+
+
+def _leave(
+    snap: Snapshot, ledger: Ledger, leftover: _Leftover, living: Mapping[Endpoint, ContainerFact], out: Weights
+) -> None:
+    """Dead members go, living ones follow what happens to them. With a blind node a member without container proves nothing."""
+    for member in sorted(leftover.members, key=lambda member: member.endpoint):
         fact = living.get(member.endpoint)
         after = 0 if member.weight > 0 else None
-        make = MemberChange(owner, *pool, member.endpoint, member.name, member.weight, after, Reason.GONE)
+        place = (leftover.owner, *leftover.pool)
+        change = MemberChange(*place, member.endpoint, member.name, member.weight, after, Reason.GONE)
         if fact is None or (member.name and member.name != fact.name):
-            if blind:
+            if snap.roster.blind:
                 continue
             if member.weight > 0:
                 out.dead.add(member.endpoint.address)
-            out.changes.append(make)
+            out.changes.append(change)
             continue
-        make = make._replace(container=fact.name)
-        out.pooled.add(fact.id)
-        if member.weight > 0:
-            out.carrying.add(fact.id)
-        grant = grants.get(fact.id)
+        change = change._replace(container=fact.name)
+        traffic = out.of(fact.id)
+        traffic.pooled = True
+        traffic.carrying = traffic.carrying or member.weight > 0
+        grant = ledger.grants.get(fact.id)
         if grant is None:
-            out.strays.append(make._replace(reason=Reason.PRUNED))
+            out.strays.append(change._replace(reason=Reason.PRUNED))
             continue
-        note(out.flights, fact.id, "/".join(pool), member.endpoint, member.in_flight, epoch)
-        if member.weight > 0 and may_cut(grant, now):
-            change = make._replace(reason=Reason.DRAINING)
-            if carried_on(member):
+        at = Place("/".join(leftover.pool), member.endpoint, member.in_flight, leftover.epoch)
+        traffic.requests = traffic.requests.at(at)
+        if member.weight > 0 and may_cut(grant, snap.now):
+            change = change._replace(reason=Reason.DRAINING)
+            if leftover.carried_on(member):
                 out.changes.append(change)
             else:
                 out.holds.append(_last_member(change))
@@ -138,11 +137,11 @@ def _hide(snap: Snapshot, named: set[tuple[str, str]], out: Weights) -> None:
     """What may be in a pool that cannot be read, though no service puts it there any more."""
     for key in sorted(snap.sight.unknown_pools):
         for fact in snap.roster.orphans:
-            out.hidden.setdefault(fact.id, key)
+            out.hide(fact.id, key)
         if key not in named:
             for group in snap.roster.groups.values():
                 for belief in (*group.outgoing, *group.surplus):
-                    out.hidden.setdefault(belief.fact.id, key)
+                    out.hide(belief.fact.id, key)
 
 
 def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozenset[str]) -> Weights:
@@ -156,7 +155,7 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
     """
     out = Weights(suspect=suspect, sound=sound)
     grants = ledger.grants
-    leftovers: list[tuple[list[MemberFact], str, tuple[str, str], Callable[[MemberFact], bool], str]] = []
+    leftovers: list[_Leftover] = []
     named: set[tuple[str, str]] = set()
     doubt: bool | None = None
     for service in sorted(snap.desired.services, key=lambda one: one.key):
@@ -174,8 +173,8 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
             fact = snap.sight.pools.get(key)
             if fact is None:
                 for _, belief in members:
-                    out.hidden.setdefault(belief.fact.id, key)
-                    out.lacking.add((service.key, belief.fact.id))
+                    out.hide(belief.fact.id, key)
+                    out.of(belief.fact.id).lacking += (service.key,)
                 continue
             pool = Pool(service, balancer, fact, ledger, out, snap.now)
             for endpoint, belief in members:
@@ -184,7 +183,7 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
                 pool.judge(endpoint, belief, grant, empty, snap.roster.share(belief.fact))
             if pool.members:
                 carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
-                leftovers.append((list(pool.members.values()), service.key, key, carried_on, fact.epoch))
+                leftovers.append(_Leftover(service.key, key, list(pool.members.values()), carried_on, fact.epoch))
             if pool.failing and doubt is None:
                 doubt = all_failing(snap.roster.groups.values(), bool(snap.roster.blind))
             pool.finish(intended, blind, bool(doubt))
@@ -192,15 +191,13 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
         if key not in named:
             ours = [member for member in fact.members if member.ours]
             if ours:
-                leftovers.append((ours, f"pool/{key[1]}", key, _always, fact.epoch))
+                leftovers.append(_Leftover(f"pool/{key[1]}", key, ours, _always, fact.epoch))
     if snap.sight.unknown_pools:
         _hide(snap, named, out)
     if leftovers:
         living = _living(snap.roster)
-        for members_left, owner, key, carried_on, epoch in leftovers:
-            _leftovers(
-                members_left, owner, key, living, grants, carried_on, bool(snap.roster.blind), epoch, snap.now, out
-            )
+        for leftover in leftovers:
+            _leave(snap, ledger, leftover, living, out)
     return out
 
 

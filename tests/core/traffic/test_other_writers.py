@@ -9,7 +9,7 @@ from providers.actions import CutSessions
 from providers.facts import Known, MemberFact, PoolFact, ProbeValue
 from reconciler.core.decide import decide
 from reconciler.core.exits.grants import Drain
-from reconciler.core.exits.inflight_requests import Flight, Place, in_flight
+from reconciler.core.exits.inflight_requests import InflightRequests, Place, count
 from reconciler.core.exits.sequence import Exit, leave, restart
 from reconciler.core.model.instant import Now, instant
 from reconciler.core.model.ledger import Grant, StepFailure, from_rows, to_rows
@@ -265,14 +265,14 @@ PUSH = PushFact(PushEvent.DRAINING, SEEN - SECOND, SEEN - SECOND, "boot", 1, inf
     ],
 )
 def test_the_larger_of_what_balancers_and_the_instance_count_is_in_flight(counts, same, said, expected):
-    flight = Flight(tuple(PLACE._replace(requests=count) for count in counts))
+    flight = InflightRequests(tuple(PLACE._replace(requests=count) for count in counts))
     push = None if said is None else PUSH._replace(inflight=said)
-    assert in_flight(flight, same, push, Push(), SEEN) == expected
+    assert count(flight, same, push, Push(), SEEN) == expected
 
 
 def test_a_push_that_is_no_longer_fresh_counts_nothing():
     assert (
-        in_flight(Flight((PLACE._replace(requests=None),)), True, PUSH._replace(at=SEEN - 30 * SECOND), Push(), SEEN)
+        count(InflightRequests((PLACE._replace(requests=None),)), True, PUSH._replace(at=SEEN - 30 * SECOND), Push(), SEEN)
         is None
     )
 
