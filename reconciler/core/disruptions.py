@@ -4,6 +4,7 @@ Called by `decide` only, after the gates.
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Workload
 from providers.facts import ContainerFact, ContainerState, ProbeValue
@@ -17,7 +18,7 @@ from reconciler.core.exits.sequence import Exit, Progress
 from reconciler.core.healing.restart_gates import grace_of
 from reconciler.core.healing.restart_history import restarts_itself
 from reconciler.core.health.belief import Belief
-from reconciler.core.limits.suspensions import suspended
+from reconciler.core.limits.suspensions import Subject, suspended
 from reconciler.core.model.instant import Now, due
 from reconciler.core.model.ledger import Grant
 from reconciler.core.model.reasons import Reason, Wait, Waiting
@@ -31,11 +32,17 @@ QUIET = 30 * SECOND
 """How long a stop waits, after its drain, for the runtime's own restarting to be read back as switched off."""
 
 
-def _exit(
-    snap: Snapshot, name: str, grant: Grant, workload: Workload | None, weights: Weights, names: Names, out: Outbox
-) -> Exit:
+class _Outside(NamedTuple):
+    """What pools and names show of every container."""
+
+    weights: Weights
+    names: Names
+
+
+def _exit(snap: Snapshot, name: str, grant: Grant, workload: Workload | None, outside: _Outside, out: Outbox) -> Exit:
     """What the outside still says of one container."""
-    traffic = weights.shown(name)
+    names = outside.names
+    traffic = outside.weights.shown(name)
     flight = traffic.requests
     same = grant.weight_out is None or grant.epochs == flight.epochs
     rules = None if workload is None else workload.push
@@ -125,7 +132,7 @@ def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, 
 def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> None:
     """Carry every open grant one step further."""
     desired, now = out.desired, out.now
-    links = steps.Links(snap)
+    links, outside = steps.Links(snap), _Outside(weights, names)
     orphans = {fact.id: fact for fact in snap.roster.orphans}
     found = _found(snap.roster, out.ledger.grants.values())
     for name, grant in sorted(out.ledger.grants.items()):
@@ -135,7 +142,7 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
         if snap.roster.blind and belief is None and name not in orphans:
             continue
         workload = desired.former.get(key) if group is None else group.workload
-        exit_ = _exit(snap, name, grant, workload, weights, names, out)
+        exit_ = _exit(snap, name, grant, workload, outside, out)
         fact = belief.fact if belief is not None else orphans.get(name)
         quiet, longest, grace = manner_of(out.ledger, key) if workload is None else said_by(workload)
         drain = Drain(quiet, longest)
@@ -175,7 +182,7 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             continue
         if not (progress.stop or progress.remove):
             continue
-        word = suspended(desired, out.ledger, key, grant.object, fact.node, "stop", now)
+        word = suspended(desired, out.ledger, Subject(key, grant.object, fact.node), "stop", now)
         if word is not None and not desired.destroy:
             out.holds.append(word)
         elif progress.stop:
@@ -184,7 +191,13 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             elif workload is not None:
                 grace = grace_of(workload.template.container, grant.cause, grace)
             first = grant.recreate and grant.cause is Reason.TEMPLATE_CHANGED
-            why = why_first(group.workload) if first and group is not None else ""
-            out.put(steps.stop(progress.grant, fact, grace, links, key, why, progress.despite))
+            message = (
+                f"{progress.despite}, which holds it for one drain only"
+                if progress.despite
+                else "out of rotation and drained"
+            )
+            if first and group is not None:
+                message = f"{message}; {why_first(group.workload)}"
+            out.put(steps.stop(progress.grant, fact, grace, links, key, message))
         else:
             out.put(steps.remove(progress.grant, fact, out.ledger))

@@ -19,7 +19,7 @@ from reconciler.core.healing.restart_gates import heal
 from reconciler.core.health.belief import Belief
 from reconciler.core.limits import backoff, prune_guard, windows
 from reconciler.core.limits.prune_guard import Pruning
-from reconciler.core.limits.suspensions import suspended
+from reconciler.core.limits.suspensions import Subject, suspended
 from reconciler.core.model.instant import FOREVER, instant, next_after
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
@@ -222,7 +222,7 @@ class _Gate:
         """All gates of one candidate, in order."""
         workload = want.workload
         key = want.object.rpartition("/")[0]
-        word = suspended(self.desired, self.counters.ledger, key, want.object, want.node, want.id, self.now)
+        word = suspended(self.desired, self.counters.ledger, Subject(key, want.object, want.node), want.id, self.now)
         if word is None and workload is not None and workload.suspend:
             next_step = f"set spec.suspend of {key} to false"
             word = Hold(want.object, want.id, Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)

@@ -150,19 +150,12 @@ def restart_start(grant: Grant, fact: ContainerFact) -> Step:
     return Step(f"start {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
 
 
-def stop(
-    grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str, why: str = "", despite: str = ""
-) -> Step:
-    """Stop a container that is out of rotation. `why` says more than its cause does.
-
-    `despite` is why that is not known of it, where a restart for failed health was held by that for long enough.
-    """
+def stop(grant: Grant, fact: ContainerFact, grace: int, links: Links, workload_key: str, message: str) -> Step:
+    """Stop a container that is out of rotation, or that was held for long enough because that is not known of it."""
     action = StopContainer(fact.node, fact.name, grant.generation, grace, adopted=fact.adopted, only=grant.only)
     follows = links.weights_of(frozenset({fact.name}), frozenset())
     if workload_key:
         follows = (*follows, *links.records_of_workload(workload_key))
-    message = f"{despite}, which holds it for one drain only" if despite else "out of rotation and drained"
-    message = f"{message}; {why}" if why else message
     return Step(f"stop {fact.name}", grant.object, action, grant.cause, message, follows, journal=True)
 
 

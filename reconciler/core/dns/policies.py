@@ -6,6 +6,7 @@ is published stays. Record sets without our owner mark are never touched. Called
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from manifests.values.desired import SECOND
 from manifests.values.dns import DNSPolicy, Record
@@ -19,7 +20,7 @@ from reconciler.core.dns.takeover import ANSWERS, Claims
 from reconciler.core.dns.targets import Leaf, around, leaves_of, proven
 from reconciler.core.dns.tree import managed, tree
 from reconciler.core.model.dns_memory import NOTHING, NameRow
-from reconciler.core.model.instant import FOREVER, Now
+from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
@@ -86,12 +87,9 @@ def name_all(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
                 out.rows[policy.key] = row
             out.policies[policy.key] = Named(leaves, Answer(Mode.WAITING, {}, row), None)
             continue
-        current = {key: zone.records[key] for key in marked[place].get(mark, ()) if managed(policy, key.name)}
-        inherited = claims.inherit(policy)
-        current |= {key: zone.records[key] for key in inherited}
-        _Judge(policy, zone, there[place], mark, leaves, current, bool(inherited), bool(snap.roster.blind), out).judge(
-            row, snap.now
-        )
+        mine = {key: zone.records[key] for key in marked[place].get(mark, ()) if managed(policy, key.name)}
+        inherited = {key: zone.records[key] for key in claims.inherit(policy)}
+        _Judge(snap, policy, there[place], leaves, _Current(mine | inherited, bool(inherited)), out).judge(row)
     for record in snap.desired.records:
         _record(snap, record, owner_mark(snap.desired.instance.id, record.key), there, claims, out)
     _strays(snap, marked, out)
@@ -114,33 +112,32 @@ def _by_mark(zone: ZoneFact) -> dict[str, list[RecordKey]]:
 # --- policies ---------------------------------------------------------------------------------------------------------
 
 
+class _Current(NamedTuple):
+    """What a policy has in its zone, and whether some of it carries the mark of the object that had it before."""
+
+    sets: Sets
+    inherited: bool
+
+
 class _Judge:
-    """One policy while it is compared with its zone. `current` is what it has there, some of it `inherited` with another mark."""
+    """One policy while it is compared with its zone."""
 
     def __init__(
-        self,
-        policy: DNSPolicy,
-        zone: ZoneFact,
-        there: ByName,
-        mark: str,
-        leaves: tuple[Leaf, ...],
-        current: Sets,
-        inherited: bool,
-        blind: bool,
-        out: Names,
+        self, snap: Snapshot, policy: DNSPolicy, there: ByName, leaves: tuple[Leaf, ...], current: _Current, out: Names
     ) -> None:
-        self.policy, self.zone, self.there, self.mark, self.out = policy, zone, there, mark, out
-        self.current, self.inherited = current, inherited
-        self.reached = reached(policy.host, current)
+        self.policy, self.zone, self.there, self.out, self.now = policy, there.zone, there, out, snap.now
+        self.mark, blind = owner_mark(snap.desired.instance.id, policy.key), bool(snap.roster.blind)
+        self.current, self.inherited = current.sets, current.inherited
+        self.reached = reached(policy.host, self.current)
         leaves = tuple(proven(leaf, self.reached) if leaf.unproven else leaf for leaf in leaves)
         if blind:
             leaves = (*leaves, *unseen(policy, leaves, self.reached))
         self.leaves, self.blind = leaves, blind
 
-    def judge(self, row: NameRow, now: Now) -> None:
+    def judge(self, row: NameRow) -> None:
         """Decide what should be published, and note what differs."""
         policy, out = self.policy, self.out
-        answer = omit(policy, self.leaves, self.reached, row, self.blind, now)
+        answer = omit(policy, self.leaves, self.reached, row, self.blind, self.now)
         named = Named(self.leaves, answer, self.reached)
         out.policies[policy.key] = named
         if answer.row != NOTHING:

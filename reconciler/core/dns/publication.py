@@ -71,86 +71,81 @@ def omit(
     until = min([leaf.until for leaf in leaves], default=FOREVER)
     regular = [leaf for leaf in leaves if leaf.target != policy.fallback] if policy.fallback else leaves
     blind = blind and any(target.publish is Publish.ENDPOINTS for target in policy.targets)
+    case = _Case(policy, tuple(leaves), tuple(regular), published, row, until, now)
     if any(leaf.value is _PASS for leaf in regular):
-        return _healthy(policy, leaves, regular, published, row, until, now)
+        return _healthy(case)
     if blind or any(leaf.value is _UNKNOWN for leaf in regular):
-        return _undecided(policy, leaves, regular, published, row, until, now)
-    return _all_unhealthy(policy, leaves, regular, published, row, until, now)
+        return _undecided(case)
+    return _all_unhealthy(case)
 
 
-def _healthy(
-    policy: DNSPolicy,
-    leaves: Iterable[Leaf],
-    regular: Iterable[Leaf],
-    published: frozenset[str],
-    row: NameRow,
-    until: int,
-    now: Now,
-) -> Answer:
-    chosen = [one for one in regular if one.value is _PASS or (one.value is _UNKNOWN and one.address in published)]
-    if row.down is None:
-        return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
-    over = row.over or instant(now)
-    end = due(over, _hold_down(policy), now)
-    if end <= now.steady or not _swings(policy):
-        return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
+class _Case(NamedTuple):
+    """What one policy is judged by. `regular` are the leaves of all targets but the fallback."""
+
+    policy: DNSPolicy
+    leaves: tuple[Leaf, ...]
+    regular: tuple[Leaf, ...]
+    published: frozenset[str]
+    row: NameRow
+    until: int
+    now: Now
+
+
+def _healthy(case: _Case) -> Answer:
+    chosen = [
+        one for one in case.regular if one.value is _PASS or (one.value is _UNKNOWN and one.address in case.published)
+    ]
+    if case.row.down is None:
+        return Answer(_HEALTHY, _by_target(chosen), NOTHING, case.until)
+    over = case.row.over or instant(case.now)
+    end = due(over, _hold_down(case.policy), case.now)
+    if end <= case.now.steady or not _swings(case.policy):
+        return Answer(_HEALTHY, _by_target(chosen), NOTHING, case.until)
     # Only what is there is kept: nothing unhealthy joins because something else has become healthy.
     sure = {one.address for one in chosen}
-    kept = [leaf for leaf in leaves if leaf.address in published and leaf.address not in sure and _spare(policy, leaf)]
+    kept = [
+        leaf
+        for leaf in case.leaves
+        if leaf.address in case.published and leaf.address not in sure and _spare(case.policy, leaf)
+    ]
     if not kept:
-        return Answer(_HEALTHY, _by_target(chosen), NOTHING, until)
+        return Answer(_HEALTHY, _by_target(chosen), NOTHING, case.until)
     chosen += kept
-    return Answer(Mode.HOLD_DOWN, _by_target(chosen), NameRow(down=row.down, over=over), min(until, end), end)
+    return Answer(Mode.HOLD_DOWN, _by_target(chosen), NameRow(down=case.row.down, over=over), min(case.until, end), end)
 
 
-def _undecided(
-    policy: DNSPolicy,
-    leaves: Iterable[Leaf],
-    regular: Collection[Leaf],
-    published: frozenset[str],
-    row: NameRow,
-    until: int,
-    now: Now,
-) -> Answer:
+def _undecided(case: _Case) -> Answer:
     """Nothing is sure to be healthy, and of something it is not known: that counts on the side that holds."""
-    if published:
-        return Answer(Mode.KEPT, {}, row, until)
-    asked = [policy.check] if policy.check is not None else []
-    asked += [one.probe.check for one in regular if one.probe is not None]
+    if case.published:
+        return Answer(Mode.KEPT, {}, case.row, case.until)
+    asked = [case.policy.check] if case.policy.check is not None else []
+    asked += [one.probe.check for one in case.regular if one.probe is not None]
     if not asked:
-        return Answer(Mode.WAITING, {}, NOTHING, until)
-    waiting = row.waiting or instant(now)
-    end = due(waiting, max(round_of(check) for check in asked), now)
-    if end > now.steady:
-        return Answer(Mode.WAITING, {}, NameRow(waiting=waiting), min(until, end), end)
+        return Answer(Mode.WAITING, {}, NOTHING, case.until)
+    waiting = case.row.waiting or instant(case.now)
+    end = due(waiting, max(round_of(check) for check in asked), case.now)
+    if end > case.now.steady:
+        return Answer(Mode.WAITING, {}, NameRow(waiting=waiting), min(case.until, end), end)
     # Waited for one round: from here on as if all had failed, because a name without an answer helps nobody.
-    return _all_unhealthy(policy, leaves, regular, published, NameRow(waiting, row.down, row.over), until, now)
+    return _all_unhealthy(case._replace(row=NameRow(waiting, case.row.down, case.row.over)))
 
 
-def _all_unhealthy(
-    policy: DNSPolicy,
-    leaves: Iterable[Leaf],
-    regular: Iterable[Leaf],
-    published: frozenset[str],
-    row: NameRow,
-    until: int,
-    now: Now,
-) -> Answer:
-    candidates = [one for one in regular if not one.leaving]
-    row = NameRow(waiting=row.waiting, down=row.down)
-    if _swings(policy) and row.down is None:
+def _all_unhealthy(case: _Case) -> Answer:
+    candidates = [one for one in case.regular if not one.leaving]
+    row = NameRow(waiting=case.row.waiting, down=case.row.down)
+    if _swings(case.policy) and row.down is None:
         # A name that nobody has had an answer from cannot swing: its first healthy leaf is not held down.
-        first = row.waiting or (None if published else instant(now))
-        row = NameRow(waiting=first) if first is not None else NameRow(down=instant(now))
-    if policy.all_unhealthy is AllUnhealthy.CLOSED and (candidates or not published):
-        return Answer(Mode.ALL_UNHEALTHY, {}, row, until)
-    if policy.all_unhealthy is AllUnhealthy.FALLBACK:
-        spare = [leaf for leaf in leaves if leaf.target == policy.fallback and not leaf.leaving]
+        first = row.waiting or (None if case.published else instant(case.now))
+        row = NameRow(waiting=first) if first is not None else NameRow(down=instant(case.now))
+    if case.policy.all_unhealthy is AllUnhealthy.CLOSED and (candidates or not case.published):
+        return Answer(Mode.ALL_UNHEALTHY, {}, row, case.until)
+    if case.policy.all_unhealthy is AllUnhealthy.FALLBACK:
+        spare = [leaf for leaf in case.leaves if leaf.target == case.policy.fallback and not leaf.leaving]
         if spare:
-            return Answer(Mode.ALL_UNHEALTHY, _by_target(spare), row, until)
-    if policy.all_unhealthy is AllUnhealthy.PUBLISH_ALL and candidates:
-        return Answer(Mode.ALL_UNHEALTHY, _by_target(candidates), row, until)
-    return Answer(Mode.KEPT if published else Mode.NOTHING, {}, NameRow(waiting=row.waiting), until)
+            return Answer(Mode.ALL_UNHEALTHY, _by_target(spare), row, case.until)
+    if case.policy.all_unhealthy is AllUnhealthy.PUBLISH_ALL and candidates:
+        return Answer(Mode.ALL_UNHEALTHY, _by_target(candidates), row, case.until)
+    return Answer(Mode.KEPT if case.published else Mode.NOTHING, {}, NameRow(waiting=row.waiting), case.until)
 
 
 def _spare(policy: DNSPolicy, leaf: Leaf) -> bool:

@@ -21,12 +21,12 @@ class ByName:
     """The record sets of a zone by their name; made when it is first asked, because mostly nobody asks."""
 
     def __init__(self, zone: ZoneFact) -> None:
-        self._zone = zone
+        self.zone = zone
 
     @cached_property
     def _keys(self) -> dict[str, list[RecordKey]]:
         found: dict[str, list[RecordKey]] = {}
-        for key in self._zone.records:
+        for key in self.zone.records:
             found.setdefault(key.name, []).append(key)
         return found
 

@@ -20,6 +20,7 @@ from reconciler.core.model.instant import FOREVER, Now, due, elapsed, instant, n
 from reconciler.core.model.ledger import Ledger, Outbreak
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Reason, Rule
+from reconciler.core.model.want import Want
 from reconciler.core.replicas.availability import ripe_at
 from reconciler.core.replicas.memory import replica_of
 from reconciler.core.replicas.roster import Group, Roster
@@ -218,30 +219,22 @@ def pause(failures: int, limits: MassFailure) -> int:
     return min(limits.max_hold, limits.hold << min(failures - 1, 40))
 
 
-def hold(
-    container: str,
-    obj: str,
-    action: str,
-    found: Outbreaks,
-    rows: Mapping[str, Outbreak],
-    ends: Mapping[str, int],
-    limits: MassFailure,
-    now: Now,
-) -> Hold | None:
+def hold(snap: Snapshot, ledger: Ledger, outbreaks: Outbreaks, want: Want, ends: Mapping[str, int]) -> Hold | None:
     """The hold of a mass failure on one restart, None when this one may be the canary or there is no mass failure.
 
     Args:
-        rows: the ledger's rows as they are by now in this decision.
+        ledger: as it is by now in this decision.
         ends: replica -> steady instant at which its open grant is over at the latest.
     """
-    for key in found.of.get(container, ()):
-        row, extent = rows[key], found.active[key]
+    limits, now = snap.desired.guard.mass_failure, snap.now
+    for key in outbreaks.of.get(want.fact.id, ()) if want.fact is not None else ():
+        row, extent = ledger.outbreaks[key], outbreaks.active[key]
         many = f"{extent.bad} of {extent.size} containers of {key} are bad since about the same time"
         if row.canary:
             message = f"{many}; {row.canary} is restarted first, to see whether that helps"
             until = ends.get(row.canary, FOREVER)
             until = next_after(0, SECOND, now) if until == FOREVER else until
-            return Hold(obj, action, Rule.MASS_FAILURE, message, until=max(until, now.steady + 1))
+            return Hold(want.object, want.id, Rule.MASS_FAILURE, message, until=max(until, now.steady + 1))
         if row.last is not None:
             until = due(row.last, pause(row.failures, limits), now)
             if until > now.steady:
@@ -250,5 +243,5 @@ def hold(
                     "their probe or something they depend on is suspect"
                 )
                 next_step = "check the probe and what they depend on; one of them is tried again by itself"
-                return Hold(obj, action, Rule.MASS_FAILURE, message, until=until, next_step=next_step)
+                return Hold(want.object, want.id, Rule.MASS_FAILURE, message, until=until, next_step=next_step)
     return None

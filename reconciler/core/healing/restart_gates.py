@@ -68,14 +68,11 @@ def _mass(candidate: Candidate) -> Hold | None:
     want, counters = candidate.want, candidate.counters
     if want.fact is None or want.fact.id not in counters.outbreaks.of:
         return None
-    limits, rows = counters.snap.desired.guard.mass_failure, counters.ledger.outbreaks
     ends: dict[str, int] = {}
     for grant in counters.ledger.grants.values():
         end = soonest_end(counters.snap, [grant])
         ends[grant.object] = min(end, ends.get(grant.object, end))
-    return mass_failure.hold(
-        want.fact.id, want.object, want.id, counters.outbreaks, rows, ends, limits, counters.snap.now
-    )
+    return mass_failure.hold(counters.snap, counters.ledger, counters.outbreaks, want, ends)
 
 
 def _turn(candidate: Candidate) -> Hold | None:

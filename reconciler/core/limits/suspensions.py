@@ -3,6 +3,8 @@
 Called by `gates` for candidates, by `underway` for the next step of a disruption, and by `decide` for pools and names.
 """
 
+from typing import NamedTuple
+
 from manifests.values.desired import SECOND, Desired
 from reconciler.core.limits import backoff
 from reconciler.core.model.instant import Now, next_after
@@ -15,18 +17,21 @@ def node_key(node: str) -> str:
     return f"node/{node}"
 
 
-def suspended(desired: Desired, ledger: Ledger, key: str, obj: str, node: str, action: str, now: Now) -> Hold | None:
-    """The hold of a person's word on an object, most general first; None when nobody stopped it.
+class Subject(NamedTuple):
+    """What an action is about: the document, such as `workload/web`; the object, such as `workload/web/0`; and its node."""
 
-    Args:
-        key: the document the object belongs to, such as `workload/web`.
-        obj: the object itself, such as `workload/web/0`.
-        node: where it is, or is to be.
-    """
+    key: str
+    object: str
+    node: str = ""
+
+
+def suspended(desired: Desired, ledger: Ledger, subject: Subject, action: str, now: Now) -> Hold | None:
+    """The hold of a suspension or the deny list on an object, most general first; None when nothing stops it."""
     if desired.guard.suspend:
         next_step = "set spec.suspend of the Guard to false"
-        return Hold(obj, action, Rule.SUSPENDED, "the Guard suspends everything", next_step=next_step)
-    return _named(desired, ledger, ("*", node_key(node), key, obj), obj, action, now)
+        return Hold(subject.object, action, Rule.SUSPENDED, "the Guard suspends everything", next_step=next_step)
+    names = ("*", node_key(subject.node), subject.key, subject.object)
+    return _named(desired, ledger, names, subject.object, action, now)
 
 
 def _named(desired: Desired, ledger: Ledger, names: tuple[str, ...], obj: str, action: str, now: Now) -> Hold | None:

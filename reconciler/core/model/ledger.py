@@ -262,8 +262,8 @@ def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
             asked = (command.who, command.reason)
             rollouts[command.object] = rollouts[command.object]._replace(asked=asked)
         elif command.verb in override.VERBS:
-            words = (command.value, command.who, command.reason, command.until_wall, command.at)
-            orders = override.ordered(orders, command.verb, command.object, *words)
+            given = (command.value, command.at, command.who, command.reason, command.until_wall)
+            orders = override.after(orders, override.Order(command.verb, command.object, *given))
     return replace(
         ledger,
         suspensions=suspensions,

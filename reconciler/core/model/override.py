@@ -34,24 +34,27 @@ VERBS = frozenset({"drain", "force", "release"})
 """The commands that give orders: `drain`, `force` with `up` or `down`, and `release`, which takes an order back."""
 
 
-def ordered(
-    overrides: Mapping[str, Override], verb: str, key: str, value: str, who: str, reason: str, until: int, at: Instant
-) -> Mapping[str, Override]:
-    """The orders after one command. What makes no sense changes nothing: the inbox may hold words of a newer version.
+class Order(NamedTuple):
+    """One command of an operator: `verb` is one of `VERBS`, `value` the `up` or `down` of `force`, `until_wall` its expiry."""
 
-    Args:
-        verb: one of `VERBS`.
-        key: the object.
-        value: `up` or `down` of `force`.
-        until: wall clock at which it expires (ns), 0 = never.
-        at: when the command was given.
-    """
-    if verb == "release":
-        return {name: one for name, one in overrides.items() if key not in {name, "*"}}
-    force = "drain" if verb == "drain" else value
-    kind = key.partition("/")[0]
+    verb: str
+    key: str
+    value: str
+    at: Instant
+    who: str = ""
+    reason: str = ""
+    until_wall: int = 0
+
+
+def after(overrides: Mapping[str, Override], order: Order) -> Mapping[str, Override]:
+    """The overrides after one command. One that makes no sense changes nothing: the inbox may hold those of a newer version."""
+    if order.verb == "release":
+        return {key: override for key, override in overrides.items() if order.key not in {key, "*"}}
+    force = "drain" if order.verb == "drain" else order.value
+    kind = order.key.partition("/")[0]
     if force not in set(Force) or kind not in {"endpoint", "workload", "dnspolicy"}:
         return overrides
     if kind == "dnspolicy" and force == Force.DRAIN:
-        return overrides  # a name has nothing in flight: there is up and down only
-    return {**overrides, key: Override(Force(force), at, who, reason, until)}
+        return overrides  # a name has no requests in flight: there is up and down only
+    override = Override(Force(force), order.at, order.who, order.reason, order.until_wall)
+    return {**overrides, order.key: override}

@@ -78,7 +78,7 @@ def _hold(snap: Snapshot, ledger: Ledger, workload: Workload, jumped: bool) -> H
     if jumped:
         message = "wall clock and steady clock have jumped against each other, so what is due is looked at once more"
         return Hold(key, "", Rule.CLOCK_JUMP, message, until=next_after(0, SECOND, now))
-    hold = suspensions.suspended(snap.desired, ledger, key, key, "", "", now)
+    hold = suspensions.suspended(snap.desired, ledger, suspensions.Subject(key, key), "", now)
     if hold is None and workload.suspend:
         next_step = f"set spec.suspend of {key} to false"
         hold = Hold(key, "", Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)

@@ -172,29 +172,29 @@ def _probe(verdicts: Probes | None, name: str, ever_passed: bool, now: Now) -> d
     }
 
 
-class _Words(NamedTuple):
+class _Context(NamedTuple):
     """What the ledger and the gates say of replicas: recreations under way, who is given up, who is held."""
 
     recreated: Mapping[str, Grant]
     failed: frozenset[str]
     held: frozenset[str]
+    weights: Mapping[str, int]
 
 
-def _words(status: Status, holds: Sequence[Hold]) -> _Words:
+def _context(status: Status, holds: Sequence[Hold], pools: Mapping[tuple[str, str], PoolFact]) -> _Context:
     grants = status.observed.ledger.grants
     recreated = {grant.object: grant for grant in grants.values() if grant.recreate}
     failed = frozenset(hold.object for hold in holds if hold.rule is Rule.FAILED)
-    return _Words(recreated, failed, frozenset(hold.object for hold in holds))
+    held = frozenset(hold.object for hold in holds)
+    return _Context(recreated, failed, held, _weights(status, pools))
 
 
-def _replica(
-    status: Status, key: str, belief: Belief, weights: Mapping[str, int], role: str, words: _Words, now: Now
-) -> dict[str, Any]:
+def _replica(status: Status, key: str, belief: Belief, role: str, context: _Context, now: Now) -> dict[str, Any]:
     fact, ledger = belief.fact, status.observed.ledger
     obj = replica_of(key, fact.mark.ordinal if fact.mark else -1)
-    grant = ledger.grants.get(fact.id) or (words.recreated.get(obj) if role == "current" else None)
+    grant = ledger.grants.get(fact.id) or (context.recreated.get(obj) if role == "current" else None)
     verdicts = status.observed.probes.get(fact.generation)
-    state = state_of(belief, grant, failed=obj in words.failed, held=obj in words.held)
+    state = state_of(belief, grant, failed=obj in context.failed, held=obj in context.held)
     return {
         "replica": obj,
         "container": fact.name,
@@ -204,7 +204,7 @@ def _replica(
         "runtime": fact.state.value,
         "reason": grant.cause.value if grant is not None else belief.reason.value,
         "address": fact.address,
-        "weight": weights.get(fact.name),
+        "weight": context.weights.get(fact.name),
         "probes": {
             name: _probe(verdicts, name, path_of(key, name, fact.node) in ledger.passed, now)
             for name in ("startup", "liveness", "readiness")
@@ -265,7 +265,7 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
     if desired is None or sight is None:
         return {"workloads": [], "services": [], "names": [], "unknown": {}}
     snap = Snapshot(desired, status.observed, sight, status.roster, now)
-    weights, words = _weights(status, sight.pools), _words(status, holds)
+    context = _context(status, holds, sight.pools)
     workloads = []
     for workload in status.workloads:
         group = status.roster.groups[workload.key]
@@ -274,7 +274,7 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         members += [(belief, "surplus") for belief in group.surplus]
         members += [(belief, "waiting") for belief in group.waiting]
         members += [(belief, "kept") for belief in group.kept]
-        replicas = [_replica(status, workload.key, belief, weights, role, words, now) for belief, role in members]
+        replicas = [_replica(status, workload.key, belief, role, context, now) for belief, role in members]
         there = (
             range(workload.wanted)
             if group.blind or group.workload.restart_only or not group.coming
