@@ -11,18 +11,18 @@ from manifests.values.desired import OnSecretChange, Workload
 from manifests.values.pod import Live
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, ExitCause, ProbeValue
-from reconciler.core.healing.restart_history import settings
+from reconciler.core.healing import restart_history
+from reconciler.core.health import overrides
 from reconciler.core.health.belief import Belief
-from reconciler.core.health.overrides import kept_out
-from reconciler.core.limits.backoff import Try, next_try
+from reconciler.core.limits import backoff
+from reconciler.core.limits.backoff import Try
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.revision import why_failed
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas.availability import ripe_at
-from reconciler.core.replicas.memory import replica_of
-from reconciler.core.replicas.roster import Group, node_of, replica_name
+from reconciler.core.replicas import availability, memory, roster
+from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import replacement
 
@@ -47,7 +47,7 @@ class Differences:
 
 def _want(group: Group, ordinal: int, kind: Kind, cause: Reason, message: str, belief: Belief) -> Want:
     fact, workload = belief.fact, group.workload
-    name, obj = fact.name, replica_of(workload.key, ordinal)
+    name, obj = fact.name, memory.replica_of(workload.key, ordinal)
     return Want(
         f"{kind.value} {name}", obj, kind, cause, message, name, fact.node, ordinal, workload, fact, belief.ready
     )
@@ -78,7 +78,7 @@ def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences)
         message = f"it was created with other values of {names}"
         out.wants.append(_want(group, ordinal, Kind.RECREATE, Reason.SECRET_CHANGED, message, belief))
         return
-    obj = replica_of(workload.key, ordinal)
+    obj = memory.replica_of(workload.key, ordinal)
     message = f"{fact.name} was created with other values of {names}"
     next_step = f"write onSecretChange: restart in the spec of {workload.key}, or change its template"
     out.holds.append(Hold(obj, f"recreate {fact.name}", Rule.SECRET_CHANGED, message, next_step=next_step))
@@ -89,9 +89,13 @@ def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: 
     assert belief.failed is not None  # noqa: S101  (its `live` is fail; for the type checker)
     what = "startup" if belief.failed is Reason.STARTUP_FAILED else "liveness"
     message = f"the {what} probe failed"
-    row = ledger.escalations.get(replica_of(group.workload.key, ordinal))
+    row = ledger.escalations.get(memory.replica_of(group.workload.key, ordinal))
     kind, cause = Kind.RESTART, belief.failed
-    if row is not None and replacement.made(group) and next_try(row.tries, group.workload, belief.fact) is Try.RECREATE:
+    if (
+        row is not None
+        and replacement.made(group)
+        and backoff.next_try(row.tries, group.workload, belief.fact) is Try.RECREATE
+    ):
         kind, cause, message = Kind.RECREATE, Reason.RECREATE, f"{message} again after {row.tries} restarts in a row"
     out.wants.append(_want(group, ordinal, kind, cause, message, belief))
 
@@ -99,7 +103,7 @@ def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: 
 def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: Now, out: Differences) -> None:
     """A replica of the desired revision that is not simply fine."""
     fact, workload = belief.fact, group.workload
-    name = replica_of(workload.key, ordinal)
+    name = memory.replica_of(workload.key, ordinal)
     if fact.stale_secrets:
         _stale_secrets(group, ordinal, belief, out)
     if fact.state in _DOWN:
@@ -114,7 +118,7 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
         else:
             _unhealthy(group, ordinal, belief, ledger, out)
         return
-    differs = bool(fact.live) and fact.live != settings(workload, name, fact, ledger)
+    differs = bool(fact.live) and fact.live != restart_history.settings(workload, name, fact, ledger)
     if fact.state in _UPDATED and (differs or fact.unjoined):
         cause, message = Reason.SETTINGS_CHANGED, "its limits or its restart policy are not as wanted"
         if differs and name in ledger.taken_over:
@@ -129,13 +133,13 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
     elif belief.ready is _UNKNOWN or (belief.live is _UNKNOWN and fact.state is _RUNNING):
         message = f"{fact.name} has no verdict of its probes yet"
         out.waits.append(Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until))
-    elif belief.ready is _FAIL and (order := kept_out(ledger.overrides, name, fact.name, now)) is not None:
+    elif belief.ready is _FAIL and (order := overrides.kept_out(ledger.overrides, name, fact.name, now)) is not None:
         out.holds.append(order)
     elif belief.ready is _FAIL:
         message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready'}"
         out.waits.append(Wait(name, Waiting.READY, message))
     else:
-        ripe = ripe_at(belief, workload.min_ready)
+        ripe = availability.ripe_at(belief, workload.min_ready)
         if ripe > now.steady:
             message = f"{fact.name} is ready, not yet for minReadySeconds"
             out.waits.append(Wait(name, Waiting.MIN_READY, message, ripe))
@@ -162,10 +166,10 @@ def _missing(
     for ordinal in range(workload.replicas):
         if ordinal in exist:
             continue
-        name, node = replica_name(workload, instance, ordinal), node_of(workload, ordinal)
+        name, node = roster.replica_name(workload, instance, ordinal), roster.node_of(workload, ordinal)
         if node in group.blind:
             continue
-        obj = replica_of(workload.key, ordinal)
+        obj = memory.replica_of(workload.key, ordinal)
         if (node, name) in snap.roster.foreign:
             message = f"a container named {name} on {node} carries no mark of {instance}"
             next_step = f"remove or rename it: docker rename {name} other-name, or delete it"
@@ -210,7 +214,7 @@ def _beside(snap: Snapshot, group: Group, instance: str, ledger: Ledger, out: Di
     for older in replacement.older(group, ledger):
         _missing(snap, group, instance, out, older)
     for ordinal in replacement.lost(group, ledger):
-        obj = replica_of(group.workload.key, ordinal)
+        obj = memory.replica_of(group.workload.key, ordinal)
         message = f"it is gone, and what revision {group.serving[:8]} is made from is neither declared nor remembered"
         next_step = "let the declared revision take over: give it an activateAt in the past"
         out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, next_step=next_step))
@@ -279,7 +283,9 @@ def _partly_blind(
 
 def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
     """The settings it should have; the replica's name is only spelled out where something was taken over."""
-    return settings(workload, replica_of(key, ordinal) if ledger.taken_over else "", fact, ledger)
+    return restart_history.settings(
+        workload, memory.replica_of(key, ordinal) if ledger.taken_over else "", fact, ledger
+    )
 
 
 def find(snap: Snapshot, ledger: Ledger) -> Differences:
@@ -310,7 +316,7 @@ def find(snap: Snapshot, ledger: Ledger) -> Differences:
         mark = fact.mark
         if mark is not None and fact.id not in grants:
             cause = Reason.DESTROYED if snap.desired.destroy else Reason.PRUNED
-            obj = replica_of(f"workload/{mark.workload}", mark.ordinal)
+            obj = memory.replica_of(f"workload/{mark.workload}", mark.ordinal)
             message = "destroy was asked for" if snap.desired.destroy else f"no manifest names workload/{mark.workload}"
             want = Want(
                 f"retire {fact.name}", obj, Kind.RETIRE, cause, message, fact.name, fact.node, mark.ordinal, None, fact

@@ -8,22 +8,21 @@ from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Workload
 from providers.facts import ContainerFact, ContainerState, ProbeValue
+from reconciler.core import differences
 from reconciler.core.actions import steps
 from reconciler.core.actions.outbox import Outbox
-from reconciler.core.differences import why_first
 from reconciler.core.dns.policies import Names
 from reconciler.core.exits import grants, inflight_requests, sequence
 from reconciler.core.exits.grants import Drain
 from reconciler.core.exits.sequence import Exit, Progress
-from reconciler.core.healing.restart_gates import grace_of
-from reconciler.core.healing.restart_history import restarts_itself
+from reconciler.core.healing import restart_gates, restart_history
 from reconciler.core.health.belief import Belief
-from reconciler.core.limits.suspensions import Subject, suspended
+from reconciler.core.limits import suspensions
+from reconciler.core.limits.suspensions import Subject
 from reconciler.core.model.instant import Now, due
 from reconciler.core.model.ledger import Grant
 from reconciler.core.model.reasons import Reason, Wait, Waiting
-from reconciler.core.replicas.availability import ripe_at
-from reconciler.core.replicas.exit_times import manner_of, said_by
+from reconciler.core.replicas import availability, exit_times
 from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.pool import Weights
@@ -86,7 +85,7 @@ def _found(roster: Roster, grants: Iterable[Grant]) -> dict[tuple[str, str], tup
 def _available(workload: Workload, belief: Belief | None, now: Now) -> bool:
     """Whether a restart has helped: available, and its liveness probe, if there is one, has said so."""
     passes = belief is not None and belief.live is ProbeValue.PASS
-    return belief is not None and passes and ripe_at(belief, workload.min_ready) <= now.steady
+    return belief is not None and passes and availability.ripe_at(belief, workload.min_ready) <= now.steady
 
 
 def _member(grant: Grant, workload: Workload, belief: Belief, current: bool, exit_: Exit, now: Now) -> Progress:
@@ -121,7 +120,7 @@ def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, 
         or grant.only
         or not (progress.stop or draining)
         or fact.state is not ContainerState.RUNNING
-        or not restarts_itself(fact)
+        or not restart_history.restarts_itself(fact)
     ):
         return 0
     assert grant.weight_out is not None  # noqa: S101  (set before any drain or stop; for the type checker)
@@ -144,7 +143,9 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
         workload = desired.former.get(key) if group is None else group.workload
         exit_ = _exit(snap, name, grant, workload, outside, out)
         fact = belief.fact if belief is not None else orphans.get(name)
-        quiet, longest, grace = manner_of(out.ledger, key) if workload is None else said_by(workload)
+        quiet, longest, grace = (
+            exit_times.manner_of(out.ledger, key) if workload is None else exit_times.said_by(workload)
+        )
         drain = Drain(quiet, longest)
         if group is not None and belief is not None:
             progress = _member(grant, group.workload, belief, current, exit_, now)
@@ -182,14 +183,14 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             continue
         if not (progress.stop or progress.remove):
             continue
-        word = suspended(desired, out.ledger, Subject(key, grant.object, fact.node), "stop", now)
+        word = suspensions.suspended(desired, out.ledger, Subject(key, grant.object, fact.node), "stop", now)
         if word is not None and not desired.destroy:
             out.holds.append(word)
         elif progress.stop:
             if grant.grace is not None:
                 grace = grant.grace
             elif workload is not None:
-                grace = grace_of(workload.template.container, grant.cause, grace)
+                grace = restart_gates.grace_of(workload.template.container, grant.cause, grace)
             first = grant.recreate and grant.cause is Reason.TEMPLATE_CHANGED
             message = (
                 f"{progress.despite}, which holds it for one drain only"
@@ -197,7 +198,7 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
                 else "out of rotation and drained"
             )
             if first and group is not None:
-                message = f"{message}; {why_first(group.workload)}"
+                message = f"{message}; {differences.why_first(group.workload)}"
             out.put(steps.stop(progress.grant, fact, grace, links, key, message))
         else:
             out.put(steps.remove(progress.grant, fact, out.ledger))

@@ -11,11 +11,10 @@ from dataclasses import replace
 from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Publish
 from providers.facts import Generation, Known, ProbeFact, Probes, ProbeValue
-from reconciler.core.decide import decide
+from reconciler.core import decide, effects
 from reconciler.core.decision import Decision, Plan, Planned
-from reconciler.core.dns.target_health import leaf_probes
-from reconciler.core.effects import fold
-from reconciler.core.health.belief import trusted
+from reconciler.core.dns import target_health
+from reconciler.core.health import belief
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.observed import Observed
@@ -43,7 +42,7 @@ def _still(fact: ProbeFact | None, now: Now) -> ProbeFact | None:
 
 def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Observed]:
     """The same knowledge without ageing: what is fresh now stays fresh, what is stale stays unknown."""
-    seen = trusted(desired, observed, now)
+    seen = belief.trusted(desired, observed, now)
     probes: dict[Generation, Probes] = {}
     for generation, one in observed.probes.items():
         probes[generation] = Probes(_still(one.startup, now), _still(one.liveness, now), _still(one.readiness, now))
@@ -90,7 +89,7 @@ def _asked(desired: Desired, decision: Decision) -> frozenset[LeafProbe]:
     if not any(target.publish is Publish.ENDPOINTS for policy in desired.policies for target in policy.targets):
         return frozenset()
     status = decision.status
-    return frozenset(leaf_probes(desired, status.roster if status is not None else None))
+    return frozenset(target_health.leaf_probes(desired, status.roster if status is not None else None))
 
 
 def _passing(observed: Observed, new: Iterable[LeafProbe], now: Now) -> Observed:
@@ -111,7 +110,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     asked: frozenset[LeafProbe] | None = None
     truncated = f"nothing is settled after {DECISIONS} decisions"
     for _ in range(DECISIONS):
-        decision = decide(desired, observed, now)
+        decision = decide.decide(desired, observed, now)
         observed = replace(observed, ledger=decision.ledger)
         asking = _asked(desired, decision)
         asked = asking if asked is None else asked
@@ -125,7 +124,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
                 number = len(planned) + 1
                 since = max((times[one] for one in after), default=start)
                 planned.append(Planned(number, after, now.steady - since, step))
-                observed = fold(observed, step, now)
+                observed = effects.fold(observed, step, now)
                 numbers[step.id], times[number] = number, now.steady
             upcoming: int | None = now.steady + 1
         else:

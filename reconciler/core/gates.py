@@ -13,19 +13,19 @@ from manifests.values.desired import SECOND, Workload
 from manifests.values.limits import Held
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, ProbeValue
-from reconciler.core.exits.grants import UP, URGENT, in_flight
+from reconciler.core.exits import grants
+from reconciler.core.exits.grants import UP, URGENT
+from reconciler.core.healing import restart_gates
 from reconciler.core.healing.restart_counters import RestartCounters
-from reconciler.core.healing.restart_gates import heal
 from reconciler.core.health.belief import Belief
-from reconciler.core.limits import backoff, prune_guard, windows
+from reconciler.core.limits import backoff, prune_guard, suspensions, windows
 from reconciler.core.limits.prune_guard import Pruning
-from reconciler.core.limits.suspensions import Subject, suspended
+from reconciler.core.limits.suspensions import Subject
 from reconciler.core.model.instant import FOREVER, instant, next_after
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas.availability import ripe_at
-from reconciler.core.replicas.memory import failures_of
+from reconciler.core.replicas import availability, memory
 from reconciler.core.rollouts import replacement
 
 STARTS_PER_NODE = 4
@@ -99,7 +99,7 @@ class _Gate:
             return 0
         others = [belief for belief in self.members_of(workload.key).beliefs.values() if belief.fact is not leaving]
         mine = [other for other in others if other.fact.id in self.shunned]
-        ripe = [one for one in mine if ripe_at(one, workload.min_ready) <= self.now.steady]
+        ripe = [one for one in mine if availability.ripe_at(one, workload.min_ready) <= self.now.steady]
         return sum(1 for one in ripe if one.fact.id not in self.leaving and self.roster.share(one.fact) != 0)
 
     # one method per kind of candidate: each holds, or lets pass
@@ -124,7 +124,7 @@ class _Gate:
         if dead:
             message = f"a pool still sends traffic to {dead}, where nothing lives"
             return Wait(want.object, Waiting.DEAD_ENDPOINT, message)
-        key = want.object if fact is None else failures_of(self.roster.groups[workload.key], fact)
+        key = want.object if fact is None else memory.failures_of(self.roster.groups[workload.key], fact)
         failures = self.counters.ledger.failures.get(key)
         at = backoff.start_at(key, failures, workload.restarts.backoff, self.now)
         if at > self.now.steady and failures is not None:
@@ -146,7 +146,9 @@ class _Gate:
 
     def restart(self, want: Want, workload: Workload) -> Hold | Wait | None:
         """A restart, or a recreation because restarts did not help: for failed health, or because a person asked for it."""
-        return heal(want, workload, self.counters) if want.cause in URGENT else self.retire(want, workload)
+        return (
+            restart_gates.heal(want, workload, self.counters) if want.cause in URGENT else self.retire(want, workload)
+        )
 
     def retire(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group, counts = self.roster.groups[workload.key], self.counts[workload.key]
@@ -158,7 +160,9 @@ class _Gate:
         members = self.members_of(workload.key)
         belief = None if want.fact is None else members.beliefs.get((want.fact.node, want.fact.id))
         serves = want.fact is None or self.roster.share(want.fact) != 0
-        available = serves and belief is not None and ripe_at(belief, workload.min_ready) <= self.now.steady
+        available = (
+            serves and belief is not None and availability.ripe_at(belief, workload.min_ready) <= self.now.steady
+        )
         spare = want.fact is not None and self.shunned.get(
             want.fact.id, False
         )  # called down: clients lose nothing with it
@@ -192,7 +196,7 @@ class _Gate:
         # within the budget too. A replaced one that is not available has an available one in its place already.
         runs = want.fact is not None and want.fact.state in UP
         counted = available or unknown or (runs and want.kind is not Kind.RETIRE)
-        if counted and in_flight(self.counters.ledger.grants.values(), prefix) >= limit:
+        if counted and grants.in_flight(self.counters.ledger.grants.values(), prefix) >= limit:
             message = f"{limit} of {workload.key} at a time may be on its way out"
             return Wait(want.object, Waiting.REPLACEMENT, message)
         if available:
@@ -222,7 +226,9 @@ class _Gate:
         """All gates of one candidate, in order."""
         workload = want.workload
         key = want.object.rpartition("/")[0]
-        word = suspended(self.desired, self.counters.ledger, Subject(key, want.object, want.node), want.id, self.now)
+        word = suspensions.suspended(
+            self.desired, self.counters.ledger, Subject(key, want.object, want.node), want.id, self.now
+        )
         if word is None and workload is not None and workload.suspend:
             next_step = f"set spec.suspend of {key} to false"
             word = Hold(want.object, want.id, Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)

@@ -11,10 +11,12 @@ from collections.abc import Collection, Mapping
 from manifests.values.desired import Desired
 from manifests.values.rollouts import Strategy
 from reconciler.core.dns.policies import Names
-from reconciler.core.replicas.availability import Availability, ripe_at
+from reconciler.core.replicas import availability
+from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic.balancer_checks import UNRELIABLE, serves
-from reconciler.core.traffic.pools import Weights, endpoints
+from reconciler.core.traffic import balancer_checks, pools
+from reconciler.core.traffic.balancer_checks import UNRELIABLE
+from reconciler.core.traffic.pools import Weights
 
 _ADDRESSES = frozenset({"A", "AAAA"})
 
@@ -33,7 +35,11 @@ def count(
     late = _late(snap, set(rolling), weights, names) | failing_checks(snap, set(rolling)).keys()
     changed: dict[str, Availability] = {}
     for key, group in rolling.items():
-        available = [one for one in group.current.values() if ripe_at(one, group.workload.min_ready) <= snap.now.steady]
+        available = [
+            one
+            for one in group.current.values()
+            if availability.ripe_at(one, group.workload.min_ready) <= snap.now.steady
+        ]
         many = sum(1 for one in available if one.fact.id in late)
         if many:
             changed[key] = counts[key]._replace(arriving=many)
@@ -54,7 +60,7 @@ def _late(snap: Snapshot, rolling: set[str], weights: Weights, names: Names) -> 
         if not any(backend.workload in rolling for backend in service.backends):
             continue
         there: set[str] = set()
-        for endpoint, belief in endpoints(service, snap.roster):
+        for endpoint, belief in pools.endpoints(service, snap.roster):
             there.add(belief.fact.id)
             lacks = bool(service.balancers) and service.key in weights.shown(belief.fact.id).lacking
             if lacks or endpoint.address in joining:
@@ -81,8 +87,8 @@ def failing_checks(snap: Snapshot, workloads: Collection[str]) -> dict[str, bool
             pool = snap.sight.pools.get((balancer.provider, balancer.pool))
             members = pool.members if pool is not None else ()
             words = {member.endpoint: member.operational for member in members if member.operational in UNRELIABLE}
-            serving = {member.endpoint for member in members if words and serves(member)}
-            for endpoint, belief in endpoints(service, snap.roster) if words else ():
+            serving = {member.endpoint for member in members if words and balancer_checks.serves(member)}
+            for endpoint, belief in pools.endpoints(service, snap.roster) if words else ():
                 if endpoint in words and len(serving) > (endpoint in serving):  # beside itself
                     found[belief.fact.id] = found.get(belief.fact.id, True) and words[endpoint] == "down"
     return found

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from reconciler.core.limits.suspensions import busy_or_failed
+from reconciler.core.limits import suspensions
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Wait, Waiting
 from reconciler.core.model.step import Step
@@ -32,7 +32,7 @@ class Outbox:
         if step.target in self.under_way:
             self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is under way"))
             return
-        hold = busy_or_failed(self.ledger, self.busy, step.id, step.target, step.object, self.now)
+        hold = suspensions.busy_or_failed(self.ledger, self.busy, step.id, step.target, step.object, self.now)
         if hold is None:
             self.steps.append(step)
         else:

@@ -20,16 +20,16 @@ from providers.actions import (
 )
 from providers.facts import ContainerFact, Endpoint, Generation, Mark, RecordKey
 from reconciler.core.exits.inflight_requests import Place
-from reconciler.core.healing.restart_history import settings, without_restarts
+from reconciler.core.healing import restart_history
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.revision import why_failed
 from reconciler.core.model.step import Step
 from reconciler.core.model.want import Want
-from reconciler.core.replicas.image_pins import pins_of
+from reconciler.core.replicas import image_pins
 from reconciler.core.replicas.snapshot import Snapshot
+from reconciler.core.traffic import pools
 from reconciler.core.traffic.pool import MemberChange
-from reconciler.core.traffic.pools import endpoints
 
 
 def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:
@@ -66,7 +66,7 @@ class Links:
         containers: dict[str, list[int]] = {}
         addresses: dict[str, list[int]] = {}
         for service in self.desired.services:
-            for endpoint, belief in endpoints(service, self.roster) if service.balancers else ():
+            for endpoint, belief in pools.endpoints(service, self.roster) if service.balancers else ():
                 for balancer in service.balancers:
                     containers.setdefault(belief.fact.name, []).append(len(ids))
                     addresses.setdefault(endpoint.address, []).append(len(ids))
@@ -108,7 +108,7 @@ def create(desired: Desired, want: Want, ledger: Ledger) -> Step | None:
         return None
     mark = Mark(desired.instance.id, workload.name, want.ordinal, workload.template.revision)
     push = workload.push is not None
-    pins = pins_of(ledger, workload.key, mark.revision)
+    pins = image_pins.pins_of(ledger, workload.key, mark.revision)
     action = CreateContainer(want.node, want.container, mark, workload.template, desired.root, push=push, pins=pins)
     return Step(want.id, want.object, action, want.cause, want.message, journal=True)
 
@@ -130,14 +130,14 @@ def update(want: Want, fact: ContainerFact, ledger: Ledger) -> Step | None:
     ):  # and nothing else: other settings are a planned change, which may have to wait
         action = UpdateContainer(fact.node, fact.name, fact.generation, (), join=fact.unjoined)
     else:
-        live = settings(want.workload, want.object, fact, ledger)
+        live = restart_history.settings(want.workload, want.object, fact, ledger)
         action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
     return Step(want.id, want.object, action, want.cause, want.message)
 
 
 def quieten(grant: Grant, fact: ContainerFact) -> Step:
     """Switch off the runtime's own restarting before a drain and a stop: what ends then stays down."""
-    live = without_restarts(fact.live)
+    live = restart_history.without_restarts(fact.live)
     action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
     message = "the runtime must not start it again by itself while it leaves"
     return Step(f"update {fact.name}", grant.object, action, grant.cause, message)

@@ -11,14 +11,13 @@ from typing import NamedTuple
 from manifests.values.desired import SECOND
 from manifests.values.dns import DNSPolicy, Record
 from providers.facts import ProbeValue, RecordKey, RecordSet, ZoneFact
-from reconciler.core.dns.capabilities_fit import Note, adapt
-from reconciler.core.dns.publication import Answer, Mode, omit
+from reconciler.core.dns import capabilities_fit, publication, record_lists, targets, tree
+from reconciler.core.dns.capabilities_fit import Note
+from reconciler.core.dns.publication import Answer, Mode
 from reconciler.core.dns.published import ByName, Sets, addresses, names_of, reached, unseen
-from reconciler.core.dns.record_lists import compare, is_list, yields
 from reconciler.core.dns.records import RecordDiff, owner_mark, owner_of, protected, why
 from reconciler.core.dns.takeover import ANSWERS, Claims
-from reconciler.core.dns.targets import Leaf, around, leaves_of, proven
-from reconciler.core.dns.tree import managed, tree
+from reconciler.core.dns.targets import Leaf
 from reconciler.core.model.dns_memory import NOTHING, NameRow
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Ledger
@@ -69,13 +68,13 @@ class Names:
 def name_all(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
     """Compare all policies and records with their zones, then look for record sets of ours that nothing wants."""
     out = Names()
-    here = around(snap, ledger, weights)
+    here = targets.around(snap, ledger, weights)
     marked = {key: _by_mark(zone) for key, zone in snap.sight.zones.items()}
     claims = Claims(snap.desired, snap.sight.zones, marked, out.taken)
     there = {key: ByName(zone) for key, zone in snap.sight.zones.items()}
     for policy in sorted(snap.desired.policies, key=lambda one: one.key):
         mark = owner_mark(snap.desired.instance.id, policy.key)
-        leaves = leaves_of(policy, here)
+        leaves = targets.leaves_of(policy, here)
         place = (policy.provider, policy.zone)
         zone = snap.sight.zones.get(place)
         row = ledger.names.get(policy.key, NOTHING)
@@ -87,13 +86,13 @@ def name_all(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
                 out.rows[policy.key] = row
             out.policies[policy.key] = Named(leaves, Answer(Mode.WAITING, {}, row), None)
             continue
-        mine = {key: zone.records[key] for key in marked[place].get(mark, ()) if managed(policy, key.name)}
+        mine = {key: zone.records[key] for key in marked[place].get(mark, ()) if tree.managed(policy, key.name)}
         inherited = {key: zone.records[key] for key in claims.inherit(policy)}
         _Judge(snap, policy, there[place], leaves, _Current(mine | inherited, bool(inherited)), out).judge(row)
     for record in snap.desired.records:
         _record(snap, record, owner_mark(snap.desired.instance.id, record.key), there, claims, out)
     _strays(snap, marked, out)
-    compare(snap.desired, snap.sight.zones, marked, claims, out)
+    record_lists.compare(snap.desired, snap.sight.zones, marked, claims, out)
     if snap.roster.orphans:
         _orphans(snap, out)
     return out
@@ -129,7 +128,7 @@ class _Judge:
         self.mark, blind = owner_mark(snap.desired.instance.id, policy.key), bool(snap.roster.blind)
         self.current, self.inherited = current.sets, current.inherited
         self.reached = reached(policy.host, self.current)
-        leaves = tuple(proven(leaf, self.reached) if leaf.unproven else leaf for leaf in leaves)
+        leaves = tuple(targets.proven(leaf, self.reached) if leaf.unproven else leaf for leaf in leaves)
         if blind:
             leaves = (*leaves, *unseen(policy, leaves, self.reached))
         self.leaves, self.blind = leaves, blind
@@ -137,7 +136,7 @@ class _Judge:
     def judge(self, row: NameRow) -> None:
         """Decide what should be published, and note what differs."""
         policy, out = self.policy, self.out
-        answer = omit(policy, self.leaves, self.reached, row, self.blind, self.now)
+        answer = publication.omit(policy, self.leaves, self.reached, row, self.blind, self.now)
         named = Named(self.leaves, answer, self.reached)
         out.policies[policy.key] = named
         if answer.row != NOTHING:
@@ -171,11 +170,11 @@ class _Judge:
         It is `current` itself where nothing differs.
         """
         policy = self.policy
-        wanted = tree(policy, answer.leaves)
+        wanted = tree.tree(policy, answer.leaves)
         if wanted == self.current:
             return self.current
         order = sorted({target.geo for target in policy.targets if target.default})
-        adapted = adapt(wanted, policy.zone, self.zone.capabilities, order)
+        adapted = capabilities_fit.adapt(wanted, policy.zone, self.zone.capabilities, order)
         named.notes = adapted.notes
         if wanted and not any(key.name == policy.host for key in adapted.records):
             why_not = "; ".join(sorted({note.message for note in adapted.notes if note.key.name == policy.host}))
@@ -292,7 +291,7 @@ def _record(
     mine = zone.owners.get(key) == mark
     if before == wanted and mine:
         return
-    fitted = adapt({key: wanted}, record.zone, zone.capabilities)
+    fitted = capabilities_fit.adapt({key: wanted}, record.zone, zone.capabilities)
     after = fitted.records.get(key)
     if after is None:
         message = "; ".join(note.message for note in fitted.notes) or "it is left out"
@@ -301,7 +300,7 @@ def _record(
         return
     beside = _beside(record, there[place])
     free = [one for one in beside if claims.yields(record, one)]
-    others = [one for one in beside if one not in free and not yields(zone.owners.get(one, ""), mark)]
+    others = [one for one in beside if one not in free and not record_lists.yields(zone.owners.get(one, ""), mark)]
     if others:
         listed = ", ".join(f"{other.name} {other.type}" for other in others)
         message = f"{listed} in zone {record.zone} carries no owner mark of {mark}"
@@ -337,7 +336,7 @@ def _strays(snap: Snapshot, marked: Mapping[tuple[str, str], Mapping[str, list[R
     for (provider, zone_name), by_mark in marked.items():
         records = snap.sight.zones[provider, zone_name].records
         for mark, keys in by_mark.items():
-            if not mark.startswith(prefix) or is_list(mark):
+            if not mark.startswith(prefix) or record_lists.is_list(mark):
                 continue
             policy, record = policies.get((provider, zone_name, mark)), plain.get((provider, zone_name, mark))
             taken = out.taken.get((provider, zone_name), ())
@@ -345,7 +344,7 @@ def _strays(snap: Snapshot, marked: Mapping[tuple[str, str], Mapping[str, list[R
                 if (
                     key in taken
                     or key == record
-                    or (policy is not None and managed(policy, key.name))
+                    or (policy is not None and tree.managed(policy, key.name))
                     or protected(key, zone_name)
                 ):
                     continue

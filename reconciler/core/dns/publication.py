@@ -12,7 +12,7 @@ from typing import NamedTuple
 from manifests.values.desired import SECOND
 from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish
 from providers.facts import ProbeValue
-from reconciler.core.dns.target_health import round_of
+from reconciler.core.dns import target_health
 from reconciler.core.dns.targets import Leaf
 from reconciler.core.model.dns_memory import NOTHING, NameRow
 from reconciler.core.model.instant import FOREVER, Now, due, instant
@@ -123,7 +123,7 @@ def _undecided(case: _Case) -> Answer:
     if not asked:
         return Answer(Mode.WAITING, {}, NOTHING, case.until)
     waiting = case.row.waiting or instant(case.now)
-    end = due(waiting, max(round_of(check) for check in asked), case.now)
+    end = due(waiting, max(target_health.round_of(check) for check in asked), case.now)
     if end > case.now.steady:
         return Answer(Mode.WAITING, {}, NameRow(waiting=waiting), min(case.until, end), end)
     # Waited for one round: from here on as if all had failed, because a name without an answer helps nobody.

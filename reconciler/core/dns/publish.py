@@ -9,14 +9,12 @@ from dataclasses import replace
 from providers.facts import ZoneFact, fingerprint
 from reconciler.core.actions.outbox import Outbox
 from reconciler.core.actions.steps import Links
-from reconciler.core.dns import steps
+from reconciler.core.dns import steps, write_order
 from reconciler.core.dns.policies import Names
 from reconciler.core.dns.records import RecordDiff
-from reconciler.core.dns.steps import records
-from reconciler.core.dns.write_order import Order, patience_of
-from reconciler.core.limits import prune_guard
+from reconciler.core.dns.write_order import Order
+from reconciler.core.limits import prune_guard, suspensions
 from reconciler.core.limits.prune_guard import Pruning
-from reconciler.core.limits.suspensions import frozen
 from reconciler.core.model.dns_memory import NOTHING, Farewell, NameRow
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Rule
@@ -36,7 +34,7 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
     zones = _suspended(snap, out.ledger, names)
     due: dict[Place, list[RecordDiff]] = {}
     for diff in names.changes:
-        hold = frozen(snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now)
+        hold = suspensions.frozen(snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now)
         if hold is None and diff.edited:
             hold = _mass_hold(diff, zones)
         _keep(diff, hold, due, out)
@@ -54,11 +52,11 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
             )
             wanted = frozenset(names.own.get(place, ()))
             arranged = order.arrange(
-                diffs, wanted, out.ledger.names, lambda diff: patience_of(policies.get(diff.object), diff)
+                diffs, wanted, out.ledger.names, lambda diff: write_order.patience_of(policies.get(diff.object), diff)
             )
             alone, listed = steps.split(arranged.groups)
             for group in alone:
-                out.put(records(snap.desired, group, links))
+                out.put(steps.records(snap.desired, group, links))
             for step in steps.steps(snap.desired, listed, out.ledger):
                 out.put(step)
             out.waits += arranged.waits

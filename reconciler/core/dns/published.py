@@ -9,7 +9,7 @@ from functools import cached_property
 from manifests.values.dns import DNSPolicy
 from manifests.values.dns_names import balancer_name, place_name, target_name
 from providers.facts import ProbeValue, RecordKey, RecordSet, ZoneFact
-from reconciler.core.dns.records import points_at
+from reconciler.core.dns import records
 from reconciler.core.dns.targets import Leaf
 
 _TYPES = ("A", "AAAA")
@@ -52,7 +52,7 @@ def reached(host: str, current: Sets) -> frozenset[str]:
     waiting, done = [host], {host}
     while waiting:
         for key, record in at.get(waiting.pop(), ()):
-            targets = points_at(key, record)
+            targets = records.points_at(key, record)
             if not targets:
                 if key.type in _TYPES:
                     found.update(record.values)

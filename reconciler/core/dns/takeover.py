@@ -10,9 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from manifests.values.desired import Desired
 from manifests.values.dns import DNSPolicy, Record
 from providers.facts import RecordKey, ZoneFact
-from reconciler.core.dns.published import names_of
-from reconciler.core.dns.records import owner_of
-from reconciler.core.dns.tree import managed, managing
+from reconciler.core.dns import published, records, tree
 
 ANSWERS = ("A", "AAAA", "CNAME")
 """Types of which one may take the place of another without a question being left without an answer."""
@@ -55,17 +53,17 @@ class Claims:
         for mark, keys in by_mark.items():
             if not mark.startswith(self._prefix):
                 continue
-            owner = owner_of(mark)[1]
+            owner = records.owner_of(mark)[1]
             policy, listed = self._policies.get(owner), self._lists.get(owner)
             # What its own document wants is not free; there may be very much of that, so it is left out first.
             rest = keys
             if policy is not None and (policy.provider, policy.zone) == place:
-                rest = [key for key in keys if not managed(policy, key.name)]
+                rest = [key for key in keys if not tree.managed(policy, key.name)]
             elif listed is not None and (listed.provider, listed.zone) == place:
                 rest = [key for key in keys if key not in listed.sets]
             for key in rest:
                 if self._free(place, key):
-                    for host in managing(key.name):
+                    for host in tree.managing(key.name):
                         found.setdefault(host, []).append(key)
         return found
 
@@ -75,7 +73,7 @@ class Claims:
         left = self._left[place].get(policy.host)
         if not left:
             return []
-        names = names_of(policy)
+        names = published.names_of(policy)
         mine = sorted({key for key in left if self._fits(place, key, policy, names) and self._free(place, key)})
         self.take(place, mine)
         return mine
@@ -85,7 +83,7 @@ class Claims:
         if key.name in names and not key.set_id:
             return True
         mark = self._zones[place].owners[key]
-        return mark.startswith(self._prefix + _POLICY) and managed(policy, key.name)
+        return mark.startswith(self._prefix + _POLICY) and tree.managed(policy, key.name)
 
     def yields(self, record: Record, key: RecordKey) -> bool:
         """Whether a plain record may have the place of a set that exists: its own, or one that answers the same question."""
@@ -120,5 +118,5 @@ class Claims:
         mark = self._zones[place].owners.get(key, "")
         if not mark.startswith(self._prefix) or key in self._taken.get(place, ()):
             return False
-        owner = self._policies.get(owner_of(mark)[1])
-        return owner is None or (owner.provider, owner.zone) != place or not managed(owner, key.name)
+        owner = self._policies.get(records.owner_of(mark)[1])
+        return owner is None or (owner.provider, owner.zone) != place or not tree.managed(owner, key.name)

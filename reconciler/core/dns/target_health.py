@@ -12,7 +12,7 @@ from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.replicas.roster import Roster
-from reconciler.core.traffic.pools import endpoints
+from reconciler.core.traffic import pools
 
 
 class LeafVerdict(NamedTuple):
@@ -92,7 +92,7 @@ def _addresses(target: Target, service: Service | None, roster: Roster | None) -
         for balancer in service.balancers:
             yield from balancer.addresses
     elif target.publish is Publish.ENDPOINTS and roster is not None:
-        for endpoint, _ in endpoints(service, roster):
+        for endpoint, _ in pools.endpoints(service, roster):
             yield endpoint.address
 
 

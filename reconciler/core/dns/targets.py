@@ -10,8 +10,9 @@ from typing import NamedTuple
 from manifests.values.desired import Service
 from manifests.values.dns import DNSPolicy, HealthCheck, Publish, Target
 from providers.facts import ContainerState, ProbeFact, ProbeValue
-from reconciler.core.dns.target_health import LeafVerdict, both, probe_of, verdict
-from reconciler.core.health.overrides import expires_at, in_force, target_key
+from reconciler.core.dns import target_health
+from reconciler.core.dns.target_health import LeafVerdict
+from reconciler.core.health import overrides
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.ledger import Ledger
@@ -84,7 +85,7 @@ def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:
         if policy.check is not None or target.check:
             leaves = [_asked(policy, target, leaf, here) for leaf in leaves]
         orders = here.ledger.overrides
-        order = in_force(orders, target_key(policy.key, target.name), here.now) if orders else None
+        order = overrides.in_force(orders, overrides.target_key(policy.key, target.name), here.now) if orders else None
         if target.force or order is not None:
             leaves = [_forced(target, leaf, order, here.now) for leaf in leaves]
         found += leaves
@@ -94,7 +95,7 @@ def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:
 def _forced(target: Target, leaf: Leaf, order: Override | None, now: Now) -> Leaf:
     """The leaf with a person's word on it. What leaves or is not in traffic yet does not become healthy by a word."""
     force = target.force if order is None else order.force.value
-    until = FOREVER if order is None else expires_at(order, now)
+    until = FOREVER if order is None else overrides.expires_at(order, now)
     if force == "down":
         return leaf._replace(value=_FAIL, until=until, leaving=True, force="down", order=order)
     if force == "up" and not leaf.leaving and not leaf.early:
@@ -104,13 +105,13 @@ def _forced(target: Target, leaf: Leaf, order: Override | None, now: Now) -> Lea
 
 def _asked(policy: DNSPolicy, target: Target, leaf: Leaf, here: Around) -> Leaf:
     """The leaf with the answer of its check, if one is asked."""
-    probe = probe_of(policy, target, leaf.address, here.checks)
+    probe = target_health.probe_of(policy, target, leaf.address, here.checks)
     if probe is None:
         return leaf
-    answer = verdict(here.answers, probe, here.now.steady)
+    answer = target_health.verdict(here.answers, probe, here.now.steady)
     unproven = leaf.service is not None and answer.value is _UNKNOWN and _pending(here.answers.get(probe))
     if leaf.service is not None:
-        answer = both(answer, LeafVerdict(leaf.service, FOREVER))
+        answer = target_health.both(answer, LeafVerdict(leaf.service, FOREVER))
     if leaf.early and answer.value is _PASS:
         answer = answer._replace(value=_UNKNOWN)
     return leaf._replace(value=answer.value, until=answer.until, probe=probe, unproven=unproven)

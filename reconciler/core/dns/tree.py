@@ -12,7 +12,7 @@ from manifests.values.dns import DNSPolicy, Publish, Routing, Target
 from manifests.values.dns_names import balancer_name, place_name, target_name
 from manifests.values.geo import DEFAULT
 from providers.facts import RecordKey, RecordSet
-from reconciler.core.dns.records import address_sets, record_type
+from reconciler.core.dns import records
 
 Leaves = Mapping[str, frozenset[str]]
 """Target name -> its leaves that are in: addresses, or one host name (final dot)."""
@@ -38,7 +38,7 @@ def tree(policy: DNSPolicy, leaves: Leaves) -> dict[RecordKey, RecordSet]:
         _Level(policy, leaves, kind, sets).build([one for one in alive if _has(leaves[one.name], kind)])
     for target in alive:
         if target.publish is not Publish.HOSTNAME:
-            sets.update(address_sets(target_name(policy.host, target.name), policy.ttl, leaves[target.name]))
+            sets.update(records.address_sets(target_name(policy.host, target.name), policy.ttl, leaves[target.name]))
     return sets
 
 
@@ -46,7 +46,7 @@ def _simple(policy: DNSPolicy, values: set[str]) -> dict[RecordKey, RecordSet]:
     """All addresses together at the host; a host name only where there is no address, because nothing stands beside it."""
     addresses = [value for value in values if not value.endswith(".")]
     if addresses:
-        return address_sets(policy.host, policy.ttl, addresses)
+        return records.address_sets(policy.host, policy.ttl, addresses)
     name = min(values)
     if policy.host == policy.zone:
         return {RecordKey(policy.host, kind): RecordSet(0, (name,), alias=True) for kind in ("A", "AAAA")}
@@ -59,7 +59,7 @@ def _families(leaves: Leaves, alive: list[Target]) -> tuple[str, ...]:
 
 
 def _has(values: frozenset[str], kind: str) -> bool:
-    return kind == _CNAME or any(value.endswith(".") or record_type(value) == kind for value in values)
+    return kind == _CNAME or any(value.endswith(".") or records.record_type(value) == kind for value in values)
 
 
 class _Place(NamedTuple):

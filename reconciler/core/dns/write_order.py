@@ -12,7 +12,8 @@ from manifests.values.desired import SECOND
 from manifests.values.dns import DNSPolicy
 from manifests.values.dns_names import balancer_name
 from providers.facts import RecordKey, ZoneFact
-from reconciler.core.dns.records import RecordDiff, points_at
+from reconciler.core.dns import records
+from reconciler.core.dns.records import RecordDiff
 from reconciler.core.model.dns_memory import Farewell, NameRow
 from reconciler.core.model.instant import Now, due, instant
 from reconciler.core.model.reasons import Wait, Waiting
@@ -123,13 +124,13 @@ class Order:
                 record = self.zone.records.get(key)
                 if record is None or not mark.startswith(self.prefix):
                     continue
-                for name in points_at(key, record):
+                for name in records.points_at(key, record):
                     self._pointed[name] = max(self._pointed.get(name, 0), record.ttl * SECOND)
         return self._pointed
 
 
 def _new_targets(diff: RecordDiff) -> tuple[str, ...]:
-    return () if diff.after is None else points_at(diff.key, diff.after)
+    return () if diff.after is None else records.points_at(diff.key, diff.after)
 
 
 def grouped(diffs: Iterable[RecordDiff]) -> list[tuple[RecordDiff, ...]]:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from manifests.values.desired import SECOND, Workload
 from providers.facts import ContainerFact, ContainerState, ProbeValue
-from reconciler.core.exits.grants import CUTTING, UP, URGENT, Drain, deadline_at, drain_of, may_empty
+from reconciler.core.exits import grants
+from reconciler.core.exits.grants import CUTTING, UP, URGENT, Drain
 from reconciler.core.exits.inflight_requests import Place
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import FOREVER, Now, due, elapsed, instant, next_after
@@ -229,20 +230,20 @@ def leave(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now
 def recreate(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, now: Now) -> Progress:
     """The first half of a recreation, as long as the old container exists: the next thing to do until it is removed."""
     fact = belief.fact
-    if deadline_at(grant, workload, now) <= now.steady:
+    if grants.deadline_at(grant, workload, now) <= now.steady:
         return Progress(None, ended="deadline passed")
     if fact.generation != grant.generation and grant.cause in URGENT:
         return Progress(None, ended="a new generation runs")
     grant = _follow(grant, fact)
     if fact.state not in UP:
-        return _away(grant, fact, exit_, drain_of(workload), now)
+        return _away(grant, fact, exit_, grants.drain_of(workload), now)
     if fact.state is ContainerState.PAUSED:
         return Progress(None, ended=FROZEN)
     if grant.cause in URGENT and belief.live is ProbeValue.PASS:
         return Progress(None, ended="recovered before the stop")
     if grant.cause is Reason.SECRET_CHANGED and not fact.stale_secrets:
         return Progress(None, ended="its secrets are as they were")
-    return _leave_service(grant, fact, exit_, may_empty(grant, workload), drain_of(workload), now)
+    return _leave_service(grant, fact, exit_, grants.may_empty(grant, workload), grants.drain_of(workload), now)
 
 
 def recreated(grant: Grant, belief: Belief | None, workload: Workload, available: bool, now: Now) -> Progress:
@@ -252,7 +253,7 @@ def recreated(grant: Grant, belief: Belief | None, workload: Workload, available
         belief: the replica's new container, None while there is none.
     """
     grant = _out_since(grant, now)
-    until = deadline_at(grant, workload, now)
+    until = grants.deadline_at(grant, workload, now)
     if until <= now.steady:
         return Progress(None, ended="deadline passed")
     if available:
@@ -268,7 +269,7 @@ def recreated(grant: Grant, belief: Belief | None, workload: Workload, available
 def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, available: bool, now: Now) -> Progress:
     """A restart: the next thing to do until a new generation of the same container is available."""
     fact = belief.fact
-    until = deadline_at(grant, workload, now)
+    until = grants.deadline_at(grant, workload, now)
     if until <= now.steady:
         stranded = workload.restart_only and fact.generation == grant.generation and fact.state not in UP
         if not stranded:
@@ -277,7 +278,7 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
         grant = grant._replace(at=instant(now), weight_out=instant(now))
     if fact.generation == grant.generation:
         if fact.state not in UP:
-            may_not_wait = _may_not_wait(grant, exit_, drain_of(workload), now)
+            may_not_wait = _may_not_wait(grant, exit_, grants.drain_of(workload), now)
             if exit_.carrying and may_not_wait > now.steady:
                 message = f"{fact.name} is down and still carries weight"
                 retry = None if may_not_wait == FOREVER else may_not_wait
@@ -287,7 +288,7 @@ def restart(grant: Grant, belief: Belief, exit_: Exit, workload: Workload, avail
             return Progress(None, ended=FROZEN)
         if grant.cause in URGENT and belief.live is ProbeValue.PASS:
             return Progress(None, ended="recovered before the stop")
-        return _leave_service(grant, fact, exit_, may_empty(grant, workload), drain_of(workload), now)
+        return _leave_service(grant, fact, exit_, grants.may_empty(grant, workload), grants.drain_of(workload), now)
     if belief.live is ProbeValue.FAIL:
         return Progress(None, ended="the new generation failed too")
     if available:

@@ -21,8 +21,7 @@ from reconciler.core.model.ledger import Ledger, Outbreak
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.want import Want
-from reconciler.core.replicas.availability import ripe_at
-from reconciler.core.replicas.memory import replica_of
+from reconciler.core.replicas import availability, memory
 from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -155,10 +154,10 @@ def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
         return Outbreaks(ledger.outbreaks)
     look = _Watch(snap.desired.guard.mass_failure, snap.observed, ledger, bool(snap.roster.blind), snap.now)
     healthy = {
-        replica_of(key, ordinal)
+        memory.replica_of(key, ordinal)
         for key, group in snap.roster.groups.items()
         for ordinal, one in group.current.items()
-        if one.live is _PASS and ripe_at(one, group.workload.min_ready) <= snap.now.steady
+        if one.live is _PASS and availability.ripe_at(one, group.workload.min_ready) <= snap.now.steady
     }
     for key in sorted(failing | {outbreak for outbreak in ledger.outbreaks if outbreak in snap.roster.groups}):
         group = snap.roster.groups[key]
@@ -198,7 +197,7 @@ def _sound(snap: Snapshot, failing: Collection[str]) -> frozenset[str]:
 
 
 def _replicas(group: Group) -> dict[str, Belief]:
-    return {replica_of(group.workload.key, ordinal): one for ordinal, one in group.current.items()}
+    return {memory.replica_of(group.workload.key, ordinal): one for ordinal, one in group.current.items()}
 
 
 def _by_node(roster: Roster, failing: Collection[str], ledger: Ledger) -> dict[str, list[Group]]:

@@ -13,8 +13,8 @@ from reconciler.core.healing.mass_failure import Outbreaks
 from reconciler.core.model.instant import Now, instant
 from reconciler.core.model.ledger import Escalation, Failures, Grant, Ledger
 from reconciler.core.model.want import Kind, Want
+from reconciler.core.replicas import roster
 from reconciler.core.replicas.availability import Availability
-from reconciler.core.replicas.roster import node_of
 from reconciler.core.replicas.snapshot import Snapshot
 
 
@@ -114,4 +114,4 @@ class RestartCounters:
         if group is None:
             return ""
         found = next((member.fact.node for member in group.members() if member.fact.id == container), "")
-        return found or node_of(group.workload, int(ordinal))
+        return found or roster.node_of(group.workload, int(ordinal))

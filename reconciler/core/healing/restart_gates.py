@@ -17,8 +17,7 @@ from reconciler.core.limits import backoff
 from reconciler.core.model.instant import due
 from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.want import Want
-from reconciler.core.replicas.exit_times import soonest_end
-from reconciler.core.replicas.memory import amnesia, path_of
+from reconciler.core.replicas import exit_times, memory
 
 
 class Candidate(NamedTuple):
@@ -37,7 +36,7 @@ def _history_lost(candidate: Candidate) -> Hold | None:
     want, counters = candidate.want, candidate.counters
     if counters.ledger.history_lost is None:
         return None
-    until = due(counters.ledger.history_lost, amnesia(counters.snap.desired), counters.snap.now)
+    until = due(counters.ledger.history_lost, memory.amnesia(counters.snap.desired), counters.snap.now)
     message = "the ledger was lost, so how often this was restarted lately is not known"
     return _hold(want, Rule.LEDGER_LOST, message, until)
 
@@ -70,7 +69,7 @@ def _mass(candidate: Candidate) -> Hold | None:
         return None
     ends: dict[str, int] = {}
     for grant in counters.ledger.grants.values():
-        end = soonest_end(counters.snap, [grant])
+        end = exit_times.soonest_end(counters.snap, [grant])
         ends[grant.object] = min(end, ends.get(grant.object, end))
     return mass_failure.hold(counters.snap, counters.ledger, counters.outbreaks, want, ends)
 
@@ -82,7 +81,7 @@ def _turn(candidate: Candidate) -> Hold | None:
     if not mine:
         return None
     now = counters.snap.now
-    until = max(soonest_end(counters.snap, mine), now.steady + 1)
+    until = max(exit_times.soonest_end(counters.snap, mine), now.steady + 1)
     prefix = f"{workload.key}/"
     every = sum(1 for grant in counters.ledger.grants.values() if grant.object.startswith(prefix))
     if every >= workload.max_unavailable:
@@ -121,7 +120,7 @@ def _never_passed(candidate: Candidate) -> str:
     """
     container, passed = candidate.workload.template.container, candidate.counters.ledger.passed
     for name, probe in (("startup", container.startup), ("liveness", container.liveness)):
-        if probe is not None and path_of(candidate.workload.key, name, candidate.want.node) not in passed:
+        if probe is not None and memory.path_of(candidate.workload.key, name, candidate.want.node) not in passed:
             return name
     return ""
 
@@ -149,7 +148,7 @@ def _node(candidate: Candidate) -> Hold | None:
     limit, there = counters.snap.desired.guard.restarts.in_flight, counters.urgent_on(want.node)
     if len(there) < limit:
         return None
-    until = max(soonest_end(counters.snap, there), counters.snap.now.steady + 1)
+    until = max(exit_times.soonest_end(counters.snap, there), counters.snap.now.steady + 1)
     message = f"{len(there)} replicas are being restarted on {want.node}, at most {limit} may be"
     return _hold(want, Rule.NODE_RESTART_LIMIT, message, until)
 

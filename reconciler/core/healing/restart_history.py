@@ -12,12 +12,9 @@ from manifests.values.desired import Workload
 from manifests.values.pod import Live, RuntimeRestart
 from providers.facts import ContainerFact, ProbeValue
 from reconciler.core.limits import backoff
-from reconciler.core.limits.backoff import recent
 from reconciler.core.model.instant import Instant, Now, instant
 from reconciler.core.model.ledger import Escalation, Ledger
-from reconciler.core.replicas.adoption import wanted_live
-from reconciler.core.replicas.availability import ripe_at
-from reconciler.core.replicas.memory import replica_of
+from reconciler.core.replicas import adoption, availability, memory
 from reconciler.core.replicas.snapshot import Snapshot
 
 _NO = RuntimeRestart.NO.value
@@ -38,7 +35,7 @@ def restarts_itself(fact: ContainerFact) -> bool:
 
 def settings(workload: Workload, replica: str, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
     """What a container should have in place now: as its manifest says, without restarts by the runtime while we took over."""
-    live = wanted_live(workload, fact)
+    live = adoption.wanted_live(workload, fact)
     return without_restarts(live) if replica in ledger.taken_over else live
 
 
@@ -76,7 +73,7 @@ def _runtime(snap: Snapshot, ledger: Ledger) -> tuple[Mapping[str, tuple[Instant
                 continue  # whose life began without us: what happened before says nothing of late
             more = min(fact.restarts - (before or 0), max(1, group.workload.restarts.limit))
             if more > 0:
-                obj = replica_of(key, ordinal)
+                obj = memory.replica_of(key, ordinal)
                 added[obj] = (*attempts.get(obj, ()), *(instant(snap.now),) * more)
     if added:
         attempts = {**attempts, **added}
@@ -100,7 +97,7 @@ def _taken(snap: Snapshot, ledger: Ledger, attempts: Mapping[str, tuple[Instant,
         if group is None or belief is None or group.workload.restart_only or not restarts_itself(belief.fact):
             continue
         rule = group.workload.restarts
-        if belief.fact.restarts and len(recent(those, rule.window, snap.now)) >= max(1, rule.limit):
+        if belief.fact.restarts and len(backoff.recent(those, rule.window, snap.now)) >= max(1, rule.limit):
             taken.add(name)
     return ledger.taken_over if taken == ledger.taken_over else frozenset(taken)
 
@@ -121,7 +118,7 @@ def _escalations(snap: Snapshot, ledger: Ledger) -> Mapping[str, Escalation]:
         if (
             belief is not None
             and belief.live is ProbeValue.PASS
-            and ripe_at(belief, workload.min_ready) <= snap.now.steady
+            and availability.ripe_at(belief, workload.min_ready) <= snap.now.steady
         ):
             continue
         kept[name] = row

@@ -16,8 +16,7 @@ from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Reason, Wait, Waiting
 from reconciler.core.model.restart_request import FINAL, FailurePolicy, Fate, Member, Request
 from reconciler.core.model.want import Kind, Want
-from reconciler.core.replicas.availability import ripe_at
-from reconciler.core.replicas.memory import replica_of
+from reconciler.core.replicas import availability, memory
 from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -165,7 +164,7 @@ def _resolve(snap: Snapshot, request: Request) -> Request:
     for ordinal, belief in sorted(group.current.items()):
         fact = belief.fact
         life = _life(fact, only)
-        member = Member(replica_of(key, ordinal), fact.name, life or fact.generation, only=only)
+        member = Member(memory.replica_of(key, ordinal), fact.name, life or fact.generation, only=only)
         if request.object not in {key, member.object}:
             continue
         if life is None:
@@ -174,7 +173,7 @@ def _resolve(snap: Snapshot, request: Request) -> Request:
             member = member._replace(fate=Fate.DONE, message="started after it was asked for")
         members.append(member)
     for belief in (*group.outgoing, *group.surplus):
-        obj = replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1)
+        obj = memory.replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1)
         if request.object in {key, obj}:
             message = "it is being replaced or removed"
             members.append(Member(obj, belief.fact.name, belief.fact.generation, Fate.SKIPPED, message))
@@ -252,7 +251,7 @@ def _ripe(request: Request, belief: Belief, roster: Roster, member: Member) -> i
     """The steady instant from which the new life counts: available as its workload wants it, and old enough."""
     group, _ = _place(member.object, roster)
     min_ready = 0 if group is None else group.workload.min_ready
-    at = ripe_at(belief, min_ready)
+    at = availability.ripe_at(belief, min_ready)
     return at if at == FOREVER else max(at, belief.fact.running_since + request.min_started)
 
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from manifests.values.desired import MiddleZone, Push
 from providers.facts import ContainerFact, ContainerState, Generation, ProbeValue
+from reconciler.core.health import overrides
 from reconciler.core.health.belief import Belief, By, Word
-from reconciler.core.health.overrides import expires_at
 from reconciler.core.health.pushes import Channel, channel
 from reconciler.core.model.instant import FOREVER, Now, due
 from reconciler.core.model.override import Force, Override
@@ -115,7 +115,7 @@ def order(belief: Belief, override: Override, now: Now) -> Belief:
     observer = belief.ready if belief.word is None else belief.word.observer
     overruled = ready is not observer and observer is not _UNKNOWN
     since = max(due(override.at, 0, now), belief.fact.running_since) if belief.ready is not _PASS else belief.since
-    until = min(belief.until, expires_at(override, now))
+    until = min(belief.until, overrides.expires_at(override, now))
     draining = override.force is Force.DRAIN or (belief.word is not None and belief.word.draining)
     word = Word(By.OVERRIDE, ready is _FAIL, draining, observer, overruled)
     return belief._replace(ready=ready, since=since if ready is _PASS else 0, until=until, reason=reason, word=word)

@@ -14,7 +14,7 @@ from manifests.values.pod import Live, RuntimeRestart
 from providers.facts import ContainerFact, ContainerState, Mark, PortFact
 from reconciler.core.model.adopted import Adopted
 from reconciler.core.model.reasons import Hold, Rule
-from reconciler.core.replicas.template_fit import differing, policy_kept
+from reconciler.core.replicas import template_fit
 
 REPLACED = "adopted"
 """The revision of an adopted container that is to be replaced: no template has it, because revisions are hex digits."""
@@ -196,7 +196,7 @@ class _Adopter:
         fact = _reachable(fact, template)
         revision = template.revision
         if fact.id not in self.out.leaving and adopt is not None:
-            other = differing(template, fact)
+            other = template_fit.differing(template, fact)
             if adopt.replace:
                 revision = REPLACED
             elif row.baseline:
@@ -205,7 +205,7 @@ class _Adopter:
                 self.out.holds.append(self._differs(fact, row, other))
             else:
                 row = row._replace(baseline=revision)
-            if policy := policy_kept(template, fact):
+            if policy := template_fit.policy_kept(template, fact):
                 self.out.holds.append(self._keeps_policy(fact, *policy))
         self.out.rows[fact.id] = row._replace(ports=tuple(sorted({port.number for port in fact.ports})) or row.ports)
         mark = Mark(self.instance, self.workload.name, row.ordinal, revision)

@@ -17,8 +17,9 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.reasons import Hold
-from reconciler.core.replicas.adoption import NOTHING, Taken, take
-from reconciler.core.replicas.labelled import Marked, groups
+from reconciler.core.replicas import adoption, labelled
+from reconciler.core.replicas.adoption import NOTHING, Taken
+from reconciler.core.replicas.labelled import Marked
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class Admitted:
 def admit(desired: Desired, observed: Observed, sight: Sight) -> Admitted:
     """Find the containers of somebody else that are treated as ours."""
     ledger = observed.ledger
-    taken = take(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted)
-    marked = groups(desired, sight.runtimes, observed.contexts, taken.facts, ledger.grants)
+    taken = adoption.take(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted)
+    marked = labelled.groups(desired, sight.runtimes, observed.contexts, taken.facts, ledger.grants)
     if ledger.grants:
         _finish(desired, sight, ledger, taken, marked)
     if taken is NOTHING and not marked.workloads:
@@ -106,8 +107,8 @@ def probed(
         runtimes: the containers of the nodes that can be seen.
         hidden: the nodes that cannot be seen.
     """
-    taken: Taken = take(desired, runtimes, hidden, ledger.adopted)
-    marked: Marked = groups(desired, runtimes, contexts, taken.facts, ledger.grants)
+    taken: Taken = adoption.take(desired, runtimes, hidden, ledger.adopted)
+    marked: Marked = labelled.groups(desired, runtimes, contexts, taken.facts, ledger.grants)
     templates = {one.name: one for one in desired.workloads}
     found: dict[str, tuple[ContainerFact, str, Container]] = {}
     for fact in taken.facts.values():

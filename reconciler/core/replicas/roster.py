@@ -18,9 +18,9 @@ from typing import NamedTuple
 from manifests.values.desired import Push, Workload
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, Mark, ProbeValue, container_name
+from reconciler.core.health import overrides, precedence
 from reconciler.core.health.belief import Belief, Sight, believe
-from reconciler.core.health.overrides import in_force
-from reconciler.core.health.precedence import NO_CHANNEL, hear, heed, order
+from reconciler.core.health.precedence import NO_CHANNEL
 from reconciler.core.health.pushes import Channel
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
@@ -115,7 +115,7 @@ def _way(sight: Sight, by_name: Mapping[str, Group], observed: Observed, now: No
             group = by_name.get(fact.mark.workload) if fact.mark is not None else None
             if group is not None and group.workload.push is not None:
                 senders.append((group.workload.push, fact))
-    return hear(senders, observed.pushes, now.steady)
+    return precedence.hear(senders, observed.pushes, now.steady)
 
 
 class _Stages(NamedTuple):
@@ -196,10 +196,10 @@ def sort_containers(admitted: Admitted, observed: Observed, ledger: Ledger, now:
             container = containers.get(fact.id) if containers else None
             belief = believe(fact, container or workload.template.container, probes, steady)
             if pushes and workload.push is not None:
-                belief = heed(belief, pushes.get(fact.generation), workload.push, way, now)
+                belief = precedence.heed(belief, pushes.get(fact.generation), workload.push, way, now)
             if orders:
-                override = in_force(orders, f"{workload.key}/{mark.ordinal}", now)
-                belief = belief if override is None else order(belief, override, now)
+                override = overrides.in_force(orders, f"{workload.key}/{mark.ordinal}", now)
+                belief = belief if override is None else precedence.order(belief, override, now)
             if fact.state is not running:
                 down.append((group, belief))
             if workload.restart_only:

@@ -16,7 +16,7 @@ from manifests.values.desired import Template, Workload
 from manifests.values.rollouts import STAGED
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.revision import Standing
-from reconciler.core.replicas.image_pins import pin_key
+from reconciler.core.replicas import image_pins
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 
@@ -39,9 +39,11 @@ def _of(key: str, group: Group, ledger: Ledger) -> Mapping[str, str]:
     marks = (one.fact.mark for one in (*group.members(), *group.kept))
     revisions |= {mark.revision for mark in marks if mark is not None}
     known = {
-        name: ledger.templates[name] for revision in revisions if (name := pin_key(key, revision)) in ledger.templates
+        name: ledger.templates[name]
+        for revision in revisions
+        if (name := image_pins.pin_key(key, revision)) in ledger.templates
     }
-    mine = pin_key(key, declared.revision)
+    mine = image_pins.pin_key(key, declared.revision)
     known[mine] = ledger.templates.get(mine) or write(declared)
     return known
 
@@ -51,7 +53,7 @@ def made_from(ledger: Ledger, workload: Workload, revision: str) -> Workload | N
 
     What is changed on containers that run already is as it is declared now.
     """
-    text = ledger.templates.get(pin_key(workload.key, revision))
+    text = ledger.templates.get(image_pins.pin_key(workload.key, revision))
     found = read(text) if text is not None else None
     if found is None or found.revision != revision:
         return None

@@ -7,7 +7,7 @@ from manifests.values.desired import Workload
 from providers.facts import ContainerState, ProbeValue
 from reconciler.core.health.belief import Belief, By
 from reconciler.core.model.instant import FOREVER, Instant, Now
-from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.replicas import availability
 from reconciler.core.rollouts.host_restart import excused_until, struck
 
 
@@ -71,7 +71,7 @@ def health(
             else:
                 failing += 1
         elif ready is ProbeValue.PASS and belief.live is ProbeValue.PASS and fact.id not in leaving:
-            ripe = now.steady if overridden else ripe_at(belief, workload.min_ready)
+            ripe = now.steady if overridden else availability.ripe_at(belief, workload.min_ready)
             if ripe <= now.steady:
                 available += 1
             else:

@@ -7,7 +7,7 @@ notes when it happened; `health` asks who was struck. The rollout history keeps 
 
 from manifests.values.desired import Workload
 from providers.facts import ContainerState, ExitCause, ProbeValue
-from reconciler.core.exits.grants import allowance
+from reconciler.core.exits import grants
 from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import Instant, Now, due, elapsed, instant
 from reconciler.core.model.revision import Rollout, Standing
@@ -42,7 +42,7 @@ def excused_until(shaken: Instant | None, workload: Workload, now: Now) -> int:
     """The steady instant until which replicas that the host took along are not held against their revision; 0 = they are."""
     if shaken is None:
         return 0
-    until = due(shaken, allowance(workload), now)
+    until = due(shaken, grants.allowance(workload), now)
     return until if until > now.steady else 0
 
 

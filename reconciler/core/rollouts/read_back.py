@@ -9,9 +9,8 @@ from providers.facts import Endpoint
 from reconciler.core.health.belief import Belief
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.rollouts.health import kept_out, revision_of
-from reconciler.core.traffic.balancer_checks import failing
-from reconciler.core.traffic.pools import endpoints
+from reconciler.core.rollouts import health
+from reconciler.core.traffic import balancer_checks, pools
 
 
 class ReadBack(NamedTuple):
@@ -43,8 +42,8 @@ def read_back(snap: Snapshot, group: Group, revisions: Iterable[str]) -> ReadBac
             continue
         pooled = pooled or bool(service.balancers)
         replicas: dict[str, list[tuple[Endpoint, Belief]]] = defaultdict(list)
-        for endpoint, belief in endpoints(replace(service, backends=backends), snap.roster):
-            replicas[revision_of(belief)].append((endpoint, belief))
+        for endpoint, belief in pools.endpoints(replace(service, backends=backends), snap.roster):
+            replicas[health.revision_of(belief)].append((endpoint, belief))
         for balancer in service.balancers:
             pool = snap.sight.pools.get((balancer.provider, balancer.pool))
             members = () if pool is None else pool.members
@@ -53,9 +52,9 @@ def read_back(snap: Snapshot, group: Group, revisions: Iterable[str]) -> ReadBac
                 weighed[revision] |= {belief.fact.id for _, belief in those}
                 if any(weights.get(endpoint) for endpoint, _ in those):
                     carrying.add(revision)
-                if any(not weights.get(endpoint) and not kept_out(belief) for endpoint, belief in those):
+                if any(not weights.get(endpoint) and not health.kept_out(belief) for endpoint, belief in those):
                     lacking.add(revision)
-                if pool is not None and failing(members, {endpoint for endpoint, _ in those}):
+                if pool is not None and balancer_checks.failing(members, {endpoint for endpoint, _ in those}):
                     lacking.add(revision)
     raised = {
         revision
@@ -63,7 +62,7 @@ def read_back(snap: Snapshot, group: Group, revisions: Iterable[str]) -> ReadBac
         if not pooled
         or (
             revision not in lacking
-            and {belief.fact.id for belief in group.of(revision) if not kept_out(belief)} <= weighed[revision]
+            and {belief.fact.id for belief in group.of(revision) if not health.kept_out(belief)} <= weighed[revision]
         )
     }
     return ReadBack(frozenset(carrying), frozenset(raised))

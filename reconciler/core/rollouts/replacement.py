@@ -17,9 +17,9 @@ from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.revision import Revision, Standing, keeps
+from reconciler.core.replicas import templates
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.roster import Group
-from reconciler.core.replicas.templates import made_from
 
 SURGE = 1
 """How many replicas more than wanted may exist while a revision replaces another."""
@@ -121,7 +121,7 @@ def older(group: Group, ledger: Ledger) -> list[Older]:
         exist = frozenset(mark.ordinal for mark in marks if mark is not None)
         if revision == wanted or len(exist) >= group.workload.replicas:
             continue
-        workload = made_from(ledger, group.workload, revision)
+        workload = templates.made_from(ledger, group.workload, revision)
         if workload is not None:
             found.append(Older(workload, exist))
     return found
@@ -130,7 +130,7 @@ def older(group: Group, ledger: Ledger) -> list[Older]:
 def lost(group: Group, ledger: Ledger) -> list[int]:
     """The ordinals of replicas that should have the traffic and cannot be made again."""
     gone = [] if made(group) else [one for one in range(group.workload.replicas) if one not in group.current]
-    return [] if not gone or made_from(ledger, group.workload, group.serving) is not None else gone
+    return [] if not gone or templates.made_from(ledger, group.workload, group.serving) is not None else gone
 
 
 def asleep(group: Group, grants: Mapping[str, Grant]) -> list[Belief]:

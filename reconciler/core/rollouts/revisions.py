@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from manifests.values.desired import SECOND, Desired, Workload
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerState
-from reconciler.core.limits.suspensions import silenced
+from reconciler.core.limits import suspensions
 from reconciler.core.model.instant import FOREVER, Instant, Now, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Wait
@@ -91,7 +91,7 @@ def follow(snap: Snapshot, ledger: Ledger) -> Followed:
 
 def quiet(desired: Desired, ledger: Ledger, now: Now) -> frozenset[str]:
     """What is not probed: what a person silenced, and revisions (`workload/web@REVISION`) that wait and are not due for long."""
-    names = set(silenced(ledger, now))
+    names = set(suspensions.silenced(ledger, now))
     for workload in desired.workloads:
         rollout = ledger.rollouts.get(workload.key) if workload.strategy in STAGED else None
         if rollout is None or not rollout.active:

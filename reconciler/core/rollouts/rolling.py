@@ -10,7 +10,7 @@ from reconciler.core.model.instant import Now, due_awake, instant
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.revision import ENDED, Revision, Rollout, Standing
-from reconciler.core.replicas.availability import ripe_at
+from reconciler.core.replicas import availability
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import start_failures
@@ -115,7 +115,7 @@ def _stuck(group: Group, row: Revision, lacking: str) -> Hold:
 
 
 def _verified(belief: Belief, workload: Workload, now: Now) -> bool:
-    return belief.live is not ProbeValue.FAIL and ripe_at(belief, workload.min_ready) <= now.steady
+    return belief.live is not ProbeValue.FAIL and availability.ripe_at(belief, workload.min_ready) <= now.steady
 
 
 def _taken_over(rollout: Rollout, row: Revision, now: Now) -> Rollout:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from providers.facts import ContainerState, Mark, container_name
 from reconciler.core.model.ledger import Ledger
-from reconciler.core.replicas.memory import failures_of
+from reconciler.core.replicas import memory
 from reconciler.core.replicas.roster import Group
 
 LONGEST = 400
@@ -59,7 +59,7 @@ def _ended(group: Group, revision: str, ledger: Ledger) -> Iterator[StartFailure
         fact = belief.fact
         if fact.mark is None or fact.mark.revision != revision or fact.state not in _ENDED:
             continue
-        failures = ledger.failures.get(failures_of(group, fact))
+        failures = ledger.failures.get(memory.failures_of(group, fact))
         if failures is not None and failures.generation == fact.generation:
             times = "once" if failures.streak == 1 else f"{failures.streak} times in a row"
             code = "" if fact.exit_code is None else f", with exit code {fact.exit_code}"

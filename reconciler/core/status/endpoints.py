@@ -9,18 +9,17 @@ from typing import Any
 
 from manifests.values.desired import Balancer, Service
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact, ProbeFact
-from reconciler.core.exits.grants import returns
+from reconciler.core.exits import grants
+from reconciler.core.health import overrides, precedence
 from reconciler.core.health.belief import Belief, By
-from reconciler.core.health.overrides import endpoint_key, in_force
-from reconciler.core.health.precedence import order
 from reconciler.core.model.instant import Instant, Now, elapsed
 from reconciler.core.model.ledger import Grant
 from reconciler.core.model.override import Override
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.weight_memory import Weighed
-from reconciler.core.replicas.memory import replica_of
+from reconciler.core.replicas import memory
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic.pools import endpoints
+from reconciler.core.traffic import pools
 
 
 class EndpointState(StrEnum):
@@ -51,7 +50,7 @@ def _pool(snap: Snapshot, service: Service, balancer: Balancer) -> Iterator[dict
     members = {} if fact is None else {one.endpoint: one for one in fact.members if one.ours}
     where = f"{balancer.provider}/{balancer.pool}"
     known = {one.endpoint: one for one in snap.observed.ledger.weighed.get(where, ())}
-    for endpoint, belief in endpoints(service, snap.roster):
+    for endpoint, belief in pools.endpoints(service, snap.roster):
         member = members.pop(endpoint, None)
         shared = _shared(snap, service, balancer, endpoint, fact, member)
         yield {**shared, **_container(snap, belief, shared, known.get(endpoint))}
@@ -71,7 +70,7 @@ def _shared(
     """What is known of the place itself. `weight` is None where it is in no pool, `readable` tells whether that is known."""
     panic = snap.observed.ledger.panics.get(f"{balancer.provider}/{balancer.pool}")
     return {
-        "key": endpoint_key(balancer.provider, balancer.pool, endpoint),
+        "key": overrides.endpoint_key(balancer.provider, balancer.pool, endpoint),
         "service": service.key,
         "provider": balancer.provider,
         "pool": balancer.pool,
@@ -107,10 +106,10 @@ def _gone(member: MemberFact) -> dict[str, Any]:
 def _container(snap: Snapshot, belief: Belief, shared: Mapping[str, Any], known: Weighed | None) -> dict[str, Any]:
     """What is said of the container behind an endpoint, by whom."""
     fact, ledger = belief.fact, snap.observed.ledger
-    replica = replica_of(f"workload/{fact.mark.workload}", fact.mark.ordinal) if fact.mark else ""
-    override = in_force(ledger.overrides, shared["key"], snap.now)
-    belief = belief if override is None else order(belief, override, snap.now)
-    override = override or in_force(ledger.overrides, replica, snap.now)
+    replica = memory.replica_of(f"workload/{fact.mark.workload}", fact.mark.ordinal) if fact.mark else ""
+    override = overrides.in_force(ledger.overrides, shared["key"], snap.now)
+    belief = belief if override is None else precedence.order(belief, override, snap.now)
+    override = override or overrides.in_force(ledger.overrides, replica, snap.now)
     grant, word = ledger.grants.get(fact.id), belief.word
     running = fact.state is ContainerState.RUNNING
     return {
@@ -146,7 +145,7 @@ def _reason(belief: Belief, grant: Grant | None) -> Reason:
     running = belief.fact.state is ContainerState.RUNNING
     if grant is None or not running or (belief.word is not None and belief.word.out):
         return belief.reason
-    return Reason.RESTARTING if returns(grant) else Reason.DRAINING
+    return Reason.RESTARTING if grants.returns(grant) else Reason.DRAINING
 
 
 def _wanted(known: Weighed | None) -> int | None:

@@ -10,14 +10,14 @@ from typing import Any
 from manifests.values.desired import Desired
 from manifests.values.dns import DNSPolicy
 from providers.facts import ProbeFact, ProbeValue, RecordKey, ZoneFact
+from reconciler.core.dns import target_health
 from reconciler.core.dns.policies import Named, Names
 from reconciler.core.dns.publication import Mode
-from reconciler.core.dns.target_health import verdict
 from reconciler.core.dns.targets import Leaf
 from reconciler.core.model.instant import Now
 from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.status.endpoints import order_words
+from reconciler.core.status import endpoints
 
 
 class NameCondition(StrEnum):
@@ -124,7 +124,7 @@ def _leaf(snap: Snapshot, policy: DNSPolicy, leaf: Leaf, named: Named) -> dict[s
         "published": None if named.published is None else published,
         "wanted": wanted,
         "forced": leaf.force or None,
-        "override": None if leaf.order is None else order_words(leaf.order, snap.now),
+        "override": None if leaf.order is None else endpoints.order_words(leaf.order, snap.now),
         "why": _why(policy, leaf, named, wanted=wanted, published=published),
         "service": None if leaf.service is None else leaf.service.value,
     }
@@ -202,7 +202,7 @@ def answer_row(leaf: LeafProbe | None, answers: Mapping[LeafProbe, ProbeFact], n
             "reason": "no check is asked" if leaf is None else "not checked yet",
             "last_check_wall": None,
         }
-    value = verdict(answers, leaf, now.steady).value
+    value = target_health.verdict(answers, leaf, now.steady).value
     reason = fact.detail
     if value is ProbeValue.UNKNOWN and fact.last_at + fact.valid_for <= now.steady:
         reason = f"the last check is too old to count: {reason}"

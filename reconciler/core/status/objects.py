@@ -12,25 +12,24 @@ from typing import Any, NamedTuple
 from manifests.values.desired import Desired, Workload
 from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, Generation, PoolFact, Probes, ProbeValue
+from reconciler.core.dns import record_lists
 from reconciler.core.dns.policies import Names
-from reconciler.core.dns.record_lists import list_rows
 from reconciler.core.exits.grants import returns
 from reconciler.core.health.belief import Belief, Sight
-from reconciler.core.limits.suspensions import node_key
+from reconciler.core.limits import suspensions
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.model.revision import why_failed
+from reconciler.core.replicas import memory
 from reconciler.core.replicas.availability import Availability
-from reconciler.core.replicas.memory import path_of, replica_of
 from reconciler.core.replicas.roster import Roster, replica_name
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts.replacement import there as declared
-from reconciler.core.status.endpoints import endpoint_rows
+from reconciler.core.status import endpoints, revisions
 from reconciler.core.status.names import check_rows, name_rows, record_rows
-from reconciler.core.status.revisions import revision_rows
-from reconciler.core.traffic.pools import endpoints
+from reconciler.core.traffic import pools
 
 
 class Condition(StrEnum):
@@ -71,7 +70,7 @@ class Status:
 
 def _stopped(key: str, workload: Workload, ledger: Ledger, desired: Desired) -> bool:
     """Whether a person's word or the deny list stops a workload as a whole, or on one of its nodes."""
-    names = {key, *(node_key(node) for node in workload.nodes)}
+    names = {key, *(suspensions.node_key(node) for node in workload.nodes)}
     return not names.isdisjoint(ledger.suspensions) or not names.isdisjoint(desired.guard.deny)
 
 
@@ -181,17 +180,17 @@ class _Context(NamedTuple):
     weights: Mapping[str, int]
 
 
-def _context(status: Status, holds: Sequence[Hold], pools: Mapping[tuple[str, str], PoolFact]) -> _Context:
+def _context(status: Status, holds: Sequence[Hold], facts: Mapping[tuple[str, str], PoolFact]) -> _Context:
     grants = status.observed.ledger.grants
     recreated = {grant.object: grant for grant in grants.values() if grant.recreate}
     failed = frozenset(hold.object for hold in holds if hold.rule is Rule.FAILED)
     held = frozenset(hold.object for hold in holds)
-    return _Context(recreated, failed, held, _weights(status, pools))
+    return _Context(recreated, failed, held, _weights(status, facts))
 
 
 def _replica(status: Status, key: str, belief: Belief, role: str, context: _Context, now: Now) -> dict[str, Any]:
     fact, ledger = belief.fact, status.observed.ledger
-    obj = replica_of(key, fact.mark.ordinal if fact.mark else -1)
+    obj = memory.replica_of(key, fact.mark.ordinal if fact.mark else -1)
     grant = ledger.grants.get(fact.id) or (context.recreated.get(obj) if role == "current" else None)
     verdicts = status.observed.probes.get(fact.generation)
     state = state_of(belief, grant, failed=obj in context.failed, held=obj in context.held)
@@ -206,7 +205,7 @@ def _replica(status: Status, key: str, belief: Belief, role: str, context: _Cont
         "address": fact.address,
         "weight": context.weights.get(fact.name),
         "probes": {
-            name: _probe(verdicts, name, path_of(key, name, fact.node) in ledger.passed, now)
+            name: _probe(verdicts, name, memory.path_of(key, name, fact.node) in ledger.passed, now)
             for name in ("startup", "liveness", "readiness")
         },
         "attempts": len(ledger.attempts.get(obj, ())),
@@ -218,13 +217,16 @@ def _replica(status: Status, key: str, belief: Belief, role: str, context: _Cont
 def replicas_of(status: Status) -> dict[Generation, tuple[str, ContainerFact]]:
     """Every container of a workload by its generation, with its replica's key."""
     return {
-        belief.fact.generation: (replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1), belief.fact)
+        belief.fact.generation: (
+            memory.replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1),
+            belief.fact,
+        )
         for key, group in status.roster.groups.items()
         for belief in group.members()
     }
 
 
-def _weights(status: Status, pools: Mapping[tuple[str, str], PoolFact]) -> dict[str, int]:
+def _weights(status: Status, facts: Mapping[tuple[str, str], PoolFact]) -> dict[str, int]:
     """Container -> its weight in the pools that can be read."""
     found: dict[str, int] = {}
     if status.desired is None:
@@ -233,11 +235,11 @@ def _weights(status: Status, pools: Mapping[tuple[str, str], PoolFact]) -> dict[
         by_endpoint = {
             member.endpoint: member.weight
             for balancer in service.balancers
-            if (balancer.provider, balancer.pool) in pools
-            for member in pools[balancer.provider, balancer.pool].members
+            if (balancer.provider, balancer.pool) in facts
+            for member in facts[balancer.provider, balancer.pool].members
             if member.ours
         }
-        for endpoint, belief in endpoints(service, status.roster):
+        for endpoint, belief in pools.endpoints(service, status.roster):
             if endpoint in by_endpoint:
                 found[belief.fact.name] = by_endpoint[endpoint]
     return found
@@ -305,11 +307,11 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
     return {
         "workloads": workloads,
         "services": services,
-        "endpoints": endpoint_rows(snap),
+        "endpoints": endpoints.endpoint_rows(snap),
         "names": name_rows(snap, status.names),
         "records": record_rows(snap),
-        "lists": list_rows(desired, sight.zones),
-        "revisions": revision_rows(snap),
+        "lists": record_lists.list_rows(desired, sight.zones),
+        "revisions": revisions.revision_rows(snap),
         "checks": check_rows(desired, status.observed.leaves, now),
         "orphans": orphans,
         "suspensions": [

@@ -14,11 +14,11 @@ from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.revision import Revision, Rollout, Standing, keeps
-from reconciler.core.replicas.image_pins import pins_of
+from reconciler.core.replicas import image_pins
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.rollouts import start_failures
-from reconciler.core.traffic.pools import endpoints
+from reconciler.core.traffic import pools
 
 _UP = {ContainerState.RUNNING, ContainerState.PAUSED}
 _DOWN = {ContainerState.EXITED, ContainerState.CREATED}
@@ -55,7 +55,7 @@ def _addresses(snap: Snapshot) -> Mapping[str, Sequence[str]]:
     """Container id -> where its services reach it."""
     found: dict[str, list[str]] = {}
     for service in snap.desired.services:
-        for endpoint, belief in endpoints(service, snap.roster):
+        for endpoint, belief in pools.endpoints(service, snap.roster):
             host = f"[{endpoint.address}]" if ":" in endpoint.address else endpoint.address
             text = f"{host}:{endpoint.port}"
             if text not in found.setdefault(belief.fact.id, []):
@@ -74,7 +74,7 @@ def _row(
     probes = [one for fact in facts if (one := snap.observed.probes.get(fact.generation)) is not None]
     last = max((probe.last_at for one in probes for probe in _each(one)), default=0)
     started = [fact.started_at for fact in facts if fact.started_at]
-    digest = dict(pins_of(snap.observed.ledger, workload.key, row.revision)).get("", "")
+    digest = dict(image_pins.pins_of(snap.observed.ledger, workload.key, row.revision)).get("", "")
     after, after_at = _next(workload, rollout, row, snap.now)
     return {
         "workload": workload.key,

@@ -12,20 +12,17 @@ from manifests.values.desired import Balancer, Service
 from manifests.values.traffic import PanicMode
 from providers.facts import ON_WEIGHT, ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ProbeValue
 from providers.facts import Weights as Takes
-from reconciler.core.exits.grants import may_cut, returns
+from reconciler.core.exits import grants
 from reconciler.core.exits.inflight_requests import NO_POOLS, InflightRequests, Place
+from reconciler.core.health import overrides, precedence
 from reconciler.core.health.belief import Belief, By
-from reconciler.core.health.overrides import endpoint_key
 from reconciler.core.health.overrides import in_force as order_on
-from reconciler.core.health.precedence import order
 from reconciler.core.model.instant import Instant, Now, instant
 from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.reasons import Hold, Reason, Wait, Waiting
 from reconciler.core.model.revision import FULL
 from reconciler.core.model.weight_memory import Cut, Ready, Weighed
-from reconciler.core.traffic import floors
-from reconciler.core.traffic.other_writers import in_force, stopped_until, watch
-from reconciler.core.traffic.shares import by_revision, grown
+from reconciler.core.traffic import floors, other_writers, shares
 
 _PASS, _UNKNOWN = ProbeValue.PASS, ProbeValue.UNKNOWN
 _RUNNING, _READY, _ON_OFF = ContainerState.RUNNING, Reason.READY, Takes.ON_OFF
@@ -175,7 +172,7 @@ class Pool:
             self.seen.append(known)
             self.same += 1
             return
-        row = watch(known, endpoint, before, after, self.fact.epoch, self.now)
+        row = other_writers.watch(known, endpoint, before, after, self.fact.epoch, self.now)
         if before is not None or after:
             self.seen.append(row)
         if (before or 0) == (after or 0):
@@ -187,7 +184,7 @@ class Pool:
             self.service.key, balancer.provider, balancer.pool, endpoint, belief.fact.name, before, after, why
         )
         writer = "" if member is None else member.writer
-        until = 0 if fact or not row.reversals else stopped_until(row, writer, self.now)
+        until = 0 if fact or not row.reversals else other_writers.stopped_until(row, writer, self.now)
         if until:
             action = f"weight {change.container} {before or 0} -> {after or 0}"
             self.out.holds.append(floors.conflict(change.object, change.pool, action, row, writer, until))
@@ -207,7 +204,7 @@ class Pool:
             return ON_WEIGHT, _READY
         if self.service.ramp is None or not row.grows:
             return weight, _READY
-        share, step = grown(weight, self.service.ramp, row.since, now)
+        share, step = shares.grown(weight, self.service.ramp, row.since, now)
         if share == weight:
             return weight, _READY
         message = f"{fact.name} has {share} of {weight} in pool {self.balancer.pool} and grows"
@@ -255,9 +252,9 @@ class Pool:
             return
         self.size += 1
         if self.ledger.overrides:
-            key = endpoint_key(self.balancer.provider, self.balancer.pool, endpoint)
+            key = overrides.endpoint_key(self.balancer.provider, self.balancer.pool, endpoint)
             override = order_on(self.ledger.overrides, key, self.now)
-            belief = belief if override is None else order(belief, override, self.now)
+            belief = belief if override is None else precedence.order(belief, override, self.now)
         # Who was restarted in a mass failure without that helping is as good as those that were spared, and keep their weight.
         spared = reborn and fact.id in out.sound and fact.id in out.suspect
         word, passes = belief.word, belief.ready is _PASS or spared
@@ -273,10 +270,10 @@ class Pool:
                 self.upright = self.upright or (member is not None and member.operational != "down")
             self.serving.append((endpoint, belief, member, row, share))
             return
-        kept = in_force(self.rows.get(endpoint), before, self.fact.epoch)
+        kept = other_writers.in_force(self.rows.get(endpoint), before, self.fact.epoch)
         if grant is not None:
-            if member is not None and before and may_cut(grant, self.now):
-                why = Reason.RESTARTING if returns(grant) else Reason.DRAINING
+            if member is not None and before and grants.may_cut(grant, self.now):
+                why = Reason.RESTARTING if grants.returns(grant) else Reason.DRAINING
                 self.lowered.append((endpoint, belief, member, why, not empty))
             else:
                 self.want(endpoint, belief, member, kept, belief.reason)
@@ -357,7 +354,7 @@ class Pool:
         serving = self.serving
         if self.split:
             known = [*self.keeping, *((_revision(belief.fact), share) for _, belief, _, _, share in serving)]
-            weights = by_revision(known, self.service.weight)
+            weights = shares.by_revision(known, self.service.weight)
             # The order tells only which endpoints of a revision get the remainders.
             serving = sorted(serving, key=lambda one: (one[0], one[1].fact.id))
         for endpoint, belief, member, row, share in serving:

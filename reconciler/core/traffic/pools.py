@@ -19,7 +19,7 @@ from reconciler.core.model.reasons import Hold, Reason, Rule
 from reconciler.core.model.weight_memory import Ready
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.traffic.floors import all_failing
+from reconciler.core.traffic import floors
 from reconciler.core.traffic.pool import MemberChange, Pool, Weights
 
 __all__ = ["MemberChange", "Weights", "endpoints", "remember", "weigh"]
@@ -185,7 +185,7 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
                 carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
                 leftovers.append(_Leftover(service.key, key, list(pool.members.values()), carried_on, fact.epoch))
             if pool.failing and doubt is None:
-                doubt = all_failing(snap.roster.groups.values(), bool(snap.roster.blind))
+                doubt = floors.all_failing(snap.roster.groups.values(), bool(snap.roster.blind))
             pool.finish(intended, blind, bool(doubt))
     for key, fact in snap.sight.pools.items():
         if key not in named:

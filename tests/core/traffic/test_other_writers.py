@@ -272,7 +272,9 @@ def test_the_larger_of_what_balancers_and_the_instance_count_is_in_flight(counts
 
 def test_a_push_that_is_no_longer_fresh_counts_nothing():
     assert (
-        count(InflightRequests((PLACE._replace(requests=None),)), True, PUSH._replace(at=SEEN - 30 * SECOND), Push(), SEEN)
+        count(
+            InflightRequests((PLACE._replace(requests=None),)), True, PUSH._replace(at=SEEN - 30 * SECOND), Push(), SEEN
+        )
         is None
     )
 
