@@ -15,8 +15,9 @@ from pydantic.fields import FieldInfo
 from manifests.kinds import KINDS
 from manifests.kinds.probe import Probe
 from manifests.problems import MEANINGS, WARNINGS, Code
+from manifests.types.durations import Duration
 from manifests.types.fields import Shown
-from manifests.types.scalars import Duration, Percent
+from manifests.types.numbers import Percent
 
 _HEADER = "<!-- Generated from the models by `python -m manifests.docs.reference`. Do not edit. -->\n"
 

@@ -11,7 +11,8 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from manifests.kinds import KINDS
 from manifests.kinds.base import API_VERSION
-from manifests.types.scalars import Duration, Percent
+from manifests.types.durations import Duration
+from manifests.types.numbers import Percent
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 

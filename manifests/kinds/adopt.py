@@ -5,8 +5,8 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from manifests.kinds.base import Model, unique
+from manifests.types.errors import bad_value
 from manifests.types.fields import ForeignName, Items, LabelKey
-from manifests.types.scalars import bad_value
 
 
 class Adopt(Model):

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from manifests.types.errors import bad_value
 from manifests.types.fields import Argument, Items, Name
-from manifests.types.scalars import bad_value
 
 API_VERSION = "reconciler/v1"
 

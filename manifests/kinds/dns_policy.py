@@ -6,8 +6,10 @@ from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.health_check import CheckFields
+from manifests.types.durations import MINUTE, Duration
+from manifests.types.errors import bad_value, out_of_range
 from manifests.types.fields import TTL, HostName, IPAddress, Items, Name, Shown, ZoneName
-from manifests.types.scalars import MINUTE, Duration, bad_value, out_of_range, zone_name
+from manifests.types.network import zone_name
 from manifests.values.geo import DEFAULT, geo_kind
 
 WEIGHT = 100

@@ -5,8 +5,10 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Command, Manifest, Model, unique
+from manifests.types.durations import MINUTE, Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import Items, KeyRef, Name, PercentField, Shown, Window
-from manifests.types.scalars import MINUTE, Duration, Percent, bad_value
+from manifests.types.numbers import Percent
 from manifests.types.schedule import cron_text, zone_text
 
 CronText = Annotated[str, AfterValidator(cron_text), Shown("cron expression")]

@@ -9,9 +9,11 @@ from pydantic import AfterValidator, Field
 
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.probe import HTTPHeader
+from manifests.types.durations import Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import Interval, Items, PortNumber, Shown, URLPath
+from manifests.types.network import host_name, ip_address
 from manifests.types.probe import ServerName
-from manifests.types.scalars import Duration, bad_value, host_name, ip_address
 from manifests.values.desired import SECOND
 
 Threshold = Annotated[int, Field(ge=1, le=1000), Shown("number, 1 to 1000")]

@@ -6,8 +6,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
+from manifests.types.durations import Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import InstanceId, Interval, Items, Shown
-from manifests.types.scalars import Duration, bad_value
 from manifests.values.desired import SECOND
 
 

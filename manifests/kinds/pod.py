@@ -23,6 +23,7 @@ from manifests.types.engine import (
     VolumeName,
     WorkingDir,
 )
+from manifests.types.errors import bad_value, out_of_range
 from manifests.types.fields import (
     Argument,
     EnvName,
@@ -36,7 +37,6 @@ from manifests.types.fields import (
     Shown,
 )
 from manifests.types.quantities import CPU, Memory, Size
-from manifests.types.scalars import bad_value, out_of_range
 from manifests.values.pod import HOST_CONFIG_MANAGED
 
 LABEL_PREFIX = "reconciler."

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Command, Model
 from manifests.kinds.secret_ref import SecretReference
+from manifests.types.errors import bad_value, out_of_range
 from manifests.types.fields import (
     Argument,
     Delayed,
@@ -26,7 +27,6 @@ from manifests.types.fields import (
     URLPath,
 )
 from manifests.types.probe import REDIRECTS, BodyBytes, ServerName, StatusRange
-from manifests.types.scalars import bad_value, out_of_range
 
 _KINDS = ("http_get", "tcp_socket", "exec", "grpc", "runtime_health")
 _NAMES = "httpGet, tcpSocket, exec, grpc and runtimeHealth"

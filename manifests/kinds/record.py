@@ -6,8 +6,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Manifest, Model
 from manifests.types import rdata
+from manifests.types.durations import MINUTE, Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import TTL, Items, Name, Shown, ZoneName
-from manifests.types.scalars import MINUTE, Duration, bad_value
 
 SINGLE = frozenset({"CNAME", "DNAME"})
 """Types of which a name has one value (RFC 1034 section 3.6.2, RFC 6672 section 2.4)."""

@@ -10,8 +10,8 @@ from pydantic import Field, WithJsonSchema
 
 from manifests.kinds.base import Manifest, Model
 from manifests.types import rdata
+from manifests.types.durations import MINUTE, Duration
 from manifests.types.fields import TTL, Name, Shown, ZoneName
-from manifests.types.scalars import MINUTE, Duration
 
 _TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 _RECORDS = {

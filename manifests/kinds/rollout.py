@@ -5,9 +5,10 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from manifests.kinds.base import Model
-from manifests.types.fields import Items, PercentField, Window
-from manifests.types.moments import MomentField, Span
-from manifests.types.scalars import HOUR, MINUTE, Duration, bad_value
+from manifests.types.durations import HOUR, MINUTE, Duration
+from manifests.types.errors import bad_value
+from manifests.types.fields import Items, PercentField, Span, Window
+from manifests.types.moments import MomentField
 from manifests.values.desired import SECOND
 
 _STAGED = ("activate_at", "activation_delay", "precheck", "pending_grace", "supersede", "bake", "rollback_window")

@@ -6,8 +6,8 @@ from pydantic import Field, model_validator
 
 from manifests.kinds.base import Model
 from manifests.types.engine import AbsolutePath
+from manifests.types.errors import bad_value
 from manifests.types.fields import EnvName
-from manifests.types.scalars import bad_value
 from manifests.values.pod import SecretSource
 
 

@@ -6,8 +6,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.types.engine import NetworkName
+from manifests.types.errors import bad_value
 from manifests.types.fields import IPAddress, Items, LabelKey, LabelValue, Name, PercentField, PoolName, PortRef, Window
-from manifests.types.scalars import Percent, bad_value
+from manifests.types.numbers import Percent
 
 
 class Balancer(Model):

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from manifests.kinds import KINDS
 from manifests.kinds.base import API_VERSION, Manifest
 from manifests.problems import Code, Problem, did_you_mean, key_path
-from manifests.types.scalars import type_name
+from manifests.types.errors import type_name
 from manifests.yaml.read import Document
 
 Path = tuple[str | int, ...]

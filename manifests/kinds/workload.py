@@ -8,8 +8,9 @@ from manifests.kinds.adopt import Adopt
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.pod import PodTemplate
 from manifests.kinds.rollout import Rollout
+from manifests.types.durations import MINUTE, Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import Deadline, Delay, IntOrPercent, Items, Name, WholeSeconds, Window
-from manifests.types.scalars import MINUTE, Duration, bad_value
 from manifests.values.desired import SECOND
 
 

@@ -2,7 +2,7 @@
 
 from manifests.kinds.guard import GuardSpec, NodeRate, OverallRate, WorkloadRate
 from manifests.kinds.workload import Availability, WorkloadSpec
-from manifests.types.scalars import Percent
+from manifests.types.numbers import Percent
 from manifests.values import desired
 from manifests.values.limits import Escalation, Held, MassFailure, Mode, Rate, RestartLimits, Window
 

@@ -15,8 +15,9 @@ from manifests.kinds.record import SINGLE
 from manifests.kinds.validate import Declared, Path
 from manifests.problems import Code, did_you_mean
 from manifests.resolve.references import Scope
-from manifests.types import rdata, scalars
-from manifests.types.scalars import DAY, type_name
+from manifests.types import durations, rdata
+from manifests.types.durations import DAY
+from manifests.types.errors import type_name
 from manifests.values import dns
 from manifests.values.desired import SECOND, Role
 from manifests.values.dns import SetKey, SetValue
@@ -27,7 +28,7 @@ _PLAIN = re.compile(r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)+")
 _KINDS = {kind: kind for kind in rdata.TYPES}
 _TTL_FIELDS = ("ttl", "values")
 _NO_APEX = ("CNAME", "NS", "DNAME")
-_TTL = scalars.between(SECOND, 7 * DAY)
+_TTL = durations.between(SECOND, 7 * DAY)
 
 
 class _Wrong(Exception):
@@ -178,7 +179,7 @@ def _read(given: object, ttl: int) -> _Given:
 def _seconds(given: object) -> int:
     """A TTL in seconds. Raises `_Wrong`."""
     try:
-        return int(_TTL(scalars.whole_seconds(scalars.parse_duration(given)))) // SECOND
+        return int(_TTL(durations.whole_seconds(durations.parse_duration(given)))) // SECOND
     except PydanticCustomError as error:
         context = error.context or {}
         raise _Wrong(Code.BAD_VALUE, str(context.get("message")), str(context.get("hint", "")), ("ttl",)) from None

@@ -6,7 +6,7 @@ from manifests.kinds.validate import Declared
 from manifests.problems import Code
 from manifests.resolve.probe import all_ports
 from manifests.resolve.references import Scope
-from manifests.types.scalars import Duration
+from manifests.types.durations import Duration
 from manifests.values.rollouts import CanaryStep, Rollout, Strategy, Supersede
 
 

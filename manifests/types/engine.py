@@ -1,18 +1,18 @@
-"""What single values of a pod template may look like where engines, not networks, set the rules; as `scalars.py`.
+"""Values of a pod template whose rules container engines set: images, networks, volumes, capabilities.
 
-Types for `kinds/pod.py` and `secret_ref.py`.
+Types for `kinds/pod.py` and `kinds/secret_ref.py`.
 """
 
 import ipaddress
-import posixpath
 import re
 from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
+from manifests.types.errors import bad_value, out_of_range
 from manifests.types.fields import Shown
-from manifests.types.scalars import bad_value, no_nul, out_of_range, relative_path
+from manifests.types.paths import absolute_path, working_dir
 from manifests.values.image_ref import parse_image
 
 _OBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,127}")
@@ -23,21 +23,6 @@ _NOT_SHARED = {
     "host": "replicas would share the node's ports and have no address of their own; publish a hostPort instead",
     "none": "a replica without a network can be neither probed nor balanced; remove it",
 }
-
-
-def absolute_path(value: str) -> str:
-    """An absolute path in normal form, without `..`."""
-    no_nul(value)
-    if not value.startswith("/") or ".." in value.split("/"):
-        raise bad_value(f"'{value[:80]}' is not an absolute path", "write one that starts with '/', without '..'")
-    if ":" in value:
-        raise bad_value(f"'{value[:80]}' has a colon, which engines use between paths", "use another path")
-    return posixpath.normpath(value).replace("//", "/")
-
-
-def working_dir(value: str) -> str:
-    """An absolute path, or one inside the tree."""
-    return absolute_path(value) if value.startswith("/") else relative_path(value)
 
 
 def image(value: str) -> str:

@@ -1,14 +1,13 @@
-"""Points in time as people write them in manifests (RFC 3339), and the spans of a rollout. Types for `kinds/rollout.py`."""
+"""Points in time in manifests (RFC 3339). Types for `kinds/rollout.py`."""
 
 import re
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
-from manifests.types import scalars
+from manifests.types.errors import bad_value, wrong_type
 from manifests.types.fields import Shown
-from manifests.types.scalars import DAY, Duration, bad_value, wrong_type
 from manifests.values.desired import SECOND
 from manifests.values.rollouts import format_moment
 
@@ -58,13 +57,3 @@ MomentField = Annotated[
     WithJsonSchema({"type": "string", "pattern": _PATTERN}),
     Shown("time with offset, RFC 3339"),
 ]
-
-_AnyDuration = Annotated[
-    Duration,
-    PlainValidator(scalars.parse_duration),
-    PlainSerializer(str, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string", "pattern": "^(?=[0-9])([0-9]+d)?([0-9]+h)?([0-9]+m)?([0-9]+s)?([0-9]+ms)?$"}),
-]
-
-Span = Annotated[_AnyDuration, AfterValidator(scalars.between(0, 7 * DAY)), Shown("duration, 0s to 7d")]
-"""A span that may be none at all."""

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 
-from manifests.types import scalars
+from manifests.types import network
+from manifests.types.errors import bad_value, out_of_range, wrong_type
 from manifests.types.fields import Shown
-from manifests.types.scalars import bad_value, out_of_range, wrong_type
 
 _RANGE = re.compile(r"([0-9]{3})(?:-([0-9]{3}))?", re.ASCII)
 _FIRST, _LAST = 200, 599
@@ -20,10 +20,10 @@ REDIRECTS = (301, 302, 303, 307, 308)
 def server_name(value: str) -> str:
     """A DNS name without its final dot, or an address, as it is sent in a Host header and asked for in TLS."""
     if ":" in value or value.replace(".", "").isdigit():
-        return scalars.ip_address(value)
+        return network.ip_address(value)
     if "*" in value:
         raise bad_value(f"'{value[:80]}' is a pattern; a request names one host", "write the whole name")
-    return scalars.host_name(value).removesuffix(".")
+    return network.host_name(value).removesuffix(".")
 
 
 def status_range(value: object) -> tuple[int, int]:

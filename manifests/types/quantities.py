@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
+from manifests.types.errors import bad_value, out_of_range, wrong_type
 from manifests.types.fields import Shown
-from manifests.types.scalars import bad_value, out_of_range, wrong_type
 
 _CPU = re.compile(r"(\d{1,6})(?:\.(\d{1,3}))?(m?)", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,15})(Ki|Mi|Gi|Ti|k|M|G|T)?", re.ASCII)

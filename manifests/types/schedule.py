@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from manifests.types.scalars import bad_value
+from manifests.types.errors import bad_value
 
 
 def cron_text(value: str) -> str:
