@@ -15,7 +15,7 @@ _UNITS = (DAY, HOUR, MINUTE, SECOND, MILLISECOND)
 
 
 class Duration(int):
-    """Nanoseconds that print as they are written in manifests: `1h30m`."""
+    """Nanoseconds that print as in manifests: `1h30m`."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ class Duration(int):
 
 
 def parse_duration(value: object) -> Duration:
-    """`500ms`, `30s`, `1h30m` as nanoseconds. A plain number is refused: its unit would be a guess."""
+    """`500ms`, `30s`, `1h30m` as nanoseconds. A number without a unit is refused."""
     if isinstance(value, Duration):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -37,18 +37,16 @@ def parse_duration(value: object) -> Duration:
         raise wrong_type("a duration such as 30s", value)
     match = _DURATION.fullmatch(value)
     if match is None or not value:
-        guess = (
-            f"write {value}s"
-            if value.isascii() and value.isdigit()
-            else "units are d, h, m, s and ms, largest first: 1h30m"
-        )
-        raise bad_value(f"'{value[:40]}' is not a duration", guess)
+        hint = "write units d, h, m, s and ms, largest first, such as 1h30m"
+        if value.isascii() and value.isdigit():
+            hint = f"write {value}s"
+        raise bad_value(f"'{value[:40]}' is not a duration", hint)
     parts = (int(count) * unit for count, unit in zip(match.groups(default="0"), _UNITS, strict=True))
     return Duration(sum(parts))
 
 
 def format_duration(nanoseconds: int) -> str:
-    """The shortest text that `parse_duration` reads back as the same number of whole milliseconds."""
+    """The shortest text that `parse_duration` parses to the same number of whole milliseconds."""
     rest, text = nanoseconds, ""
     for unit, letter in zip(_UNITS, ("d", "h", "m", "s", "ms"), strict=True):
         count, rest = divmod(rest, unit)
@@ -68,14 +66,14 @@ def between(low: int, high: int) -> Callable[[Duration], Duration]:
 
 
 def whole_seconds(value: Duration) -> Duration:
-    """A duration that has no fraction of a second."""
+    """A duration in whole seconds."""
     if value % SECOND:
-        raise bad_value(f"'{value}' is not a whole number of seconds")
+        raise bad_value(f"'{value}' is not a whole number of seconds", "write seconds without a fraction, such as 30s")
     return value
 
 
 def seconds_from(low: float, zero_means: float | None = None) -> Callable[[float], float]:
-    """A check for a number of seconds from `low` to a day; 0 stands for `zero_means` where it is given."""
+    """A check for a number of seconds from `low` to a day; 0 means `zero_means` where it is given."""
 
     def check(value: float) -> float:
         if value == 0 and zero_means is not None:

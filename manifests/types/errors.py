@@ -4,7 +4,7 @@ from pydantic_core import PydanticCustomError
 
 
 def bad_value(message: str, hint: str = "", at: tuple[str | int, ...] = ()) -> PydanticCustomError:
-    """The error of a value of the right type that does not fit. `at` leads from the validated value to the culprit."""
+    """The error of a value of the right type that is not valid. `at` leads from the validated value to the bad part."""
     return PydanticCustomError("bad_value", "{message}", {"message": message, "hint": hint, "at": at})
 
 
@@ -20,7 +20,7 @@ def out_of_range(message: str, hint: str = "", at: tuple[str | int, ...] = ()) -
 
 
 def type_name(value: object) -> str:
-    """What a person calls the type of a value that came out of YAML."""
+    """The type of a value from YAML, in words for messages."""
     if value is None:
         return "nothing"
     names = {

@@ -1,7 +1,7 @@
-"""Constrained scalar types: the vocabulary that the models in `kinds/` are written in.
+"""Constrained types of single values, for the fields of the models in `kinds/` and of provider settings.
 
-Each type carries its check (`scalars.py`), its JSON Schema for editors and a `Shown` text for the generated reference, so
-that a rule is written down once.
+Each type has its check (in the modules beside this one), its JSON Schema for editors and a `Shown` text for the generated
+reference.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ Items = Annotated[tuple[T, ...], Strict(False)]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How the generated reference names a type."""
+    """The name of a type in the generated reference."""
 
     text: str
 
@@ -44,7 +44,7 @@ _PORT_NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "m
 _AnyDuration = Annotated[Duration, PlainValidator(durations.parse_duration), _AS_TEXT, _DURATION]
 
 Window = Annotated[_AnyDuration, AfterValidator(durations.between(SECOND, 7 * DAY)), Shown("duration, 1s to 7d")]
-"""A span over which things are counted, or after which they are forgotten."""
+"""A span in which events are counted, or after which they are forgotten."""
 
 Delay = Annotated[
     _AnyDuration, AfterValidator(durations.between(100 * MILLISECOND, DAY)), Shown("duration, 100ms to 1d")
@@ -55,12 +55,12 @@ Span = Annotated[_AnyDuration, AfterValidator(durations.between(0, 7 * DAY)), Sh
 """A span that may be zero."""
 
 Deadline = Annotated[_AnyDuration, AfterValidator(durations.between(0, HOUR)), Shown("duration, 0s to 1h")]
-"""The longest that something may take; zero does not wait."""
+"""A longest waiting time; zero does not wait."""
 
 Interval = Annotated[
     _AnyDuration, AfterValidator(durations.between(100 * MILLISECOND, HOUR)), Shown("duration, 100ms to 1h")
 ]
-"""How often something is done."""
+"""Time between two repetitions."""
 
 TTL = Annotated[
     _AnyDuration,
@@ -116,7 +116,7 @@ Name = Annotated[
     WithJsonSchema({"type": "string", "pattern": _NAME, "maxLength": NAME_LENGTH}),
     Shown("name, at most 40 of a-z, 0-9 and -"),
 ]
-"""A label of RFC 1123, short enough that container names made of it stay below 64 characters."""
+"""A label of RFC 1123, short enough that container names derived from it stay below 64 characters."""
 
 InstanceId = Annotated[
     str,
@@ -131,7 +131,7 @@ ForeignName = Annotated[
     WithJsonSchema({"type": "string", "pattern": f"^{names.FOREIGN_NAME}$"}),
     Shown("name of a container"),
 ]
-"""The name of a container of somebody else, as engines allow it."""
+"""The name of a foreign container, as engines allow it."""
 
 KeyRef = Annotated[
     str,
@@ -144,7 +144,7 @@ KeyRef = Annotated[
     ),
     Shown("key, kind/name"),
 ]
-"""The key of another object: its kind in lower case, a slash, its name; `container/NODE/NAME` of somebody else's containers."""
+"""The key of another object: its kind in lower case, a slash, its name; `container/NODE/NAME` of foreign containers."""
 
 PortNumber = Annotated[int, Field(ge=1, le=65_535), Shown("number, 1 to 65535")]
 

@@ -8,7 +8,7 @@ from manifests.types.errors import bad_value, out_of_range
 NAME_LENGTH = 40
 INSTANCE_LENGTH = 20
 FOREIGN_NAME = "[a-zA-Z0-9][a-zA-Z0-9_.-]+"
-"""Names that Docker gives to containers (its `RestrictedNameChars`)."""
+"""Container names that Docker allows (its `RestrictedNameChars`)."""
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
 _FOREIGN = re.compile(FOREIGN_NAME)
 _CONTAINER_KEY = re.compile(rf"container/[-a-z0-9]+/{FOREIGN_NAME}(/[0-9]+)?")
@@ -33,12 +33,12 @@ def name_up_to(limit: int) -> Callable[[str], str]:
 
 
 def foreign_name(value: str) -> str:
-    """The name of a container that somebody else made."""
+    """The name of a container that another tool created."""
     if len(value) <= 255 and _FOREIGN.fullmatch(value):
         return value
     raise bad_value(
         f"'{value[:80]}' is not the name of a container",
-        "write it as `docker ps` shows it: letters, digits, '_', '.', '-'",
+        "write it as `docker ps` shows it: letters, digits, '_', '.' and '-'",
     )
 
 
@@ -59,7 +59,7 @@ def pool_name(value: str) -> str:
     if _POOL.fullmatch(value):
         return value
     raise bad_value(
-        f"'{value[:80]}' is not the name of a pool", "use letters, digits, '_', '-' and '.', at most 63, such as be_web"
+        f"'{value[:80]}' is not the name of a pool", "use at most 63 letters, digits, '_', '-' and '.', such as be_web"
     )
 
 
@@ -70,7 +70,8 @@ def label_key(value: str) -> str:
     if prefix_ok and _QUALIFIED.fullmatch(name):
         return value
     raise bad_value(
-        f"'{value[:80]}' is not a label key", "at most 63 letters, digits, '_', '-', '.', optionally after <domain>/"
+        f"'{value[:80]}' is not a label key",
+        "use at most 63 letters, digits, '_', '-' and '.', optionally after <domain>/",
     )
 
 
@@ -78,7 +79,10 @@ def label_value(value: str) -> str:
     """A label value with Kubernetes' syntax; may be empty."""
     if not value or _QUALIFIED.fullmatch(value):
         return value
-    raise bad_value(f"'{value[:80]}' is not a label value", "at most 63 letters, digits, '_', '-' and '.'")
+    raise bad_value(
+        f"'{value[:80]}' is not a label value",
+        "use at most 63 letters, digits, '_', '-' and '.', with a letter or digit at both ends",
+    )
 
 
 def env_name(value: str) -> str:
@@ -86,5 +90,5 @@ def env_name(value: str) -> str:
     if _ENV_NAME.fullmatch(value):
         return value
     raise bad_value(
-        f"'{value[:80]}' is not the name of a variable", "letters, digits, '_', '-' and '.', not starting with a digit"
+        f"'{value[:80]}' is not the name of a variable", "use letters, digits, '_', '-' and '.', with no digit first"
     )

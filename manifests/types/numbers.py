@@ -9,7 +9,7 @@ _PERCENT = re.compile(r"(\d{1,3})%", re.ASCII)
 
 
 class Percent(int):
-    """A percentage that prints as it is written: `30%`."""
+    """A percentage that prints as in manifests: `30%`."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ def int_or_percent(value: object) -> int:
 
 
 def threshold_or(zero_means: int) -> Callable[[int], int]:
-    """A check for a threshold; 0 stands for `zero_means`."""
+    """A check for a threshold; 0 means `zero_means`."""
 
     def check(value: int) -> int:
         if 0 <= value <= 1_000_000:

@@ -6,9 +6,9 @@ from manifests.types.errors import bad_value
 
 
 def no_nul(value: str) -> str:
-    """A text that can be passed to a program."""
+    """A string without NUL, which programs can get as argument or variable."""
     if "\0" in value:
-        raise bad_value("a NUL character cannot be passed to a program")
+        raise bad_value("a NUL character cannot be passed to a program", "remove it")
     return value
 
 
@@ -27,12 +27,12 @@ def absolute_path(value: str) -> str:
     """An absolute path in normal form, without `..`."""
     no_nul(value)
     if not value.startswith("/") or ".." in value.split("/"):
-        raise bad_value(f"'{value[:80]}' is not an absolute path", "write one that starts with '/', without '..'")
+        raise bad_value(f"'{value[:80]}' is not an absolute path", "write a path that starts with '/' and has no '..'")
     if ":" in value:
-        raise bad_value(f"'{value[:80]}' has a colon, which engines use between paths", "use another path")
+        raise bad_value(f"'{value[:80]}' has a colon, which engines use as a separator of paths", "use another path")
     return posixpath.normpath(value).replace("//", "/")
 
 
 def working_dir(value: str) -> str:
-    """An absolute path, or one inside the tree."""
+    """An absolute path, or a path inside the tree."""
     return absolute_path(value) if value.startswith("/") else relative_path(value)

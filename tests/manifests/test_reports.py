@@ -43,14 +43,14 @@ web.yaml:6:13: wrong-type: workload/web_1: spec.replicas: expected a whole numbe
     write it without quotes
 web.yaml:7:16: wrong-type: workload/web_1: spec.drain.max: expected a duration with a unit, found a whole number
     write 30s for seconds, or another unit such as "30m"
-web.yaml:13:18: bad-value: workload/web_1: spec.template.spec.containers[0].image: 'Nginx' is not the name of an image: the name of an image is in lower case
+web.yaml:13:18: bad-value: workload/web_1: spec.template.spec.containers[0].image: 'Nginx' is not an image reference: image names are lower case
 web.yaml:14:11: unknown-field: workload/web_1: spec.template.spec.containers[0] cannot have a field 'comand'
     did you mean 'command'?
 web.yaml:15:16: wrong-type: workload/web_1: spec.template.spec.containers[0].env: expected a list, found a mapping
-    start the item with '- '
+    start each item with '- '
 web.yaml:17:37: unknown-field: workload/web_1: spec.template.spec.containers[0].livenessProbe.tcpSocket cannot have a field 'host'
-    probes go to the address of the observed container; remove it
-web.yaml:19:27: bad-value: workload/web_1: spec.template.spec.containers[0].readinessProbe: a probe has exactly one of httpGet, tcpSocket, exec, grpc and runtimeHealth, found none
+    remove it: probes connect to the observed address of the container
+web.yaml:19:27: bad-value: workload/web_1: spec.template.spec.containers[0].readinessProbe: a probe must have exactly one of httpGet, tcpSocket, exec, grpc and runtimeHealth, found none
 web.yaml:21:28: wrong-type: workload/web_1: spec.template.spec.containers[1].command[1]: expected a string, found a whole number
     put it in quotes
 web.yaml:23:7: unknown-kind: there is no kind 'Servce'

@@ -48,8 +48,8 @@ def test_adopting_changes_no_revision(tmp_path: Path):
 @pytest.mark.parametrize(
     ("given", "code", "told"),
     [
-        ("adopt: {}", Code.BAD_VALUE, "it names no container"),
-        ("adopt: {replace: true}", Code.BAD_VALUE, "it names no container"),
+        ("adopt: {}", Code.BAD_VALUE, "selects no container"),
+        ("adopt: {replace: true}", Code.BAD_VALUE, "selects no container"),
         ("adopt: {names: ['bad name']}", Code.BAD_VALUE, "'bad name' is not the name of a container"),
         ("adopt: {names: [web-1, web-1]}", Code.BAD_VALUE, "twice"),
         ("adopt: {label: {a: b}}", Code.UNKNOWN_FIELD, "cannot have a field 'label'"),
@@ -92,7 +92,7 @@ def test_a_network_and_the_host_are_told_apart(tmp_path: Path):
     [
         ("{from: host}", "port http of workload/web is not published on its host"),
         ("{from: container, network: other}", "workload/web is not in network 'other'"),
-        ("{from: host, network: edge}", "an address of the host is in no network"),
+        ("{from: host, network: edge}", "network does nothing with from: host"),
         ("{from: somewhere}", "expected one of container, host"),
     ],
 )

@@ -55,7 +55,7 @@ def test_what_only_one_of_a_node_can_have_is_refused_with_both_places(tmp_path: 
         (found,) = problems_of(root, tree(workload("one", **first), workload("other", **second)))
         assert (found.code, found.file) == ("conflict", "other.yaml")
         assert "workload/other: workload/one (one.yaml:" in found.message
-        assert " here " in found.message
+        assert "on node here" in found.message
         assert found.hint
 
 
@@ -93,4 +93,4 @@ def test_two_containers_of_a_replica_cannot_publish_the_same_port_either(tmp_pat
     twice = workload("one", port=", hostPort: 80}, {containerPort: 8081, hostPort: 80")
     (found,) = problems_of(tmp_path, tree(twice, workload("other")))
     assert "workload/one: workload/one (one.yaml:" in found.message
-    assert "port 80 (TCP) of here" in found.message
+    assert "port 80 (TCP) on node here" in found.message

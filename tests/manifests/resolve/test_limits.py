@@ -84,7 +84,7 @@ def test_a_budget_counts_from_above_or_below(tmp_path: Path, replicas: int, said
 @pytest.mark.parametrize(
     ("files", "word"),
     [
-        (spec("  availability: {maxUnavailable: 1, minAvailable: 1}\n"), "twice"),
+        (spec("  availability: {maxUnavailable: 1, minAvailable: 1}\n"), "exclude each other"),
         (guard("  massFailure: {hold: 2h}\n"), "shorter"),
         (guard('  windows: [{name: a, holds: [heal], schedule: "0 25 * * *", duration: 1h}]\n'), "cron"),
         (guard('  windows: [{name: a, holds: [heal], schedule: "0 22 * *", duration: 1h}]\n'), "five fields"),
@@ -166,4 +166,4 @@ def test_a_volume_that_only_one_may_have_makes_the_old_replica_go_first_and_forb
     assert free.template.revision == web.template.revision  # saying so makes no new container
     (problem,) = problems_of(tmp_path, tree | {"web.yaml": VOLUME.replace("ROLLOUT", "{}").replace("s: 1", "s: 2")})
     assert problem.code is Code.CONFLICT
-    assert "cannot each have the volume 'data' alone" in problem.message
+    assert "cannot each have volume 'data'" in problem.message

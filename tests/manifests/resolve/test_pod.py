@@ -159,20 +159,20 @@ def test_what_needs_a_new_container_changes_the_revision(tmp_path: Path, old: st
 
 
 WRONG = [
-    ("image: envoy", "image: 'envoy:'", "its tag must have"),
-    ("image: envoy", "image: Envoy", "in lower case"),
-    ("image: envoy", "init: true", "needs the field 'image'"),
-    ("args: [serve]", "args: [serve]\n          privileged: true", "add the capabilities it needs"),
+    ("image: envoy", "image: 'envoy:'", "the tag must have"),
+    ("image: envoy", "image: Envoy", "lower case"),
+    ("image: envoy", "init: true", "need the field 'image'"),
+    ("args: [serve]", "args: [serve]\n          privileged: true", "add the capabilities"),
     ('value: "on"}', 'value: "on", valueFrom: {secret: {env: X}}}', "exactly one of value and valueFrom"),
     ("secret: {env: APP_TOKEN}", "secret: {}", "exactly one of env and file"),
     ("file: /run/secrets/key", "file: run/key", "is not an absolute path"),
-    ("workingDir: /srv", "workingDir: srv", "has no field 'workingDir (relative)'"),
-    ("hostPort: 80, hostIP: 127.0.0.1", "hostIP: 127.0.0.1", "there is none"),
+    ("workingDir: /srv", "workingDir: srv", "do not support 'workingDir (relative)'"),
+    ("hostPort: 80, hostIP: 127.0.0.1", "hostIP: 127.0.0.1", "does nothing without hostPort"),
     ("hostIP: 127.0.0.1", "hostIP: example.com", "is not an IP address"),
     ("networks: [edge, back]", "networks: [host]", "publish a hostPort instead"),
     ("networks: [edge, back]", "networks: ['-x']", "is not the name of a network"),
     ("{name: data, named: web-data}", "{name: data}", "exactly one of named, hostPath and tmpfs"),
-    ("tmpfs: {", "accessMode: ReadWriteOncePod, tmpfs: {", "each container's own"),
+    ("tmpfs: {", "accessMode: ReadWriteOncePod, tmpfs: {", "each container has its own"),
     ("{name: data, mountPath: /data}", "{name: date, mountPath: /data}", "has no volume 'date'"),
     ("            - {name: data, mountPath: /data}\n", "", "no container mounts volume 'data'"),
     ("mountPath: /data", "mountPath: /tmp", "in the list twice"),
@@ -181,20 +181,20 @@ WRONG = [
     ("memory: 512Mi", "memory: 0.5Gi", "is not an amount of memory"),
     ("cpu: 1.5", "cpu: 1.5m", "is not an amount of CPU"),
     ("cpu: 100m", "cpu: 1m", "must be between 10m"),
-    ("limits: {cpu: 100m}", "requests: {cpu: 100m}", "only limits do something"),
+    ("limits: {cpu: 100m}", "requests: {cpu: 100m}", "only limits are supported"),
     ("            runAsUser: 1000\n", "", "runAsGroup needs runAsUser"),
     ("CAP_NET_BIND_SERVICE", "net_admin", "is not a capability"),
     ("soft: 1024", "soft: 8192", "above hard"),
     ("stopSignal: SIGQUIT", "stopSignal: QUIT", "is not the name of a signal"),
-    ("ShmSize: 1000", "NetworkMode: host", "write networks in the pod's spec"),
+    ("ShmSize: 1000", "NetworkMode: host", "write networks in the spec of the pod"),
     ("dependsOn: [log]", "dependsOn: [lok]", "has no container 'lok'"),
-    ("dependsOn: [log]", "dependsOn: [proxy]", "in a circle: proxy"),
+    ("dependsOn: [log]", "dependsOn: [proxy]", "in a cycle: proxy"),
     ("args: [serve]", "args: [serve]\n          dependsOn: [log]", "starts before the others"),
     ("image: envoy", "image: envoy\n          livenessProbe: {exec: {command: [x]}}", "move it to the first container"),
-    ("containerPort: 9901", "containerPort: 8080", "has this port too"),
-    ("name: admin, containerPort", "name: http, containerPort", "has a port of this name"),
+    ("containerPort: 9901", "containerPort: 8080", "has the same port"),
+    ("name: admin, containerPort", "name: http, containerPort", "has a port with this name"),
     ("- name: log", "- name: proxy", "in the list twice"),
-    ("labels: {app: web}", "labels: {app: web, reconciler.instance: x}", "are the owner mark"),
+    ("labels: {app: web}", "labels: {app: web, reconciler.instance: x}", "are reserved for the owner mark"),
     ('runtimeRestart: "no"', "replicas: 2", "cannot all publish port 80"),
     ('runtimeRestart: "no"', "runtimeRestart: always", "expected one of unless-stopped, no"),
 ]
@@ -211,9 +211,9 @@ def test_a_wrong_field_is_reported_with_its_place_and_what_to_do(tmp_path: Path,
 
 def test_a_runtime_without_images_refuses_the_fields_that_it_does_not_have(tmp_path: Path) -> None:
     problems = problems_of(tmp_path, GOOD | {"web.yaml": POD})
-    refused = {problem.message.rpartition("has no field ")[2].strip("'") for problem in problems}
+    refused = {problem.message.rpartition("do not support ")[2].strip("'") for problem in problems}
     assert {"image", "networks", "volumes", "resources", "containers", "runtimeRestart", "env.valueFrom"} <= refused
-    assert any("needs the field 'command'" in problem.message for problem in problems)
+    assert any("need the field 'command'" in problem.message for problem in problems)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_grpc_and_the_runtimes_own_health_check_are_kinds_of_probes(tmp_path: Pa
             "httpGet: {port: http, scheme: HTTPS, tls: {caFile: ca.pem}}",
             READINESS,
             "httpGet.tls.caFile",
-            "does nothing unless the certificate is verified",
+            "does nothing without verify: true",
         ),
         (
             "httpGet: {port: http, scheme: HTTPS, tls: {verify: true, caFile: /etc/passwd}}",
@@ -97,10 +97,10 @@ def test_grpc_and_the_runtimes_own_health_check_are_kinds_of_probes(tmp_path: Pa
             "httpGet.tls.caFile",
             "is not a path inside the tree",
         ),
-        ("httpGet: {port: http, host: '*.example.com'}", READINESS, "httpGet.host", "is a pattern"),
+        ("httpGet: {port: http, host: '*.example.com'}", READINESS, "httpGet.host", "is a wildcard"),
         ("httpGet: {port: http, expectedStatuses: []}", READINESS, "httpGet.expectedStatuses", "at least 1"),
         ("httpGet: {port: http, expectedStatuses: [100]}", READINESS, "expectedStatuses[0]", "between 200 and 599"),
-        ("httpGet: {port: http, expectedStatuses: [299-200]}", READINESS, "expectedStatuses[0]", "the smaller one"),
+        ("httpGet: {port: http, expectedStatuses: [299-200]}", READINESS, "expectedStatuses[0]", "start with the lower status"),
         ("httpGet: {port: http, expectedStatuses: [2xx]}", READINESS, "expectedStatuses[0]", "not a status"),
         ("httpGet: {port: http, maxBodyBytes: 100000}", READINESS, "httpGet.maxBodyBytes", "at most 65536"),
         (
@@ -114,7 +114,7 @@ def test_grpc_and_the_runtimes_own_health_check_are_kinds_of_probes(tmp_path: Pa
             "runtimeHealth: {}\n            failureThreshold: 2",
             READINESS,
             "livenessProbe.failureThreshold",
-            "has its own times and counts",
+            "has its own timing and thresholds",
         ),
         ("grpc: {port: 9}", READINESS, "grpc.port", "declares no port 9"),
         (

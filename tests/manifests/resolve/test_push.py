@@ -57,9 +57,9 @@ def test_a_workload_that_pushes_to_nobody_is_a_problem(tmp_path):
         ("127.0.0.1:0", "has no port"),
         ("127.0.0.1:65536", "has no port"),
         ("127.0.0.1:x", "has no port"),
-        ("0.0.0.0:9902", "is no address that senders could be told"),
-        ("'[::]:9902'", "is no address that senders could be told"),
-        ("224.0.0.1:9902", "is no address that senders could be told"),
+        ("0.0.0.0:9902", "is not an address that containers can push to"),
+        ("'[::]:9902'", "is not an address that containers can push to"),
+        ("224.0.0.1:9902", "is not an address that containers can push to"),
     ],
 )
 def test_a_place_to_listen_that_cannot_be_used_is_explained(tmp_path, listen, message):
@@ -70,7 +70,7 @@ def test_a_place_to_listen_that_cannot_be_used_is_explained(tmp_path, listen, me
 
 def test_a_listener_that_listens_nowhere_is_a_problem(tmp_path):
     (problem,) = problems_of(tmp_path, tree("{socket: false}"))
-    assert "nothing would listen" in problem.message
+    assert "neither a socket nor tcp" in problem.message
 
 
 def test_a_push_cannot_be_fresh_for_longer_than_it_counts(tmp_path):

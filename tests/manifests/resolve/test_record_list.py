@@ -53,23 +53,23 @@ def test_a_list_is_read_into_record_sets_equal_to_those_that_looks_tell(tmp_path
     [
         ("a.example.net: {A: 192.0.2.300}", "bad-value", "'192.0.2.300' is not an IPv4 address"),
         ("a.example.net: {A: [192.0.2.1, 192.0.2.1]}", "bad-value", "in the list twice"),
-        ("a.example.net: {A: []}", "out-of-range", "at least 1"),
+        ("a.example.net: {A: []}", "out-of-range", "is empty"),
         ("a.example.net: {A: {ttl: 5, values: 192.0.2.1}}", "bad-value", "expected a duration with a unit"),
         ("a.example.net: {A: {ttl: 100ms, values: 192.0.2.1}}", "bad-value", "whole number of seconds"),
-        ("a.example.net: {A: {ttl: 5s}}", "missing-field", "no field 'values'"),
+        ("a.example.net: {A: {ttl: 5s}}", "missing-field", "field 'values' is missing"),
         ("a.example.net: {A: {tll: 5s, values: 192.0.2.1}}", "unknown-field", "no field 'tll'"),
         ("a.example.net: {TXT: 12}", "wrong-type", "expected a string, a list or a mapping"),
         ("a.example.net: {TXT: [12]}", "wrong-type", "expected a string, found a whole number"),
         ("a.example.net: {A: {values: 12}}", "wrong-type", "expected a string or a list"),
-        ("a.example.net: {a: 192.0.2.1}", "unknown-field", "no type 'a'"),
+        ("a.example.net: {a: 192.0.2.1}", "unknown-field", "no record type 'a'"),
         ("a.example.net: 192.0.2.1", "wrong-type", "expected a mapping of types"),
         ("a.example.net: {}", "wrong-type", "expected a mapping of types"),
         ("a.example.net: {CNAME: b.example.net, A: 192.0.2.1}", "conflict", "cannot share its name"),
         ("a.example.net: {CNAME: [b.example.net, c.example.net]}", "bad-value", "at most one CNAME"),
-        ("a.example.org: {A: 192.0.2.1}", "outside-zone", "is not in the zone example.net."),
+        ("a.example.org: {A: 192.0.2.1}", "outside-zone", "is not in zone example.net."),
         ("-a.example.net: {A: 192.0.2.1}", "bad-value", "is not a DNS name"),
-        ("example.net: {NS: ns.example.org}", "conflict", "cannot stand at the name of the zone"),
-        ("_acme-challenge.example.net: {TXT: x}", "conflict", "come and go with certificates"),
+        ("example.net: {NS: ns.example.org}", "conflict", "cannot be at the name of the zone"),
+        ("_acme-challenge.example.net: {TXT: x}", "conflict", "belong to the ACME client"),
         ("a.example.net: {CNAME: a.example.net}", "cname-loop", "a.example.net. -> a.example.net."),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_name_and_type_is_in_one_list_only_and_nothing_stands_beside_a_cname_o
 
     assert [(line, code) for line, code, _ in found] == [(8, "conflict"), (9, "conflict")]
     assert "recordlist/other at other.yaml:1:1 already has it" in found[0][2]
-    assert "nothing stands beside a CNAME" in found[1][2]
+    assert "a CNAME excludes other records" in found[1][2]
 
 
 def test_a_record_beside_a_list_that_has_its_name_and_type_is_refused(tmp_path: Path) -> None:

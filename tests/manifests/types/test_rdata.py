@@ -71,7 +71,7 @@ def test_what_a_person_writes(kind: str, text: str, found: str) -> None:
         ("AAAA", "192.0.2.1", "IPv6"),
         ("MX", "mail.example.net", "PREFERENCE NAME"),
         ("MX", "70000 mail.example.net", "0 to 65535"),
-        ("SRV", "1 2 x sip.example.net", "port is a number"),
+        ("SRV", "1 2 x sip.example.net", "port must be a number"),
         ("CAA", "0 is-sue x", "tag"),
         ("CNAME", "a..b", "DNS name"),
         ("CNAME", "a b", "DNS name"),
@@ -79,7 +79,7 @@ def test_what_a_person_writes(kind: str, text: str, found: str) -> None:
         ("CNAME", ".".join(["x" * 60] * 5), "253"),
         ("CNAME", "straße.example", "xn--"),
         ("TXT", "x" * 60_001, "does not fit"),
-        ("SOA", "x", "cannot be written in manifests"),
+        ("SOA", "x", "manifests cannot declare"),
     ],
 )
 def test_what_is_no_value_is_said_in_words(kind: str, text: str, words: str) -> None:

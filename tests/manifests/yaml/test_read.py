@@ -87,7 +87,7 @@ def test_a_long_text_with_such_a_colon_is_answered_with_what_to_write() -> None:
     problems = read_file("a.yaml", text.encode())[1]
 
     assert [(problem.code, problem.hint) for problem in problems] == [
-        (Code.YAML_SYNTAX, "put a text with ':' between [] or {} in quotes")
+        (Code.YAML_SYNTAX, "put a string with ':' between [] or {} in quotes")
     ]
 
 
