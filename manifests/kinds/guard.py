@@ -87,7 +87,7 @@ class MassFailure(Model):
     )
     minimum: Annotated[int, Field(ge=2, le=1000)] = Field(2, description="Fewest failing containers of a mass failure.")
     hold: Window = Field(
-        Duration(5 * MINUTE), description="Pause after a restart in vain; it doubles with each further one."
+        Duration(5 * MINUTE), description="Pause after an unsuccessful restart; it doubles with each further one."
     )
     max_hold: Window = Field(Duration(60 * MINUTE), description="Longest pause.")
 

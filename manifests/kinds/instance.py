@@ -92,7 +92,7 @@ class InstanceSpec(Model):
     intervals: Intervals = Field(default_factory=Intervals, description="Time between two looks at providers.")
     enhanced_liveness: bool = Field(
         False,
-        description="Restarts failing foreign containers, those that no manifest declares, where their labels have "
+        description="Restarts failing foreign containers whose labels have "
         "`reconciler.enhanced-liveness: true` and a probe context.",
     )
     allow_addresses: Annotated[Items[Network], unique("network")] = Field(

@@ -60,11 +60,11 @@ class Escalation(Model):
     """Steps after restarts in a row that did not make a replica available."""
 
     recreate_after: Annotated[int, Field(ge=1, le=100)] = Field(
-        3, description="Restarts in vain before the replica is recreated from its manifest."
+        3, description="Unsuccessful restarts before the replica is recreated from its manifest."
     )
     give_up_after: Annotated[int, Field(ge=1, le=100)] = Field(
         3,
-        description="Further restarts in vain before the replica is Failed: it is not restarted again until an operator resumes "
+        description="Further unsuccessful restarts before the replica is Failed: it is not restarted again until an operator resumes "
         "it or its template changes.",
     )
 
@@ -80,7 +80,7 @@ class Restarts(Model):
     limit: Annotated[int, Field(ge=0, le=1000)] = Field(5, description="Most restarts of one replica in `window`.")
     window: Window = Field(Duration(5 * MINUTE), description="Sliding span in which restarts are counted.")
     backoff: Backoff = Field(default_factory=Backoff, description="Waiting times between restarts.")
-    escalation: Escalation = Field(default_factory=Escalation, description="Steps after restarts in vain.")
+    escalation: Escalation = Field(default_factory=Escalation, description="Steps after unsuccessful restarts.")
 
 
 class Drain(Model):

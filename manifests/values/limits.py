@@ -27,7 +27,7 @@ class Held(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """After how many restarts in vain a replica is recreated, and after how many more it is Failed."""
+    """After how many unsuccessful restarts a replica is recreated, and after how many more it is Failed."""
 
     recreate_after: int = 3
     give_up_after: int = 3
@@ -57,7 +57,7 @@ class RestartLimits:
 class MassFailure:
     """When failures count as a common failure: `share` percent of a group, at least `minimum`, within its window.
 
-    After a restart in vain, `hold` passes before the next, doubling up to `max_hold`.
+    After an unsuccessful restart, `hold` passes before the next, doubling up to `max_hold`.
     """
 
     share: int = 50

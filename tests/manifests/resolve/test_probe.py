@@ -100,7 +100,12 @@ def test_grpc_and_the_runtimes_own_health_check_are_kinds_of_probes(tmp_path: Pa
         ("httpGet: {port: http, host: '*.example.com'}", READINESS, "httpGet.host", "is a wildcard"),
         ("httpGet: {port: http, expectedStatuses: []}", READINESS, "httpGet.expectedStatuses", "at least 1"),
         ("httpGet: {port: http, expectedStatuses: [100]}", READINESS, "expectedStatuses[0]", "between 200 and 599"),
-        ("httpGet: {port: http, expectedStatuses: [299-200]}", READINESS, "expectedStatuses[0]", "start with the lower status"),
+        (
+            "httpGet: {port: http, expectedStatuses: [299-200]}",
+            READINESS,
+            "expectedStatuses[0]",
+            "start with the lower status",
+        ),
         ("httpGet: {port: http, expectedStatuses: [2xx]}", READINESS, "expectedStatuses[0]", "not a status"),
         ("httpGet: {port: http, maxBodyBytes: 100000}", READINESS, "httpGet.maxBodyBytes", "at most 65536"),
         (

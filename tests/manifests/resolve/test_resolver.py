@@ -333,7 +333,9 @@ def test_what_is_missing_by_default_is_asked_for_by_name(tmp_path: Path) -> None
         tmp_path, GOOD | {"providers.yaml": runtime_only, "service.yml": SERVICE.partition("  balancers")[0]}
     )
 
-    assert [(problem.code, problem.hint) for problem in problems] == [(Code.NO_DEFAULT, "add a Provider with the role dns")]
+    assert [(problem.code, problem.hint) for problem in problems] == [
+        (Code.NO_DEFAULT, "add a Provider with the role dns")
+    ]
 
 
 def test_the_hint_for_a_missing_instance_is_a_document_that_works(tmp_path: Path) -> None:

@@ -70,7 +70,10 @@ def test_the_time_of_an_activation_is_no_part_of_the_revision(tmp_path: Path) ->
         ("{strategy: activate, progressDeadline: 5m}", "does nothing with this strategy"),
         ("{strategy: canary}", "needs canary.steps"),
         ("{strategy: activate, canary: {steps: [{weight: 5%, pause: 1m}]}}", "has no steps"),
-        ("{canary: {steps: [{weight: 50%, pause: 1m}, {weight: 5%, pause: 1m}]}}", "not more than 50%, the step before"),
+        (
+            "{canary: {steps: [{weight: 50%, pause: 1m}, {weight: 5%, pause: 1m}]}}",
+            "not more than 50%, the step before",
+        ),
         ("{canary: {steps: [{weight: 100%, pause: 1m}]}}", "not between 1% and 99%"),
         ("{strategy: activate, bake: 1h, rollbackWindow: 10m}", "is longer than rollbackWindow"),
     ],
