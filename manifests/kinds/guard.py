@@ -98,7 +98,7 @@ class MassFailure(Model):
         raise bad_value(
             f"maxHold ({self.max_hold}) is shorter than hold ({self.hold})",
             "lengthen maxHold, or shorten hold",
-            at=("max_hold",),
+            at=("maxHold",),
         )
 
 

@@ -3,6 +3,7 @@
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
+from pydantic.alias_generators import to_camel
 
 from manifests.kinds.base import Model
 from manifests.types.durations import HOUR, MINUTE, Duration
@@ -103,7 +104,7 @@ class Rollout(Model):
         given = self.model_fields_set
         if self.activate_at is not None and self.activation_delay is not None:
             raise bad_value(
-                "activateAt and activationDelay exclude each other", "remove one of the two", at=("activation_delay",)
+                "activateAt and activationDelay exclude each other", "remove one of the two", at=("activationDelay",)
             )
         kind = self.strategy
         if kind in {"activate", "rolling", "recreate"} and self.canary is not None:
@@ -118,12 +119,14 @@ class Rollout(Model):
             for name in _STAGED:
                 if name in given:
                     hint = "write strategy: activate, or remove it"
-                    raise bad_value(f"the field does nothing with strategy {kind or 'rolling'}", hint, at=(name,))
+                    raise bad_value(
+                        f"the field does nothing with strategy {kind or 'rolling'}", hint, at=(to_camel(name),)
+                    )
         elif "progress_deadline" in given:
             raise bad_value(
                 "the field does nothing with this strategy: pendingGrace is the limit",
                 "remove it",
-                at=("progress_deadline",),
+                at=("progressDeadline",),
             )
         if self.bake > self.rollback_window:
             message = f"bake ({self.bake}) is longer than rollbackWindow ({self.rollback_window})"

@@ -32,7 +32,7 @@ class Availability(Model):
         if self.min_available is None or "max_unavailable" not in self.model_fields_set:
             return self
         raise bad_value(
-            "minAvailable and maxUnavailable exclude each other", "remove one of the two", at=("min_available",)
+            "minAvailable and maxUnavailable exclude each other", "remove one of the two", at=("minAvailable",)
         )
 
 

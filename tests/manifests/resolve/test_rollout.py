@@ -84,6 +84,14 @@ def test_what_makes_no_sense_is_refused_in_words(tmp_path: Path, said: str, word
     assert all("spec.rollout" in one.path for one in found)
 
 
+def test_a_problem_is_at_the_field_as_the_manifest_spells_it(tmp_path: Path) -> None:
+    (problem,) = problems_of(tmp_path, spec("{pendingGrace: 5m}"))
+    assert problem.path == "spec.rollout.pendingGrace"
+    assert problem.message.startswith("workload/web: spec.rollout.pendingGrace: ")
+    assert WORKLOAD.count("\n") < problem.line
+    assert problem.column == len("  rollout: {pendingGrace: ") + 1
+
+
 @pytest.mark.parametrize("text", ["2030-01-01T11:00:00Z", "2030-01-01T11:00:00.25Z", "1999-12-31T23:59:59.000000001Z"])
 def test_a_moment_prints_as_it_is_read(text: str) -> None:
     moment = parse_moment(text)
