@@ -122,7 +122,8 @@ def _default(info: FieldInfo) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return "[]"
+        items = ('"{}-{}"'.format(*item) if isinstance(item, tuple) else str(item) for item in value)
+        return f"[{', '.join(items)}]"
     if isinstance(value, dict):
         return "{}"
     return f"{value:g}" if isinstance(value, float) else str(value)

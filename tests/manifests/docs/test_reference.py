@@ -35,6 +35,17 @@ def test_every_field_is_described(tmp_path: Path) -> None:
     assert all(not line.endswith("|  |") and "None" not in line for line in rows)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        "| HealthCheck | `spec.expectedResponses` | `[200, 201]` |  |",
+        '| Probe | `httpGet.expectedStatuses` | `["200-399"]` |  |',
+    ],
+)
+def test_the_default_of_a_list_is_shown_with_its_items(row: str) -> None:
+    assert row in defaults_page().splitlines()
+
+
 def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
     """Whether a value fits a schema, for the keywords that ours uses."""
     known = {"$schema", "title", "description", "default", "definitions", "format"}
