@@ -1,4 +1,4 @@
-"""What people see: the whole report of a broken tree, and mistakes that other tools were known to swallow."""
+"""The whole report of a broken tree, and mistakes that other tools ignore."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ web.yaml:23:7: unknown-kind: there is no kind 'Servce'
     did you mean 'Service'?"""
 
 
-def test_everything_that_is_wrong_is_reported_at_once_with_place_path_and_next_step(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_with_place_path_and_next_step(tmp_path: Path) -> None:
     assert render(problems_of(tmp_path, GOOD | {"web.yaml": BROKEN})) == REPORT
 
 
@@ -82,7 +82,7 @@ def test_an_object_declared_twice_is_an_error_that_names_both_places(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["docker-compose.yml", "package.json", "values.yaml", "notes.YAML"])
-def test_a_file_that_holds_no_manifest_is_never_skipped_in_silence(name: str, tmp_path: Path) -> None:
+def test_a_file_without_manifests_is_never_skipped_silently(name: str, tmp_path: Path) -> None:
     problems = problems_of(tmp_path, GOOD | {name: '{"name": "x", "services": {}}'})
 
     assert [(problem.file, problem.code) for problem in problems] == [(name, Code.NOT_A_MANIFEST)]
@@ -94,7 +94,7 @@ def test_a_separator_that_is_followed_by_a_comment_still_separates(tmp_path: Pat
     assert load_files(tmp_path, GOOD | {"web.yaml": both, "service.yml": ""}).services[0].key == "service/web"
 
 
-def test_a_variable_keeps_a_text_that_yaml_1_1_would_turn_into_something_else(tmp_path: Path) -> None:
+def test_a_variable_keeps_a_string_that_yaml_1_1_would_convert(tmp_path: Path) -> None:
     text = WORKLOAD.replace("value: production", "value: 2122:22")
 
     value = load_files(tmp_path, GOOD | {"web.yaml": text})
@@ -129,13 +129,15 @@ def test_the_value_of_a_variable_never_appears_in_a_report(broken: str, tmp_path
         ("provider: edge", "provider: here", "endpoints providers: edge"),
     ],
 )
-def test_a_wrong_reference_is_answered_with_what_there_is(old: str, new: str, hint: str, tmp_path: Path) -> None:
+def test_the_hint_for_an_unknown_reference_lists_the_declared_objects(
+    old: str, new: str, hint: str, tmp_path: Path
+) -> None:
     problems = problems_of(tmp_path, GOOD | {"service.yml": SERVICE.replace(old, new)})
 
     assert [problem.hint for problem in problems] == [hint]
 
 
-def test_problems_of_several_objects_are_all_there(tmp_path: Path) -> None:
+def test_problems_of_several_objects_are_all_reported(tmp_path: Path) -> None:
     files = GOOD | {
         "dns.yaml": POLICY.replace("{name: web}", "{name: wbe}"),
         "service.yml": SERVICE.replace("port: http", "port: 81"),

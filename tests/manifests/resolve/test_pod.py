@@ -1,4 +1,4 @@
-"""The fields of a pod template: what they become, and what is said about wrong ones."""
+"""The fields of a pod template: their values, and the messages for bad ones."""
 
 from pathlib import Path
 
@@ -7,9 +7,7 @@ import pytest
 from manifests.values.desired import Port, Template
 from manifests.values.image_ref import parse_image
 from manifests.values.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
-from tests.manifests.trees import GOOD, PROVIDERS, load_files, problems_of
-
-ENGINE = PROVIDERS.replace("type: process", "type: engine")
+from tests.manifests.trees import ENGINE_PROVIDERS, GOOD, load_files, problems_of
 
 POD = """\
 apiVersion: reconciler/v1
@@ -66,16 +64,16 @@ spec:
 
 
 def tree(text: str = POD) -> dict[str, str | bytes]:
-    return GOOD | {"providers.yaml": ENGINE, "web.yaml": text}
+    return GOOD | {"providers.yaml": ENGINE_PROVIDERS, "web.yaml": text}
 
 
 def loaded(root: Path, text: str = POD) -> Template:
     return load_files(root, tree(text)).workloads[0].template
 
 
-def test_every_field_of_a_pod_arrives(tmp_path: Path) -> None:
-    found = loaded(tmp_path)
-    assert found.container.engine == Engine(
+def test_every_field_of_a_pod_is_resolved(tmp_path: Path) -> None:
+    template = loaded(tmp_path)
+    assert template.container.engine == Engine(
         image="registry.example.com:5000/team/app:1.2",
         pull=PullPolicy.ALWAYS,
         args=("serve",),
@@ -96,9 +94,9 @@ def test_every_field_of_a_pod_arrives(tmp_path: Path) -> None:
         log_options=(("max-size", "10m"),),
         host_config='{"ShmSize": 1000}',
     )
-    assert (found.container.argv, found.container.working_dir) == ((), "/srv")
-    assert found.container.env == (("MODE", "on"),)
-    assert found.networks == ("edge", "back")
+    assert (template.container.argv, template.container.working_dir) == ((), "/srv")
+    assert template.container.env == (("MODE", "on"),)
+    assert template.networks == ("edge", "back")
 
 
 def test_the_main_container_has_the_ports_of_the_whole_pod(tmp_path: Path) -> None:
@@ -124,7 +122,7 @@ def test_only_the_main_container_is_restarted_by_the_engine(tmp_path: Path) -> N
         Live("proxy", 0, 0, "no"),
     )
     text = POD.replace('  runtimeRestart: "no"\n', "")
-    assert [one.restart for one in loaded(tmp_path, text).live] == ["unless-stopped", "no", "no"]
+    assert [live.restart for live in loaded(tmp_path, text).live] == ["unless-stopped", "no", "no"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +134,7 @@ def test_only_the_main_container_is_restarted_by_the_engine(tmp_path: Path) -> N
         ("readinessProbe: {httpGet: {port: admin}}", "livenessProbe: {tcpSocket: {port: http}}"),
     ],
 )
-def test_what_is_changed_in_place_is_no_part_of_the_revision(tmp_path: Path, old: str, new: str) -> None:
+def test_fields_that_change_in_place_keep_the_revision(tmp_path: Path, old: str, new: str) -> None:
     assert POD.count(old) == 1
     assert loaded(tmp_path, POD.replace(old, new)).revision == loaded(tmp_path, POD).revision
 
@@ -153,12 +151,12 @@ def test_what_is_changed_in_place_is_no_part_of_the_revision(tmp_path: Path, old
         ("stopSignal: SIGQUIT", "stopSignal: SIGTERM"),
     ],
 )
-def test_what_needs_a_new_container_changes_the_revision(tmp_path: Path, old: str, new: str) -> None:
+def test_fields_that_need_a_new_container_change_the_revision(tmp_path: Path, old: str, new: str) -> None:
     assert POD.count(old) == 1
     assert loaded(tmp_path, POD.replace(old, new)).revision != loaded(tmp_path, POD).revision
 
 
-WRONG = [
+BAD = [
     ("image: envoy", "image: 'envoy:'", "the tag must have"),
     ("image: envoy", "image: Envoy", "lower case"),
     ("image: envoy", "init: true", "need the field 'image'"),
@@ -200,16 +198,16 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), WRONG, ids=[said for _, _, said in WRONG])
-def test_a_wrong_field_is_reported_with_its_place_and_what_to_do(tmp_path: Path, old: str, new: str, said: str) -> None:
+@pytest.mark.parametrize(("old", "new", "text"), BAD, ids=[text for _, _, text in BAD])
+def test_a_bad_field_is_reported_with_its_place_and_a_next_step(tmp_path: Path, old: str, new: str, text: str) -> None:
     assert POD.count(old) == 1
     problems = problems_of(tmp_path, tree(POD.replace(old, new)))
-    mine = [problem for problem in problems if said in f"{problem.message}\n{problem.hint}"]
-    assert mine, problems
-    assert all(problem.line > 0 and problem.file == "web.yaml" for problem in mine)
+    matching = [problem for problem in problems if text in f"{problem.message}\n{problem.hint}"]
+    assert matching, problems
+    assert all(problem.line > 0 and problem.file == "web.yaml" for problem in matching)
 
 
-def test_a_runtime_without_images_refuses_the_fields_that_it_does_not_have(tmp_path: Path) -> None:
+def test_a_runtime_without_images_refuses_the_fields_of_engines(tmp_path: Path) -> None:
     problems = problems_of(tmp_path, GOOD | {"web.yaml": POD})
     refused = {problem.message.rpartition("do not support ")[2].strip("'") for problem in problems}
     assert {"image", "networks", "volumes", "resources", "containers", "runtimeRestart", "env.valueFrom"} <= refused
@@ -250,6 +248,6 @@ def test_an_image_reference_has_one_full_name(text: str, full: str) -> None:
         "a/" * 130,
     ],
 )
-def test_what_is_no_image_reference_is_refused(text: str) -> None:
+def test_a_bad_image_reference_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_image(text)

@@ -28,13 +28,13 @@ def test_a_duration_is_read_in_nanoseconds(text: str, nanoseconds: int) -> None:
 @pytest.mark.parametrize(
     "value", ["", "30", "s", "1.5h", "30s1m", "1h 30m", "-5s", "٣s", "1y", 30, 1.5, True, None, ["30s"]]
 )
-def test_what_is_not_a_duration_is_refused(value: object) -> None:
+def test_a_bad_duration_is_refused(value: object) -> None:
     with pytest.raises(PydanticCustomError):
         durations.parse_duration(value)
 
 
 @pytest.mark.parametrize("value", [30, "30"])
-def test_a_duration_without_a_unit_is_answered_with_what_to_write(value: object) -> None:
+def test_the_hint_for_a_duration_without_a_unit_names_one(value: object) -> None:
     with pytest.raises(PydanticCustomError) as caught:
         durations.parse_duration(value)
 

@@ -82,7 +82,7 @@ def test_a_bad_value_is_refused(check: Callable[[object], object], value: object
     "check", [network.host_name, network.ip_address, paths.relative_path, network.url_path, names.label_key]
 )
 @given(value=st.text(max_size=300))
-def test_any_text_is_accepted_or_refused_in_words(check: Check, value: str) -> None:
+def test_any_text_is_accepted_or_refused_with_a_message(check: Check, value: str) -> None:
     try:
         canonical = check(value)
     except PydanticCustomError:
