@@ -66,7 +66,9 @@ def read_tree(path: str | os.PathLike[str]) -> SourceTree:
     real = Path(os.path.realpath(given))
     identity, is_git = identity_of(real)
     if not os.path.lexists(given) or not real.exists():
-        problem = Problem(_shown(os.fspath(path)), 0, 0, Code.PATH_NOT_FOUND, "", "no such file or directory")
+        problem = Problem(
+            _shown(os.fspath(path)), 0, 0, Code.PATH_NOT_FOUND, "", "no such file or directory", "check the path"
+        )
         return SourceTree(identity, str(real), digest(()), False, False, (), (problem,))
     if not real.is_dir():
         file, problems = read_one(real, real.name)
@@ -74,7 +76,7 @@ def read_tree(path: str | os.PathLike[str]) -> SourceTree:
         return SourceTree(identity, str(real.parent), digest(files), False, is_git, files, tuple(problems))
     walk = _Walk(str(real))
     walk.enter("", 0)
-    walk.files.sort(key=lambda found: found.name)
+    walk.files.sort(key=lambda source: source.name)
     files = tuple(walk.files)
     return SourceTree(identity, str(real), digest(files), True, is_git, files, tuple(sorted(walk.problems)))
 

@@ -38,7 +38,7 @@ class ImageRef:
         return f"{self.domain}/{self.path}"
 
     def __str__(self) -> str:
-        """The full name; a digest makes the tag meaningless, so it is left out beside one."""
+        """The full name; with a digest the tag is omitted, because it has no effect then."""
         if self.digest:
             return f"{self.repository}@{self.digest}"
         return f"{self.repository}:{self.tag or 'latest'}"
