@@ -1,1 +1,1 @@
-"""What is wanted: manifests read strictly, checked all at once and resolved into one frozen value."""
+"""The desired state: manifests read strictly, checked all at once and resolved into one frozen value."""

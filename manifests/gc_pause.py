@@ -1,4 +1,4 @@
-"""The cyclic garbage collector while very many objects are made. Used where manifests are loaded and where zones are read."""
+"""Pauses the cyclic garbage collector while very many objects are created: in `load.py`, and where providers read zones."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the collector off: what runs inside makes many objects and no cycles, and it would walk them all, again and again."""
+    """Keep the collector off: the code inside creates many objects and no cycles, and the collector would walk them again and again."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Problems: what is wrong with a tree of manifests, all of it at once, each with its place and what to do about it.
+"""Problems of a tree of manifests: each with its place, its cause and the next step.
 
 Reading, validating and resolving collect `Problem`s and go on; `load.py` raises them together as `ManifestErrors`, and the
 command line prints them. Nothing else in this package reports bad input.
@@ -10,11 +10,11 @@ from difflib import get_close_matches
 from enum import StrEnum
 
 CANDIDATES = 200
-"""How many names are compared for a suggestion: comparing is slow, and a tree may hold thousands of names."""
+"""Most names that are compared for a suggestion: comparing is slow, and a tree may hold thousands of names."""
 
 
 class Code(StrEnum):
-    """What kind of problem it is. People and scripts may rely on these texts."""
+    """The kind of a problem. Scripts may rely on these texts."""
 
     # the tree
     PATH_NOT_FOUND = "path-not-found"
@@ -72,57 +72,58 @@ WARNINGS = frozenset({Code.YAML_AMBIGUOUS, Code.COSTLY_PROBE, Code.NO_INIT, Code
 """Codes that do not make a tree invalid."""
 
 MEANINGS: dict[Code, str] = {
-    Code.PATH_NOT_FOUND: "The path that was given does not exist.",
+    Code.PATH_NOT_FOUND: "The given path does not exist.",
     Code.UNREADABLE_FILE: "A file or directory cannot be read, or is not a regular file.",
     Code.FILE_TOO_LARGE: "A file is larger than the limit.",
-    Code.TOO_MANY_FILES: "There are more files, or deeper directories, than the limits.",
+    Code.TOO_MANY_FILES: "There are more files, or directories are nested deeper, than the limits allow.",
     Code.LINK_LEAVES_TREE: "A symbolic link leads out of the manifests' directory.",
-    Code.EMPTY_TREE: "There are no manifests at all: a person should look, nothing is removed.",
+    Code.EMPTY_TREE: "There are no manifests; nothing is removed.",
     Code.ENCODING: "A file is not UTF-8.",
     Code.YAML_SYNTAX: "The text is not YAML.",
-    Code.YAML_VERSION: "The text declares another version than YAML 1.2.",
-    Code.YAML_TAG: "A tag that is not allowed, or that does not fit its value.",
-    Code.YAML_AMBIGUOUS: "YAML 1.1 would read another value than YAML 1.2.",
-    Code.DUPLICATE_KEY: "A mapping has a key twice.",
-    Code.BAD_KEY: "A key is not a text.",
+    Code.YAML_VERSION: "The text declares a version other than YAML 1.2.",
+    Code.YAML_TAG: "A tag is not allowed, or does not fit its value.",
+    Code.YAML_AMBIGUOUS: "YAML 1.1 and YAML 1.2 read different values.",
+    Code.DUPLICATE_KEY: "A mapping has the same key twice.",
+    Code.BAD_KEY: "A key is not a string.",
     Code.BAD_NUMBER: "A number is infinite, not a number, or too long.",
-    Code.BAD_ALIAS: "An alias without its anchor, inside its own anchor, or merged although it is not a mapping.",
-    Code.ALIAS_BUDGET: "Aliases repeat more values than the limit.",
-    Code.TOO_DEEP: "Values are nested deeper than the limit.",
-    Code.TOO_MANY_DOCUMENTS: "A file has more documents than the limit.",
+    Code.BAD_ALIAS: "An alias has no anchor, is inside its own anchor, or merges a value that is not a mapping.",
+    Code.ALIAS_BUDGET: "Aliases repeat more values than the limit allows.",
+    Code.TOO_DEEP: "Values are nested deeper than the limit allows.",
+    Code.TOO_MANY_DOCUMENTS: "A file has more documents than the limit allows.",
     Code.NOT_A_MANIFEST: "A document is not a manifest.",
-    Code.UNKNOWN_VERSION: "The `apiVersion` is not one that this program reads.",
-    Code.UNKNOWN_KIND: "There is no such kind.",
-    Code.UNKNOWN_FIELD: "There is no such field at this place.",
+    Code.UNKNOWN_VERSION: "This version of the program does not read the `apiVersion`.",
+    Code.UNKNOWN_KIND: "The kind does not exist.",
+    Code.UNKNOWN_FIELD: "The field does not exist at this place.",
     Code.MISSING_FIELD: "A required field is missing.",
-    Code.WRONG_TYPE: "A value has another type than its field.",
+    Code.WRONG_TYPE: "A value does not have the type of its field.",
     Code.OUT_OF_RANGE: "A number or a length is outside its limits.",
     Code.BAD_VALUE: "A value has the right type but is not valid.",
     Code.DUPLICATE_OBJECT: "Two documents declare the same object.",
-    Code.NO_INSTANCE: "There is no Instance.",
-    Code.UNKNOWN_REFERENCE: "A name or key points at nothing.",
-    Code.UNKNOWN_TYPE: "There is no such type of provider.",
-    Code.UNKNOWN_PORT: "A port is not declared by the container.",
-    Code.UNSUPPORTED_FIELD: "The runtime of a workload's node has no such field.",
-    Code.WRONG_ROLE: "A provider is of another role than is needed.",
-    Code.NO_DEFAULT: "A provider must be named, because there is not exactly one to choose.",
-    Code.SELECTS_NOTHING: "A selector fits no workload.",
-    Code.NOTHING_TO_PUBLISH: "A service without balancer addresses is to be published by them.",
+    Code.NO_INSTANCE: "The manifests declare no Instance.",
+    Code.UNKNOWN_REFERENCE: "A name or key refers to an object that does not exist.",
+    Code.UNKNOWN_TYPE: "The type of provider does not exist.",
+    Code.UNKNOWN_PORT: "The container does not declare the port.",
+    Code.UNSUPPORTED_FIELD: "The runtime of a workload's node does not support the field.",
+    Code.WRONG_ROLE: "A provider does not have the role that the field needs.",
+    Code.NO_DEFAULT: "The field must name a provider, because there is none or more than one.",
+    Code.SELECTS_NOTHING: "A selector matches no workload.",
+    Code.NOTHING_TO_PUBLISH: "A target publishes balancer addresses, and the balancers of its service have none.",
     Code.OUTSIDE_ZONE: "A host is not in its zone.",
-    Code.CONFLICT: "Two objects claim the same pool, name, port of a host or exclusive volume, or records that cannot stand together.",
+    Code.CONFLICT: "Two objects claim the same pool, name, host port or exclusive volume, or declare records that cannot coexist.",
     Code.NAME_TOO_LONG: "Container names would be longer than 63 characters.",
     Code.NOT_ALLOWED: "The Guard does not allow this command.",
-    Code.NOT_INSTALLED: "An optional Python package is needed and not installed.",
-    Code.COSTLY_PROBE: "Commands run so often that they are a load on the container engine.",
-    Code.NO_INIT: "Commands run in a container without an init, which reaps what they leave behind.",
-    Code.CNAME_LOOP: "Names point at each other in a circle.",
-    Code.FAILS_CLOSED: "A name or a pool gives clients nothing while nothing behind it is healthy.",
-    Code.EARLY_TRAFFIC: "Replicas that push may get requests before their first push, because no probe says that they are not ready.",
+    Code.NOT_INSTALLED: "A required optional Python package is not installed.",
+    Code.COSTLY_PROBE: "Exec probes run so often that they load the container engine.",
+    Code.NO_INIT: "Exec probes run in a container without an init process, so processes that they leave behind are not reaped.",
+    Code.CNAME_LOOP: "Names point at each other in a loop.",
+    Code.FAILS_CLOSED: "A name has no answer, or a pool no endpoint, while nothing behind it is healthy.",
+    Code.EARLY_TRAFFIC: "Replicas that push may get requests before their first push, because they have no readiness or startup probe.",
 }
 """One sentence for each code, for the generated reference."""
 
-LOST = frozenset(
+HIDES_DOCUMENTS = frozenset(
     {
+        Code.PATH_NOT_FOUND,
         Code.UNREADABLE_FILE,
         Code.FILE_TOO_LARGE,
         Code.TOO_MANY_FILES,
@@ -137,12 +138,12 @@ LOST = frozenset(
         Code.UNKNOWN_KIND,
     }
 )
-"""Codes after which documents may be missing, so that a name that is not found proves nothing."""
+"""Codes after which documents may be missing: an unknown name is no problem then, because its object may be among them."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One thing that is wrong.
+    """One problem of one place.
 
     Attributes:
         file: path relative to the tree's root, or as given for a file outside it.
@@ -163,7 +164,7 @@ class Problem:
 
     @property
     def is_warning(self) -> bool:
-        """Whether the tree is valid all the same."""
+        """Whether the tree is valid in spite of the problem."""
         return self.code in WARNINGS
 
     def render(self) -> str:
@@ -198,7 +199,7 @@ class ManifestErrors(Exception):
 
     @property
     def empty_tree(self) -> bool:
-        """Whether the only thing wrong is that there are no manifests at all: a person should look, see `EMPTY_TREE`."""
+        """Whether the only problem is that there are no manifests (`EMPTY_TREE`)."""
         return {problem.code for problem in self.problems} == {Code.EMPTY_TREE}
 
 
@@ -208,7 +209,7 @@ def render(problems: Iterable[Problem]) -> str:
 
 
 def key_path(parts: Sequence[str | int]) -> str:
-    """`("spec", "ports", 0, "a.b")` as people write it: `spec.ports[0]."a.b"`."""
+    """`("spec", "ports", 0, "a.b")` as messages show it: `spec.ports[0]."a.b"`."""
     text = ""
     for part in parts:
         if isinstance(part, int):
@@ -219,29 +220,29 @@ def key_path(parts: Sequence[str | int]) -> str:
     return text
 
 
-def suggest(word: str, candidates: Iterable[str]) -> str:
-    """The candidate that `word` was probably meant to be, or an empty text."""
-    lowered = word.casefold()
+def suggest(name: str, candidates: Iterable[str]) -> str:
+    """The candidate that is most like an unknown name, or an empty text."""
+    lowered = name.casefold()
     near: list[str] = []
     for candidate in candidates:
         if candidate.casefold() == lowered:
             return candidate
-        if abs(len(candidate) - len(word)) <= 6 and len(near) < CANDIDATES:
+        if abs(len(candidate) - len(name)) <= 6 and len(near) < CANDIDATES:
             near.append(candidate)
     by_lower = {candidate.casefold(): candidate for candidate in reversed(near)}
     matches = get_close_matches(lowered, by_lower, n=1, cutoff=0.6)
     return by_lower[matches[0]] if matches else ""
 
 
-def did_you_mean(word: str, candidates: Sequence[str], what: str) -> str:
-    """A hint for an unknown word: the nearest candidate, else the candidates themselves when they are few."""
-    guess = suggest(word, candidates)
+def did_you_mean(name: str, candidates: Sequence[str], label: str) -> str:
+    """A hint for an unknown name: the nearest candidate, else the first candidates after `label`."""
+    guess = suggest(name, candidates)
     if guess:
         return f"did you mean '{guess}'?"
     if not candidates:
         return ""
     shown = ", ".join(candidates[:12])
-    return f"{what}: {shown}{', …' if len(candidates) > 12 else ''}"
+    return f"{label}: {shown}{', …' if len(candidates) > 12 else ''}"
 
 
 @dataclass(frozen=True, slots=True)

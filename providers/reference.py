@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from manifests.types.scalars import Duration
+from manifests.types.durations import Duration
 from providers.registry import BUILT_IN, settings_model
 
 _INTRODUCTION = """\

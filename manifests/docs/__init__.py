@@ -1,1 +1,1 @@
-"""Pages and schemas that are generated from the models."""
+"""Reference pages and the JSON Schema, generated from the models."""

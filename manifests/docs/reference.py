@@ -1,4 +1,4 @@
-"""Generates `docs/manifests.md` and `docs/defaults.md` from the models, so that neither can say something else than the code.
+"""Generates `docs/manifests.md` and `docs/defaults.md` from the models.
 
 Run `python -m manifests.docs.reference [DIRECTORY]` after changing a model; a test compares the committed files with the models.
 """
@@ -15,8 +15,9 @@ from pydantic.fields import FieldInfo
 from manifests.kinds import KINDS
 from manifests.kinds.probe import Probe
 from manifests.problems import MEANINGS, WARNINGS, Code
+from manifests.types.durations import Duration
 from manifests.types.fields import Shown
-from manifests.types.scalars import Duration, Percent
+from manifests.types.numbers import Percent
 
 _HEADER = "<!-- Generated from the models by `python -m manifests.docs.reference`. Do not edit. -->\n"
 
@@ -26,23 +27,24 @@ _INTRODUCTION = """\
 # Manifests
 
 A manifest is a YAML 1.2 (or JSON) document. A file may hold several, separated by `---`. All `*.yaml`, `*.yml` and `*.json`
-files in the directory and below are read, except hidden ones and what editors leave behind; each document must be one of
-the kinds below. Whichever directory is given is the root of its set: what was made from it and is no longer in it may be
-pruned.
+files in the directory and below are read, except hidden files and temporary files of editors; each document must have one
+of the kinds below. The given directory is the root of its set: objects that were created from it and are no longer in it
+may be pruned.
 
 Every manifest has these fields:
 
 | field | type | meaning |
 |---|---|---|
 | `apiVersion` | `reconciler/v1` | Version of the manifest format. |
-| `kind` | one of the kinds below | What the document declares. |
+| `kind` | one of the kinds below | Kind of the object. |
 | `metadata.name` | name, at most 40 of a-z, 0-9 and - | Name of the object, unique among the objects of its kind. |
-| `spec` | mapping | What is wanted; its fields are listed with the kind. |
+| `spec` | mapping | Desired state of the object; its fields are listed with the kind. |
 
-- Keys that are not listed here are errors, and so are duplicate keys, custom tags and values of another type than the one shown.
-- Durations are texts with units, largest first: `500ms`, `30s`, `5m`, `1h30m`, `7d`. Fields that end in `Seconds` are numbers, as in Kubernetes.
-- Objects refer to each other by name. An object's key is its kind in lower case, a slash and its name: `workload/web`.
-- Nothing is applied or pruned while any document of the set has an error; all errors are reported at once.
+- Keys that are not listed here are errors, and so are duplicate keys, custom tags and values of a type other than the one shown.
+- Durations are strings with units, largest first: `500ms`, `30s`, `5m`, `1h30m`, `7d`. Fields that end in `Seconds` are numbers, as in Kubernetes.
+- Objects refer to each other by name. The key of an object is its kind in lower case, a slash and its name: `workload/web`.
+- While any document of the set has an error, nothing is applied or pruned. All errors are reported at once.
+- *Foreign containers* are containers that this instance did not create.
 """
 
 
@@ -54,7 +56,9 @@ def manifests_page() -> str:
         if kind == "Workload":
             sections.append(f"### Probe\n\n{_summary(Probe)}\n\n{_table(Probe)}")
     codes = "\n".join(f"- `{code}`{' (a warning)' if code in WARNINGS else ''}: {MEANINGS[code]}" for code in Code)
-    sections.append(f"## Problems\n\nEach problem has one of these codes, which scripts may rely on:\n\n{codes}\n")
+    sections.append(
+        f"## Problems\n\nEach problem has one of these codes. They are stable, so scripts may rely on them:\n\n{codes}\n"
+    )
     return "\n".join(sections)
 
 
@@ -67,7 +71,7 @@ def defaults_page() -> str:
             if info.is_required() or info.get_default(call_default_factory=True) in (None, (), {}):
                 continue
             rows.append(f"| {kind} | `{path}` | `{_default(info)}` | {_unit(path, info)} |")
-    text = "Fields that may be left out, and what they are then. Lists, mappings and sources that default to nothing are not listed.\n"
+    text = "Optional fields and their defaults. Fields that are empty by default are not listed.\n"
     return f"{_HEADER}# Defaults\n\n{text}\n" + "\n".join(rows) + "\n"
 
 
@@ -101,14 +105,14 @@ def _leaves(model: type[BaseModel]) -> Iterator[tuple[str, FieldInfo]]:
 
 
 def _model_in(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
-    """The model inside an annotation, and whether there may be many of it."""
+    """The model inside an annotation, and whether it is in a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
     origin = get_origin(annotation)
     if origin not in (Annotated, Union, UnionType, tuple):
         return None, False
-    found = next((model for argument in get_args(annotation) if (model := _model_in(argument)[0])), None)
-    return found, origin is tuple or any(_model_in(argument)[1] for argument in get_args(annotation))
+    inner = next((model for argument in get_args(annotation) if (model := _model_in(argument)[0])), None)
+    return inner, origin is tuple or any(_model_in(argument)[1] for argument in get_args(annotation))
 
 
 def _default(info: FieldInfo) -> str:
@@ -118,7 +122,8 @@ def _default(info: FieldInfo) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return "[]"
+        items = ('"{}-{}"'.format(*item) if isinstance(item, tuple) else str(item) for item in value)
+        return f"[{', '.join(items)}]"
     if isinstance(value, dict):
         return "{}"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,7 +1,7 @@
 """JSON Schema (draft-07) of all kinds, for editors. Called by the command line; language servers for YAML read draft-07.
 
-One schema for all kinds: for each kind a rule "if kind is this, then that model". A union of the models would answer a
-misspelt key with a remark about the wrong kind; this form names the key.
+One schema for all kinds, with a rule "if the kind is X, then model X" for each. With a union of the models an editor would
+report a misspelt key as a wrong kind; with this form it names the key.
 """
 
 from typing import Any
@@ -11,13 +11,14 @@ from pydantic.json_schema import GenerateJsonSchema, models_json_schema
 
 from manifests.kinds import KINDS
 from manifests.kinds.base import API_VERSION
-from manifests.types.scalars import Duration, Percent
+from manifests.types.durations import Duration
+from manifests.types.numbers import Percent
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
 
 
 class _AsWritten(GenerateJsonSchema):
-    """Shows defaults as people write them: `5m`, `30%`."""
+    """Shows defaults as in manifests: `5m`, `30%`."""
 
     def encode_default(self, dft: Any) -> Any:
         """A default as a JSON value."""
@@ -49,7 +50,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _to_draft_07(node: Any) -> Any:
-    """Draft-07 ignores what stands beside a `$ref`: move the reference into `allOf`, so that descriptions are shown."""
+    """Draft-07 ignores keywords beside a `$ref`: move the reference into `allOf`, so that editors show descriptions."""
     if isinstance(node, list):
         return [_to_draft_07(item) for item in node]
     if not isinstance(node, dict):

@@ -1,4 +1,4 @@
-"""The kinds of manifests: one module each. `KINDS` is the list that reading, the schema and the reference go by."""
+"""The kinds of manifests: one module each. `KINDS` is the table that validation, the schema and the reference use."""
 
 from manifests.kinds.base import Manifest
 from manifests.kinds.dns_policy import DNSPolicy
@@ -22,7 +22,7 @@ KINDS: dict[str, type[Manifest]] = {
     "RecordList": RecordList,
     "Guard": Guard,
 }
-"""Model of each kind, in the order in which the reference explains them."""
+"""Model of each kind, in the order of the reference."""
 
 __all__ = [
     "KINDS",

@@ -1,7 +1,7 @@
-"""What all kinds share: strict, frozen models with Kubernetes-style field names, and the frame of a manifest.
+"""The base of all kinds: strict, frozen models with Kubernetes-style field names, and the frame of a manifest.
 
-Read by `validate.py` (checks documents), `schema.py` (JSON Schema for editors) and `reference.py` (the generated docs).
-Every field has a description: it is shown in all three places.
+`validate.py` checks documents with the models; `docs/schema.py` (JSON Schema for editors) and `docs/reference.py` (generated
+pages) show them. Every field has a description: all three show it.
 """
 
 from typing import Annotated, Literal
@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from manifests.types.errors import bad_value
 from manifests.types.fields import Argument, Items, Name
-from manifests.types.scalars import bad_value
 
 API_VERSION = "reconciler/v1"
 
@@ -22,7 +22,7 @@ class Model(BaseModel):
 
 
 class Metadata(Model):
-    """What names an object."""
+    """The name of an object."""
 
     name: Name = Field(description="Name of the object, unique among the objects of its kind.")
 
@@ -31,7 +31,7 @@ class Manifest(Model):
     """The frame of every manifest. Subclasses narrow `kind` and add `spec`."""
 
     api_version: Literal["reconciler/v1"] = Field(description="Version of the manifest format.")
-    kind: str = Field(description="What the document declares.")
+    kind: str = Field(description="Kind of the object.")
     metadata: Metadata = Field(description="The name of the object.")
 
     @property
@@ -40,18 +40,18 @@ class Manifest(Model):
         return f"{self.kind.lower()}/{self.metadata.name}"
 
 
-def unique(what: str, *fields: str) -> AfterValidator:
-    """A check that no two items of a list are the same in `fields` (the items themselves when none is given)."""
+def unique(label: str, *fields: str) -> AfterValidator:
+    """A check that no two items of a list have the same `fields` (or are equal when none is given). `label` names an item."""
 
     def check(items: tuple[object, ...]) -> tuple[object, ...]:
         if len(items) < 2:
             return items
-        seen: set[object] = set()
+        values: set[object] = set()
         for index, item in enumerate(items):
             value = tuple(getattr(item, field) for field in fields) if fields else item
-            if value in seen:
-                raise bad_value(f"this {what} is in the list twice", at=(index,))
-            seen.add(value)
+            if value in values:
+                raise bad_value(f"this {label} is in the list twice", "remove one of the two", at=(index,))
+            values.add(value)
         return items
 
     return AfterValidator(check)
@@ -60,10 +60,8 @@ def unique(what: str, *fields: str) -> AfterValidator:
 def _has_program(command: tuple[str, ...]) -> tuple[str, ...]:
     if command and command[0]:
         return command
-    raise bad_value(
-        "a command needs a program to run", 'write [program, argument, …], such as ["python3", "server.py"]'
-    )
+    raise bad_value("the command has no program", 'write [program, argument, …], such as ["python3", "server.py"]')
 
 
 Command = Annotated[Items[Argument], AfterValidator(_has_program)]
-"""A program and its arguments: never a line for a shell."""
+"""A program and its arguments, never a shell command line."""

@@ -1,4 +1,4 @@
-"""DNSPolicy: a host name and what it points at."""
+"""DNSPolicy: a host name and its targets."""
 
 from typing import Annotated, Literal, Self
 
@@ -6,15 +6,17 @@ from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
 from manifests.kinds.health_check import CheckFields
+from manifests.types.durations import MINUTE, Duration
+from manifests.types.errors import bad_value, out_of_range
 from manifests.types.fields import TTL, HostName, IPAddress, Items, Name, Shown, ZoneName
-from manifests.types.scalars import MINUTE, Duration, bad_value, out_of_range, zone_name
+from manifests.types.network import zone_name
 from manifests.values.geo import DEFAULT, geo_kind
 
 WEIGHT = 100
 """Weight of a target that has none of its own."""
 
-WORDS = ("publishAll", "freeze", "closed")
-"""What `whenAllUnhealthy` may say besides the name of a target."""
+KEYWORDS = ("publishAll", "freeze", "closed")
+"""The values of `whenAllUnhealthy` besides the names of targets."""
 
 
 def _geo(value: str) -> str:
@@ -28,15 +30,15 @@ def _geo(value: str) -> str:
 
 
 def _all_unhealthy(value: str) -> str:
-    return value if value in WORDS else _target_name(value)
+    return value if value in KEYWORDS else _target_name(value)
 
 
 def _target_name(value: str) -> str:
     if value.replace("-", "").isalnum() and value == value.lower():
         return value
     raise bad_value(
-        f"'{value[:40]}' is neither {', '.join(WORDS)} nor the name of a target",
-        "write one of these words, or a target",
+        f"'{value[:40]}' is neither {', '.join(KEYWORDS)} nor the name of a target",
+        f"write {', '.join(KEYWORDS)} or the name of a target",
     )
 
 
@@ -52,8 +54,8 @@ class ServiceTarget(Model):
     name: Name = Field(description="Name of the service.")
     publish: Literal["balancer", "endpoints"] | None = Field(
         None,
-        description="`balancer`: the addresses of its balancers, while an endpoint is ready. `endpoints`: the addresses "
-        "that have a ready endpoint. By default `balancer` when the balancers have addresses, else `endpoints`.",
+        description="`balancer` publishes the addresses of its balancers while an endpoint is ready; `endpoints` publishes the "
+        "addresses of ready endpoints. By default `balancer` when the balancers have addresses, else `endpoints`.",
     )
 
 
@@ -63,49 +65,48 @@ class Target(Model):
     name: Name = Field(description="Name of the target in this policy.")
     service: ServiceTarget | None = Field(None, description="Addresses of a service.")
     addresses: Annotated[Items[IPAddress], unique("address")] | None = Field(None, description="Fixed addresses.")
-    hostname: TargetHost | None = Field(None, description="A name elsewhere that has the addresses.")
+    hostname: TargetHost | None = Field(None, description="Another DNS name to point at.")
     weight: Weight | None = Field(
         None,
-        description="Share among the targets of one place, by default 100. With 0 it serves only while no other does.",
+        description="Share among the targets of one place, by default 100. With 0 the target serves only while no other does.",
     )
-    geo: Geo | None = Field(None, description="The place whose clients it is for.")
+    geo: Geo | None = Field(None, description="Place whose clients the target serves.")
     default: bool = Field(
-        False, description="Whether its place also serves clients that no other place is for; exactly one place does."
+        False, description="Whether its place also serves clients that no other place is for; exactly one place must."
     )
     health_check: Name | None = Field(
-        None, description="HealthCheck that decides about this target, instead of the policy's own check."
+        None, description="HealthCheck that decides whether this target is healthy, instead of the check of the policy."
     )
 
     force: Literal["up", "down"] | None = Field(
         None,
-        description="A person's word on its health, whatever its check and its service say. `down`: it is not published, and "
-        "not among everything either when all others are unhealthy; a name keeps its last target all the same. `up`: it is "
-        "healthy; an address of a service still leaves with its last endpoint.",
+        description="Overrides the health of the target. `down`: it is not published, not even with `publishAll`; a name still "
+        "keeps its last target. `up`: it counts as healthy; an address of a service is still withdrawn with its last endpoint.",
     )
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        given = [one for one in (self.service, self.addresses, self.hostname) if one is not None]
-        if len(given) != 1:
-            raise bad_value("a target has exactly one of service, addresses and hostname")
+        sources = [source for source in (self.service, self.addresses, self.hostname) if source is not None]
+        if len(sources) != 1:
+            raise bad_value("a target must have exactly one of service, addresses and hostname")
         if self.addresses is not None and not self.addresses:
-            raise out_of_range("a target needs at least one address", at=("addresses",))
+            raise out_of_range("a target must have at least one address", at=("addresses",))
         return self
 
 
 class TreeTTL(Model):
     """Times to live above the addresses of a balanced name."""
 
-    host: TTL = Field(Duration(5 * MINUTE), description="Of the host, which points at the balancer name.")
-    balancer: TTL = Field(Duration(5 * MINUTE), description="Of the balancer name, which points at the places.")
-    geo: TTL = Field(Duration(MINUTE), description="Of the places, which point at the targets.")
+    host: TTL = Field(Duration(5 * MINUTE), description="TTL of the host, which points at the balancer name.")
+    balancer: TTL = Field(Duration(5 * MINUTE), description="TTL of the balancer name, which points at the places.")
+    geo: TTL = Field(Duration(MINUTE), description="TTL of the places, which point at the targets.")
 
 
 class DNSPolicySpec(Model):
     """The name, its zone and its targets."""
 
     host: HostName = Field(description="The name to publish; the first label may be `*`.")
-    provider: Name | None = Field(None, description="Name of the DNS provider; by default the only one there is.")
+    provider: Name | None = Field(None, description="Name of the DNS provider; by default the only one.")
     zone: ZoneName = Field(description="Zone that holds the name.")
     ttl: TTL = Field(Duration(MINUTE), description="Time to live of address records.")
     tree_ttl: TreeTTL = Field(
@@ -116,26 +117,27 @@ class DNSPolicySpec(Model):
     routing: Literal["simple", "weighted", "geo", "geoWeighted"] | None = Field(
         None,
         description="`simple`: all addresses together. `weighted`: targets by weight. `geo`: by the client's place, targets "
-        "of one place equally. `geoWeighted`: both. By default `simple` for one target without a place, else what the "
-        "fields of the targets ask for.",
+        "of one place equally. `geoWeighted`: both. By default `simple` for one target without a place, else according to the "
+        "fields of the targets.",
     )
     health_check: CheckFields | None = Field(
         None,
-        description="What every address is asked. Of a service's addresses its readiness must hold as well; where one is "
-        "not known the other decides.",
+        description="Check of every address. Addresses of a service must also have a ready endpoint; where one of the two is "
+        "unknown the other decides.",
     )
     when_all_unhealthy: AllUnhealthy | None = Field(
         None,
-        description="`publishAll`: everything. `freeze`: what is published stays. `closed`: nothing. The name of a target: "
-        "that one, which then serves in no other case. By default `publishAll` where a check is asked, else `freeze`.",
+        description="What is published when no target is healthy. `publishAll`: all targets. `freeze`: the current records. "
+        "`closed`: nothing. The name of a target: that target, which serves in no other case. By default `publishAll` with a "
+        "check, else `freeze`.",
     )
     targets: Annotated[Items[Target], unique("target name", "name"), Field(min_length=1)] = Field(
-        description="Where the addresses come from."
+        description="Sources of the addresses."
     )
 
 
 class DNSPolicy(Manifest):
-    """A host name whose records follow the health of what they point at."""
+    """A host name whose records follow the health of its targets."""
 
-    kind: Literal["DNSPolicy"] = Field(description="What the document declares.")
-    spec: DNSPolicySpec = Field(description="What is wanted.")
+    kind: Literal["DNSPolicy"] = Field(description="Kind of the object.")
+    spec: DNSPolicySpec = Field(description="Desired state of the object.")

@@ -1,12 +1,14 @@
-"""Guard: limits that hold for the whole tree."""
+"""Guard: limits for the whole tree."""
 
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Command, Manifest, Model, unique
+from manifests.types.durations import MINUTE, Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import Items, KeyRef, Name, PercentField, Shown, Window
-from manifests.types.scalars import MINUTE, Duration, Percent, bad_value
+from manifests.types.numbers import Percent
 from manifests.types.schedule import cron_text, zone_text
 
 CronText = Annotated[str, AfterValidator(cron_text), Shown("cron expression")]
@@ -16,9 +18,9 @@ ZoneText = Annotated[str, AfterValidator(zone_text), Shown("name of a time zone"
 class MassChange(Model):
     """How much may be deleted in one plan without approval."""
 
-    share: PercentField = Field(Percent(30), description="Largest share of what is owned that may be deleted.")
+    share: PercentField = Field(Percent(30), description="Largest share of the owned objects that may be deleted.")
     minimum: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
-        3, description="Deletions up to this number are never held for the share."
+        3, description="Number of deletions up to which `share` does not apply."
     )
     records: Annotated[int, Field(ge=1, le=1_000_000)] = Field(
         100, description="Largest number of record sets of one zone that may be deleted."
@@ -26,13 +28,13 @@ class MassChange(Model):
     names: Annotated[int, Field(ge=0, le=1_000_000)] = Field(
         10,
         description=(
-            "Largest number of names of one zone that may lose their last record set. With 0 no name goes without approval."
+            "Largest number of names of one zone that may lose their last record set. With 0 every such loss needs approval."
         ),
     )
 
 
 _Tokens = Annotated[int, Field(ge=1, le=1000)]
-_RATE, _BURST = "Restarts a minute in the long run.", "Restarts at once after a quiet time."
+_RATE, _BURST = "Restarts per minute in the long run.", "Restarts in a row after a quiet time."
 
 
 class WorkloadRate(Model):
@@ -60,32 +62,32 @@ class GuardRestarts(Model):
     """Limits on all restarts for health together."""
 
     mode: Literal["act", "observe"] = Field(
-        "act", description="With `observe` no workload is restarted for its health; each restart shows as a hold."
+        "act", description="With `observe` no workload is restarted for its health; each restart is shown as a hold."
     )
     share: PercentField = Field(
         Percent(100),
-        description="Which part of the workloads acts, chosen by a hash of their names that stays the same; the rest observes.",
+        description="Share of the workloads in mode `act`, chosen by a stable hash of their names; the others are in mode `observe`.",
     )
     per_workload: WorkloadRate = Field(
-        default_factory=WorkloadRate, description="How fast the replicas of one workload are restarted."
+        default_factory=WorkloadRate, description="Rate of restarts of the replicas of one workload."
     )
-    per_node: NodeRate = Field(default_factory=NodeRate, description="How fast containers of one node are restarted.")
-    overall: OverallRate = Field(default_factory=OverallRate, description="How fast containers are restarted anywhere.")
+    per_node: NodeRate = Field(default_factory=NodeRate, description="Rate of restarts of the containers of one node.")
+    overall: OverallRate = Field(default_factory=OverallRate, description="Rate of restarts of all containers.")
     in_flight: Annotated[int, Field(ge=1, le=1000)] = Field(
-        2, description="Replicas of one node that are being restarted for their health at the same time."
+        2, description="Most replicas of one node that are being restarted for their health at the same time."
     )
 
 
 class MassFailure(Model):
-    """When many failures at once are taken for one of their probe, or of something they share."""
+    """When many failures at once count as one common failure, of the probe or of a shared dependency."""
 
     share: PercentField = Field(
         Percent(50),
-        description="Part of a workload's replicas, or of a node's containers, that must turn bad together.",
+        description="Share of a workload's replicas, or of a node's containers, that must start to fail together.",
     )
-    minimum: Annotated[int, Field(ge=2, le=1000)] = Field(2, description="Fewest containers that make a mass failure.")
+    minimum: Annotated[int, Field(ge=2, le=1000)] = Field(2, description="Fewest failing containers of a mass failure.")
     hold: Window = Field(
-        Duration(5 * MINUTE), description="Pause after a restart that did not help; doubles with each further one."
+        Duration(5 * MINUTE), description="Pause after an unsuccessful restart; it doubles with each further one."
     )
     max_hold: Window = Field(Duration(60 * MINUTE), description="Longest pause.")
 
@@ -93,37 +95,43 @@ class MassFailure(Model):
     def _ordered(self) -> Self:
         if self.hold <= self.max_hold:
             return self
-        raise bad_value(f"maxHold ({self.max_hold}) is shorter than hold ({self.hold})", at=("max_hold",))
+        raise bad_value(
+            f"maxHold ({self.max_hold}) is shorter than hold ({self.hold})",
+            "lengthen maxHold, or shorten hold",
+            at=("maxHold",),
+        )
 
 
 class HoldWindow(Model):
-    """A span of time that comes back, in which some actions are held."""
+    """A recurring span of time in which some actions are held."""
 
     name: Name = Field(description="Name of the window, for messages.")
-    holds: Annotated[Items[Literal["heal", "rollout", "prune"]], unique("word")] = Field(
+    holds: Annotated[Items[Literal["heal", "rollout", "prune"]], unique("action")] = Field(
         min_length=1,
-        description="What is held: `heal` (restarts for health), `rollout` (changes of revision, replicas, settings or "
-        "secrets), `prune` (deletions). Starting what is down is never held.",
+        description="Actions that are held: `heal` (restarts for health), `rollout` (changes of revision, replicas, settings or "
+        "secrets), `prune` (deletions). Starts of stopped replicas are never held.",
     )
-    schedule: CronText = Field(description="When it begins, as a cron expression with five fields: `0 22 * * 5`.")
-    duration: Window = Field(description="How long it lasts.")
+    schedule: CronText = Field(description="Begin of the window, as a cron expression with five fields: `0 22 * * 5`.")
+    duration: Window = Field(description="Length of the window.")
     timezone: ZoneText = Field("UTC", description="Time zone of the schedule, such as `Europe/Berlin`.")
 
 
 class GuardSpec(Model):
     """The limits."""
 
-    suspend: bool = Field(False, description="Stops all actions; probing and reporting go on.")
-    deny: Annotated[Items[KeyRef], unique("key")] = Field((), description="Objects that must not be touched.")
+    suspend: bool = Field(False, description="Stops all actions; probes and reports continue.")
+    deny: Annotated[Items[KeyRef], unique("key")] = Field(
+        (), description="Keys of objects on which no action is taken."
+    )
     exec_commands: Items[Command] | None = Field(
         None,
-        description="Beginnings of argument lists that exec probes may run; each probe must begin with one of them. By "
-        "default any command may be run, and an empty list allows none.",
+        description="Beginnings of argument lists that exec probes may run; the command of each probe must begin with one of "
+        "them. By default any command is allowed; an empty list allows none.",
     )
-    mass_change: MassChange = Field(default_factory=MassChange, description="Limits on deleting.")
+    mass_change: MassChange = Field(default_factory=MassChange, description="Limits on deletions.")
     restarts: GuardRestarts = Field(default_factory=GuardRestarts, description="Limits on restarts for health.")
     mass_failure: MassFailure = Field(
-        default_factory=MassFailure, description="When restarts for health are held together."
+        default_factory=MassFailure, description="When restarts for health are held because of a common failure."
     )
     windows: Annotated[Items[HoldWindow], unique("window", "name")] = Field(
         (), description="Times in which some actions are held."
@@ -131,7 +139,7 @@ class GuardSpec(Model):
 
 
 class Guard(Manifest):
-    """Limits on everything that is done. At most one."""
+    """Limits on all actions. At most one."""
 
-    kind: Literal["Guard"] = Field(description="What the document declares.")
-    spec: GuardSpec = Field(description="What is wanted.")
+    kind: Literal["Guard"] = Field(description="Kind of the object.")
+    spec: GuardSpec = Field(description="Desired state of the object.")

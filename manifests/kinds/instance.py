@@ -6,8 +6,9 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from manifests.kinds.base import Manifest, Model, unique
+from manifests.types.durations import Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import InstanceId, Interval, Items, Shown
-from manifests.types.scalars import Duration, bad_value
 from manifests.values.desired import SECOND
 
 
@@ -17,17 +18,17 @@ def split_listen(value: str) -> tuple[str, int]:
     bracketed = address.startswith("[") and address.endswith("]")
     hint = "write ADDRESS:PORT, such as 127.0.0.1:9902 or '[::1]:9902'"
     try:
-        found = ip_address(address[1:-1] if bracketed else address)
+        parsed = ip_address(address[1:-1] if bracketed else address)
     except ValueError:
         raise bad_value(f"'{value[:60]}' has no IP address before its port", hint) from None
-    if bracketed != (found.version == 6):
+    if bracketed != (parsed.version == 6):
         raise bad_value(f"'{value[:60]}': brackets go around IPv6 addresses only", hint)
     if not (port.isascii() and port.isdecimal() and 1 <= int(port) <= 65_535):
         raise bad_value(f"'{value[:60]}' has no port from 1 to 65535", hint)
-    if found.is_unspecified or found.is_multicast:
-        hint = "name the address of this host that containers reach, such as that of their network's bridge"
-        raise bad_value(f"'{address}' is no address that senders could be told", hint)
-    return str(found), int(port)
+    if parsed.is_unspecified or parsed.is_multicast:
+        hint = "write an address of this host that containers can reach, such as that of their network's bridge"
+        raise bad_value(f"'{address}' is not an address that containers can push to", hint)
+    return str(parsed), int(port)
 
 
 def _listen(value: str) -> str:
@@ -55,28 +56,28 @@ Network = Annotated[str, AfterValidator(_network), Shown("network in CIDR form, 
 
 
 class PushTCP(Model):
-    """A TCP listener for pushes. Every push over it carries a signature made with its container's own token."""
+    """A TCP listener for pushes. Every push over TCP is signed with the token of its container."""
 
-    listen: Listen = Field(description="Where to listen; containers are given the same address to push to.")
+    listen: Listen = Field(description="Address and port to listen on; containers push to the same address.")
 
 
 class PushListener(Model):
-    """Where instances push their own state to, while `reconcile --watch` runs. Needs the extra `serve`."""
+    """Listener for pushes of replicas about their own state, while `reconcile --watch` runs. Needs the extra `serve`."""
 
     socket: bool = Field(
-        True, description="Listens on a unix socket, which is mounted at /run/reconciler in containers that push."
+        True, description="Listens on a unix socket, which containers that push have at /run/reconciler."
     )
-    tcp: PushTCP | None = Field(None, description="Listens on TCP too.")
+    tcp: PushTCP | None = Field(None, description="Also listens on TCP.")
 
     @model_validator(mode="after")
-    def _somewhere(self) -> Self:
+    def _listens(self) -> Self:
         if self.socket or self.tcp is not None:
             return self
-        raise bad_value("nothing would listen", "leave `socket: false` out, or add tcp", at=("socket",))
+        raise bad_value("push has neither a socket nor tcp", "remove `socket: false`, or add tcp", at=("socket",))
 
 
 class Intervals(Model):
-    """How often each kind of provider is looked at."""
+    """Time between two looks at each kind of provider."""
 
     runtime: Interval = Field(Duration(15 * SECOND), description="Time between looks at containers.")
     endpoints: Interval = Field(Duration(SECOND), description="Time between looks at pools.")
@@ -84,28 +85,28 @@ class Intervals(Model):
 
 
 class InstanceSpec(Model):
-    """Who this is, and how it works."""
+    """Identity and settings of this installation."""
 
-    id: InstanceId = Field(description="Owner mark on everything this installation makes; unique among installations.")
-    prune: bool = Field(False, description="Deletes what is owned but no longer declared.")
-    intervals: Intervals = Field(default_factory=Intervals, description="How often providers are looked at.")
+    id: InstanceId = Field(description="Owner mark on all objects of this installation; unique among installations.")
+    prune: bool = Field(False, description="Deletes owned objects that no manifest declares any more.")
+    intervals: Intervals = Field(default_factory=Intervals, description="Time between two looks at providers.")
     enhanced_liveness: bool = Field(
         False,
-        description="Restarts containers of somebody else that fail, where their owner has labelled them with "
+        description="Restarts failing foreign containers whose labels have "
         "`reconciler.enhanced-liveness: true` and a probe context.",
     )
     allow_addresses: Annotated[Items[Network], unique("network")] = Field(
         (),
-        description="Loopback, link-local, metadata and other special addresses that health checks of names may probe all the "
-        "same; without it none of them.",
+        description="Loopback, link-local, metadata and other special addresses that health checks of DNS names may probe. By "
+        "default none of them.",
     )
     push: PushListener | None = Field(
-        None, description="Takes pushes of instances about their own state; without it there is no listener."
+        None, description="Receives pushes of replicas about their own state; by default there is no listener."
     )
 
 
 class Instance(Manifest):
     """This installation of the program. Exactly one."""
 
-    kind: Literal["Instance"] = Field(description="What the document declares.")
-    spec: InstanceSpec = Field(description="What is wanted.")
+    kind: Literal["Instance"] = Field(description="Kind of the object.")
+    spec: InstanceSpec = Field(description="Desired state of the object.")

@@ -1,6 +1,6 @@
-"""The pod template: containers and what they share, with Kubernetes' fields where Kubernetes has the thing. Part of `Workload`.
+"""The pod template: containers and the resources they share, with Kubernetes' field names where Kubernetes has the field.
 
-Which of the fields a runtime understands is its own business: `build_pod.py` compares them with what its type supports.
+Part of `Workload`. Not every runtime has all fields: `resolve/pod.py` compares them with the fields that its type supports.
 """
 
 from typing import Annotated, Any, Literal, Self
@@ -23,6 +23,7 @@ from manifests.types.engine import (
     VolumeName,
     WorkingDir,
 )
+from manifests.types.errors import bad_value, out_of_range
 from manifests.types.fields import (
     Argument,
     EnvName,
@@ -36,7 +37,6 @@ from manifests.types.fields import (
     Shown,
 )
 from manifests.types.quantities import CPU, Memory, Size
-from manifests.types.scalars import bad_value, out_of_range
 from manifests.values.pod import HOST_CONFIG_MANAGED
 
 LABEL_PREFIX = "reconciler."
@@ -44,22 +44,24 @@ LABEL_PREFIX = "reconciler."
 
 
 class ValueFrom(Model):
-    """Where a value comes from."""
+    """Source of a value."""
 
-    secret: SecretReference = Field(description="Read at each creation; never shown, and no part of the revision.")
+    secret: SecretReference = Field(description="Read at each creation; never shown, and not part of the revision.")
 
 
 class EnvVar(Model):
     """A variable of the container's environment: exactly one of `value` and `valueFrom`."""
 
     name: EnvName = Field(description="Name of the variable.")
-    value: Argument | None = Field(None, description="Value, as it is: nothing is substituted.")
+    value: Argument | None = Field(None, description="Literal value: nothing is substituted.")
     value_from: ValueFrom | None = Field(None, description="A secret as the value.")
 
     @model_validator(mode="after")
     def _one_value(self) -> Self:
         if (self.value is None) == (self.value_from is None):
-            raise bad_value("a variable has exactly one of value and valueFrom", 'for an empty one write value: ""')
+            raise bad_value(
+                "a variable must have exactly one of value and valueFrom", 'write value: "" for an empty value'
+            )
         return self
 
 
@@ -71,59 +73,65 @@ class ContainerPort(Model):
     protocol: Literal["TCP", "UDP"] = Field("TCP", description="Probes and services use TCP ports.")
     host_port: HostPortNumber | None = Field(
         None,
-        description="Publishes the port on the node, for one replica per node. A rollout needs the port of the old replica.",
+        description="Publishes the port on the node, for one replica per node. A rollout stops the old replica before the new one starts.",
     )
     host_ip: ListenAddress | None = Field(
-        None, alias="hostIP", description="Address of the node that `hostPort` is published on; by default all of them."
+        None,
+        alias="hostIP",
+        description="Address of the node on which `hostPort` is published; by default all addresses.",
     )
 
     @model_validator(mode="after")
     def _published(self) -> Self:
         if self.host_ip is not None and self.host_port is None:
-            raise bad_value("hostIP says where hostPort is published, and there is none", at=("hostIP",))
+            raise bad_value("hostIP does nothing without hostPort", "add hostPort, or remove hostIP", at=("hostIP",))
         return self
 
 
 class VolumeMount(Model):
-    """A volume at a place in the container."""
+    """A volume at a path in the container."""
 
     name: Name = Field(description="Name of one of the pod's volumes.")
     mount_path: AbsolutePath = Field(description="Directory inside the container.")
-    read_only: bool = Field(False, description="The container cannot write there.")
+    read_only: bool = Field(False, description="Mounts the volume read-only.")
 
 
 class Limits(Model):
-    """The most that a container gets. Changed in place while it runs."""
+    """Upper limits of a container. Changes apply in place, without a new container."""
 
-    cpu: CPU | None = Field(None, description="CPU time.")
-    memory: Memory | None = Field(None, description="Memory, without swap; beyond it the kernel kills.")
+    cpu: CPU | None = Field(None, description="CPU limit.")
+    memory: Memory | None = Field(
+        None, description="Memory limit, without swap; the kernel kills a container that exceeds it."
+    )
 
 
 class Resources(Model):
-    """What a container may use."""
+    """Resources of a container."""
 
-    limits: Limits = Field(default_factory=Limits, description="The most that it gets; no limit by default.")
+    limits: Limits = Field(default_factory=Limits, description="Upper limits; none by default.")
 
 
 class Capabilities(Model):
-    """Capabilities beyond, or short of, the engine's default set."""
+    """Capabilities added to, or dropped from, the engine's default set."""
 
     add: Annotated[Items[Capability], unique("capability")] = Field((), description="Capabilities to add.")
     drop: Annotated[Items[Capability], unique("capability")] = Field((), description="Capabilities to drop, or ALL.")
 
 
 class SecurityContext(Model):
-    """What the container's processes may do."""
+    """Privileges of the container's processes."""
 
     run_as_user: UserId | None = Field(None, description="User id; by default as the image says.")
     run_as_group: UserId | None = Field(None, description="Group id; needs `runAsUser`.")
     capabilities: Capabilities = Field(default_factory=Capabilities, description="Capabilities of the processes.")
-    read_only_root_filesystem: bool = Field(False, description="Only volumes can be written to.")
+    read_only_root_filesystem: bool = Field(
+        False, description="Makes the root file system read-only; only volumes are writable."
+    )
 
     @model_validator(mode="after")
     def _group_with_user(self) -> Self:
         if self.run_as_group is not None and self.run_as_user is None:
-            raise bad_value("runAsGroup needs runAsUser: a container's user is set as a pair", at=("runAsGroup",))
+            raise bad_value("runAsGroup needs runAsUser", "add runAsUser", at=("runAsGroup",))
         return self
 
 
@@ -134,45 +142,47 @@ class UlimitField(Model):
         "core", "cpu", "data", "fsize", "locks", "memlock", "msgqueue", "nice", "nofile", "nproc", "rss", "rtprio",
         "rttime", "sigpending", "stack",
     ] = Field(description="Name of the limit.")  # fmt: skip
-    soft: Annotated[int, Field(ge=-1)] = Field(description="Limit in force; -1 means unlimited.")
-    hard: Annotated[int, Field(ge=-1)] = Field(description="What the process may raise it to; -1 means unlimited.")
+    soft: Annotated[int, Field(ge=-1)] = Field(description="Soft limit; -1 means unlimited.")
+    hard: Annotated[int, Field(ge=-1)] = Field(
+        description="Hard limit, up to which a process may raise the soft limit; -1 means unlimited."
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.hard == -1 or -1 < self.soft <= self.hard:
             return self
-        raise bad_value(f"soft ({self.soft}) is above hard ({self.hard})", at=("soft",))
+        raise bad_value(f"soft ({self.soft}) is above hard ({self.hard})", "lower soft, or raise hard", at=("soft",))
 
 
 class Logging(Model):
-    """Where the container's output goes."""
+    """Logging of the container's output."""
 
     driver: DriverName = Field(description="Logging driver of the engine.")
     options: dict[str, str] = Field(default_factory=dict, description="Options of the driver.")
 
 
-def _not_managed(found: dict[str, Any]) -> dict[str, Any]:
-    for key in found:
+def _not_managed(host_config: dict[str, Any]) -> dict[str, Any]:
+    for key in host_config:
         if key in HOST_CONFIG_MANAGED:
-            raise bad_value(f"{key} may not be set here", HOST_CONFIG_MANAGED[key], at=(key,))
-    return found
+            raise bad_value(f"{key} cannot be set in hostConfig", HOST_CONFIG_MANAGED[key], at=(key,))
+    return host_config
 
 
 class DockerFields(Model):
-    """What the engine understands and manifests have no field for."""
+    """Settings of the engine that manifests have no field for."""
 
     host_config: Annotated[dict[str, Any], AfterValidator(_not_managed), Shown("mapping, see the engine's API")] = (
-        Field(description="Members of the engine's HostConfig, which win over what the other fields say.")
+        Field(description="Members of the engine's HostConfig; they override the other fields.")
     )
 
 
 def _names_once(ports: tuple[ContainerPort, ...]) -> tuple[ContainerPort, ...]:
-    seen: set[str] = set()
+    names: set[str] = set()
     for index, port in enumerate(ports):
-        if port.name in seen:
-            raise bad_value(f"the port name '{port.name}' is in the list twice", at=(index, "name"))
+        if port.name in names:
+            raise bad_value(f"the port name '{port.name}' is in the list twice", "rename one port", at=(index, "name"))
         if port.name:
-            seen.add(port.name)
+            names.add(port.name)
     return ports
 
 
@@ -180,53 +190,53 @@ Ports = Annotated[Items[ContainerPort], unique("port", "container_port", "protoc
 
 
 class Container(Model):
-    """What runs."""
+    """One container of the pod."""
 
     name: Name = Field(description="Name of the container in its pod.")
     image: Image | None = Field(
-        None, description="Image to run; required where the runtime has images, refused elsewhere."
+        None, description="Image to run; required where the runtime has images, an error elsewhere."
     )
     image_pull_policy: Literal["IfNotPresent", "Always", "Never"] = Field(
-        "IfNotPresent", description="When to ask the registry for the image."
+        "IfNotPresent", description="When to pull the image from the registry."
     )
     command: Command | None = Field(
-        None, description="Program and first arguments, run without a shell; by default what the image says."
+        None, description="Program and first arguments, run without a shell; by default as the image says."
     )
-    args: Items[Argument] = Field(
-        (), description="Arguments that follow those of `command`, or of the image's program."
-    )
+    args: Items[Argument] = Field((), description="Arguments after those of `command`, or for the image's program.")
     env: Annotated[Items[EnvVar], unique("variable", "name")] = Field((), description="Environment variables.")
     working_dir: WorkingDir = Field(
         ".",
-        description="Directory to run in: an absolute path in the container; for local processes one relative to the "
+        description="Working directory: an absolute path in the container; for local processes a path relative to the "
         "manifests' directory.",
     )
     ports: Ports = Field((), description="Ports that probes and services may use.")
     volume_mounts: Annotated[Items[VolumeMount], unique("mountPath", "mount_path")] = Field(
-        (), description="Volumes of the pod, and where they appear."
+        (), description="Volumes of the pod to mount."
     )
-    resources: Resources = Field(default_factory=Resources, description="What the container may use.")
-    security_context: SecurityContext = Field(default_factory=SecurityContext, description="What it may do.")
-    ulimits: Annotated[Items[UlimitField], unique("limit", "name")] = Field((), description="Limits of its processes.")
-    init: bool = Field(
-        False, description="Runs a small init as first process, which reaps zombies and passes signals on."
+    resources: Resources = Field(default_factory=Resources, description="Resources of the container.")
+    security_context: SecurityContext = Field(
+        default_factory=SecurityContext, description="Privileges of the processes."
     )
+    ulimits: Annotated[Items[UlimitField], unique("limit", "name")] = Field((), description="Limits of the processes.")
+    init: bool = Field(False, description="Runs an init process, which reaps zombies and forwards signals.")
     stop_signal: SignalName | None = Field(
-        None, description="Signal that asks it to stop; by default as the image says."
+        None, description="Signal to stop the container; by default as the image says."
     )
-    logging: Logging | None = Field(None, description="Where its output goes; by default as the engine is set up.")
+    logging: Logging | None = Field(None, description="Logging of the output; by default as the engine is configured.")
     depends_on: Annotated[Items[Name], unique("container")] = Field(
-        (), description="Containers of the pod that are started before this one. The first container starts before all."
+        (),
+        description="Containers of the pod that start before this one. The first container starts before all others.",
     )
-    docker: DockerFields | None = Field(None, description="Escape hatch to the engine's own settings.")
+    docker: DockerFields | None = Field(None, description="The engine's own settings.")
     liveness_probe: SingleSuccess | None = Field(
-        None, description="Restarts the container when it fails. Without one it is never restarted for its health."
+        None,
+        description="Restarts the container when it fails. Without it the container is never restarted for its health.",
     )
     readiness_probe: Readiness | None = Field(
-        None, description="Takes the container out of traffic while it fails. Without one, running is ready."
+        None, description="Takes the container out of traffic while it fails. Without it a running container is ready."
     )
     startup_probe: SingleSuccess | None = Field(
-        None, description="Holds the other probes back until it passes. Without one, running is started."
+        None, description="Delays the other probes until it passes. Without it a running container is started."
     )
 
 
@@ -237,7 +247,7 @@ class HostPath(Model):
 
 
 class Tmpfs(Model):
-    """A file system in memory, each container's own."""
+    """A file system in memory; each container has its own."""
 
     size_limit: Size | None = Field(None, description="Largest size; by default half of the node's memory.")
 
@@ -245,53 +255,57 @@ class Tmpfs(Model):
 class Volume(Model):
     """Storage for the pod's containers: exactly one of `named`, `hostPath` and `tmpfs`."""
 
-    name: Name = Field(description="Name by which the containers mount it.")
-    named: VolumeName | None = Field(None, description="Volume of the engine; created if absent, never removed.")
+    name: Name = Field(description="Name that volume mounts refer to.")
+    named: VolumeName | None = Field(
+        None, description="Volume of the engine; created if it does not exist, never removed."
+    )
     host_path: HostPath | None = Field(None, description="A file or directory of the node.")
     tmpfs: Tmpfs | None = Field(None, description="A file system in memory.")
     access_mode: Literal["ReadWriteMany", "ReadWriteOncePod"] = Field(
         "ReadWriteMany",
-        description="Who may have it at once. With `ReadWriteOncePod` it is one replica on a node: a rollout stops the old one before "
-        "the new one starts, and another workload of the node may only mount it `readOnly`.",
+        description="With `ReadWriteOncePod` one replica on a node has the volume: a rollout stops the old replica before the new "
+        "one starts, and another workload of the node may only mount it `readOnly`.",
     )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Self:
-        if sum(one is not None for one in (self.named, self.host_path, self.tmpfs)) != 1:
-            raise bad_value("a volume has exactly one of named, hostPath and tmpfs")
+        if sum(source is not None for source in (self.named, self.host_path, self.tmpfs)) != 1:
+            raise bad_value("a volume must have exactly one of named, hostPath and tmpfs")
         if self.tmpfs is not None and self.access_mode == "ReadWriteOncePod":
-            raise bad_value("a tmpfs is each container's own, nobody else has it", "leave it out", at=("accessMode",))
+            raise bad_value(
+                "accessMode does nothing on a tmpfs: each container has its own", "remove it", at=("accessMode",)
+            )
         return self
 
 
 def _one_pod(containers: tuple[Container, ...]) -> tuple[Container, ...]:
-    """What several containers of one pod must keep to: they share one network namespace."""
+    """The rules for several containers of one pod: they share one network namespace."""
     if not containers:
-        raise out_of_range("a pod needs at least one container")
+        raise out_of_range("a pod must have at least one container")
     names = {container.name for container in containers}
     ports: set[object] = set()
     port_names: set[str] = set()
-    for index, one in enumerate(containers):
+    for index, container in enumerate(containers):
         for field in ("liveness_probe", "readiness_probe", "startup_probe"):
-            if index and getattr(one, field) is not None:
+            if index and getattr(container, field) is not None:
                 alias = Container.model_fields[field].alias or field
-                hint = "move it to the first container: its probes may ask any port of the pod"
-                raise bad_value("only the first container of a pod has probes", hint, at=(index, alias))
-        for place, port in enumerate(one.ports):
+                hint = "move it to the first container: its probes may use any port of the pod"
+                raise bad_value("only the first container of a pod may have probes", hint, at=(index, alias))
+        for place, port in enumerate(container.ports):
             if (port.container_port, port.protocol) in ports:
-                raise bad_value("another container of the pod has this port too", at=(index, "ports", place))
+                raise bad_value("another container of the pod has the same port", at=(index, "ports", place))
             if port.name in port_names:
                 raise bad_value(
-                    "another container of the pod has a port of this name", at=(index, "ports", place, "name")
+                    "another container of the pod has a port with this name", at=(index, "ports", place, "name")
                 )
             ports.add((port.container_port, port.protocol))
             port_names |= {port.name} if port.name else set()
-        for place, other in enumerate(one.depends_on):
+        for place, other in enumerate(container.depends_on):
             if other not in names:
                 raise bad_value(f"the pod has no container '{other}'", at=(index, "dependsOn", place))
             if not index:
                 cause = "the first container starts before the others, which join its network"
-                raise bad_value(cause, "list another container first", at=(0, "dependsOn", place))
+                raise bad_value(cause, "move another container to the first place", at=(0, "dependsOn", place))
     _start_order(containers)
     return containers
 
@@ -301,36 +315,36 @@ def _start_order(containers: tuple[Container, ...]) -> tuple[Container, ...]:
     started: list[Container] = []
     left = list(containers)
     while left:
-        done = {one.name for one in started}
-        ready = next((one for one in left if done.issuperset(one.depends_on)), None)
-        if ready is None:
-            cycle = ", ".join(one.name for one in left)
+        done = {container.name for container in started}
+        startable = next((container for container in left if done.issuperset(container.depends_on)), None)
+        if startable is None:
+            cycle = ", ".join(container.name for container in left)
             at = (containers.index(left[0]), "dependsOn")
-            raise bad_value(f"containers wait for each other in a circle: {cycle}", "remove one dependsOn", at=at)
-        started.append(ready)
-        left.remove(ready)
+            raise bad_value(f"containers depend on each other in a cycle: {cycle}", "remove one dependsOn", at=at)
+        started.append(startable)
+        left.remove(startable)
     return tuple(started)
 
 
 class PodSpec(Model):
-    """How the pod runs."""
+    """Containers, networks and volumes of the pod."""
 
-    termination_grace_period_seconds: GraceSeconds = Field(30, description="Time between asking to stop and killing.")
+    termination_grace_period_seconds: GraceSeconds = Field(30, description="Time between the stop signal and the kill.")
     networks: Annotated[Items[NetworkName], unique("network")] = Field(
         (),
-        description="Networks to join, created if absent; the pod's address is the one on the first. By default the "
+        description="Networks to join, created if they do not exist; the pod has its address in the first one. By default the "
         "engine's own network.",
     )
     volumes: Annotated[Items[Volume], unique("volume", "name")] = Field(
-        (), description="Storage that containers mount."
+        (), description="Volumes that containers mount."
     )
     containers: Annotated[Items[Container], unique("container", "name"), AfterValidator(_one_pod)] = Field(
-        description="The first is the main one, which probes and services speak of; all share its network."
+        description="The first is the main container, which has the probes; all containers share its network."
     )
 
     @model_validator(mode="after")
-    def _volumes_meet_mounts(self) -> Self:
-        names = {one.name for one in self.volumes}
+    def _volumes_match_mounts(self) -> Self:
+        names = {volume.name for volume in self.volumes}
         used: set[str] = set()
         for index, container in enumerate(self.containers):
             for place, mount in enumerate(container.volume_mounts):
@@ -339,14 +353,14 @@ class PodSpec(Model):
                     hint = (
                         f"declared volumes: {', '.join(sorted(names))}"
                         if names
-                        else "add it to spec.volumes of the pod"
+                        else "add it to volumes in the spec of the pod"
                     )
                     at = ("containers", index, "volumeMounts", place, "name")
                     raise bad_value(f"the pod has no volume '{mount.name}'", hint, at=at)
         for place, volume in enumerate(self.volumes):
             if volume.name not in used:
                 raise bad_value(
-                    f"no container mounts volume '{volume.name}'", "mount or remove it", at=("volumes", place)
+                    f"no container mounts volume '{volume.name}'", "mount it, or remove it", at=("volumes", place)
                 )
         return self
 
@@ -358,20 +372,22 @@ class PodSpec(Model):
 def _no_marks(labels: dict[str, str]) -> dict[str, str]:
     for key in labels:
         if key.startswith(LABEL_PREFIX):
-            raise bad_value(f"labels that begin with '{LABEL_PREFIX}' are the owner mark", "rename it", at=(key,))
+            raise bad_value(
+                f"labels that begin with '{LABEL_PREFIX}' are reserved for the owner mark", "rename it", at=(key,)
+            )
     return labels
 
 
 class PodMetadata(Model):
-    """What services find the pods by."""
+    """Labels that services select."""
 
     labels: Annotated[dict[LabelKey, LabelValue], AfterValidator(_no_marks)] = Field(
-        default_factory=dict, description="Labels that services select; engines have them on the main container too."
+        default_factory=dict, description="Labels that services select; the main container has them too."
     )
 
 
 class PodTemplate(Model):
-    """What every replica is made from, as in Kubernetes."""
+    """Template of the replicas, as in Kubernetes."""
 
     metadata: PodMetadata = Field(default_factory=PodMetadata, description="Labels of the pods.")
-    spec: PodSpec = Field(description="The containers and how they run.")
+    spec: PodSpec = Field(description="Containers, networks and volumes.")

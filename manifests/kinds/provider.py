@@ -9,16 +9,16 @@ from manifests.types.fields import Shown
 
 
 class ProviderSpec(Model):
-    """Which provider, and how it is set up."""
+    """Type and settings of the provider."""
 
-    type: str = Field(description="Type of the provider; it decides which settings there are.")
+    type: str = Field(description="Type of the provider; it determines the settings.")
     settings: Annotated[dict[str, Any], Shown("mapping, see the provider")] = Field(
-        default_factory=dict, description="Settings of the type, checked by it."
+        default_factory=dict, description="Settings of the type."
     )
 
 
 class Provider(Manifest):
-    """Something outside that is observed and acted on: a runtime (a node), a balancer or a DNS server."""
+    """An external system that is observed and changed: a runtime (a node), a balancer or a DNS server."""
 
-    kind: Literal["Provider"] = Field(description="What the document declares.")
-    spec: ProviderSpec = Field(description="What is wanted.")
+    kind: Literal["Provider"] = Field(description="Kind of the object.")
+    spec: ProviderSpec = Field(description="Desired state of the object.")

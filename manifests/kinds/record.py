@@ -1,4 +1,4 @@
-"""Record: one plain record set, so that a whole zone can be kept in manifests."""
+"""Record: one plain record set, so that manifests can hold a whole zone."""
 
 from typing import Annotated, Literal, Self
 
@@ -6,8 +6,9 @@ from pydantic import AfterValidator, Field, model_validator
 
 from manifests.kinds.base import Manifest, Model
 from manifests.types import rdata
+from manifests.types.durations import MINUTE, Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import TTL, Items, Name, Shown, ZoneName
-from manifests.types.scalars import MINUTE, Duration, bad_value
 
 SINGLE = frozenset({"CNAME", "DNAME"})
 """Types of which a name has one value (RFC 1034 section 3.6.2, RFC 6672 section 2.4)."""
@@ -29,7 +30,7 @@ class RecordSpec(Model):
     """A name, a type and its values."""
 
     host: RecordName = Field(description="The name; absolute, with or without a final dot.")
-    provider: Name | None = Field(None, description="Name of the DNS provider; by default the only one there is.")
+    provider: Name | None = Field(None, description="Name of the DNS provider; by default the only one.")
     zone: ZoneName = Field(description="Zone that holds the name.")
     type: Literal["A", "AAAA", "CAA", "CNAME", "DNAME", "MX", "NS", "PTR", "SRV", "TXT"] = Field(
         description="Type of the records."
@@ -42,26 +43,26 @@ class RecordSpec(Model):
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
-        seen: set[str] = set()
+        values: set[str] = set()
         for index, value in enumerate(self.values):
             try:
                 canonical = rdata.value(self.type, value)
             except ValueError as error:
                 raise bad_value(str(error), at=("values", index)) from None
-            if canonical in seen:
-                raise bad_value("this value is in the list twice", at=("values", index))
-            seen.add(canonical)
+            if canonical in values:
+                raise bad_value("this value is in the list twice", "remove one of the two", at=("values", index))
+            values.add(canonical)
         if self.type in SINGLE and len(self.values) > 1:
-            raise bad_value(f"a name has at most one {self.type}", "keep one value", at=("values",))
+            raise bad_value(f"a name may have at most one {self.type}", "keep one value", at=("values",))
         return self
 
     def canonical(self) -> tuple[str, ...]:
-        """The values in the spelling in which zones are compared, sorted."""
+        """The values in canonical spelling, sorted."""
         return tuple(sorted(rdata.value(self.type, value) for value in self.values))
 
 
 class Record(Manifest):
-    """One record set that stays as it is written."""
+    """One static record set."""
 
-    kind: Literal["Record"] = Field(description="What the document declares.")
-    spec: RecordSpec = Field(description="What is wanted.")
+    kind: Literal["Record"] = Field(description="Kind of the object.")
+    spec: RecordSpec = Field(description="Desired state of the object.")

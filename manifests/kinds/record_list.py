@@ -1,7 +1,7 @@
-"""RecordList: many plain record sets of one zone in one document, so that a zone of 100,000 names can be kept in manifests.
+"""RecordList: many plain record sets of one zone in one document, so that manifests can hold a zone of 100,000 names.
 
-The model takes the names as they come out of YAML: a model for each record would cost more time and memory than all else.
-`build_record_list.py` checks each of them, with its place.
+The model keeps the names as plain YAML values: a model for each record would cost more time and memory than everything else.
+`resolve/record_list.py` checks each of them, with its place.
 """
 
 from typing import Annotated, Any, Literal
@@ -10,8 +10,8 @@ from pydantic import Field, WithJsonSchema
 
 from manifests.kinds.base import Manifest, Model
 from manifests.types import rdata
+from manifests.types.durations import MINUTE, Duration
 from manifests.types.fields import TTL, Name, Shown, ZoneName
-from manifests.types.scalars import MINUTE, Duration
 
 _TEXTS = {"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}, "minItems": 1}]}
 _RECORDS = {
@@ -42,7 +42,7 @@ _NAMES = WithJsonSchema(
 class RecordListSpec(Model):
     """A zone, and names with their records."""
 
-    provider: Name | None = Field(None, description="Name of the DNS provider; by default the only one there is.")
+    provider: Name | None = Field(None, description="Name of the DNS provider; by default the only one.")
     zone: ZoneName = Field(description="Zone that holds the names.")
     ttl: TTL = Field(Duration(5 * MINUTE), description="Time to live of records that have none of their own.")
     names: Annotated[
@@ -59,7 +59,7 @@ class RecordListSpec(Model):
 
 
 class RecordList(Manifest):
-    """Many plain record sets of one zone. What is taken out of the list is removed from the zone, within the limits of the Guard."""
+    """Many static record sets of one zone. Record sets that leave the list are removed from the zone, within the limits of the Guard."""
 
-    kind: Literal["RecordList"] = Field(description="What the document declares.")
-    spec: RecordListSpec = Field(description="What is wanted.")
+    kind: Literal["RecordList"] = Field(description="Kind of the object.")
+    spec: RecordListSpec = Field(description="Desired state of the object.")

@@ -1,7 +1,7 @@
-"""From documents to checked manifests of one kind each. Called by `resolve.py` for every document.
+"""From documents to checked manifests of one kind each. Called by `resolve/resolver.py` for every document.
 
-The models say what is right; this module says, in words, what is wrong: it turns pydantic's errors into problems with a
-place, a key path and a next step. The same is done for the settings of a provider, whose model the caller brings.
+This module turns the errors of the models into problems with a place, a key path and a next step; `resolve/provider.py`
+uses it for the settings of a provider too.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from manifests.kinds import KINDS
 from manifests.kinds.base import API_VERSION, Manifest
 from manifests.problems import Code, Problem, did_you_mean, key_path
-from manifests.types.scalars import type_name
+from manifests.types.errors import type_name
 from manifests.yaml.read import Document
 
 Path = tuple[str | int, ...]
@@ -43,22 +43,23 @@ _LIMITS = {
     "string_too_long": "may have at most {max_length} characters",
     "finite_number": "must be finite",
 }
-_OWN = {"bad_value": Code.BAD_VALUE, "wrong_type": Code.WRONG_TYPE, "out_of_range": Code.OUT_OF_RANGE}
+_CODES = {"bad_value": Code.BAD_VALUE, "wrong_type": Code.WRONG_TYPE, "out_of_range": Code.OUT_OF_RANGE}
 
-_ELSEWHERE = {
-    "host": "probes go to the address of the observed container; remove it",
+_KUBERNETES_HINTS = {
+    "host": "remove it: probes connect to the observed address of the container",
     "secretKeyRef": "write secret: {env: NAME} or {file: /path}",
-    "requests": "only limits do something here; remove it",
-    "privileged": "add the capabilities it needs",
+    "requests": "remove it: only limits are supported",
+    "privileged": "add the capabilities that the container needs",
     "emptyDir": "write tmpfs: {} for memory, or named: NAME for a volume of the engine",
     "persistentVolumeClaim": "write named: NAME",
-    "envFrom": "only plain values are supported; list them in env",
-    "namespace": "there are no namespaces; remove it",
-    "initContainers": "all containers of a pod run together here; remove it",
-    "labels": "only the template of a workload has labels; remove it",
+    "envFrom": "list the variables in env",
+    "namespace": "remove it: there are no namespaces",
+    "initContainers": "remove it: all containers of a pod run together",
+    "labels": "remove it: only the template of a workload has labels",
 }
-"""Fields that people bring along from Kubernetes, and what to do instead."""
-_KUBERNETES = frozenset(
+"""Kubernetes fields that do not exist here, and the next step for each."""
+
+_KUBERNETES_FIELDS = frozenset(
     [
         "annotations", "affinity", "automountServiceAccountToken", "dnsPolicy", "ephemeralContainers", "hostNetwork",
         "imagePullSecrets", "lifecycle", "nodeSelector", "restartPolicy", "schedulerName",
@@ -94,11 +95,11 @@ def validate(document: Document) -> tuple[Declared | None, list[Problem]]:
     """Check one document against the model of its kind.
 
     Returns:
-        The declared object, or None when the document does not even say what it is; and everything that is wrong.
+        The declared object, or None when the document has no kind or name; and all problems.
     """
     value = document.value
     if not isinstance(value, dict):
-        hint = "a manifest is a mapping with apiVersion, kind, metadata and spec"
+        hint = "write a mapping with apiVersion, kind, metadata and spec"
         message = f"the document is {type_name(value)}, not a manifest"
         return None, [problem_at(document, (), Code.NOT_A_MANIFEST, message, hint)]
     unknown = _unknown_kind(document, value)
@@ -126,20 +127,20 @@ def _subject(value: dict[str, Any]) -> str:
 
 
 def _unknown_kind(document: Document, value: dict[str, Any]) -> Problem | None:
-    """The problem of a document that is not one of our manifests: none may be skipped in silence."""
+    """The problem of a document that is not a manifest: none is skipped silently."""
     version, kind = value.get("apiVersion"), value.get("kind")
     if "kind" not in value and "apiVersion" not in value:
-        hint = "every YAML and JSON file below the path must hold manifests: move other files elsewhere"
+        hint = "move files without manifests elsewhere: every YAML and JSON file below the path must hold manifests"
         return problem_at(document, (), Code.NOT_A_MANIFEST, "the document has neither apiVersion nor kind", hint)
     if version != API_VERSION:
-        found = f"'{version[:60]}'" if isinstance(version, str) else type_name(version)
-        message = f"apiVersion is {found}, but this program reads '{API_VERSION}'"
+        shown = f"'{version[:60]}'" if isinstance(version, str) else type_name(version)
+        message = f"apiVersion {shown} is not supported"
         return problem_at(document, ("apiVersion",), Code.UNKNOWN_VERSION, message, f"write apiVersion: {API_VERSION}")
     if isinstance(kind, str) and kind in KINDS:
         return None
-    found = f"'{kind[:60]}'" if isinstance(kind, str) else type_name(kind)
+    shown = f"'{kind[:60]}'" if isinstance(kind, str) else type_name(kind)
     hint = did_you_mean(kind if isinstance(kind, str) else "", list(KINDS), "kinds")
-    return problem_at(document, ("kind",), Code.UNKNOWN_KIND, f"there is no kind {found}", hint)
+    return problem_at(document, ("kind",), Code.UNKNOWN_KIND, f"there is no kind {shown}", hint)
 
 
 def explain(
@@ -148,19 +149,17 @@ def explain(
     """Problems for all errors of a validation.
 
     Args:
-        document: what was validated.
-        error: what pydantic says.
-        model: the model it was validated against.
-        prefix: where in the document the validated value is.
-        subject: the object's key, for the messages.
+        document: the validated document.
+        error: the error of pydantic.
+        model: the model of the validated value.
+        prefix: path of the validated value in the document.
+        subject: key of the object, for the messages.
     """
     for detail in error.errors(include_url=False):
-        yield _explain_one(document, detail, model, prefix, subject)
+        yield _problem(document, detail, model, prefix, subject)
 
 
-def _explain_one(
-    document: Document, detail: ErrorDetails, model: type[BaseModel], prefix: Path, subject: str
-) -> Problem:
+def _problem(document: Document, detail: ErrorDetails, model: type[BaseModel], prefix: Path, subject: str) -> Problem:
     kind, context = detail["type"], detail.get("ctx", {})
     of_key = detail["loc"][-1:] == ("[key]",)
     location = tuple(detail["loc"][:-1] if of_key else detail["loc"])
@@ -182,20 +181,20 @@ def _explain_one(
         around = key_path(path[:-1]) or "the document"
         message = f"{subject}: {around} cannot have a field '{location[-1]}'"
         return problem_at(document, path, Code.UNKNOWN_FIELD, message, hint, key=True)
-    if kind in _OWN:
-        return problem_at(document, path, _OWN[kind], f"{head}: {context['message']}", context["hint"], key=of_key)
+    if kind in _CODES:
+        return problem_at(document, path, _CODES[kind], f"{head}: {context['message']}", context["hint"], key=of_key)
     if kind in _EXPECTED:
-        expected, found = _EXPECTED[kind], detail["input"]
-        message = f"{head}: expected {expected}, found {type_name(found)}"
-        return problem_at(document, path, Code.WRONG_TYPE, message, _hint_for_type(expected, found), key=of_key)
+        expected, given = _EXPECTED[kind], detail["input"]
+        message = f"{head}: expected {expected}, found {type_name(given)}"
+        return problem_at(document, path, Code.WRONG_TYPE, message, _hint_for_type(expected, given), key=of_key)
     if kind in _LIMITS:
         return problem_at(document, path, Code.OUT_OF_RANGE, f"{head}: {_LIMITS[kind].format(**context)}", key=of_key)
     if kind == "literal_error":
-        found = detail["input"]
+        given = detail["input"]
         options = str(context.get("expected", "")).replace(" or ", ", ").replace("'", "").split(", ")
         hint = (
-            did_you_mean(found, options, "choose from")
-            if isinstance(found, str)
+            did_you_mean(given, options, "choose from")
+            if isinstance(given, str)
             else f"choose from: {', '.join(options)}"
         )
         return problem_at(
@@ -205,26 +204,26 @@ def _explain_one(
     return problem_at(document, path, Code.BAD_VALUE, f"{head}: {message}", key=of_key)
 
 
-def _hint_for_type(expected: str, found: object) -> str:
-    if expected == "a string" and isinstance(found, bool | int | float):
+def _hint_for_type(expected: str, given: object) -> str:
+    if expected == "a string" and isinstance(given, bool | int | float):
         return "put it in quotes"
-    if isinstance(found, str) and expected == "true or false":
+    if isinstance(given, str) and expected == "true or false":
         return "write true or false, without quotes"
-    if isinstance(found, str) and expected in ("a whole number", "a number") and found.removeprefix("-").isdecimal():
+    if isinstance(given, str) and expected in ("a whole number", "a number") and given.removeprefix("-").isdecimal():
         return "write it without quotes"
-    if found is None:
+    if given is None:
         return "remove the key, or give it a value"
-    if expected == "a list" and isinstance(found, str) and " " in found.strip():
-        return 'there is no shell: write a list with one item a word, such as ["/bin/serve", "--port", "80"]'
-    return "start the item with '- '" if expected == "a list" and isinstance(found, str | dict) else ""
+    if expected == "a list" and isinstance(given, str) and " " in given.strip():
+        return 'write a list with one item per word, such as ["/bin/serve", "--port", "80"]: there is no shell'
+    return "start each item with '- '" if expected == "a list" and isinstance(given, str | dict) else ""
 
 
 def _hint_for_unknown(name: str, model: type[BaseModel], location: Path) -> str:
     known = [alias for owner in _models_at(model, location[:-1]) for alias in _aliases(owner)]
-    if name in _ELSEWHERE and model is KINDS["Workload"]:
-        return _ELSEWHERE[name]
-    if name in _KUBERNETES and model is KINDS["Workload"]:
-        return "this version does nothing with it; remove it"
+    if name in _KUBERNETES_HINTS and model is KINDS["Workload"]:
+        return _KUBERNETES_HINTS[name]
+    if name in _KUBERNETES_FIELDS and model is KINDS["Workload"]:
+        return "remove it: the field is not supported"
     return did_you_mean(name, known, "known fields")
 
 
@@ -241,17 +240,17 @@ def _aliases(model: type[BaseModel]) -> list[str]:
 
 
 def _models_at(model: type[BaseModel], location: Path) -> list[type[BaseModel]]:
-    """The models that a value at `location` may have; list positions and the words of unions lead no further."""
+    """The models that a value at `location` may have; list positions and the names of union members are skipped."""
     models = [model]
     for part in location:
         if isinstance(part, int):
             continue
         inner = [
-            found
+            nested
             for owner in models
             for name, info in owner.model_fields.items()
             if (info.alias or name) == part
-            for found in _models_in(info.annotation)
+            for nested in _models_in(info.annotation)
         ]
         models = inner or models
     return models

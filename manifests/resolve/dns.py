@@ -1,13 +1,13 @@
-"""From checked DNSPolicy, HealthCheck and Record manifests to the values of `dns.py`. Called by `resolve.py`.
+"""From checked DNSPolicy, HealthCheck and Record manifests to their values. Called by `resolver.py`.
 
-What concerns one document is judged here, what concerns names of several of them in `check_names.py`.
+This module checks single documents; `name_conflicts.py` checks the names of all documents together.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from manifests import kinds
-from manifests.kinds.dns_policy import WEIGHT, WORDS, DNSPolicySpec, Target
+from manifests.kinds.dns_policy import KEYWORDS, WEIGHT, DNSPolicySpec, Target
 from manifests.kinds.health_check import CheckFields
 from manifests.kinds.validate import Declared, Path
 from manifests.problems import Code, did_you_mean
@@ -18,15 +18,17 @@ from manifests.values.dns import AllUnhealthy, Publish, Routing
 from manifests.values.dns_names import LONGEST, target_label, within
 
 TIMEOUT = 3 * SECOND
-"""How long an answer of a leaf may take; never longer than its interval."""
+"""Longest time of a response of a target address; never longer than its interval."""
+
+NOT_AT_APEX = ("CNAME", "NS", "DNAME")
+"""Types that the apex of a zone cannot have."""
 
 _GEO = (Routing.GEO, Routing.GEO_WEIGHTED)
 _WEIGHTED = (Routing.WEIGHTED, Routing.GEO_WEIGHTED)
 
 
-def health_check(declared: Declared, scope: Scope) -> dns.HealthCheck | None:
-    """A check that stands alone."""
-    del scope  # nothing in it names another document; kept so that all builders read alike
+def health_check(declared: Declared) -> dns.HealthCheck | None:
+    """A declared check."""
     manifest = declared.manifest
     if not isinstance(manifest, kinds.HealthCheck):
         return None
@@ -43,19 +45,11 @@ def record(declared: Declared, scope: Scope) -> dns.Record | None:
     spec = manifest.spec
     provider = _provider(declared, scope, spec.provider)
     _inside(declared, scope, spec.host, spec.zone)
-    if spec.host == spec.zone and spec.type in ("CNAME", "NS", "DNAME"):
-        cause = (
-            "the zone's name servers belong to its provider"
-            if spec.type == "NS"
-            else "the zone's own records are there"
-        )
-        message = f"{declared.key}: {spec.type} cannot stand at {spec.host}, the name of the zone: {cause}"
-        hint = "for addresses of another name at the top of a zone write a DNSPolicy with a hostname target"
-        scope.report(declared, ("spec", "type"), Code.CONFLICT, message, "" if spec.type == "NS" else hint)
+    if spec.host == spec.zone and spec.type in NOT_AT_APEX:
+        message, hint = apex_problem(spec.type)
+        scope.report(declared, ("spec", "type"), Code.CONFLICT, f"{declared.key}: {spec.host}: {message}", hint)
     if spec.host.startswith("_acme-challenge"):
-        message = (
-            f"{declared.key}: records at {spec.host} come and go with certificates and are left to those who make them"
-        )
+        message = f"{declared.key}: records at {spec.host} belong to the ACME client that creates them"
         scope.report(declared, ("spec", "host"), Code.CONFLICT, message, "remove the Record")
     return dns.Record(
         declared.key,
@@ -70,6 +64,14 @@ def record(declared: Declared, scope: Scope) -> dns.Record | None:
     )
 
 
+def apex_problem(kind: str) -> tuple[str, str]:
+    """Message and hint for a record of one of `NOT_AT_APEX` at the name of its zone."""
+    if kind == "NS":
+        return "NS cannot be at the name of the zone: the name servers belong to the provider", "remove it"
+    hint = "write a DNSPolicy with a hostname target for the addresses of another name"
+    return f"{kind} cannot be at the name of the zone: it excludes the zone's own records", hint
+
+
 def policy(declared: Declared, scope: Scope) -> dns.DNSPolicy | None:
     """A policy with its provider, its routing, and what each of its targets publishes."""
     manifest = declared.manifest
@@ -79,28 +81,29 @@ def policy(declared: Declared, scope: Scope) -> dns.DNSPolicy | None:
     provider = _provider(declared, scope, spec.provider)
     _inside(declared, scope, spec.host, spec.zone)
     targets = tuple(_target(declared, scope, target, index) for index, target in enumerate(spec.targets))
-    fallback = "" if spec.when_all_unhealthy in (None, *WORDS) else spec.when_all_unhealthy or ""
-    regular = [one for one in spec.targets if one.name != fallback]
+    fallback = "" if spec.when_all_unhealthy in (None, *KEYWORDS) else spec.when_all_unhealthy or ""
+    regular = [target for target in spec.targets if target.name != fallback]
     routing = _routing(spec, regular)
     _check_fallback(declared, scope, spec, fallback)
     _check_routing(declared, scope, spec, routing, fallback)
     check = _policy_check(declared, scope, spec)
-    answer = _when_all_unhealthy(declared, scope, spec, check is not None, fallback)
+    all_unhealthy = _when_all_unhealthy(declared, scope, spec, check is not None, fallback)
     default = _default_geo(regular)
+    routed = [_routed(target, routing, default, fallback) for target in targets]
     return dns.DNSPolicy(
         key=declared.key,
         name=declared.name,
         host=spec.host,
         provider=provider,
         zone=spec.zone,
-        targets=tuple(sorted((_at_home(one, routing, default, fallback) for one in targets), key=lambda one: one.name)),
+        targets=tuple(sorted(routed, key=lambda target: target.name)),
         ttl=int(spec.ttl) // SECOND,
         routing=routing,
         tree_ttl=dns.TreeTTL(
             int(spec.tree_ttl.host) // SECOND, int(spec.tree_ttl.balancer) // SECOND, int(spec.tree_ttl.geo) // SECOND
         ),
         check=check,
-        all_unhealthy=answer,
+        all_unhealthy=all_unhealthy,
         fallback=fallback,
         where=declared.document.where,
     )
@@ -118,10 +121,9 @@ def _provider(declared: Declared, scope: Scope, given: str | None) -> str:
 
 def _inside(declared: Declared, scope: Scope, host: str, zone: str) -> None:
     if not within(host, zone):
-        message = f"{declared.key}: {host} is not in the zone {zone}"
-        scope.report(
-            declared, ("spec", "host"), Code.OUTSIDE_ZONE, message, "a host is the zone itself or a name below it"
-        )
+        message = f"{declared.key}: {host} is not in zone {zone}"
+        hint = "write the zone itself or a name below it, or another zone"
+        scope.report(declared, ("spec", "host"), Code.OUTSIDE_ZONE, message, hint)
 
 
 def _check(spec: CheckFields, host: str) -> dns.Check:
@@ -148,7 +150,7 @@ def _policy_check(declared: Declared, scope: Scope, spec: DNSPolicySpec) -> dns.
         return None
     host = spec.health_check.host
     if host is None and spec.host.startswith("*."):
-        message = f"{declared.key}: {spec.host} is a pattern, so it cannot be what the health check asks for"
+        message = f"{declared.key}: {spec.host} is a wildcard, and the health check needs one host"
         hint = f"add host, such as www.{spec.host[2:].removesuffix('.')}, to spec.healthCheck"
         scope.report(declared, ("spec", "healthCheck"), Code.MISSING_FIELD, message, hint)
     return _check(spec.health_check, host or spec.host.removesuffix("."))
@@ -170,23 +172,23 @@ def _target(declared: Declared, scope: Scope, target: Target, index: int) -> dns
 
 
 def _source(declared: Declared, scope: Scope, target: Target, common: dns.Target, path: Path) -> dns.Target:
-    """The target with where its addresses come from."""
+    """The target with the source of its addresses."""
     if target.addresses is not None:
         return _with(common, Publish.ADDRESSES, addresses=tuple(sorted(target.addresses)))
     if target.hostname is not None:
         return _with(common, Publish.HOSTNAME, hostname=target.hostname)
-    assert target.service is not None  # noqa: S101  (the model has made sure of exactly one)
-    found = scope.find("Service", target.service.name, declared, path)
+    assert target.service is not None  # noqa: S101  (the model ensures exactly one)
+    service = scope.find("Service", target.service.name, declared, path)
     has_addresses = (
-        found is not None
-        and isinstance(found.manifest, kinds.Service)
-        and any(balancer.addresses for balancer in found.manifest.spec.balancers)
+        service is not None
+        and isinstance(service.manifest, kinds.Service)
+        and any(balancer.addresses for balancer in service.manifest.spec.balancers)
     )
     default = Publish.BALANCER if has_addresses else Publish.ENDPOINTS
     publish = Publish(target.service.publish) if target.service.publish else default
-    if publish is Publish.BALANCER and found is not None and found.manifest is not None and not has_addresses:
+    if publish is Publish.BALANCER and service is not None and service.manifest is not None and not has_addresses:
         hint = "add addresses to a balancer of the service, or write publish: endpoints"
-        message = f"{declared.key}: the balancers of {found.key} have no addresses to publish"
+        message = f"{declared.key}: the balancers of {service.key} have no addresses to publish"
         scope.report(declared, (*path[:-1], "publish"), Code.NOTHING_TO_PUBLISH, message, hint)
     return _with(common, publish, service=f"service/{target.service.name}")
 
@@ -201,33 +203,33 @@ def _with(
 
 
 def _routing(spec: DNSPolicySpec, regular: Sequence[Target]) -> Routing:
-    """What is written, or what the fields of the targets ask for."""
+    """The given routing, or the one that the fields of the targets need."""
     if spec.routing is not None:
         return Routing(spec.routing)
-    weighted = any(one.weight is not None for one in regular)
-    if any(one.geo is not None for one in regular):
+    weighted = any(target.weight is not None for target in regular)
+    if any(target.geo is not None for target in regular):
         return Routing.GEO_WEIGHTED if weighted else Routing.GEO
     return Routing.WEIGHTED if len(spec.targets) > 1 else Routing.SIMPLE
 
 
 def _default_geo(regular: Sequence[Target]) -> str:
-    """The place that also serves everybody else: the marked one, that of targets without a place, or the only one."""
-    marked = next((one.geo or "" for one in regular if one.default), None)
+    """The place that also serves all other clients: the marked one, that of targets without a place, or the only one."""
+    marked = next((target.geo or "" for target in regular if target.default), None)
     if marked is not None:
         return marked
-    places = sorted({one.geo or "" for one in regular})
+    places = sorted({target.geo or "" for target in regular})
     return "" if "" in places or not places else places[0]
 
 
-def _at_home(target: dns.Target, routing: Routing, default: str, fallback: str) -> dns.Target:
-    """The target as its routing takes it: without a place where there are none, equal where nothing is weighed."""
+def _routed(target: dns.Target, routing: Routing, default: str, fallback: str) -> dns.Target:
+    """The target for its routing: without a place where the routing has none, with equal weight where it has no weights."""
     geo = target.geo if routing in _GEO else ""
     weight = target.weight if routing in _WEIGHTED else WEIGHT
     return replace(target, weight=weight, geo=geo, default=geo == default and target.name != fallback)
 
 
 def _check_routing(declared: Declared, scope: Scope, spec: DNSPolicySpec, routing: Routing, fallback: str) -> None:
-    """Fields of targets that the routing has no use for, and what it needs."""
+    """Report fields of targets that the routing does not use, and missing ones that it needs."""
 
     def refuse(index: int, field: str, message: str, hint: str) -> None:
         scope.report(declared, ("spec", "targets", index, field), Code.BAD_VALUE, f"{declared.key}: {message}", hint)
@@ -237,49 +239,61 @@ def _check_routing(declared: Declared, scope: Scope, spec: DNSPolicySpec, routin
         if target.name == fallback:
             continue
         if target.weight is not None and routing not in _WEIGHTED:
-            refuse(index, "weight", f"a weight does nothing with {routing} routing", "remove it, or write geoWeighted")
+            refuse(
+                index,
+                "weight",
+                f"weight does nothing with {routing} routing",
+                "remove it, or write routing: geoWeighted",
+            )
         for field, given in (("geo", target.geo is not None), ("default", target.default)):
             if given and routing not in _GEO:
-                refuse(index, field, f"a place does nothing with {routing} routing", "remove it, or write geoWeighted")
+                refuse(
+                    index,
+                    field,
+                    f"{field} does nothing with {routing} routing",
+                    "remove it, or write routing: geoWeighted",
+                )
         other = labels.setdefault(target_label(target.name), target.name)
         if other != target.name and routing is not Routing.SIMPLE:
-            refuse(index, "name", f"targets {other} and {target.name} get the same name in DNS", "rename one of them")
+            refuse(index, "name", f"targets {other} and {target.name} have the same DNS label", "rename one of them")
     if routing is Routing.SIMPLE:
         _check_simple(declared, scope, spec, fallback)
     elif len(spec.host) + LONGEST > 254:
-        message = f"{declared.key}: {spec.host[:60]}… leaves no room for the names that balance it"
+        message = f"{declared.key}: {spec.host[:60]}… is too long for the names of its targets below it"
         scope.report(declared, ("spec", "host"), Code.OUT_OF_RANGE, message, "shorten it, or write routing: simple")
     if routing in _GEO:
         _check_places(declared, scope, spec, fallback)
 
 
 def _check_simple(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallback: str) -> None:
-    names = [index for index, one in enumerate(spec.targets) if one.hostname is not None and one.name != fallback]
-    if names and len([target for target in spec.targets if target.name != fallback]) > 1:
-        message = f"{declared.key}: a host name cannot be published beside other targets of one name"
-        hint = "write routing: weighted, or keep one of them"
-        scope.report(declared, ("spec", "targets", names[0], "hostname"), Code.CONFLICT, message, hint)
+    hostnames = [
+        index for index, target in enumerate(spec.targets) if target.hostname is not None and target.name != fallback
+    ]
+    if hostnames and len([target for target in spec.targets if target.name != fallback]) > 1:
+        message = f"{declared.key}: a hostname target cannot have other targets beside it with simple routing"
+        hint = "write routing: weighted, or keep one target"
+        scope.report(declared, ("spec", "targets", hostnames[0], "hostname"), Code.CONFLICT, message, hint)
 
 
 def _check_places(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallback: str) -> None:
-    """Exactly one place serves everybody that no other place is for."""
+    """Exactly one place must serve clients that no other place is for."""
     regular = [target for target in spec.targets if target.name != fallback]
-    places = {one.geo or "" for one in regular}
+    places = {target.geo or "" for target in regular}
     if places == {""}:
-        message = f"{declared.key}: no target has a place"
+        message = f"{declared.key}: no target has geo, which this routing needs"
         scope.report(
-            declared, ("spec", "routing"), Code.BAD_VALUE, message, "add geo to the targets, or write weighted"
+            declared, ("spec", "routing"), Code.BAD_VALUE, message, "add geo to the targets, or write routing: weighted"
         )
         return
-    marked = {one.geo or "" for one in regular if one.default}
+    marked = {target.geo or "" for target in regular if target.default}
     if len(marked) > 1 or ("" in places and marked - {""}):
-        others = ", ".join(sorted(place or "that without geo" for place in (marked | ({""} & places))))
-        message = f"{declared.key}: more than one place would serve everybody else: {others}"
+        others = ", ".join(sorted(place or "no geo" for place in (marked | ({""} & places))))
+        message = f"{declared.key}: more than one place would serve all other clients: {others}"
         scope.report(
-            declared, ("spec", "targets"), Code.CONFLICT, message, "keep default: true on targets of one place"
+            declared, ("spec", "targets"), Code.CONFLICT, message, "write default: true only on targets of one place"
         )
     elif len(places) > 1 and not marked and "" not in places:
-        message = f"{declared.key}: no place serves clients that are in none of {', '.join(sorted(places))}"
+        message = f"{declared.key}: no place serves clients outside {', '.join(sorted(places))}"
         hint = "write default: true on the targets of one place"
         scope.report(declared, ("spec", "targets"), Code.NO_DEFAULT, message, hint)
 
@@ -289,25 +303,22 @@ def _check_places(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallbac
 
 def _check_fallback(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallback: str) -> None:
     if not fallback:
-        if spec.when_all_unhealthy in {one.name for one in spec.targets}:
-            message = (
-                f"{declared.key}: '{spec.when_all_unhealthy}' is a word of its own as well as the name of a target"
-            )
+        if spec.when_all_unhealthy in {target.name for target in spec.targets}:
+            message = f"{declared.key}: '{spec.when_all_unhealthy}' is both a value of whenAllUnhealthy and the name of a target"
             scope.report(declared, ("spec", "whenAllUnhealthy"), Code.CONFLICT, message, "rename the target")
         return
-    names = [one.name for one in spec.targets]
+    names = [target.name for target in spec.targets]
     if fallback not in names:
-        hint = did_you_mean(fallback, [*WORDS, *names], "choose from")
+        hint = did_you_mean(fallback, [*KEYWORDS, *names], "choose from")
         message = f"{declared.key}: there is no target '{fallback}'"
         scope.report(declared, ("spec", "whenAllUnhealthy"), Code.UNKNOWN_REFERENCE, message, hint)
         return
     index = names.index(fallback)
     target = spec.targets[index]
     if len(names) == 1:
-        message = f"{declared.key}: target '{fallback}' cannot stand in for itself"
-        scope.report(
-            declared, ("spec", "whenAllUnhealthy"), Code.BAD_VALUE, message, "add the targets that it stands in for"
-        )
+        message = f"{declared.key}: the fallback '{fallback}' is the only target"
+        hint = "add another target, or choose another value"
+        scope.report(declared, ("spec", "whenAllUnhealthy"), Code.BAD_VALUE, message, hint)
     for field, given in (
         ("weight", target.weight is not None),
         ("geo", target.geo is not None),
@@ -316,9 +327,7 @@ def _check_fallback(declared: Declared, scope: Scope, spec: DNSPolicySpec, fallb
         ("force", target.force is not None),
     ):
         if given:
-            message = (
-                f"{declared.key}: {field} does nothing on '{fallback}', which serves only when nothing else is healthy"
-            )
+            message = f"{declared.key}: {field} does nothing on the fallback '{fallback}', which serves only when no other target is healthy"
             scope.report(declared, ("spec", "targets", index, field), Code.BAD_VALUE, message, "remove it")
 
 
@@ -329,11 +338,13 @@ def _when_all_unhealthy(
     if spec.when_all_unhealthy is None:
         return AllUnhealthy.PUBLISH_ALL if checked else AllUnhealthy.FREEZE
     if not checked and all(target.service is None for target in spec.targets if target.name != fallback):
-        message = f"{declared.key}: nothing tells whether these targets are healthy, so whenAllUnhealthy does nothing"
+        message = f"{declared.key}: whenAllUnhealthy does nothing: these targets have no health check"
         hint = "add healthCheck, or remove whenAllUnhealthy"
         scope.report(declared, ("spec", "whenAllUnhealthy"), Code.BAD_VALUE, message, hint)
     if spec.when_all_unhealthy == AllUnhealthy.CLOSED:
-        message = f"{declared.key}: {spec.host} will have no answer while nothing behind it is healthy"
-        hint = "resolvers may remember that for half an hour; publishAll leaves clients something to try"
+        message = (
+            f"{declared.key}: {spec.host} has no answer while no target is healthy; resolvers may cache that for 30m"
+        )
+        hint = "write whenAllUnhealthy: publishAll to keep the addresses"
         scope.report(declared, ("spec", "whenAllUnhealthy"), Code.FAILS_CLOSED, message, hint)
     return AllUnhealthy.FALLBACK if fallback else AllUnhealthy(spec.when_all_unhealthy)

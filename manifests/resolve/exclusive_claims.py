@@ -1,7 +1,7 @@
-"""What only one container of a node can have: a port of the host, and a volume that somebody has alone.
+"""Resources that only one container of a node can have: host ports and exclusive volumes.
 
-Two workloads that claim the same cannot both run, and whichever starts second fails then, at a time that nobody chose. So it is said
-before anything is done. Called by `resolve.py`; what the replicas of one workload take from each other is said by `build_pod.py`.
+Two workloads with the same claim cannot both run, and the second one would fail at its start. So the conflict is reported
+before any action. Called by `resolver.py`; `pod.py` reports conflicts between the replicas of one workload.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,52 +20,51 @@ _SPEC: Path = ("spec", "template", "spec")
 
 
 class _Port(NamedTuple):
-    """A port of the host as a workload publishes it, with its place in the manifest."""
+    """A host port of a workload, with its path in the manifest."""
 
-    of: Declared
+    owner: Declared
     path: Path
     nodes: frozenset[str]
     address: str
 
 
 class _Volume(NamedTuple):
-    """A volume of a node as a workload mounts it. `alone`: nobody else may have it; `writes`: it is mounted to be written."""
+    """A volume of a workload. `exclusive`: no other workload may mount it; `writes`: a mount is writable."""
 
-    of: Declared
+    owner: Declared
     path: Path
     nodes: frozenset[str]
-    alone: bool
+    exclusive: bool
     writes: bool
 
 
 def check_claims(scope: Scope, workloads: Sequence[Workload]) -> None:
-    """Report ports of the host and exclusive volumes that two workloads of a node claim, each pair with both places."""
+    """Report host ports and exclusive volumes that two workloads of a node claim, with both places."""
     ports: dict[tuple[int, str], list[_Port]] = {}
     volumes: dict[str, list[_Volume]] = {}
-    declared = {one.key: one for one in scope.all("Workload")}
+    declared = {item.key: item for item in scope.all("Workload")}
     for workload in workloads:
-        of = declared[workload.key]
-        # Replicas beyond the nodes begin again with the first, so fewer replicas than nodes leave some of them free.
+        owner = declared[workload.key]
+        # Replicas are spread over the nodes in turn, so with fewer replicas than nodes the last nodes have none.
         nodes = frozenset(workload.nodes[: workload.replicas]) - {""}
-        if nodes and isinstance(of.manifest, kinds.Workload):
-            _ports(scope, of, of.manifest.spec.template.spec, nodes, ports)
-            _volumes(scope, of, of.manifest.spec.template.spec, nodes, volumes)
+        if nodes and isinstance(owner.manifest, kinds.Workload):
+            _ports(scope, owner, owner.manifest.spec.template.spec, nodes, ports)
+            _volumes(scope, owner, owner.manifest.spec.template.spec, nodes, volumes)
 
 
 def _ports(
-    scope: Scope, of: Declared, spec: PodSpec, nodes: frozenset[str], known: dict[tuple[int, str], list[_Port]]
+    scope: Scope, owner: Declared, spec: PodSpec, nodes: frozenset[str], known: dict[tuple[int, str], list[_Port]]
 ) -> None:
     for path, number, protocol, address in _published(spec):
-        mine = _Port(of, path, nodes, address)
         others = known.setdefault((number, protocol), [])
-        other = next((one for one in others if one.nodes & nodes and _overlap(one.address, address)), None)
-        others.append(mine)
+        other = next((claim for claim in others if claim.nodes & nodes and _overlap(claim.address, address)), None)
+        others.append(_Port(owner, path, nodes, address))
         if other is None:
             continue
         shared = ", ".join(sorted(other.nodes & nodes))
-        message = f"{of.key}: {_place(other)} takes port {number} ({protocol}) of {shared} already"
-        hint = "give one of them another hostPort, another hostIP or another node, or let a balancer reach both"
-        scope.report(of, path, Code.CONFLICT, message, hint)
+        message = f"{owner.key}: {_place(other)} already publishes port {number} ({protocol}) on node {shared}"
+        hint = "change the hostPort, hostIP or node of one of them, or put both behind a balancer"
+        scope.report(owner, path, Code.CONFLICT, message, hint)
 
 
 def _published(spec: PodSpec) -> Iterator[tuple[Path, int, str, str]]:
@@ -76,15 +75,17 @@ def _published(spec: PodSpec) -> Iterator[tuple[Path, int, str, str]]:
                 yield path, port.host_port, port.protocol, port.host_ip or ""
 
 
-def _overlap(one: str, other: str) -> bool:
-    """Whether two listeners of a port are in each other's way: no address means all of them, `0.0.0.0` and `::` all of a family."""
-    if not one or not other:
+def _overlap(address: str, other: str) -> bool:
+    """Whether two listeners of a port conflict: no address means all addresses, `0.0.0.0` and `::` all of a family."""
+    if not address or not other:
         return True
-    first, second = ip_address(one), ip_address(other)
+    first, second = ip_address(address), ip_address(other)
     return first.version == second.version and (first == second or first.is_unspecified or second.is_unspecified)
 
 
-def _volumes(scope: Scope, of: Declared, spec: PodSpec, nodes: frozenset[str], known: dict[str, list[_Volume]]) -> None:
+def _volumes(
+    scope: Scope, owner: Declared, spec: PodSpec, nodes: frozenset[str], known: dict[str, list[_Volume]]
+) -> None:
     for index, volume in enumerate(spec.volumes):
         source = volume.named or (normpath(volume.host_path.path) if volume.host_path is not None else "")
         mounts = [
@@ -92,25 +93,31 @@ def _volumes(scope: Scope, of: Declared, spec: PodSpec, nodes: frozenset[str], k
         ]
         if not source or not mounts:
             continue
-        alone, writes = volume.access_mode == "ReadWriteOncePod", not all(mount.read_only for mount in mounts)
-        mine = _Volume(of, (*_SPEC, "volumes", index), nodes, alone, writes)
+        exclusive, writes = volume.access_mode == "ReadWriteOncePod", not all(mount.read_only for mount in mounts)
+        claim = _Volume(owner, (*_SPEC, "volumes", index), nodes, exclusive, writes)
         others = known.setdefault(source, [])
-        other = next((one for one in others if one.of is not of and one.nodes & nodes and _clash(one, mine)), None)
-        others.append(mine)
+        other = next(
+            (known for known in others if known.owner is not owner and known.nodes & nodes and _conflict(known, claim)),
+            None,
+        )
+        others.append(claim)
         if other is None:
             continue
         shared = ", ".join(sorted(other.nodes & nodes))
-        message = f"{of.key}: {_place(other)} has '{source}' on {shared} too, and one of them wants it alone"
-        hint = "mount it readOnly where it is only read, give each its own volume, or leave accessMode out if they can share it"
-        scope.report(of, mine.path, Code.CONFLICT, message, hint)
+        message = (
+            f"{owner.key}: {_place(other)} also mounts '{source}' on node {shared}, and accessMode: ReadWriteOncePod "
+            "excludes other workloads"
+        )
+        hint = "mount it readOnly where it is only read, give each workload its own volume, or remove accessMode if they can share it"
+        scope.report(owner, claim.path, Code.CONFLICT, message, hint)
 
 
-def _clash(volume: _Volume, other: _Volume) -> bool:
-    """Whether one wants alone what the other wants alone too, or writes. Who only reads takes nothing from its owner."""
-    return (volume.alone and (other.alone or other.writes)) or (other.alone and volume.writes)
+def _conflict(volume: _Volume, other: _Volume) -> bool:
+    """Whether one is exclusive, and the other is exclusive too or writes. A reader does not conflict with the owner."""
+    return (volume.exclusive and (other.exclusive or other.writes)) or (other.exclusive and volume.writes)
 
 
 def _place(claim: _Port | _Volume) -> str:
-    """Who claims it, and where that is written."""
-    line, _ = claim.of.document.place(claim.path)
-    return f"{claim.of.key} ({claim.of.document.file}:{line}, {key_path(claim.path)})"
+    """The owner of a claim, with file, line and path."""
+    line, _ = claim.owner.document.place(claim.path)
+    return f"{claim.owner.key} ({claim.owner.document.file}:{line}, {key_path(claim.path)})"

@@ -1,15 +1,15 @@
-"""RecordLists beside everything else that names records: what cannot stand together is refused before anything is written.
+"""Conflicts between RecordLists and all other records of a tree, reported before any action.
 
-Called by `resolve.py` after `check_names.py`, which has the same rules for policies and single records. Lists are long: sets
-of keys are compared as a whole, and a name is looked at by itself only where something at or above it may be in its way.
+Called by `resolver.py` after `name_conflicts.py`, which has the same rules for policies and single records. Lists are long:
+sets of keys are compared as a whole, and single names are checked only where a zone or delegation below the zone exists.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from manifests.kinds import RecordList as Manifest
 from manifests.kinds.validate import Declared, Path
 from manifests.problems import Code
-from manifests.resolve.name_conflicts import Named, published
+from manifests.resolve.name_conflicts import GLUE, Named, names_above, published
 from manifests.resolve.record_list import written
 from manifests.resolve.references import Scope
 from manifests.types.rdata import TYPES
@@ -17,20 +17,19 @@ from manifests.values.dns import Publish, Record, RecordList
 from manifests.values.dns_names import within
 
 _HOST = ("spec", "host")
-_ALONE = "CNAME"
-_GLUE = ("A", "AAAA")
+_CNAME = "CNAME"
 
 
 def check_lists(scope: Scope, lists: Sequence[RecordList], others: Sequence[Named]) -> None:
-    """Report names of lists that cannot stand beside other lists, policies and records."""
+    """Report names of lists that conflict with other lists, policies and records."""
     if not lists:
         return
     check = _Check(scope, lists, others)
-    for index, one in enumerate(lists):
+    for index, listed in enumerate(lists):
         for other in lists[:index]:
-            check.lists(one, other)
-        check.zone(one)
-        check.delegations(one)
+            check.lists(listed, other)
+        check.zone(listed)
+        check.delegations(listed)
     for single in others:
         check.single(single)
     check.loops()
@@ -41,18 +40,18 @@ def _types_at(record_list: RecordList, host: str) -> list[str]:
 
 
 class _Check:
-    """The lists of one tree, with what the rules ask for again and again."""
+    """The lists of one tree, with the zones and delegations that the rules need."""
 
     def __init__(self, scope: Scope, lists: Sequence[RecordList], others: Sequence[Named]) -> None:
         self._scope, self._lists, self._others = scope, lists, others
-        self._declared = {one.key: one for kind in ("DNSPolicy", "Record", "RecordList") for one in scope.all(kind)}
+        self._declared = {item.key: item for kind in ("DNSPolicy", "Record", "RecordList") for item in scope.all(kind)}
         self._zones: dict[str, set[str]] = {}
-        for any_one in (*lists, *others):
-            self._zones.setdefault(any_one.provider, set()).add(any_one.zone)
+        for value in (*lists, *others):
+            self._zones.setdefault(value.provider, set()).add(value.zone)
         self._cuts = {
-            (one.provider, one.zone, host): (one.key, values[1])
-            for one in lists
-            for (host, kind, _), values in one.sets.items()
+            (listed.provider, listed.zone, host): (listed.key, values[1])
+            for listed in lists
+            for (host, kind, _), values in listed.sets.items()
             if kind == "NS"
         }
         for record in others:
@@ -60,7 +59,7 @@ class _Check:
                 self._cuts[record.provider, record.zone, record.host] = record.key, record.values
 
     def lists(self, record_list: RecordList, other: RecordList) -> None:
-        """A name and type belong to one list, and nothing of another list stands beside a CNAME."""
+        """A name and type belong to one list, and a CNAME excludes records of other lists."""
         if (record_list.provider, record_list.zone) != (other.provider, other.zone):
             return
         twice = record_list.sets.keys() & other.sets.keys()
@@ -70,31 +69,33 @@ class _Check:
             )
         for first, second in ((record_list, other), (other, record_list)):
             for host, kind, _ in first.sets:
-                if kind == _ALONE and (here := [at for at in _types_at(second, host) if at != _ALONE]):
-                    message = f"{self._named(second)} has {', '.join(here)} there, and nothing stands beside a CNAME"
+                if kind == _CNAME and (here := [at for at in _types_at(second, host) if at != _CNAME]):
+                    message = f"{self._named(second)} has {', '.join(here)} at the same name, and a CNAME excludes other records"
                     self._at(first, host, kind, Code.CONFLICT, message, "keep one of the two")
 
     def single(self, single: Named) -> None:
-        """A policy or record beside the lists of its provider."""
-        for one in self._lists:
-            if one.provider != single.provider:
+        """A policy or record against the lists of its provider."""
+        for listed in self._lists:
+            if listed.provider != single.provider:
                 continue
             for host, kind in published(single):
-                here = _types_at(one, host)
-                clash = here if kind in ("*", _ALONE) else [at for at in here if at in (kind, _ALONE)]
-                if clash:
-                    message = f"{single.key}: {self._named(one)} already has {', '.join(clash)} at {host}"
+                here = _types_at(listed, host)
+                conflicting = here if kind in ("*", _CNAME) else [at for at in here if at in (kind, _CNAME)]
+                if conflicting:
+                    message = f"{single.key}: {self._named(listed)} already has {', '.join(conflicting)} at {host}"
                     self._scope.report(self._declared[single.key], _HOST, Code.CONFLICT, message, "keep one of the two")
-        for name in _above(single.host, single.zone):
+        for name in names_above(single.host, single.zone):
             key, glue = self._cuts.get((single.provider, single.zone, name), ("", ()))
-            is_glue = isinstance(single, Record) and single.type in _GLUE and single.host in glue
+            is_glue = isinstance(single, Record) and single.type in GLUE and single.host in glue
             if key.startswith("recordlist/") and not is_glue:
-                message = f"{single.key}: {key} delegates {name}, so nobody would see {single.host} in {single.zone}"
+                message = (
+                    f"{single.key}: {key} delegates {name}; resolvers would not see {single.host} in {single.zone}"
+                )
                 hint = "declare it in the delegated zone"
                 self._scope.report(self._declared[single.key], _HOST, Code.CONFLICT, message, hint)
 
     def zone(self, record_list: RecordList) -> None:
-        """A name belongs into the longest of the zones that it lies in."""
+        """A name belongs to the longest of the zones that contain it."""
         deeper = [
             zone
             for zone in self._zones[record_list.provider]
@@ -104,40 +105,40 @@ class _Check:
             inside = [zone for zone in deeper if within(host, zone)]
             if inside and not (kind == "NS" and host in inside):
                 best = max(inside, key=len)
-                message = f"{host} lies in the zone {best}, so nobody would see it in {record_list.zone}"
-                self._at(record_list, host, kind, Code.OUTSIDE_ZONE, message, f"put it into a list of zone {best}")
+                message = f"{host} is in zone {best}; resolvers would not see it in {record_list.zone}"
+                self._at(record_list, host, kind, Code.OUTSIDE_ZONE, message, f"move it to a list of zone {best}")
 
     def delegations(self, record_list: RecordList) -> None:
-        """Nothing of a zone is seen at or below a name that it delegates, except glue."""
+        """Resolvers see no records of a zone at or below a name that it delegates, except glue."""
         for host, kind, _ in record_list.sets if self._cuts else ():
-            for name in _above(host, record_list.zone):
+            for name in names_above(host, record_list.zone):
                 key, glue = self._cuts.get((record_list.provider, record_list.zone, name), ("", ()))
-                if not key or (kind == "NS" and host == name) or (kind in _GLUE and host in glue):
+                if not key or (kind == "NS" and host == name) or (kind in GLUE and host in glue):
                     continue
-                message = f"{key} delegates {name}, so nobody would see it in {record_list.zone}"
+                message = f"{key} delegates {name}; resolvers would not see it in {record_list.zone}"
                 self._at(record_list, host, kind, Code.CONFLICT, message, "declare it in the delegated zone")
                 break
 
     def loops(self) -> None:
         """Names that lead back to themselves have no answer. Each name is followed once."""
-        leads: dict[str, list[str]] = {}
+        pointers: dict[str, list[str]] = {}
         owners: dict[str, RecordList] = {}
-        for one in self._lists:
-            for (host, kind, _), value in one.sets.items():
-                if kind == _ALONE:
-                    leads.setdefault(host, []).append(value[1][0])
-                    owners[host] = one
+        for listed in self._lists:
+            for (host, kind, _), value in listed.sets.items():
+                if kind == _CNAME:
+                    pointers.setdefault(host, []).append(value[1][0])
+                    owners[host] = listed
         for other in self._others:
             if isinstance(other, Record):
-                leads.setdefault(other.host, []).extend(other.values if other.type == _ALONE else ())
+                pointers.setdefault(other.host, []).extend(other.values if other.type == _CNAME else ())
                 continue
             names = (target.hostname for target in other.targets if target.publish is Publish.HOSTNAME)
-            leads.setdefault(other.host, []).extend(names)
-        for path in _circles(leads):
+            pointers.setdefault(other.host, []).extend(names)
+        for path in _loops(pointers):
             first = next((host for host in path if host in owners), None)
-            if first is not None:  # otherwise it is reported with the policies and records
-                message = f"names point at each other in a circle: {' -> '.join([*path, path[0]])}"
-                self._at(owners[first], first, _ALONE, Code.CNAME_LOOP, message, "let one of them have addresses")
+            if first is not None:  # `name_conflicts.py` reports loops of policies and records
+                message = f"names point at each other in a loop: {' -> '.join([*path, path[0]])}"
+                self._at(owners[first], first, _CNAME, Code.CNAME_LOOP, message, "give one of them addresses")
 
     def _named(self, record_list: RecordList) -> str:
         return f"{record_list.key} at {record_list.where}"
@@ -154,20 +155,13 @@ def _path(declared: Declared, host: str) -> Path:
     return ("spec", "names", name)
 
 
-def _above(name: str, zone: str) -> Iterable[str]:
-    """The name itself and those above it, below the zone's own."""
-    while within(name, zone) and name != zone:
-        yield name
-        name = name.partition(".")[2]
-
-
-def _circles(leads: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """The circles of a graph: one for each way back to a name that is being followed."""
+def _loops(pointers: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
+    """The loops of a graph: one for each pointer back to a name on the current path."""
     done: set[str] = set()
-    for start in sorted(leads):
+    for start in sorted(pointers):
         if start in done:
             continue
-        path: dict[str, Iterator[str]] = {start: iter(leads[start])}
+        path: dict[str, Iterator[str]] = {start: iter(pointers[start])}
         while path:
             name = next(reversed(path))
             following = next(path[name], None)
@@ -177,5 +171,5 @@ def _circles(leads: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
             elif following in path:
                 names = list(path)
                 yield names[names.index(following) :]
-            elif following in leads and following not in done:
-                path[following] = iter(leads[following])
+            elif following in pointers and following not in done:
+                path[following] = iter(pointers[following])

@@ -1,7 +1,7 @@
-"""Names of all documents together: what cannot stand together in one zone is refused before anything is written.
+"""Conflicts between the names of all policies and records of a tree, reported before any action.
 
-Called by `resolve.py` with the policies and records that it made. Each rule is one of DNS itself: nothing stands beside a
-CNAME, names that point at each other in a circle have no answer, what is delegated is answered elsewhere.
+Called by `resolver.py`; `list_conflicts.py` has the same rules for lists. The rules are those of DNS: no other record
+beside a CNAME, no loops of names, no records below a delegation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,16 @@ from manifests.values.dns_names import balancer_name, place_name, target_name, w
 
 Named = DNSPolicy | Record
 
-_ALONE = ("CNAME",)
+_CNAME = "CNAME"
 _HOST = ("spec", "host")
+
+GLUE = ("A", "AAAA")
+"""Types of records that a zone may have for the name servers of a delegated zone."""
 
 
 def check_names(scope: Scope, policies: Sequence[DNSPolicy], records: Sequence[Record]) -> None:
-    """Report names that cannot stand together."""
-    declared = {one.key: one for kind in ("DNSPolicy", "Record") for one in scope.all(kind)}
+    """Report names that conflict with each other."""
+    declared = {item.key: item for kind in ("DNSPolicy", "Record") for item in scope.all(kind)}
     everything: list[Named] = [*policies, *records]
     _zones(scope, declared, everything)
     _delegations(scope, declared, everything, records)
@@ -29,11 +32,11 @@ def check_names(scope: Scope, policies: Sequence[DNSPolicy], records: Sequence[R
 
 
 def published(named: Named) -> Iterable[tuple[str, str]]:
-    """(name, type) of everything a document may publish; type `*` = addresses or a CNAME, as its health and provider go."""
+    """(name, type) of all records that a document may publish; type `*` = addresses or a CNAME, depending on health and provider."""
     if isinstance(named, Record):
         return [(named.host, named.type)]
     names = named.routing is not Routing.SIMPLE or any(target.publish is Publish.HOSTNAME for target in named.targets)
-    # At the top of a zone other records stand as well, so there it is addresses, however they come about.
+    # The apex of a zone has other records too, so the host publishes addresses there and never a CNAME.
     host = [(named.host, "*")] if names and named.host != named.zone else [(named.host, "A"), (named.host, "AAAA")]
     if named.routing is Routing.SIMPLE:
         return host
@@ -45,54 +48,54 @@ def published(named: Named) -> Iterable[tuple[str, str]]:
 
 
 def _shared(scope: Scope, declared: Mapping[str, Declared], everything: Sequence[Named]) -> None:
-    """A name and type belong to one document, and a CNAME (or what may become one) stands alone at its name."""
+    """A name and type belong to one document, and a CNAME (or a name that may become one) has no other record beside it."""
     at: dict[tuple[str, str], dict[str, Named]] = {}
     reported: set[tuple[str, str, str]] = set()
-    for one in everything:
-        for name, kind in published(one):
-            here = at.setdefault((one.provider, name), {})
-            clash = kind if kind in here else "*" if "*" in here else ""
-            if not clash and here and (kind == "*" or kind in _ALONE):
-                clash = next(iter(sorted(here)))
-            if not clash:
-                clash = next((other for other in here if other in _ALONE), "")
-            other = here.get(clash)
-            if other is not None and other.key != one.key and (one.key, other.key, name) not in reported:
-                reported.add((one.key, other.key, name))
-                _refuse_shared(scope, declared[one.key], declared[other.key], one, name, kind)
-            here.setdefault(kind, one)
+    for named in everything:
+        for name, kind in published(named):
+            here = at.setdefault((named.provider, name), {})
+            conflict = kind if kind in here else "*" if "*" in here else ""
+            if not conflict and here and kind in ("*", _CNAME):
+                conflict = next(iter(sorted(here)))
+            if not conflict:
+                conflict = _CNAME
+            other = here.get(conflict)
+            if other is not None and other.key != named.key and (named.key, other.key, name) not in reported:
+                reported.add((named.key, other.key, name))
+                _report_shared(scope, declared[named.key], declared[other.key], named, name, kind)
+            here.setdefault(kind, named)
 
 
-def _refuse_shared(scope: Scope, at: Declared, other: Declared, named: Named, name: str, kind: str) -> None:
+def _report_shared(scope: Scope, at: Declared, other: Declared, named: Named, name: str, kind: str) -> None:
     if isinstance(named, DNSPolicy) and other.kind == "DNSPolicy" and name == named.host:
         hint = "put all targets of the name into one policy"
     else:
-        hint = "nothing stands beside a CNAME or a policy's name: keep one of the two, or use another host"
-    what = name if kind == "*" else f"{name} {kind}"
-    message = f"{at.key}: {other.key} at {other.document.where} already publishes {what}"
+        hint = "keep one of the two, or use another host: a CNAME or the name of a policy excludes other records"
+    published_name = name if kind == "*" else f"{name} {kind}"
+    message = f"{at.key}: {other.key} at {other.document.where} already publishes {published_name}"
     if other.kind == "Record" and kind == "*":
         message = f"{at.key}: {other.key} at {other.document.where} already has records at {name}"
     scope.report(at, _HOST, Code.CONFLICT, message, hint)
 
 
 def _zones(scope: Scope, declared: Mapping[str, Declared], everything: Sequence[Named]) -> None:
-    """A name belongs into the longest of the zones that it lies in."""
+    """A name belongs to the longest of the zones that contain it."""
     zones: dict[str, set[str]] = {}
-    for one in everything:
-        zones.setdefault(one.provider, set()).add(one.zone)
-    for one in everything:
-        longer = [zone for zone in zones[one.provider] if len(zone) > len(one.zone) and within(one.host, zone)]
-        is_cut = isinstance(one, Record) and one.type in ("NS", "DS") and one.host in longer
+    for named in everything:
+        zones.setdefault(named.provider, set()).add(named.zone)
+    for named in everything:
+        longer = [zone for zone in zones[named.provider] if len(zone) > len(named.zone) and within(named.host, zone)]
+        is_cut = isinstance(named, Record) and named.type in ("NS", "DS") and named.host in longer
         if longer and not is_cut:
             best = max(longer, key=len)
-            message = f"{one.key}: {one.host} lies in the zone {best}, so nobody would see it in {one.zone}"
-            scope.report(declared[one.key], ("spec", "zone"), Code.OUTSIDE_ZONE, message, f"write zone: {best}")
+            message = f"{named.key}: {named.host} is in zone {best}; resolvers would not see it in {named.zone}"
+            scope.report(declared[named.key], ("spec", "zone"), Code.OUTSIDE_ZONE, message, f"write zone: {best}")
 
 
 def _delegations(
     scope: Scope, declared: Mapping[str, Declared], everything: Sequence[Named], records: Sequence[Record]
 ) -> None:
-    """Nothing of a zone is seen at or below a name that it delegates, except glue."""
+    """Resolvers see no records of a zone at or below a name that it delegates, except glue."""
     cuts = {
         (record.provider, record.zone, record.host): record
         for record in records
@@ -100,25 +103,20 @@ def _delegations(
     }
     if not cuts:
         return
-    for one in everything:
-        cut = next(
-            (
-                found
-                for name in _above(one.host, one.zone)
-                if (found := cuts.get((one.provider, one.zone, name))) is not None
-            ),
-            None,
-        )
-        if cut is None or cut.key == one.key:
+    for named in everything:
+        keys = ((named.provider, named.zone, name) for name in names_above(named.host, named.zone))
+        cut = next((cuts[key] for key in keys if key in cuts), None)
+        if cut is None or cut.key == named.key:
             continue
-        if isinstance(one, Record) and (one.type in ("A", "AAAA") and one.host in cut.values):
+        if isinstance(named, Record) and (named.type in GLUE and named.host in cut.values):
             continue
         where = declared[cut.key].document.where
-        message = f"{one.key}: {cut.key} at {where} delegates {cut.host}, so nobody would see {one.host} in {one.zone}"
-        scope.report(declared[one.key], _HOST, Code.CONFLICT, message, "declare it in the delegated zone")
+        message = f"{named.key}: {cut.key} at {where} delegates {cut.host}; resolvers would not see {named.host} in {named.zone}"
+        scope.report(declared[named.key], _HOST, Code.CONFLICT, message, "declare it in the delegated zone")
 
 
-def _above(name: str, zone: str) -> Iterable[str]:
+def names_above(name: str, zone: str) -> Iterable[str]:
+    """The name itself and the names above it that are below the apex of the zone."""
     while within(name, zone) and name != zone:
         yield name
         name = name.partition(".")[2]
@@ -126,38 +124,38 @@ def _above(name: str, zone: str) -> Iterable[str]:
 
 def _loops(scope: Scope, declared: Mapping[str, Declared], everything: Sequence[Named]) -> None:
     """Names that lead back to themselves have no answer."""
-    leads: dict[str, list[tuple[str, Named]]] = {}
-    for one in everything:
-        if isinstance(one, Record):
-            if one.type in _ALONE:
-                leads.setdefault(one.host, []).append((one.values[0], one))
+    pointers: dict[str, list[tuple[str, Named]]] = {}
+    for named in everything:
+        if isinstance(named, Record):
+            if named.type == _CNAME:
+                pointers.setdefault(named.host, []).append((named.values[0], named))
             continue
-        for target in one.targets:
+        for target in named.targets:
             if target.publish is Publish.HOSTNAME:
-                leads.setdefault(one.host, []).append((target.hostname, one))
+                pointers.setdefault(named.host, []).append((target.hostname, named))
     reported: set[frozenset[str]] = set()
-    for start in sorted(leads):
-        path = _circle(start, leads)
+    for start in sorted(pointers):
+        path = _loop(start, pointers)
         if path and frozenset(path) not in reported:
             reported.add(frozenset(path))
-            owner = leads[start][0][1]
-            message = f"{owner.key}: names point at each other in a circle: {' -> '.join(path)}"
-            scope.report(declared[owner.key], _HOST, Code.CNAME_LOOP, message, "let one of them have addresses")
+            owner = pointers[start][0][1]
+            message = f"{owner.key}: names point at each other in a loop: {' -> '.join(path)}"
+            scope.report(declared[owner.key], _HOST, Code.CNAME_LOOP, message, "give one of them addresses")
 
 
-def _circle(start: str, leads: Mapping[str, Sequence[tuple[str, Named]]]) -> list[str]:
+def _loop(start: str, pointers: Mapping[str, Sequence[tuple[str, Named]]]) -> list[str]:
     """The path from a name back to itself; empty when there is none. Each name is visited once."""
     came_from: dict[str, str] = {}
     waiting = [start]
     while waiting:
         name = waiting.pop()
-        for upcoming, _ in leads.get(name, ()):
-            if upcoming == start:
+        for following, _ in pointers.get(name, ()):
+            if following == start:
                 path = [name]
                 while path[-1] != start:
                     path.append(came_from[path[-1]])
                 return [*reversed(path), start]
-            if upcoming not in came_from:
-                came_from[upcoming] = name
-                waiting.append(upcoming)
+            if following not in came_from:
+                came_from[following] = name
+                waiting.append(following)
     return []

@@ -1,6 +1,6 @@
-"""From a checked pod template to `desired.Template`, and whether the runtimes it is to run on understand it. Called by `build.py`.
+"""From a checked pod template to `desired.Template`, and whether the runtimes of its nodes support it. Called by `workload.py`.
 
-The containers of a pod share one network namespace, so the ports of all of them are the main container's.
+The containers of a pod share one network namespace, so the main container has the ports of all of them.
 """
 
 import json
@@ -18,10 +18,10 @@ from manifests.values import desired, pod
 from manifests.values.desired import SECOND
 
 Support = tuple[frozenset[str], frozenset[str]]
-"""What a runtime type understands beyond the common fields (see `pod.ENGINE_FIELDS`), and which fields it needs."""
+"""The fields that a runtime type supports beyond the common ones (see `pod.ENGINE_FIELDS`), and those that it requires."""
 
 TemplateSupport = Callable[[str], Support | None]
-"""The support of a provider type; None for a type that does not say: then nothing is refused."""
+"""The support of a provider type; None for a type that does not say: then no field is refused."""
 
 _SPEC: Path = ("spec", "template", "spec")
 _CONTAINER: Path = (*_SPEC, "containers", 0)
@@ -29,25 +29,24 @@ _CONTAINER: Path = (*_SPEC, "containers", 0)
 
 def template(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Template:
     """The template of a workload, with the ports of its probes looked up."""
-    found = manifest.spec.template
-    spec = found.spec
+    given = manifest.spec.template
+    spec = given.spec
     main = spec.containers[0]
-    made = _container(main, spec)
     return desired.Template(
-        labels=tuple(sorted(found.metadata.labels.items())),
+        labels=tuple(sorted(given.metadata.labels.items())),
         container=replace(
-            made,
+            _container(main, spec),
             ports=tuple(_port(port) for port in all_ports(spec)),
             startup=probe(declared, scope, spec, main.startup_probe, (*_CONTAINER, "startupProbe")),
             liveness=probe(declared, scope, spec, main.liveness_probe, (*_CONTAINER, "livenessProbe")),
             readiness=probe(declared, scope, spec, main.readiness_probe, (*_CONTAINER, "readinessProbe")),
         ),
         grace=spec.termination_grace_period_seconds * SECOND,
-        revision=template_revision(found),
+        revision=template_revision(given),
         hash_version=HASH_VERSION,
-        sidecars=tuple(_container(one, spec) for one in spec.start_order()[1:]),
+        sidecars=tuple(_container(container, spec) for container in spec.start_order()[1:]),
         networks=spec.networks,
-        live=tuple(sorted(_live(one, index, manifest) for index, one in enumerate(spec.containers))),
+        live=tuple(sorted(_live(container, index, manifest) for index, container in enumerate(spec.containers))),
     )
 
 
@@ -56,7 +55,7 @@ def _port(port: ContainerPort) -> desired.Port:
 
 
 def _live(container: Container, index: int, manifest: kinds.Workload) -> pod.Live:
-    """What is changed in place. Only the main container is restarted by the engine: the others need its new network."""
+    """The settings that change in place. The engine restarts only the main container: the others need its new network."""
     limits = container.resources.limits
     restart = manifest.spec.runtime_restart if index == 0 else pod.RuntimeRestart.NO.value
     return pod.Live(container.name if index else "", limits.cpu or 0, limits.memory or 0, restart)
@@ -67,7 +66,7 @@ def _container(container: Container, spec: PodSpec) -> desired.Container:
     return desired.Container(
         name=container.name,
         argv=(*command, *container.args) if command else (),
-        env=tuple((one.name, one.value) for one in container.env if one.value is not None),
+        env=tuple((variable.name, variable.value) for variable in container.env if variable.value is not None),
         working_dir=container.working_dir,
         engine=_engine(container, spec),
         depends_on=container.depends_on,
@@ -83,7 +82,9 @@ def _engine(container: Container, spec: PodSpec) -> pod.Engine:
         image=container.image or "",
         pull=pod.PullPolicy(container.image_pull_policy),
         args=() if container.command else container.args,
-        secret_env=tuple((one.name, one.value_from.secret.source()) for one in container.env if one.value_from),
+        secret_env=tuple(
+            (variable.name, variable.value_from.secret.source()) for variable in container.env if variable.value_from
+        ),
         mounts=tuple(_mounts(container, spec)),
         user=user if security.run_as_group is None else f"{user}:{security.run_as_group}",
         cap_add=security.capabilities.add,
@@ -99,44 +100,44 @@ def _engine(container: Container, spec: PodSpec) -> pod.Engine:
 
 
 def _mounts(container: Container, spec: PodSpec) -> Iterator[pod.Mount]:
-    volumes = {one.name: one for one in spec.volumes}
+    volumes = {volume.name: volume for volume in spec.volumes}
     for mount in container.volume_mounts:
         volume = volumes[mount.name]
-        where, alone = (mount.mount_path, mount.read_only), volume.access_mode == "ReadWriteOncePod"
+        target, exclusive = (mount.mount_path, mount.read_only), volume.access_mode == "ReadWriteOncePod"
         if volume.named is not None:
-            yield pod.Mount(pod.VolumeKind.NAMED, volume.named, *where, exclusive=alone)
+            yield pod.Mount(pod.VolumeKind.NAMED, volume.named, *target, exclusive=exclusive)
         elif volume.host_path is not None:
-            yield pod.Mount(pod.VolumeKind.BIND, volume.host_path.path, *where, exclusive=alone)
+            yield pod.Mount(pod.VolumeKind.BIND, volume.host_path.path, *target, exclusive=exclusive)
         elif volume.tmpfs is not None:
             size = volume.tmpfs.size_limit or 0
             yield pod.Mount(pod.VolumeKind.TMPFS, "", mount.mount_path, mount.read_only, size)
 
 
-# --- what the runtime understands -------------------------------------------------------------------------------------
+# --- fields that the runtime supports -----------------------------------------------------------------------------------
 
 
 def check_support(
     declared: Declared, scope: Scope, manifest: kinds.Workload, nodes: Sequence[str], support: TemplateSupport
 ) -> None:
-    """Report the fields that a node's runtime does not have, and those that it needs and that are not there."""
+    """Report the fields that a node's runtime does not support, and missing fields that it requires."""
     reported: set[tuple[str, str]] = set()
     for node in nodes:
         kind = scope.types.get(node, "")
-        found = support(kind) if kind else None
-        if found is None:
+        fields = support(kind) if kind else None
+        if fields is None:
             continue
-        supports, requires = found
+        supports, requires = fields
         for field, path in _special_fields(manifest):
             if field not in supports and (kind, str(path)) not in reported:
                 reported.add((kind, str(path)))
-                message = f"{declared.key}: a runtime of type '{kind}' has no field '{field}'"
-                hint = f"remove it, or run the workload on another node than '{node}'"
+                message = f"{declared.key}: runtimes of type '{kind}' do not support '{field}'"
+                hint = f"remove it, or run the workload on a node other than '{node}'"
                 scope.report(declared, path, Code.UNSUPPORTED_FIELD, message, hint)
         for index, container in enumerate(manifest.spec.template.spec.containers):
             for field in sorted(requires):
                 if not getattr(container, field) and (kind, f"{field} {index}") not in reported:
                     reported.add((kind, f"{field} {index}"))
-                    message = f"{declared.key}: a runtime of type '{kind}' needs the field '{field}'"
+                    message = f"{declared.key}: runtimes of type '{kind}' need the field '{field}'"
                     path = (*_SPEC, "containers", index)
                     scope.report(declared, path, Code.MISSING_FIELD, message, f"add {field} to the container")
     if manifest.spec.replicas > len(nodes):
@@ -145,7 +146,7 @@ def check_support(
 
 
 def _special_fields(manifest: kinds.Workload) -> Iterator[tuple[str, Path]]:
-    """The fields of a workload that not every runtime has, as far as they are written, with their places."""
+    """The given fields of a workload that not every runtime supports, with their paths."""
     if "runtime_restart" in manifest.spec.model_fields_set:
         yield "runtimeRestart", ("spec", "runtimeRestart")
     if manifest.spec.adopt is not None:
@@ -194,17 +195,22 @@ def _check_host_ports(declared: Declared, scope: Scope, manifest: kinds.Workload
     for index, container in enumerate(manifest.spec.template.spec.containers):
         for place, port in enumerate(container.ports):
             if port.host_port is not None:
-                message = f"{declared.key}: {manifest.spec.replicas} replicas on {len(nodes)} node(s) cannot all publish port {port.host_port}"
+                message = (
+                    f"{declared.key}: {manifest.spec.replicas} replicas on {len(nodes)} node(s) cannot all publish port "
+                    f"{port.host_port}"
+                )
                 path = (*_SPEC, "containers", index, "ports", place, "hostPort")
-                hint = "remove hostPort and let a balancer reach the replicas, or run one replica per node"
+                hint = "remove hostPort and put the replicas behind a balancer, or run one replica per node"
                 scope.report(declared, path, Code.CONFLICT, message, hint)
 
 
 def _check_volumes(declared: Declared, scope: Scope, manifest: kinds.Workload, nodes: Sequence[str]) -> None:
-    """A volume that one replica has alone cannot be there for two replicas of a node."""
+    """An exclusive volume can be mounted by one replica of a node only."""
     for index, volume in enumerate(manifest.spec.template.spec.volumes):
         if volume.access_mode == "ReadWriteOncePod":
             many = f"{manifest.spec.replicas} replicas on {len(nodes)} node(s)"
-            message = f"{declared.key}: {many} cannot each have the volume '{volume.name}' alone"
-            hint = "run one replica per node, or leave accessMode out if they can share it"
+            message = (
+                f"{declared.key}: {many} cannot each have volume '{volume.name}' with accessMode: ReadWriteOncePod"
+            )
+            hint = "run one replica per node, or remove accessMode if they can share it"
             scope.report(declared, (*_SPEC, "volumes", index, "accessMode"), Code.CONFLICT, message, hint)

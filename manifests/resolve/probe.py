@@ -1,6 +1,6 @@
-"""From checked probes to `desired.Probe`, with their ports looked up, and what is worth a warning. Called by `build_pod.py`.
+"""From checked probes to `desired.Probe`, with resolved ports and warnings. Called by `pod.py` and `probe_context.py`.
 
-A probe may ask any port that a container of the pod declares, by number or name.
+A probe may use any port that a container of the pod declares, by number or name.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,16 +21,16 @@ GRPC_LIBRARY = "h2"
 """The HTTP/2 library of the extra `grpc`, which probes of kind grpc need."""
 
 EXEC_OFTEN = 5
-"""Seconds; commands that run more often than this get a warning: each costs the engine tens of milliseconds of CPU."""
+"""Seconds; commands with a shorter period get a warning: each costs the engine tens of milliseconds of CPU."""
 
 
 def probe(declared: Declared, scope: Scope, spec: PodSpec, given: Probe | None, path: Path) -> desired.Probe | None:
     """One probe of the main container; None where there is none. `path` leads to it in the document."""
     if given is None:
         return None
-    asked = _question(declared, scope, spec, given, path)
+    untimed = _untimed(declared, scope, spec, given, path)
     return replace(
-        asked,
+        untimed,
         initial_delay=round(given.initial_delay_seconds * SECOND),
         period=round(given.period_seconds * SECOND),
         timeout=round(given.timeout_seconds * SECOND),
@@ -40,8 +40,8 @@ def probe(declared: Declared, scope: Scope, spec: PodSpec, given: Probe | None, 
     )
 
 
-def _question(declared: Declared, scope: Scope, spec: PodSpec, given: Probe, path: Path) -> desired.Probe:
-    """What the probe asks, without its timing; the model has made sure that it asks exactly one thing."""
+def _untimed(declared: Declared, scope: Scope, spec: PodSpec, given: Probe, path: Path) -> desired.Probe:
+    """The probe without its timing; the model ensures that it has exactly one kind."""
     if given.http_get is not None:
         port = _port(declared, scope, spec, given.http_get.port, (*path, "httpGet", "port"))
         return _http(given.http_get, port)
@@ -76,13 +76,13 @@ def _value(header: HTTPHeader) -> str | SecretSource:
     return header.value_from.secret.source() if header.value_from is not None else header.value or ""
 
 
-def _grpc(declared: Declared, scope: Scope, spec: PodSpec, asked: GRPC, path: Path) -> desired.Probe:
+def _grpc(declared: Declared, scope: Scope, spec: PodSpec, given: GRPC, path: Path) -> desired.Probe:
     if find_spec(GRPC_LIBRARY) is None:
         message = f"{declared.key}: grpc probes need the Python package {GRPC_LIBRARY}, which is not installed"
-        hint = "install reconciler with its extra grpc (pip install 'reconciler[grpc]'), or use tcpSocket"
+        hint = "run pip install 'reconciler[grpc]', or use tcpSocket"
         scope.report(declared, path, Code.NOT_INSTALLED, message, hint)
-    port = _port(declared, scope, spec, asked.port, (*path, "port"))
-    return desired.Probe(desired.ProbeKind.GRPC, port, tls=_tls(asked.tls), service=asked.service)
+    port = _port(declared, scope, spec, given.port, (*path, "port"))
+    return desired.Probe(desired.ProbeKind.GRPC, port, tls=_tls(given.tls), service=given.service)
 
 
 def _tls(given: TLS | None) -> desired.ProbeTLS | None:
@@ -90,14 +90,14 @@ def _tls(given: TLS | None) -> desired.ProbeTLS | None:
 
 
 def _warn(declared: Declared, scope: Scope, spec: PodSpec, given: Probe, path: Path) -> None:
-    """What an author of an exec probe should know; neither makes the tree invalid."""
+    """Warn about costly commands, and about processes that nothing reaps."""
     container = spec.containers[0]
     if given.period_seconds < EXEC_OFTEN:
-        message = f"{declared.key}: a command every {given.period_seconds:g} s is a load on the container engine"
-        hint = f"use httpGet, tcpSocket or grpc, or a period of at least {EXEC_OFTEN}"
+        message = f"{declared.key}: an exec probe every {given.period_seconds:g}s loads the container engine"
+        hint = f"use httpGet, tcpSocket or grpc, or set periodSeconds to at least {EXEC_OFTEN}"
         scope.report(declared, (*path, "exec"), Code.COSTLY_PROBE, message, hint)
     if container.image is not None and not container.init:
-        message = f"{declared.key}: nothing in the container reaps what the command of a probe leaves behind"
+        message = f"{declared.key}: the container has no init to reap processes that the exec probe leaves behind"
         scope.report(declared, (*path, "exec"), Code.NO_INIT, message, "add init: true to the container")
 
 
@@ -128,14 +128,14 @@ def port_number(ref: int | str, ports: Iterable[ContainerPort]) -> int:
 
 
 def ports_hint(ref: int | str, ports: Sequence[ContainerPort]) -> str:
-    """What to do about a port that is not declared."""
+    """A hint for a port that is not declared."""
     names = [port.name for port in ports if port.name]
     guess = did_you_mean(str(ref), names, "declared ports") if isinstance(ref, str) else ""
     numbers = ", ".join(str(port.container_port) for port in ports)
     return guess or (f"declared ports: {numbers}" if numbers else "add it to the ports of the container")
 
 
-# --- which commands are allowed ---------------------------------------------------------------------------------------
+# --- allowed commands -------------------------------------------------------------------------------------------------
 
 
 def check_commands(declared: Declared, scope: Scope, allowed: Sequence[Sequence[str]]) -> None:
@@ -144,23 +144,23 @@ def check_commands(declared: Declared, scope: Scope, allowed: Sequence[Sequence[
     if not isinstance(manifest, kinds.Workload):
         return
     container = manifest.spec.template.spec.containers[0]
-    found = (
+    probes = (
         ("startupProbe", container.startup_probe),
         ("livenessProbe", container.liveness_probe),
         ("readinessProbe", container.readiness_probe),
     )
-    for name, given in found:
+    for name, given in probes:
         if given is None or given.exec is None:
             continue
         command = given.exec.command
         if any(command[: len(prefix)] == tuple(prefix) for prefix in allowed):
             continue
         path = ("spec", "template", "spec", "containers", 0, name, "exec", "command")
-        message = f"{declared.key}: the Guard does not allow '{command[0][:60]}' with these arguments as a probe"
+        message = f"{declared.key}: the Guard does not allow the exec probe '{command[0][:60]}' with these arguments"
         scope.report(
             declared,
             path,
             Code.NOT_ALLOWED,
             message,
-            "use httpGet or tcpSocket, or add it to execCommands of the Guard",
+            "use httpGet or tcpSocket, or add the command to execCommands of the Guard",
         )

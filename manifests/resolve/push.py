@@ -1,4 +1,4 @@
-"""From what manifests say of pushes to the values of `desired.py`. Called by `build.py` and `resolve.py`."""
+"""From the checked `push` of a Workload and of the Instance to values. Called by `workload.py` and `instance.py`."""
 
 from importlib.util import find_spec
 
@@ -10,23 +10,23 @@ from manifests.resolve.references import Scope
 from manifests.values import desired
 
 SERVER = ("starlette", "uvicorn")
-"""What the listener is made of: the extra `serve`."""
+"""The packages of the listener: the extra `serve`."""
 
 
 def push(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.Push | None:
-    """How far a workload's pushes are trusted; a problem where no Instance would ever take them, or where they come late."""
+    """How long pushes of a workload are trusted. Reports a missing listener, and traffic before the first push."""
     spec = manifest.spec.push
     if spec is None:
         return None
     instances = scope.all("Instance")
     instance = instances[0].manifest if instances else None
     if isinstance(instance, kinds.Instance) and instance.spec.push is None:
-        message = f"{declared.key}: nothing would take its pushes, because the Instance has no push listener"
+        message = f"{declared.key}: the Instance has no push listener to receive its pushes"
         scope.report(declared, ("spec", "push"), Code.UNKNOWN_REFERENCE, message, "write push: {} in the Instance")
     main = manifest.spec.template.spec.containers[0]
     if main.readiness_probe is None and main.startup_probe is None:
-        message = f"{declared.key}: a replica counts as ready from its start until its first push is heard"
-        hint = "add a readinessProbe that fails until the program can serve"
+        message = f"{declared.key}: a replica counts as ready from its start until its first push"
+        hint = "add a readinessProbe that fails until the program can serve requests"
         scope.report(declared, ("spec", "push"), Code.EARLY_TRAFFIC, message, hint)
     return desired.Push(
         fresh=int(spec.fresh),
@@ -38,13 +38,13 @@ def push(declared: Declared, scope: Scope, manifest: kinds.Workload) -> desired.
 
 
 def listener(declared: Declared, scope: Scope, manifest: kinds.Instance) -> desired.PushListener | None:
-    """Where pushes are taken; a problem where the packages for it are not installed."""
+    """Where pushes are received. Reports missing packages."""
     spec = manifest.spec.push
     if spec is None:
         return None
     missing = [name for name in SERVER if find_spec(name) is None]
     if missing:
-        message = f"{declared.key}: a push listener needs {' and '.join(missing)}, which is not installed"
-        hint = "install it: pip install 'reconciler[serve]'"
+        message = f"{declared.key}: a push listener needs {' and '.join(missing)}, which {'is' if len(missing) == 1 else 'are'} not installed"
+        hint = "run pip install 'reconciler[serve]'"
         scope.report(declared, ("spec", "push"), Code.UNSUPPORTED_FIELD, message, hint)
     return desired.PushListener(spec.socket, None if spec.tcp is None else split_listen(spec.tcp.listen))

@@ -1,7 +1,7 @@
-"""Scope: all declared objects of a tree by identity, and the one place that judges names that point at them.
+"""Scope: all declared objects of a tree by identity; it checks the names that refer to them.
 
-Made by `resolve.py` and used by `build.py`. An object that is declared but not valid still counts as declared, and while
-documents may be missing nothing is called unknown: one mistake gives one report, not one for each reference to it.
+Created by `resolver.py`, used by all builders. An object that is declared but not valid still counts as declared, and while
+documents may be missing no name is unknown: one mistake gives one report, not one for each reference to it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,10 +17,10 @@ SINGLETONS = frozenset({"Instance", "Guard"})
 class Scope:
     """Declared objects by kind and name, their problems, and the roles of providers."""
 
-    def __init__(self, declared: Iterable[Declared], local: Iterable[Declared], *, lost: bool) -> None:
-        """`local` objects replace those of the tree that have the same identity; `lost`: documents may be missing."""
+    def __init__(self, declared: Iterable[Declared], local: Iterable[Declared], *, incomplete: bool) -> None:
+        """`local` objects replace those of the tree with the same identity; `incomplete`: documents may be missing."""
         self.problems: list[Problem] = []
-        self.lost = lost
+        self.incomplete = incomplete
         self.roles: dict[str, Role | None] = {}
         self.types: dict[str, str] = {}
         self.with_slots: set[str] = set()
@@ -30,7 +30,7 @@ class Scope:
 
     def _add(self, objects: Iterable[Declared], overridden: frozenset[tuple[str, str]]) -> frozenset[tuple[str, str]]:
         added: set[tuple[str, str]] = set()
-        for declared in sorted(objects, key=lambda one: (one.document.file, one.document.index)):
+        for declared in sorted(objects, key=lambda item: (item.document.file, item.document.index)):
             kind = declared.kind
             identity = kind, "" if kind in SINGLETONS else declared.name
             if identity in overridden:
@@ -41,12 +41,8 @@ class Scope:
             if first is None:
                 known[declared.name] = declared
                 continue
-            what = (
-                f"a second {kind}; a tree has at most one"
-                if kind in SINGLETONS
-                else f"{declared.key} is declared twice"
-            )
-            message = f"{what}: the other is at {first.document.where}"
+            cause = f"there is more than one {kind}" if kind in SINGLETONS else f"{declared.key} is declared twice"
+            message = f"{cause}: the other is at {first.document.where}"
             self.report(declared, ("metadata", "name"), Code.DUPLICATE_OBJECT, message, "keep one of the two")
         return frozenset(added)
 
@@ -64,46 +60,46 @@ class Scope:
         return sorted(declared.key for known in self._objects.values() for declared in known.values())
 
     def any_invalid(self, kind: str) -> bool:
-        """Whether something about this kind is not known, because an object is invalid or documents may be missing."""
-        return self.lost or any(declared.manifest is None for declared in self._objects.get(kind, {}).values())
+        """Whether an object of this kind is invalid or may be missing."""
+        return self.incomplete or any(declared.manifest is None for declared in self._objects.get(kind, {}).values())
 
     def report(self, at: Declared, path: Path, code: Code, message: str, hint: str = "", *, key: bool = False) -> None:
-        """Note a problem of an object: of the value at `path`, or of its key."""
+        """Report a problem of an object: of the value at `path`, or of its key."""
         self.problems.append(problem_at(at.document, path, code, message, hint, key=key))
 
     def find(self, kind: str, name: str, at: Declared, path: Path) -> Declared | None:
-        """The object that a reference names; None after reporting that there is none."""
+        """The object of a reference; None after reporting that there is none."""
         known = self._objects.get(kind, {})
         if name in known:
             return known[name]
-        if not self.lost:
-            hint = did_you_mean(name, sorted(known), f"declared {kind} objects") or f"add a {kind} of that name"
+        if not self.incomplete:
+            hint = did_you_mean(name, sorted(known), f"declared {kind} objects") or f"add a {kind} with this name"
             self.report(at, path, Code.UNKNOWN_REFERENCE, f"{at.key}: there is no {kind} '{name}'", hint)
         return None
 
     def provider(self, name: str, role: Role, at: Declared, path: Path) -> bool:
-        """Whether a provider of this name may play this role; False after reporting that it may not."""
+        """Whether a provider of this name exists and has this role; False after reporting that it does not."""
         if self.find("Provider", name, at, path) is None:
             return False
         actual = self.roles.get(name)
         if actual is None or actual is role:
             return True
         others = self._providers_of(role)
-        hint = did_you_mean(name, others, f"{role} providers") or f"add a Provider of a {role} type"
-        message = f"{at.key}: provider '{name}' is a {actual} provider, a {role} provider is needed here"
+        hint = did_you_mean(name, others, f"{role} providers") or f"add a Provider with the role {role}"
+        message = f"{at.key}: provider '{name}' has the role {actual}, but {role} is needed"
         self.report(at, path, Code.WRONG_ROLE, message, hint)
         return False
 
     def only_provider(self, role: Role, at: Declared, path: Path, field: str) -> str:
-        """The only provider of a role; empty when there is none or a choice, after reporting that."""
+        """The only provider of a role; empty after reporting that there is none, or more than one."""
         names = self._providers_of(role)
         if len(names) == 1:
             return names[0]
         if self.any_invalid("Provider") or any(known is None for known in self.roles.values()):
             return ""
-        found = f"there are {len(names)} {role} providers" if names else f"there is no {role} provider"
-        hint = f"name one in {field}: {', '.join(names[:12])}" if names else f"add a Provider of a {role} type"
-        self.report(at, path, Code.NO_DEFAULT, f"{at.key}: {field} is not given, and {found}", hint)
+        cause = f"there are {len(names)} {role} providers" if names else f"there is no {role} provider"
+        hint = f"set {field} to one of: {', '.join(names[:12])}" if names else f"add a Provider with the role {role}"
+        self.report(at, path, Code.NO_DEFAULT, f"{at.key}: {field} has no default: {cause}", hint)
         return ""
 
     def _providers_of(self, role: Role) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""From the checked `rollout` of a Workload to the values of `rollouts.py`. Called by `build.py`."""
+"""From the checked `rollout` of a Workload to its value. Called by `workload.py`."""
 
 from manifests import kinds
 from manifests.kinds import rollout as model
@@ -6,35 +6,35 @@ from manifests.kinds.validate import Declared
 from manifests.problems import Code
 from manifests.resolve.probe import all_ports
 from manifests.resolve.references import Scope
-from manifests.types.scalars import Duration
+from manifests.types.durations import Duration
 from manifests.values.rollouts import CanaryStep, Rollout, Strategy, Supersede
 
 
 def strategy(declared: Declared, scope: Scope, manifest: kinds.Workload) -> Strategy:
-    """The strategy; two revisions that cannot run beside each other leave only `recreate`."""
+    """The strategy; `recreate` where two revisions cannot run beside each other."""
     given = manifest.spec.rollout
-    clash = _clash(manifest)
-    if not clash:
+    exclusive = _exclusive(manifest)
+    if not exclusive:
         if given.strategy is not None:
             return Strategy(given.strategy)
         if given.canary is not None:
             return Strategy.CANARY
         return Strategy.ACTIVATE if given.staged else Strategy.ROLLING
     if given.strategy == "rolling" or given.staged:
-        message = f"{declared.key}: a new replica cannot start before the old one goes, {clash}"
-        hint = "write strategy: recreate, or remove what they cannot share"
+        message = f"{declared.key}: a new replica cannot run beside the old one: {exclusive}"
+        hint = "write strategy: recreate, or remove the hostPort or accessMode"
         scope.report(declared, ("spec", "rollout", "strategy"), Code.CONFLICT, message, hint)
     return Strategy.RECREATE
 
 
-def _clash(manifest: kinds.Workload) -> str:
-    """What two containers of a replica cannot have at once; empty when there is no such thing."""
+def _exclusive(manifest: kinds.Workload) -> str:
+    """The host port or volume that two containers of a replica cannot have at once; empty when there is none."""
     spec = manifest.spec.template.spec
     ports = [port.host_port for port in all_ports(spec) if port.host_port is not None]
     if ports:
-        return f"both take port {ports[0]} of the host"
-    alone = [volume.name for volume in spec.volumes if volume.access_mode == "ReadWriteOncePod"]
-    return f"because only one may have the volume '{alone[0]}'" if alone else ""
+        return f"both publish port {ports[0]} of the host"
+    volumes = [volume.name for volume in spec.volumes if volume.access_mode == "ReadWriteOncePod"]
+    return f"only one may have the volume '{volumes[0]}'" if volumes else ""
 
 
 def rollout(manifest: kinds.Workload, chosen: Strategy) -> Rollout:

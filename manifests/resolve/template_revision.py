@@ -1,4 +1,4 @@
-"""The revision of a pod template: equal when no new container is needed. Called by `build.py`."""
+"""The revision of a pod template: equal when no new container is needed. Called by `pod.py`."""
 
 import json
 from hashlib import sha256
@@ -7,9 +7,9 @@ from typing import Any
 from manifests.kinds.pod import Container, PodTemplate
 
 HASH_VERSION = 1
-"""Version of the way revisions are made. It is part of the hash and is recorded on containers beside it."""
+"""Version of the revision hash. It is part of the hash, and containers record it beside the revision."""
 
-_LIVE: dict[str, Any] = {
+_NOT_HASHED: dict[str, Any] = {
     "spec": {
         "termination_grace_period_seconds": True,
         "volumes": {"__all__": {"access_mode"}},
@@ -24,17 +24,17 @@ _LIVE: dict[str, Any] = {
         },
     }
 }
-"""Fields that take effect on containers that run already, or only while they are made or replaced."""
+"""Fields that take effect on running containers, or only while containers are created or replaced."""
 
 
 def template_revision(template: PodTemplate) -> str:
-    """16 hex digits of SHA-256 over the fields that somebody wrote and whose change needs a new container.
+    """16 hex digits of SHA-256 over the fields that the manifest sets and whose change needs a new container.
 
-    Fields left at their default are not part of it, so that a later version of the program with more fields, or with
-    other defaults, finds the same revision. Neither the order of keys nor the style of the YAML matters. Of the probes only
-    one thing counts: whether they read the runtime's own health check, which a container has or has not from its creation on.
+    Fields at their default are not part of it, so that a later version of the program with more fields, or with other
+    defaults, computes the same revision. Neither the order of keys nor the style of the YAML matters. Of the probes only one
+    fact counts: whether they read the runtime's own health check, because its settings are fixed at creation.
     """
-    explicit = template.model_dump(mode="python", by_alias=True, exclude_unset=True, exclude=_LIVE)
+    explicit = template.model_dump(mode="python", by_alias=True, exclude_unset=True, exclude=_NOT_HASHED)
     checked = [container.name for container in template.spec.containers if _reads_runtime_health(container)]
     if checked:
         explicit["runtimeHealth"] = checked

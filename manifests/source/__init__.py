@@ -1,1 +1,1 @@
-"""Where manifests come from: each module turns a place into a `SourceTree`, one revision of a set of files."""
+"""Where manifests come from: a directory or a file becomes a `SourceTree`, one revision of a set of files."""

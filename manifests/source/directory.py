@@ -1,10 +1,10 @@
 """Manifests in a directory, or in one file: finds and reads the files. Called by `load.py`.
 
-What is read: `*.yaml`, `*.yml` and `*.json` in the directory and below, in the order of their paths. Hidden files and
-directories and what editors leave behind are skipped; other files are left alone, because the code of services may live
-beside its manifests. A link may not lead out of the directory. Whatever cannot be read is a problem, never a gap.
+It reads `*.yaml`, `*.yml` and `*.json` in the directory and below, in the order of their paths. It skips hidden files and
+directories and the temporary files of editors; other files may stand beside the manifests. A link may not lead out of the
+directory. A file that cannot be read is a problem, never a gap.
 
-Whichever directory is given is the root of its set, also inside a git work tree: what was made from it and is no longer
+The given directory is the root of its set, also inside a git work tree: objects that were created from it and are no longer
 in it may be pruned. A single file is never a complete set.
 """
 
@@ -24,7 +24,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 FILES = 100_000
 """Most manifest files of one tree."""
 ENTRIES = 1_000_000
-"""Most directory entries that are looked at in one tree."""
+"""Most directory entries that one tree may have."""
 DIRECTORY_DEPTH = 64
 """How deep directories may be nested."""
 
@@ -48,7 +48,7 @@ class SourceTree:
         complete: whether this is a whole set; only then may missing objects be pruned.
         is_git: whether the path is inside a git work tree.
         files: sorted by name.
-        problems: what could not be read.
+        problems: files and directories that could not be read.
     """
 
     identity: str
@@ -61,26 +61,28 @@ class SourceTree:
 
 
 def read_tree(path: str | os.PathLike[str]) -> SourceTree:
-    """Read a directory of manifests, or one file. Never raises for what it finds: see `problems`."""
+    """Read a directory of manifests, or one file. Never raises: see `problems`."""
     given = Path(os.path.abspath(path))
     real = Path(os.path.realpath(given))
     identity, is_git = identity_of(real)
     if not os.path.lexists(given) or not real.exists():
-        problem = Problem(_shown(os.fspath(path)), 0, 0, Code.PATH_NOT_FOUND, "", "there is no such file or directory")
+        problem = Problem(
+            _shown(os.fspath(path)), 0, 0, Code.PATH_NOT_FOUND, "", "no such file or directory", "check the path"
+        )
         return SourceTree(identity, str(real), digest(()), False, False, (), (problem,))
     if not real.is_dir():
-        found, problems = read_one(real, real.name)
-        files: tuple[SourceFile, ...] = (found,) if found else ()
+        file, problems = read_one(real, real.name)
+        files: tuple[SourceFile, ...] = (file,) if file else ()
         return SourceTree(identity, str(real.parent), digest(files), False, is_git, files, tuple(problems))
     walk = _Walk(str(real))
     walk.enter("", 0)
-    walk.files.sort(key=lambda file: file.name)
+    walk.files.sort(key=lambda source: source.name)
     files = tuple(walk.files)
     return SourceTree(identity, str(real), digest(files), True, is_git, files, tuple(sorted(walk.problems)))
 
 
 def with_contents(tree: SourceTree, contents: Mapping[str, bytes]) -> SourceTree:
-    """The tree as it would be with these contents in the files of these names."""
+    """The tree with other contents in the files of these names."""
     if not contents:
         return tree
     files = tuple(replace(file, data=contents.get(file.name, file.data)) for file in tree.files)
@@ -97,7 +99,7 @@ def digest(files: tuple[SourceFile, ...]) -> str:
 
 
 def is_skipped(name: str) -> bool:
-    """Whether a name is hidden, or is what an editor leaves behind while a file is being written."""
+    """Whether a name is hidden, or that of a temporary or backup file of an editor."""
     return name.startswith((".", "#")) or name.endswith(("~", "#", ".swp", ".tmp"))
 
 
@@ -120,7 +122,7 @@ def _unreadable(name: str, reason: str) -> Problem:
 
 def _reason(error: OSError) -> str:
     if error.errno == errno.ELOOP:
-        return "it is a link that was changed while it was read"
+        return "it is a link that changed during the read"
     return (error.strerror or type(error).__name__).lower()
 
 
@@ -147,8 +149,8 @@ class _Walk:
             self._problem(below, Code.TOO_MANY_FILES, f"directories are nested more than {DIRECTORY_DEPTH} deep")
             return
         try:
-            with os.scandir(os.path.join(self.root, below)) as found:
-                entries = sorted((entry for entry in found if not is_skipped(entry.name)), key=lambda entry: entry.name)
+            with os.scandir(os.path.join(self.root, below)) as scan:
+                entries = sorted((entry for entry in scan if not is_skipped(entry.name)), key=lambda entry: entry.name)
         except OSError as error:
             self.problems.append(_unreadable(below.rstrip("/") or ".", _reason(error)))
             return
@@ -165,23 +167,22 @@ class _Walk:
         except OSError as error:
             self.problems.append(_unreadable(name, _reason(error)))
             return
-        wanted = directory or entry.name.casefold().endswith(SUFFIXES)
-        if not wanted:
+        if not directory and not entry.name.casefold().endswith(SUFFIXES):
             return
         real = os.path.join(self.root, name)
         if linked:
             real = os.path.realpath(real)
             if not (real + "/").startswith(self.root.rstrip("/") + "/"):
-                hint = "put the file itself here, or remove the link"
+                hint = "replace the link with the file itself, or remove it"
                 self._problem(name, Code.LINK_LEAVES_TREE, "the link leads out of the manifests' directory", hint)
                 return
         if not directory:
             self._read(Path(real), name)
-        elif not linked or self._is_unseen(real):
+        elif not linked or self._is_read_by_link_only(real):
             self.enter(name + "/", depth + 1)
 
-    def _is_unseen(self, real: str) -> bool:
-        """Whether a linked directory would not be read in its own place, because that is hidden, nor by another link."""
+    def _is_read_by_link_only(self, real: str) -> bool:
+        """Whether the walk reads a linked directory neither in its own place, because that is hidden, nor by another link."""
         parts = os.path.relpath(real, self.root).split("/")
         if real in self._linked or real == self.root or not any(is_skipped(part) for part in parts):
             return False
@@ -199,7 +200,7 @@ class _Walk:
 
     def _stop(self, name: str, message: str) -> None:
         if not self._full:
-            self._problem(name.rstrip("/") or ".", Code.TOO_MANY_FILES, message, "give a smaller directory")
+            self._problem(name.rstrip("/") or ".", Code.TOO_MANY_FILES, message, "choose a smaller directory")
         self._full = True
 
     def _problem(self, name: str, code: Code, message: str, hint: str = "") -> None:

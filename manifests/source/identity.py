@@ -1,6 +1,6 @@
 """The identity of a directory of manifests: the same repository and path on every machine that has it checked out.
 
-Pruning compares it, so that pointing the program at another directory by mistake deletes nothing. Called by `directory.py`.
+Pruning compares it, so that a wrong path on the command line deletes nothing. Called by `directory.py` and `reconcile deploy`.
 """
 
 import os
@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 GIT_TIMEOUT = 5.0
-"""Seconds that one call of git may take; reading never fails because of git."""
+"""Longest time of one call of git, in seconds; reading never fails because of git."""
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/@]*@")
 
@@ -18,7 +18,7 @@ def identity_of(path: Path) -> tuple[str, bool]:
     """The identity of an absolute path, and whether it is inside a git work tree.
 
     Inside a work tree: the address of the remote `origin` without credentials (the top-level directory when there is no
-    such remote), two slashes, the path below the top level. Elsewhere, or when git cannot tell: the path itself.
+    such remote), two slashes, the path below the top level. Elsewhere, or when git fails: the path itself.
     """
     directory = path if path.is_dir() else path.parent
     if not any((parent / ".git").exists() for parent in (directory, *directory.parents)):
@@ -36,14 +36,14 @@ def identity_of(path: Path) -> tuple[str, bool]:
 
 
 def without_credentials(url: str) -> str:
-    """A remote address that may be shown: no user, password, query or fragment, no final slash or `.git`."""
+    """A remote address without credentials: no user, password, query or fragment, no final slash or `.git`."""
     if "://" in url:
         url = _CREDENTIALS.sub("", url, count=1).partition("?")[0].partition("#")[0]
     return url.rstrip("/").removesuffix(".git")
 
 
 def _git(directory: Path, *arguments: str) -> str:
-    """The first line that git prints, or an empty text when it fails for whatever reason."""
+    """The first line that git prints, or an empty text when it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:

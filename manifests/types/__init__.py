@@ -1,1 +1,1 @@
-"""Types of single values: what they may look like, and what to say when they do not."""
+"""Types of single values: their checks, and the messages for bad values."""

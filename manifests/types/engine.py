@@ -1,43 +1,31 @@
-"""What single values of a pod template may look like where engines, not networks, set the rules; as `scalars.py`.
+"""Values of a pod template whose rules container engines set: images, networks, volumes, capabilities.
 
-Types for `kinds/pod.py` and `secret_ref.py`.
+Types for `kinds/pod.py` and `kinds/secret_ref.py`.
 """
 
 import ipaddress
-import posixpath
 import re
 from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
+from manifests.types.errors import bad_value, out_of_range
 from manifests.types.fields import Shown
-from manifests.types.scalars import bad_value, no_nul, out_of_range, relative_path
+from manifests.types.paths import absolute_path, working_dir
 from manifests.values.image_ref import parse_image
 
 _OBJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{1,127}")
 _CAPABILITY = re.compile(r"(?:CAP_)?[A-Z][A-Z_]{1,30}")
 _SIGNAL = re.compile(r"SIG[A-Z][A-Z0-9+-]{1,12}")
 _DRIVER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:-]{0,127}")
-_NOT_SHARED = {
-    "host": "replicas would share the node's ports and have no address of their own; publish a hostPort instead",
-    "none": "a replica without a network can be neither probed nor balanced; remove it",
+_REFUSED_NETWORKS = {
+    "host": (
+        "replicas would share the ports of the node and have no address of their own",
+        "publish a hostPort instead",
+    ),
+    "none": ("a replica without a network can be neither probed nor balanced", "remove it"),
 }
-
-
-def absolute_path(value: str) -> str:
-    """An absolute path in normal form, without `..`."""
-    no_nul(value)
-    if not value.startswith("/") or ".." in value.split("/"):
-        raise bad_value(f"'{value[:80]}' is not an absolute path", "write one that starts with '/', without '..'")
-    if ":" in value:
-        raise bad_value(f"'{value[:80]}' has a colon, which engines use between paths", "use another path")
-    return posixpath.normpath(value).replace("//", "/")
-
-
-def working_dir(value: str) -> str:
-    """An absolute path, or one inside the tree."""
-    return absolute_path(value) if value.startswith("/") else relative_path(value)
 
 
 def image(value: str) -> str:
@@ -45,24 +33,25 @@ def image(value: str) -> str:
     try:
         parse_image(value)
     except ValueError as error:
-        raise bad_value(f"'{value[:120]}' is not the name of an image: {error}") from None
+        raise bad_value(f"'{value[:120]}' is not an image reference: {error}") from None
     return value
 
 
-def _matching(pattern: re.Pattern[str], what: str, hint: str) -> Callable[[str], str]:
+def _matching(pattern: re.Pattern[str], expected: str, hint: str) -> Callable[[str], str]:
     def check(value: str) -> str:
         if pattern.fullmatch(value):
             return value
-        raise bad_value(f"'{value[:80]}' is not {what}", hint)
+        raise bad_value(f"'{value[:80]}' is not {expected}", hint)
 
     return check
 
 
 def network_name(value: str) -> str:
     """The name of a network that gives each replica an address."""
-    if value in _NOT_SHARED:
-        raise bad_value(f"network '{value}' cannot be used", _NOT_SHARED[value])
-    hint = "2 to 128 letters, digits, '_', '.' and '-', such as edge"
+    if value in _REFUSED_NETWORKS:
+        cause, hint = _REFUSED_NETWORKS[value]
+        raise bad_value(f"network '{value}' cannot be used: {cause}", hint)
+    hint = "use 2 to 128 letters, digits, '_', '.' and '-', such as edge"
     return _matching(_OBJECT, "the name of a network", hint)(value)
 
 
@@ -73,7 +62,7 @@ def capability(value: str) -> str:
 
 
 def listen_address(value: str) -> str:
-    """An IP address to listen on; unlike an address for clients it may be loopback or all."""
+    """An IP address to listen on; it may be loopback or unspecified."""
     try:
         return str(ipaddress.ip_address(value))
     except ValueError:
@@ -95,7 +84,7 @@ Image = Annotated[str, AfterValidator(image), Shown("image reference")]
 NetworkName = Annotated[str, AfterValidator(network_name), Shown("network name")]
 VolumeName = Annotated[
     str,
-    AfterValidator(_matching(_OBJECT, "the name of a volume", "2 to 128 letters, digits, '_', '.' and '-'")),
+    AfterValidator(_matching(_OBJECT, "the name of a volume", "use 2 to 128 letters, digits, '_', '.' and '-'")),
     Shown("volume name"),
 ]
 Capability = Annotated[str, AfterValidator(capability), Shown("capability")]
@@ -105,7 +94,9 @@ SignalName = Annotated[
     Shown("signal name"),
 ]
 DriverName = Annotated[
-    str, AfterValidator(_matching(_DRIVER, "the name of a driver", "such as json-file")), Shown("driver name")
+    str,
+    AfterValidator(_matching(_DRIVER, "the name of a driver", "write a name such as json-file")),
+    Shown("driver name"),
 ]
 ListenAddress = Annotated[str, AfterValidator(listen_address), Shown("IP address")]
 UserId = Annotated[

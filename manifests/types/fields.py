@@ -1,7 +1,7 @@
-"""Constrained scalar types: the vocabulary that the models in `kinds/` are written in.
+"""Constrained types of single values, for the fields of the models in `kinds/` and of provider settings.
 
-Each type carries its check (`scalars.py`), its JSON Schema for editors and a `Shown` text for the generated reference, so
-that a rule is written down once.
+Each type has its check (in the modules beside this one), its JSON Schema for editors and a `Shown` text for the generated
+reference.
 """
 
 from dataclasses import dataclass
@@ -9,8 +9,10 @@ from typing import Annotated, TypeVar
 
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, Strict, WithJsonSchema
 
-from manifests.types import scalars
-from manifests.types.scalars import DAY, HOUR, INSTANCE_LENGTH, MILLISECOND, NAME_LENGTH, Duration, Percent
+from manifests.types import durations, names, network, numbers, paths
+from manifests.types.durations import DAY, HOUR, MILLISECOND, Duration
+from manifests.types.names import INSTANCE_LENGTH, NAME_LENGTH
+from manifests.types.numbers import Percent
 from manifests.values.desired import SECOND
 
 T = TypeVar("T")
@@ -21,7 +23,7 @@ Items = Annotated[tuple[T, ...], Strict(False)]
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """How the generated reference names a type."""
+    """The name of a type in the generated reference."""
 
     text: str
 
@@ -39,58 +41,66 @@ _PORT_NAME = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "m
 
 # --- durations, numbers -------------------------------------------------------------------------------------------
 
-_AnyDuration = Annotated[Duration, PlainValidator(scalars.parse_duration), _AS_TEXT, _DURATION]
+_AnyDuration = Annotated[Duration, PlainValidator(durations.parse_duration), _AS_TEXT, _DURATION]
 
-Window = Annotated[_AnyDuration, AfterValidator(scalars.between(SECOND, 7 * DAY)), Shown("duration, 1s to 7d")]
-"""A span over which things are counted, or after which they are forgotten."""
+Window = Annotated[_AnyDuration, AfterValidator(durations.between(SECOND, 7 * DAY)), Shown("duration, 1s to 7d")]
+"""A span in which events are counted, or after which they are forgotten."""
 
-Delay = Annotated[_AnyDuration, AfterValidator(scalars.between(100 * MILLISECOND, DAY)), Shown("duration, 100ms to 1d")]
+Delay = Annotated[
+    _AnyDuration, AfterValidator(durations.between(100 * MILLISECOND, DAY)), Shown("duration, 100ms to 1d")
+]
 """A waiting time that must not be zero."""
 
-Deadline = Annotated[_AnyDuration, AfterValidator(scalars.between(0, HOUR)), Shown("duration, 0s to 1h")]
-"""The longest that something may take; zero does not wait."""
+Span = Annotated[_AnyDuration, AfterValidator(durations.between(0, 7 * DAY)), Shown("duration, 0s to 7d")]
+"""A span that may be zero."""
+
+Deadline = Annotated[_AnyDuration, AfterValidator(durations.between(0, HOUR)), Shown("duration, 0s to 1h")]
+"""A longest waiting time; zero does not wait."""
 
 Interval = Annotated[
-    _AnyDuration, AfterValidator(scalars.between(100 * MILLISECOND, HOUR)), Shown("duration, 100ms to 1h")
+    _AnyDuration, AfterValidator(durations.between(100 * MILLISECOND, HOUR)), Shown("duration, 100ms to 1h")
 ]
-"""How often something is done."""
+"""Time between two repetitions."""
 
 TTL = Annotated[
     _AnyDuration,
-    AfterValidator(scalars.whole_seconds),
-    AfterValidator(scalars.between(SECOND, 7 * DAY)),
+    AfterValidator(durations.whole_seconds),
+    AfterValidator(durations.between(SECOND, 7 * DAY)),
     Shown("duration in whole seconds, 1s to 7d"),
 ]
 """Time to live of a record set (RFC 2181, section 8, counts whole seconds)."""
 
 PercentField = Annotated[
-    Percent, PlainValidator(scalars.percent), _AS_TEXT, WithJsonSchema(_PERCENT), Shown("percentage")
+    Percent, PlainValidator(numbers.percent), _AS_TEXT, WithJsonSchema(_PERCENT), Shown("percentage")
 ]
 
 IntOrPercent = Annotated[
     int,
-    PlainValidator(scalars.int_or_percent),
+    PlainValidator(numbers.int_or_percent),
     WithJsonSchema({"oneOf": [{"type": "integer", "minimum": 0, "maximum": 1000}, _PERCENT]}),
     Shown("number, or percentage"),
 ]
 
-Delayed = Annotated[float, AfterValidator(scalars.seconds_from(0)), _SECONDS, Shown("number of seconds, 0 to 86400")]
+Delayed = Annotated[float, AfterValidator(durations.seconds_from(0)), _SECONDS, Shown("number of seconds, 0 to 86400")]
 """`initialDelaySeconds` (Kubernetes: at least 0)."""
 
 Period = Annotated[
-    float, AfterValidator(scalars.seconds_from(0.1, 10)), _SECONDS, Shown("number of seconds, 0.1 to 86400; 0 means 10")
+    float,
+    AfterValidator(durations.seconds_from(0.1, 10)),
+    _SECONDS,
+    Shown("number of seconds, 0.1 to 86400; 0 means 10"),
 ]
 """`periodSeconds` (Kubernetes: 0 becomes the default)."""
 
 Timeout = Annotated[
-    float, AfterValidator(scalars.seconds_from(0.1, 1)), _SECONDS, Shown("number of seconds, 0.1 to 86400; 0 means 1")
+    float, AfterValidator(durations.seconds_from(0.1, 1)), _SECONDS, Shown("number of seconds, 0.1 to 86400; 0 means 1")
 ]
 """`timeoutSeconds` (Kubernetes: 0 becomes the default)."""
 
-Successes = Annotated[int, AfterValidator(scalars.threshold_or(1)), _THRESHOLD, Shown("number; 0 means 1")]
+Successes = Annotated[int, AfterValidator(numbers.threshold_or(1)), _THRESHOLD, Shown("number; 0 means 1")]
 """`successThreshold` (Kubernetes: 0 becomes the default)."""
 
-Failures = Annotated[int, AfterValidator(scalars.threshold_or(3)), _THRESHOLD, Shown("number; 0 means 3")]
+Failures = Annotated[int, AfterValidator(numbers.threshold_or(3)), _THRESHOLD, Shown("number; 0 means 3")]
 """`failureThreshold` (Kubernetes: 0 becomes the default)."""
 
 WholeSeconds = Annotated[int, Field(ge=0, le=86_400), Shown("whole number of seconds, 0 to 86400")]
@@ -102,48 +112,48 @@ GraceSeconds = Annotated[int, Field(ge=1, le=86_400), Shown("whole number of sec
 
 Name = Annotated[
     str,
-    AfterValidator(scalars.name_up_to(NAME_LENGTH)),
+    AfterValidator(names.name_up_to(NAME_LENGTH)),
     WithJsonSchema({"type": "string", "pattern": _NAME, "maxLength": NAME_LENGTH}),
     Shown("name, at most 40 of a-z, 0-9 and -"),
 ]
-"""A label of RFC 1123, short enough that container names made of it stay below 64 characters."""
+"""A label of RFC 1123, short enough that container names derived from it stay below 64 characters."""
 
 InstanceId = Annotated[
     str,
-    AfterValidator(scalars.name_up_to(INSTANCE_LENGTH)),
+    AfterValidator(names.name_up_to(INSTANCE_LENGTH)),
     WithJsonSchema({"type": "string", "pattern": _NAME, "maxLength": INSTANCE_LENGTH}),
     Shown("name, at most 20 of a-z, 0-9 and -"),
 ]
 
 ForeignName = Annotated[
     str,
-    AfterValidator(scalars.foreign_name),
-    WithJsonSchema({"type": "string", "pattern": f"^{scalars.FOREIGN_NAME}$"}),
+    AfterValidator(names.foreign_name),
+    WithJsonSchema({"type": "string", "pattern": f"^{names.FOREIGN_NAME}$"}),
     Shown("name of a container"),
 ]
-"""The name of a container of somebody else, as engines allow it."""
+"""The name of a foreign container, as engines allow it."""
 
 KeyRef = Annotated[
     str,
-    AfterValidator(scalars.key_ref),
+    AfterValidator(names.key_ref),
     WithJsonSchema(
         {
             "type": "string",
-            "pattern": f"^([a-z]+/[a-z0-9]([-a-z0-9]*[a-z0-9])?|container/[-a-z0-9]+/{scalars.FOREIGN_NAME}(/[0-9]+)?)$",
+            "pattern": f"^([a-z]+/[a-z0-9]([-a-z0-9]*[a-z0-9])?|container/[-a-z0-9]+/{names.FOREIGN_NAME}(/[0-9]+)?)$",
         }
     ),
     Shown("key, kind/name"),
 ]
-"""The key of another object: its kind in lower case, a slash, its name; `container/NODE/NAME` of somebody else's containers."""
+"""The key of another object: its kind in lower case, a slash, its name; `container/NODE/NAME` of foreign containers."""
 
 PortNumber = Annotated[int, Field(ge=1, le=65_535), Shown("number, 1 to 65535")]
 
-PortName = Annotated[str, AfterValidator(scalars.port_name), WithJsonSchema(_PORT_NAME), Shown("port name")]
+PortName = Annotated[str, AfterValidator(network.port_name), WithJsonSchema(_PORT_NAME), Shown("port name")]
 """A service name of RFC 6335, section 5.1, in lower case."""
 
 PortRef = Annotated[
     int | str,
-    PlainValidator(scalars.port_ref),
+    PlainValidator(network.port_ref),
     WithJsonSchema({"oneOf": [_PORT, _PORT_NAME]}),
     Shown("port number or name"),
 ]
@@ -151,34 +161,34 @@ PortRef = Annotated[
 
 PoolName = Annotated[
     str,
-    AfterValidator(scalars.pool_name),
+    AfterValidator(names.pool_name),
     WithJsonSchema({"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$"}),
     Shown("pool name, at most 63 characters"),
 ]
 
-LabelKey = Annotated[str, AfterValidator(scalars.label_key), Shown("label key")]
-LabelValue = Annotated[str, AfterValidator(scalars.label_value), Shown("label value")]
+LabelKey = Annotated[str, AfterValidator(names.label_key), Shown("label key")]
+LabelValue = Annotated[str, AfterValidator(names.label_value), Shown("label value")]
 
 # --- addresses ----------------------------------------------------------------------------------------------------
 
-IPAddress = Annotated[str, AfterValidator(scalars.ip_address), Shown("IP address")]
-HostName = Annotated[str, AfterValidator(scalars.host_name), Shown("DNS name, the first label may be *")]
-ZoneName = Annotated[str, AfterValidator(scalars.zone_name), Shown("DNS name")]
+IPAddress = Annotated[str, AfterValidator(network.ip_address), Shown("IP address")]
+HostName = Annotated[str, AfterValidator(network.host_name), Shown("DNS name, the first label may be *")]
+ZoneName = Annotated[str, AfterValidator(network.zone_name), Shown("DNS name")]
 
 # --- texts --------------------------------------------------------------------------------------------------------
 
-Argument = Annotated[str, AfterValidator(scalars.no_nul), Shown("text")]
+Argument = Annotated[str, AfterValidator(paths.no_nul), Shown("text")]
 """One argument of a program, or the value of a variable."""
 
-EnvName = Annotated[str, AfterValidator(scalars.env_name), Shown("variable name")]
-HeaderName = Annotated[str, AfterValidator(scalars.header_name), Shown("header name")]
-HeaderValue = Annotated[str, AfterValidator(scalars.header_value), Shown("header value, no line breaks")]
+EnvName = Annotated[str, AfterValidator(names.env_name), Shown("variable name")]
+HeaderName = Annotated[str, AfterValidator(network.header_name), Shown("header name")]
+HeaderValue = Annotated[str, AfterValidator(network.header_value), Shown("header value, no line breaks")]
 
 URLPath = Annotated[
     str,
-    AfterValidator(scalars.url_path),
+    AfterValidator(network.url_path),
     WithJsonSchema({"type": "string", "pattern": "^/"}),
     Shown("path, starts with /"),
 ]
 
-RelativePath = Annotated[str, AfterValidator(scalars.relative_path), Shown("path below the tree's root")]
+RelativePath = Annotated[str, AfterValidator(paths.relative_path), Shown("path below the tree's root")]

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import PlainSerializer, PlainValidator, WithJsonSchema
 
+from manifests.types.errors import bad_value, out_of_range, wrong_type
 from manifests.types.fields import Shown
-from manifests.types.scalars import bad_value, out_of_range, wrong_type
 
 _CPU = re.compile(r"(\d{1,6})(?:\.(\d{1,3}))?(m?)", re.ASCII)
 _MEMORY = re.compile(r"(\d{1,15})(Ki|Mi|Gi|Ti|k|M|G|T)?", re.ASCII)
@@ -24,12 +24,12 @@ def parse_cpu(value: object) -> int:
     match = _CPU.fullmatch(str(value))
     if match is None or (match[2] and match[3]):
         raise bad_value(
-            f"'{str(value)[:40]}' is not an amount of CPU", "write CPUs (1.5) or thousandths of one (1500m)"
+            f"'{str(value)[:40]}' is not an amount of CPU", "write CPUs (1.5) or thousandths of a CPU (1500m)"
         )
     whole = int(match[1]) * (1 if match[3] else 1000)
-    found = whole + int((match[2] or "").ljust(3, "0"))
-    if 10 <= found <= 1_024_000:
-        return found
+    thousandths = whole + int((match[2] or "").ljust(3, "0"))
+    if 10 <= thousandths <= 1_024_000:
+        return thousandths
     raise out_of_range("must be between 10m and 1024")
 
 
@@ -40,11 +40,11 @@ def parse_memory(value: object) -> int:
     match = _MEMORY.fullmatch(str(value))
     if match is None:
         raise bad_value(
-            f"'{str(value)[:40]}' is not an amount of memory", "write a whole number and Ki, Mi or Gi: 512Mi"
+            f"'{str(value)[:40]}' is not an amount of memory", "write a whole number with Ki, Mi or Gi, such as 512Mi"
         )
-    found = int(match[1]) * _UNITS[match[2] or ""]
-    if LEAST_MEMORY <= found < 2**50:
-        return found
+    size = int(match[1]) * _UNITS[match[2] or ""]
+    if LEAST_MEMORY <= size < 2**50:
+        return size
     raise out_of_range("must be at least 6Mi and below 1024Ti")
 
 
@@ -54,7 +54,7 @@ def parse_size(value: object) -> int:
         raise wrong_type("a size such as 64Mi", value)
     match = _MEMORY.fullmatch(str(value))
     if match is None or not int(match[1]):
-        raise bad_value(f"'{str(value)[:40]}' is not a size", "write a whole number and Ki, Mi or Gi: 64Mi")
+        raise bad_value(f"'{str(value)[:40]}' is not a size", "write a whole number with Ki, Mi or Gi, such as 64Mi")
     return int(match[1]) * _UNITS[match[2] or ""]
 
 

@@ -1,8 +1,8 @@
-"""Record values as manifests write them, in the one spelling that every look at a zone gives back. Pure.
+"""Record values of manifests in the canonical spelling that looks at zones have too. Pure.
 
-Used where manifests are checked, so that what is wanted and what is there can be compared as texts. Providers have the same
-spelling for every type there is (`providers/dns/common/canonical.py`); here are the types that manifests may name, without a DNS
-library. A test holds the two together.
+So desired and observed values can be compared as strings. Providers have the same spelling for every record type
+(`providers/dns/common/canonical.py`); this module has the types that manifests may declare, without a DNS library. A test
+compares the two.
 """
 
 import ipaddress
@@ -12,7 +12,7 @@ from collections.abc import Callable
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _OCTET = r"(?:25[0-5]|2[0-4][0-9]|1[0-9][0-9]|[1-9]?[0-9])"
 _IPV4 = re.compile(rf"{_OCTET}(?:\.{_OCTET}){{3}}")
-"""Addresses in their one spelling: a zone may have 100,000, and this is several times as fast as `ipaddress`."""
+"""Canonical addresses: a zone may have 100,000, and this is several times as fast as `ipaddress`."""
 
 _TAG = re.compile(r"[a-z0-9]{1,15}")
 _IDNA_DEVIATIONS = frozenset("\u00df\u03c2\u200c\u200d")
@@ -25,23 +25,23 @@ CHUNK = 255
 """Octets in one character-string of a TXT record (RFC 1035 section 3.3)."""
 
 MAX_TEXT = 60_000
-"""Octets of one text: with its owner and the lengths of its pieces it must fit into a record (RFC 1035 section 3.2.1)."""
+"""Octets of one TXT value: with its owner and the lengths of its pieces it must fit into a record (RFC 1035 section 3.2.1)."""
 
 
 def record_name(text: str) -> str:
     """An owner name or target: absolute with or without final dot, lower case, A-labels; `_x` labels and a first `*` are legal.
 
     Raises:
-        ValueError: it is no name.
+        ValueError: the text is not a DNS name.
     """
     if text == ".":
         return text
     labels = text.removesuffix(".").split(".")
     wild = labels[0] == "*" and len(labels) > 1
-    found = [_label(label, text) for label in labels[wild:]]
-    name = ".".join(["*", *found] if wild else found) + "."
+    canonical = [_label(label, text) for label in labels[wild:]]
+    name = ".".join(["*", *canonical] if wild else canonical) + "."
     if len(name) > MAX_NAME:
-        raise ValueError(f"'{text[:60]}…' is longer than the 253 characters of a DNS name")
+        raise ValueError(f"'{text[:60]}…' has more than 253 characters, the limit of a DNS name")
     return name
 
 
@@ -49,11 +49,13 @@ def txt(text: str) -> str:
     """A text of any length as the value of a TXT record: quoted, in pieces of at most 255 octets of its UTF-8.
 
     Raises:
-        ValueError: it is too long for a record.
+        ValueError: the text is too long for a record.
     """
     raw = text.encode()
     if len(raw) > MAX_TEXT:
-        raise ValueError(f"a text of {len(raw)} octets does not fit into a record; at most {MAX_TEXT} do")
+        raise ValueError(
+            f"the value has {len(raw)} octets and does not fit into a record; at most {MAX_TEXT} are allowed"
+        )
     pieces = [raw[start : start + CHUNK] for start in range(0, len(raw), CHUNK)] or [b""]
     return " ".join('"' + "".join(map(_octet, piece)) + '"' for piece in pieces)
 
@@ -64,9 +66,9 @@ def mx(preference: int, exchange: str) -> str:
 
 
 def srv(priority: int, weight: int, port: int, target: str) -> str:
-    """A service's place (RFC 2782): three numbers 0 to 65535, and a name or `.`. Raises `ValueError`."""
+    """A service location (RFC 2782): three numbers 0 to 65535, and a name or `.`. Raises `ValueError`."""
     numbers = ((priority, "priority"), (weight, "weight"), (port, "port"))
-    return " ".join(_number(one, 65_535, what) for one, what in numbers) + f" {record_name(target)}"
+    return " ".join(_number(number, 65_535, label) for number, label in numbers) + f" {record_name(target)}"
 
 
 def caa(flags: int, tag: str, value: str) -> str:
@@ -74,34 +76,36 @@ def caa(flags: int, tag: str, value: str) -> str:
     if not _TAG.fullmatch(tag.lower()):
         raise ValueError(f"'{tag[:40]}' is not the tag of a CAA record; use issue, issuewild or iodef")
     if len(value.encode()) > CHUNK:
-        raise ValueError("the value of a CAA record has at most 255 octets")
+        raise ValueError("the value of a CAA record must have at most 255 octets")
     return f"{_number(flags, 255, 'flags')} {tag.lower()} {txt(value)}"
 
 
 def value(kind: str, text: str) -> str:
-    """The value of a record of one of `TYPES` as a person writes it in one line.
+    """The canonical value of a record of one of `TYPES`, from its spelling in a manifest.
 
-    A TXT value is the text itself, without quotes of its own. Numbers and names of MX and SRV stand as in a zone file; the
-    value of CAA may stand in quotes.
+    A TXT value is the text itself, without quotes. MX and SRV values are as in a zone file; the value of CAA may be in
+    quotes.
 
     Raises:
-        ValueError: it is no value of this type, or the type is none of `TYPES`.
+        ValueError: the text is not a value of this type, or the type is none of `TYPES`.
     """
     read = _READERS.get(kind)
     if read is None:
-        raise ValueError(f"records of type {kind} cannot be written in manifests; the types are {', '.join(TYPES)}")
+        raise ValueError(f"manifests cannot declare records of type {kind}; use {', '.join(TYPES)}")
     return read(text)
 
 
 def _label(label: str, whole: str) -> str:
     if not _IDNA_DEVIATIONS.isdisjoint(label):
-        raise ValueError(f"'{whole[:80]}' means different names in two standards; write that label in its xn-- form")
+        raise ValueError(
+            f"'{whole[:80]}' is ambiguous: IDNA 2003 and 2008 encode it differently; write that label in its xn-- form"
+        )
     try:
         plain = label.lower() if label.isascii() else label.encode("idna").decode("ascii").lower()
     except UnicodeError as error:
-        raise ValueError(f"'{whole[:80]}' cannot be written as a DNS name") from error
+        raise ValueError(f"'{whole[:80]}' cannot be encoded as a DNS name") from error
     if not _LABEL.fullmatch(plain):
-        raise ValueError(f"'{whole[:80]}' is not a DNS name: labels have 1 to 63 of a-z, 0-9, '-' and '_'")
+        raise ValueError(f"'{whole[:80]}' is not a DNS name: labels must have 1 to 63 of a-z, 0-9, '-' and '_'")
     return plain
 
 
@@ -111,22 +115,22 @@ def _octet(octet: int) -> str:
     return chr(octet) if 0x20 <= octet < 0x7F else f"\\{octet:03d}"
 
 
-def _number(number: int, most: int, what: str) -> str:
+def _number(number: int, most: int, label: str) -> str:
     if not 0 <= number <= most:
-        raise ValueError(f"{what} is a number from 0 to {most}, not {number}")
+        raise ValueError(f"{label} must be a number from 0 to {most}, not {number}")
     return str(number)
 
 
-def _words(kind: str, text: str, shape: str) -> list[str]:
-    words = text.split(None, len(shape.split()) - 1)
-    if len(words) != len(shape.split()):
-        raise ValueError(f"'{text[:80]}' is no value of type {kind}; write: {shape}")
-    return words
+def _parts(kind: str, text: str, shape: str) -> list[str]:
+    parts = text.split(None, len(shape.split()) - 1)
+    if len(parts) != len(shape.split()):
+        raise ValueError(f"'{text[:80]}' is not a value of type {kind}; write: {shape}")
+    return parts
 
 
-def _integer(text: str, what: str) -> int:
+def _integer(text: str, label: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
-        raise ValueError(f"{what} is a number, not '{text[:40]}'")
+        raise ValueError(f"{label} must be a number, not '{text[:40]}'")
     return int(text)
 
 
@@ -150,17 +154,17 @@ def _ipv6(text: str) -> str:
 
 
 def _mx(text: str) -> str:
-    preference, exchange = _words("MX", text, "PREFERENCE NAME")
+    preference, exchange = _parts("MX", text, "PREFERENCE NAME")
     return mx(_integer(preference, "preference"), exchange)
 
 
 def _srv(text: str) -> str:
-    priority, weight, port, target = _words("SRV", text, "PRIORITY WEIGHT PORT NAME")
+    priority, weight, port, target = _parts("SRV", text, "PRIORITY WEIGHT PORT NAME")
     return srv(_integer(priority, "priority"), _integer(weight, "weight"), _integer(port, "port"), target)
 
 
 def _caa(text: str) -> str:
-    flags, tag, rest = _words("CAA", text, "FLAGS TAG VALUE")
+    flags, tag, rest = _parts("CAA", text, "FLAGS TAG VALUE")
     quoted = len(rest) >= 2 and rest[0] == rest[-1] == '"'
     return caa(_integer(flags, "flags"), tag, rest[1:-1] if quoted else rest)
 
@@ -179,4 +183,4 @@ _READERS: dict[str, Callable[[str], str]] = {
 }
 
 TYPES = tuple(_READERS)
-"""The types that manifests may name."""
+"""The types that manifests may declare."""

@@ -1,16 +1,16 @@
-"""Checks of what people write about recurring times: cron expressions and names of time zones. Used by `kinds/guard.py`."""
+"""Checks of recurring times: cron expressions and names of time zones. Used by `kinds/guard.py`."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
-from manifests.types.scalars import bad_value
+from manifests.types.errors import bad_value
 
 
 def cron_text(value: str) -> str:
-    """A cron expression with five fields that comes to pass at some time."""
+    """A cron expression with five fields that matches some time."""
     from cronsim import CronSim, CronSimError  # noqa: PLC0415  (25 ms, only where a Guard has windows)
 
-    hint = 'write minute, hour, day of the month, month, day of the week: "0 22 * * 5" is 22:00 on every Friday'
+    hint = 'write minute, hour, day of month, month, day of week: "0 22 * * 5" is every Friday at 22:00'
     if len(value.split()) != 5:
         raise bad_value(f"'{value[:60]}' is not a cron expression with five fields", hint)
     try:
@@ -18,7 +18,7 @@ def cron_text(value: str) -> str:
     except CronSimError as error:
         raise bad_value(f"'{value[:60]}' is not a cron expression: {error}", hint) from None
     if soonest is None:
-        raise bad_value(f"'{value[:60]}' never comes to pass", hint)
+        raise bad_value(f"'{value[:60]}' matches no time", hint)
     return value
 
 
@@ -27,6 +27,6 @@ def zone_text(value: str) -> str:
     try:
         ZoneInfo(value)
     except (ValueError, OSError, KeyError):
-        hint = "write a name such as Europe/Berlin or UTC; a machine without zone data needs the package tzdata"
-        raise bad_value(f"this machine knows no time zone '{value[:60]}'", hint) from None
+        hint = "write a name such as Europe/Berlin or UTC; install tzdata if the machine has no zone data"
+        raise bad_value(f"this machine has no time zone '{value[:60]}'", hint) from None
     return value

@@ -1,1 +1,1 @@
-"""Values of `Desired`: frozen, resolved, without defaults to fill in. Imports nothing else of this package."""
+"""Values of `Desired`: frozen, resolved, without defaults to fill in. Imports only `problems.py` of this package."""

@@ -1,6 +1,6 @@
-"""Desired: everything the manifests of one revision ask for, resolved and frozen.
+"""Desired: the state that the manifests of one revision declare, resolved and frozen.
 
-`resolve.py` makes it, `reconciler.core` reads it; nothing here does I/O or validation. All durations are integer
+`resolve/resolver.py` creates it, `reconciler.core` reads it; nothing here does I/O or validation. All durations are integer
 nanoseconds, all names are final, all references are resolved. The core never sees a raw document.
 """
 
@@ -37,19 +37,19 @@ class Role(StrEnum):
 
 
 class ProbeKind(StrEnum):
-    """How a probe asks. The values are Kubernetes' field names."""
+    """The kind of a probe. The values are Kubernetes' field names."""
 
     HTTP = "httpGet"
     TCP = "tcpSocket"
     EXEC = "exec"
     GRPC = "grpc"
     RUNTIME = "runtimeHealth"
-    """The runtime's own health check of the container: nothing is asked, its result is read."""
+    """The runtime's own health check of the container: no request is sent, its result is read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeTLS:
-    """How a probe looks at a certificate. `ca_file` is relative to the tree's root; empty = the system's authorities."""
+    """How a probe verifies a certificate. `ca_file` is relative to the tree's root; empty = the system's authorities."""
 
     verify: bool = False
     ca_file: str = ""
@@ -61,11 +61,11 @@ class Probe:
     """One probe of a container, with Kubernetes' meaning of the fields.
 
     `port` is the container's port number (0 for exec and runtimeHealth); `headers` keep their order and may repeat a name;
-    a value may be a secret, by reference. `expected` holds ranges of HTTP statuses that pass, both ends included; `follow`
-    says that redirects to the same place are followed, `max_body` how many bytes of the body are waited for. `host` is sent
-    as Host header and asked for in TLS, never connected to. `tls` is None for plaintext (grpc) or for the defaults
-    (HTTPS). `service` is the name asked for in gRPC. `grace` is the time (ns) between asking to stop and killing when this
-    probe restarts the container; 0 = the pod's.
+    a value may be a secret, by reference. `expected` holds ranges of HTTP statuses that pass, both ends included. With `follow`
+    redirects to the same address and port are followed; `max_body` bytes of the body are read. `host` is the Host header and
+    the TLS server name, never the address of the connection. `tls` is None for plaintext (grpc) or for the defaults (HTTPS).
+    `service` is the gRPC service. `grace` is the time (ns) between the stop signal and the kill when this probe restarts the
+    container; 0 = the pod's.
     """
 
     kind: ProbeKind
@@ -103,9 +103,9 @@ class Port:
 class Container:
     """One container of a replica.
 
-    `argv` is command followed by args; empty where the image says what to run. `working_dir` is relative to the tree's root,
+    `argv` is command followed by args; empty = as the image says. `working_dir` is relative to the tree's root,
     or an absolute path inside the container; `.` is the runtime's default. `ports` of the main container are those of the
-    whole pod. `engine` is for runtimes with images; `depends_on` names containers of the pod that are started first.
+    whole pod. `engine` is for runtimes with images; `depends_on` names containers of the pod that start earlier.
     """
 
     name: str
@@ -122,11 +122,11 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a replica is made from. `revision` is the hash of the fields whose change needs a new container.
+    """The template that replicas are created from. `revision` is the hash of the fields whose change needs a new container.
 
-    `container` is the main one, whose network namespace the `sidecars` share; these are in the order in which they start.
-    `networks`: the first is where the replica has its address; none = the engine's default. `live` holds, in the order of
-    the containers' names, what the engine changes while they run; empty where the runtime has no such settings.
+    `container` is the main one, whose network namespace the `sidecars` share; these are in start order. `networks`: the
+    replica has its address in the first one; none = the engine's default. `live` holds, in the order of the containers'
+    names, settings that the engine changes while they run; empty where the runtime has no such settings.
     """
 
     labels: tuple[tuple[str, str], ...]
@@ -160,14 +160,14 @@ class Restarts:
 
 
 class OnSecretChange(StrEnum):
-    """What a changed value of a secret does to containers that were created with the old one."""
+    """What happens to containers that were created with an old value of a secret."""
 
     RESTART = "restart"
     REPORT = "report"
 
 
 class MiddleZone(StrEnum):
-    """What counts when a push is no longer fresh and not yet stale: the worse of both, what is in force, or the probes."""
+    """What decides between `fresh` and `stale`: the worse of push and probes, the state as it is, or the probes."""
 
     PESSIMISTIC = "pessimistic"
     HOLD = "hold"
@@ -176,7 +176,7 @@ class MiddleZone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """How far the replicas' own pushes are trusted: windows in ns since receipt, and whether senders repeat their state."""
+    """How long pushes of the replicas are trusted (ns since receipt), and whether senders repeat their state."""
 
     fresh: int = 30 * SECOND
     middle_zone: MiddleZone = MiddleZone.PESSIMISTIC
@@ -187,9 +187,9 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Adopt:
-    """Which containers of somebody else a workload takes over: those of these names, and those with all of these labels.
+    """Which foreign containers a workload adopts: those of these names, and those with all of these labels.
 
-    `replace` tells that they are replaced by containers made from the template.
+    With `replace` containers created from the template replace them.
     """
 
     names: tuple[str, ...] = ()
@@ -201,10 +201,10 @@ class Adopt:
 class Workload:
     """Replicas of one template. `max_unavailable` is a count: a percentage is resolved against `replicas`.
 
-    Replica `n` lives on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. Before a stop nothing must be in flight
-    for `drain_min`, which is waited for until `drain_max` after weight 0 (ns). `strategy` is RECREATE too where
-    the template takes a port of the host or a volume for itself. `restart_only` is never declared: the core says by it that a group of somebody else's
-    containers is restarted for its health, and nothing else.
+    Replica `n` runs on `nodes[n % len(nodes)]`; a node is the name of a runtime provider. A replica stops once it has had no
+    requests in flight for `drain_min`, at the latest `drain_max` after weight 0 (ns). `strategy` is also RECREATE where the
+    template has a host port or an exclusive volume. `restart_only` is never declared: the core sets it on a group of foreign
+    containers that are only restarted for their health.
     """
 
     key: str
@@ -229,7 +229,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Which containers a service sends traffic to: all of `workload`, on the container port of that number."""
+    """The containers behind a service: all of `workload`, on the container port of this number."""
 
     workload: str
     port: int
@@ -237,7 +237,7 @@ class Backend:
 
 @dataclass(frozen=True, slots=True)
 class Balancer:
-    """A pool that carries a service's endpoints. `addresses` are where clients reach the balancer itself."""
+    """A pool that carries a service's endpoints. `addresses` are those of the balancer itself, for clients."""
 
     provider: str
     pool: str
@@ -255,7 +255,7 @@ class AddressFrom(StrEnum):
 class Service:
     """Endpoints behind balancers. Each ready endpoint gets `weight`.
 
-    `network` is where the containers' own addresses are; empty = the first one of their template.
+    `network` is the network of the containers' own addresses; empty = the first one of their template.
     """
 
     key: str
@@ -284,9 +284,9 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class MassChange:
-    """How much may be deleted without approval: at most `share` percent of what is owned, once more than `minimum` go.
+    """Limits on deletions without approval: `share` percent of the owned objects, for more than `minimum` deletions.
 
-    Of one zone never more than `records` record sets, and never the last record sets of more than `names` names.
+    In one zone never more than `records` record sets, and never the last record sets of more than `names` names.
     """
 
     share: int = 30
@@ -297,9 +297,9 @@ class MassChange:
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Global limits. `deny` holds keys of objects that must not be touched.
+    """Global limits. `deny` holds keys of objects on which no action is taken.
 
-    `exec_commands` are the beginnings of argument lists that exec probes on labels may run; None = any.
+    `exec_commands` are the beginnings of argument lists that exec probes may run; None = any.
     """
 
     suspend: bool = False
@@ -313,7 +313,7 @@ class Guard:
 
 @dataclass(frozen=True, slots=True)
 class PushListener:
-    """Where pushes are taken: on a unix socket in the state directory, and on this (address, port)."""
+    """Where pushes are received: on a unix socket in the state directory, and on this (address, port)."""
 
     socket: bool = True
     tcp: tuple[str, int] | None = None
@@ -321,10 +321,10 @@ class PushListener:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """This installation. The intervals are how often each kind of provider is looked at.
+    """This installation. The intervals (ns) are those between two looks at each kind of provider.
 
-    `enhanced_liveness` tells that somebody else's containers are restarted for their health where their labels ask for it.
-    `allow_addresses` are networks that checks of names may probe whatever they are.
+    With `enhanced_liveness` foreign containers whose labels ask for it are restarted for their health.
+    `allow_addresses` are special networks, such as loopback, that health checks of names may probe.
     """
 
     id: str
@@ -341,11 +341,11 @@ class Instance:
 class Desired:
     """All manifests of one revision of one source. Sequences are sorted by key; mappings are keyed by key.
 
-    `source` identifies the repository and path (or directory) that was read, `revision` its content. `root` is the
-    absolute directory that working directories of containers are relative to. `services_of` lists, for each workload key,
-    the (service key, container port) pairs that select it. `prune`, `destroy`, `take_over` are the run's intent:
-    they come from the command line or the Instance and only ever widen what may be removed. `former` are the
-    workloads that are removed on purpose: how they leave is still theirs to say.
+    `source` identifies the repository and path (or directory), `revision` its content. `root` is the absolute directory that
+    working directories of containers are relative to. `services_of` lists, for each workload key, the (service key,
+    container port) pairs that select it. `prune`, `destroy` and `take_over` are the intent of the run: they come from the
+    command line or the Instance and only ever allow more removals. `former` are the workloads that are removed on purpose:
+    their drain and grace still apply.
     """
 
     source: str
@@ -371,5 +371,5 @@ class Desired:
     def zones(self) -> frozenset[tuple[str, str]]:
         """(provider, zone) of all names."""
         named = {(record.provider, record.zone) for record in self.records}
-        named |= {(one.provider, one.zone) for one in self.record_lists}
+        named |= {(records.provider, records.zone) for records in self.record_lists}
         return frozenset(named.union((policy.provider, policy.zone) for policy in self.policies))

@@ -1,7 +1,7 @@
-"""Names as manifests want them: values of `desired.Desired`, resolved and frozen.
+"""DNS names as manifests declare them: values of `desired.Desired`, resolved and frozen.
 
-Kept apart from `desired.py` because only the stages that publish names look at them. Pure values: made by `build_dns.py`,
-read by `reconciler.core`. Durations are nanoseconds; TTLs are seconds, as on the wire. Names are lower case with a final dot.
+Apart from `desired.py` because only the stages that publish names read them. Pure values: created by `resolve/dns.py` and
+`resolve/record_list.py`, read by `reconciler.core`. Durations are nanoseconds; TTLs are seconds, as on the wire. Names are lower case with a final dot.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ class Publish(StrEnum):
 
 
 class Routing(StrEnum):
-    """How the answers of a name are chosen: all at once, by weight, by the client's place, or by weight within a place."""
+    """How the answers of a name are chosen: all together, by weight, by the client's place, or by weight within a place."""
 
     SIMPLE = "simple"
     WEIGHTED = "weighted"
@@ -33,7 +33,7 @@ class Routing(StrEnum):
 
 
 class AllUnhealthy(StrEnum):
-    """What is published when nothing is healthy: everything, what is there, nothing, or one target kept for that."""
+    """What a name publishes when nothing is healthy: everything, the current records, nothing, or a fallback target."""
 
     PUBLISH_ALL = "publishAll"
     FREEZE = "freeze"
@@ -43,10 +43,10 @@ class AllUnhealthy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """How a leaf is asked for its health over HTTP. `protocol` is HTTPS or HTTP; `expected` holds the statuses that pass.
+    """The health check of a target address over HTTP. `protocol` is HTTPS or HTTP; `expected` holds the statuses that pass.
 
-    `host` (without final dot) is sent as Host header, asked for in TLS, and what the certificate must be good for; empty = the
-    address itself. Header values may be secrets, by reference. Redirects are never followed.
+    `host` (without final dot) is the Host header, the TLS server name, and the name that the certificate must have; empty =
+    the address itself. Header values may be secrets, by reference. Redirects are never followed.
     """
 
     host: str = ""
@@ -64,7 +64,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """A check that stands alone: of one address, or of a host name (final dot), which is resolved for each probe."""
+    """A declared check of one address, or of a host name (final dot), which is resolved for each probe."""
 
     key: str
     name: str
@@ -75,12 +75,12 @@ class HealthCheck:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One source of addresses of a name: what is balanced as one gateway.
+    """One source of addresses of a name, balanced as one gateway.
 
     `service` and `check` are keys, empty where there is none; `hostname` is set where `publish` is HOSTNAME. `weight` counts
-    within a place; `geo` is a place of `manifests.values.geo`, empty = everybody. `default` tells that its place is also that of
-    clients that no other place is for. `check` names the HealthCheck that decides about all of its leaves. `force`: a person
-    says that it is `up` or `down`, whatever is known of it; empty = its health counts.
+    within a place; `geo` is a place of `manifests.values.geo`, empty = all clients. With `default` its place also serves
+    clients that no other place is for. `check` names the HealthCheck that decides for all of its addresses. `force` is `up`
+    or `down` and overrides its health; empty = its health decides.
     """
 
     name: str
@@ -106,9 +106,9 @@ class TreeTTL:
 
 @dataclass(frozen=True, slots=True)
 class DNSPolicy:
-    """A name and what it points at. `ttl` is that of address records, `tree_ttl` of the levels above them.
+    """A name and its targets. `ttl` is that of address records, `tree_ttl` of the levels above them.
 
-    `check` is asked of every leaf of targets that name none of their own; None = such leaves are taken as healthy, or as
+    `check` runs against every address of targets that name no HealthCheck; None = such addresses count as healthy, or as
     their service says. `fallback` names the target that is published only when nothing else is healthy.
     """
 
@@ -143,7 +143,7 @@ class Record:
 
 
 SetKey = tuple[str, str, str]
-"""(name, type, ""): equal to the key under which a look at a zone has the same record set."""
+"""(name, type, ""): equal to the key of the same record set in a look at a zone."""
 
 SetValue = tuple[int, tuple[str, ...], None, str, bool]
 """(TTL, values, None, "", False): equal to a plain record set of a look. Values are canonical and sorted."""
@@ -151,7 +151,7 @@ SetValue = tuple[int, tuple[str, ...], None, str, bool]
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """Many plain record sets of one zone: tuples that compare equal to what looks tell, because there may be 100,000."""
+    """Many plain record sets of one zone: tuples that compare equal to those of looks, because there may be 100,000."""
 
     key: str
     name: str

@@ -1,7 +1,7 @@
 """Names of a balanced host's tree: host -> balancer name -> place -> target. Pure; used where manifests are checked and by the core.
 
-All names are made from the host and from what manifests call things, never from addresses or the order of a list, so they
-stay the same while targets come and go, and whoever makes them.
+All names derive from the host and from names in manifests, never from addresses or the order of a list, so they stay the
+same while targets come and go, on every machine.
 """
 
 from functools import lru_cache
@@ -10,13 +10,13 @@ from hashlib import sha256
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 
 LABEL = 6
-"""Characters of a target's label: 36**6 labels are enough for the few targets of one host; two of the same are refused."""
+"""Characters of a target's label: 36**6 labels are enough for the few targets of one host; equal labels are refused."""
 
 NO_PLACE = "default"
-"""The label of the place of everybody."""
+"""The label of the place of all clients."""
 
 LONGEST = len("klb-wildcard.") + LABEL + 1
-"""Characters that the longest name of a tree has more than its host."""
+"""Characters by which the longest name of a tree is longer than its host."""
 
 
 def balancer_name(host: str) -> str:
@@ -27,11 +27,11 @@ def balancer_name(host: str) -> str:
 
 
 def place_name(host: str, geo: str) -> str:
-    """The name of all targets of one place; `geo` empty is the place of everybody."""
+    """The name of all targets of one place; `geo` empty is the place of all clients."""
     return f"{geo.lower() or NO_PLACE}.{balancer_name(host)}"
 
 
-@lru_cache(maxsize=65_536)  # asked for every target at every decision
+@lru_cache(maxsize=65_536)  # needed for every target at every decision
 def target_label(target: str) -> str:
     """Six characters that stand for a target's name: the first base-36 digits of a hash of it."""
     number = int.from_bytes(sha256(target.encode()).digest()[:8], "big")

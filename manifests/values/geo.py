@@ -1,6 +1,6 @@
-"""Places of clients, as geo routing names them: one spelling per place, and which place lies within which.
+"""Places of clients for geo routing: one spelling per place, and which place lies within which.
 
-Used where manifests are checked and where records are adapted to what a DNS provider can express. A place is `*` (everybody
+Used where manifests are checked and where records are adapted to the abilities of a DNS provider. A place is `*` (clients
 that no other member of the set is for), a continent, a country, or a subdivision of a country.
 """
 
@@ -30,7 +30,7 @@ class GeoKind(StrEnum):
 
 
 def geo_kind(geo: str) -> GeoKind | None:
-    """What kind of place a code in canonical spelling (upper case) means; None when it is no code."""
+    """The kind of place of a code in canonical spelling (upper case); None when it is no code."""
     if geo == DEFAULT:
         return GeoKind.DEFAULT
     if geo in CONTINENTS:

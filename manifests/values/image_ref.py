@@ -1,7 +1,7 @@
 """References to container images: the grammar of the distribution project, in one place.
 
-`kinds/pod.py` checks manifests with it, the Docker runtime asks it for the full name. Engines disagree about short names
-(Podman may ask, or refuse), so every reference that leaves us is a full one.
+`types/engine.py` checks manifests with it, the Docker runtime gets full names from it. Engines disagree about short names
+(Podman may ask, or refuse), so the program sends only full references.
 """
 
 import re
@@ -38,30 +38,30 @@ class ImageRef:
         return f"{self.domain}/{self.path}"
 
     def __str__(self) -> str:
-        """The full name; a digest makes the tag meaningless, so it is left out beside one."""
+        """The full name; with a digest the tag is omitted, because it has no effect then."""
         if self.digest:
             return f"{self.repository}@{self.digest}"
         return f"{self.repository}:{self.tag or 'latest'}"
 
 
 def parse_image(text: str) -> ImageRef:
-    """Take a reference apart. Raises ValueError that says what is wrong and how it should look."""
+    """Parse a reference. Raises ValueError with the cause and the expected form."""
     name, at, digest = text.partition("@")
     if at and not _DIGEST.fullmatch(digest):
-        raise ValueError("its digest must be sha256: and 64 hex digits in lower case (or sha512: and 128)")
+        raise ValueError("the digest must be sha256: and 64 hex digits in lower case (or sha512: and 128)")
     head, slash, last = name.rpartition("/")
     last, colon, tag = last.partition(":")
     if colon and not _TAG.fullmatch(tag):
-        raise ValueError("its tag must have 1 to 128 letters, digits, '_', '.' and '-', and not begin with '.' or '-'")
+        raise ValueError("the tag must have 1 to 128 letters, digits, '_', '.' and '-', and not begin with '.' or '-'")
     domain, path = _split_domain(f"{head}{slash}{last}")
     if not _DOMAIN.fullmatch(domain):
         raise ValueError(f"'{domain[:80]}' is not the host of a registry, such as registry.example.com:5000")
     if not _PATH.fullmatch(path):
         if path.lower() != path:
-            raise ValueError("the name of an image is in lower case")
+            raise ValueError("image names are lower case")
         raise ValueError("write [registry/]name[:tag][@digest], such as docker.io/library/nginx:1.27")
     if len(domain) + 1 + len(path) > NAME_LENGTH:
-        raise ValueError(f"its name has more than {NAME_LENGTH} characters")
+        raise ValueError(f"the name has more than {NAME_LENGTH} characters")
     return ImageRef(domain, path, tag, digest)
 
 

@@ -1,7 +1,7 @@
-"""Limits on what is done to running containers: values of `desired.Guard` and `desired.Restarts`.
+"""Limits on actions on running containers: values of `desired.Guard` and `desired.Restarts`.
 
-Kept apart from `desired.py` because only the gates look at them. Pure values: made by `build_limits.py`, read by
-`reconciler.core`. Durations are nanoseconds.
+Apart from `desired.py` because only the gates read them. Pure values: created by `resolve/workload.py` and
+`resolve/guard.py`, read by `reconciler.core`. Durations are nanoseconds.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ _SECOND = 1_000_000_000
 
 
 class Mode(StrEnum):
-    """Whether restarts for health are done, or only said."""
+    """Whether restarts for health are done, or only reported."""
 
     OBSERVE = "observe"
     ACT = "act"
 
 
 class Held(StrEnum):
-    """What a window can hold: restarts for health, changes of revision, replicas or secrets, and deletions."""
+    """Actions that a window can hold: restarts for health, changes of revision, replicas or secrets, and deletions."""
 
     HEAL = "heal"
     ROLLOUT = "rollout"
@@ -27,7 +27,7 @@ class Held(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """After how many restarts that did not make a replica available it is recreated, and after how many more it is Failed."""
+    """After how many unsuccessful restarts a replica is recreated, and after how many more it is Failed."""
 
     recreate_after: int = 3
     give_up_after: int = 3
@@ -55,9 +55,9 @@ class RestartLimits:
 
 @dataclass(frozen=True, slots=True)
 class MassFailure:
-    """When failures come from something common: `share` percent of a group, at least `minimum`, within its window.
+    """When failures count as a common failure: `share` percent of a group, at least `minimum`, within its window.
 
-    After a restart that did not help, `hold` passes before the next, doubling up to `max_hold`.
+    After an unsuccessful restart, `hold` passes before the next, doubling up to `max_hold`.
     """
 
     share: int = 50
@@ -68,7 +68,7 @@ class MassFailure:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A span of time that holds some actions: it begins at each instant of `schedule` (cron) in `timezone`."""
+    """A recurring span of time that holds some actions: it begins at each instant of `schedule` (cron) in `timezone`."""
 
     name: str
     holds: frozenset[Held]

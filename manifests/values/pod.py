@@ -1,7 +1,7 @@
-"""What a container engine must know of a pod beyond what every runtime does: values of `desired.Container` and `Template`.
+"""Fields of a pod that only container engines have: values of `desired.Container` and `desired.Template`.
 
-Kept apart from `desired.py` because only runtimes that have images, networks and limits look at them. Pure values: made by
-`build_pod.py`, read by providers.
+Apart from `desired.py` because only runtimes with images, networks and limits read them. Pure values: created by
+`resolve/pod.py`, read by providers.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class PullPolicy(StrEnum):
-    """When an image is asked of its registry, with Kubernetes' words."""
+    """When an image is pulled from its registry, with Kubernetes' values."""
 
     IF_NOT_PRESENT = "IfNotPresent"
     ALWAYS = "Always"
@@ -18,14 +18,14 @@ class PullPolicy(StrEnum):
 
 
 class RuntimeRestart(StrEnum):
-    """Whether the runtime restarts what crashes by itself."""
+    """Whether the runtime itself restarts containers that crash."""
 
     UNLESS_STOPPED = "unless-stopped"
     NO = "no"
 
 
 class VolumeKind(StrEnum):
-    """Where a volume lives."""
+    """Where the data of a volume is."""
 
     NAMED = "named"
     BIND = "bind"
@@ -46,7 +46,7 @@ class Live(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SecretSource:
-    """Where a secret is: a variable of our own environment, or an absolute path. Exactly one is not empty."""
+    """Where a secret is: a variable of the reconciler's environment, or an absolute path. Exactly one is not empty."""
 
     env: str = ""
     file: str = ""
@@ -54,9 +54,9 @@ class SecretSource:
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A volume at a place in a container. `source` is the volume's name or the host's path; `size` is of a tmpfs, 0 = no limit.
+    """A volume at a path in a container. `source` is the volume's name or the host's path; `size` is of a tmpfs, 0 = no limit.
 
-    `exclusive` tells that two replicas must not have it at once.
+    An `exclusive` volume must not be mounted by two replicas at once.
     """
 
     kind: VolumeKind
@@ -78,11 +78,11 @@ class Ulimit:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Fields of one container that only engines with images understand.
+    """Fields of one container that only engines with images have.
 
     Attributes:
         image: reference as written; empty for runtimes without images.
-        args: arguments for the image's own program; only where the container has no command.
+        args: arguments for the image's program; only where the container has no command.
         user: `uid` or `uid:gid`; empty = as the image says.
         secret_env: variables whose values are secrets, by reference.
         log_driver: empty = the engine's default.
@@ -110,17 +110,17 @@ DEFAULT_ENGINE = Engine()
 
 
 HOST_CONFIG_MANAGED = {
-    "AutoRemove": "a container that ended must stay, so that its end can be seen",
+    "AutoRemove": "remove it: an exited container is needed to read its exit code",
     "CpuPeriod": "write resources.limits.cpu",
     "CpuQuota": "write resources.limits.cpu",
     "Memory": "write resources.limits.memory",
     "MemorySwap": "write resources.limits.memory",
     "NanoCpus": "write resources.limits.cpu",
-    "NetworkMode": "write networks in the pod's spec",
-    "PortBindings": "write hostPort in the container's ports",
-    "RestartPolicy": "write runtimeRestart in the workload's spec",
+    "NetworkMode": "write networks in the spec of the pod",
+    "PortBindings": "write hostPort in the ports of the container",
+    "RestartPolicy": "write runtimeRestart in the spec of the workload",
 }
-"""Members of an engine's HostConfig that manifests may not set, because they hold a pod together or are changed in place."""
+"""Members of an engine's HostConfig that manifests may not set, because the program sets them or changes them in place."""
 
 ENGINE_FIELDS = frozenset(
     {
@@ -130,7 +130,7 @@ ENGINE_FIELDS = frozenset(
         "securityContext", "stopSignal", "ulimits", "volumeMounts", "volumes", "workingDir (absolute)",
     }
 )  # fmt: skip
-"""Names of all fields that only some runtimes have: what a runtime's `supports` may hold."""
+"""Names of all fields that only some runtimes have: the possible members of a runtime's `supports`."""
 
 RELATIVE_WORKING_DIR = "workingDir (relative)"
-"""The field of runtimes that share our file system."""
+"""The field of runtimes that share the reconciler's file system."""

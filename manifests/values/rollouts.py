@@ -1,6 +1,6 @@
 """How revisions of a workload replace each other: values of `desired.Workload.rollout`.
 
-Kept apart from `desired.py` because only the rules of rollouts look at them. Pure values: made by `build_rollout.py`, read by
+Apart from `desired.py` because only the rules of rollouts read them. Pure values: created by `resolve/rollout.py`, read by
 `reconciler.core`. Durations are nanoseconds.
 """
 
@@ -14,10 +14,10 @@ _EPOCH = datetime.fromisoformat("1970-01-01T00:00:00+00:00")
 
 
 class Strategy(StrEnum):
-    """How a new revision takes the place of the old one.
+    """How a new revision replaces the old one.
 
     ROLLING: replica by replica, the new one first. RECREATE: replica by replica, the old one out first. ACTIVATE: all new
-    replicas beside the old ones, then one switch at a time of one's choice. CANARY: the same, with the switch in steps of weight.
+    replicas beside the old ones, then one activation at a chosen time. CANARY: the same, with the activation in steps of weight.
     """
 
     ROLLING = "rolling"
@@ -27,18 +27,18 @@ class Strategy(StrEnum):
 
 
 STAGED = frozenset({Strategy.ACTIVATE, Strategy.CANARY})
-"""Strategies where a whole new revision stands beside the old one and gets no traffic before its time."""
+"""Strategies where a whole new revision runs beside the old one and gets no traffic before its activation."""
 
 
 class Supersede(StrEnum):
-    """When a newer revision ends the waiting of an older one: at once, or when it takes over itself."""
+    """When a newer revision supersedes a waiting older one: at once, or when it is activated itself."""
 
     IMMEDIATELY = "immediately"
     ON_ACTIVATION = "onActivation"
 
 
 class CanaryStep(NamedTuple):
-    """The share of the new revision (of 10,000) and how long it stays there (ns)."""
+    """The share of the new revision (of 10,000) and how long it keeps that share (ns)."""
 
     share: int
     pause: int
@@ -48,10 +48,10 @@ class CanaryStep(NamedTuple):
 class Rollout:
     """The times of a rollout.
 
-    `activate_at` is a wall-clock instant (ns since the epoch), 0 = `delay` after the revision was first seen. `precheck` is how
-    long before that the application probes begin, `pending_grace` how long the switch is tried for. Within `bake` after the switch
-    it is taken back on failure; for `window` after it the old revision is kept, stopped. `progress_deadline` is the longest that
-    a rolling rollout may go without progress before it is called stuck.
+    `activate_at` is a wall-clock instant (ns since the epoch), 0 = `delay` after the first look at the revision. The
+    application probes begin `precheck` before that; the activation is tried for `pending_grace`. Within `bake` after the
+    activation a failure rolls it back; for `window` after it the old revision is kept, stopped. `progress_deadline` is the
+    longest time without progress before a rolling rollout is stuck.
     """
 
     activate_at: int = 0

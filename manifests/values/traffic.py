@@ -1,6 +1,6 @@
-"""How endpoints get traffic and lose it: values of `desired.Service` that only the rules of weights look at.
+"""How endpoints get traffic and lose it: values of `desired.Service` that only the rules of weights read.
 
-Pure values: made by `build_traffic.py`, read by `reconciler.core`. Durations are nanoseconds, percentages whole numbers.
+Pure values: created by `resolve/service.py`, read by `reconciler.core`. Durations are nanoseconds, percentages whole numbers.
 """
 
 from dataclasses import dataclass
@@ -16,21 +16,21 @@ class Ramp:
 
 
 class PanicMode(StrEnum):
-    """What endpoints that fail get while too few are ready."""
+    """The weight of failing endpoints while too few are ready."""
 
     FREEZE = "freeze"
-    """The weights that they have."""
+    """Their current weight."""
     SPREAD = "spread"
-    """The same as ready ones."""
+    """The weight of ready endpoints."""
     CLOSED = "closed"
-    """Nothing, even if the pool becomes empty."""
+    """0, even if the pool becomes empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Panic:
-    """When so many endpoints of a pool fail that their failing is doubted: below `threshold` percent ready; 0 = never.
+    """When so many endpoints of a pool fail that the probes are in doubt: below `threshold` percent ready; 0 = never.
 
-    `override_pushes` tells that endpoints which say of themselves that they are not ready keep their weights then, too.
+    With `override_pushes` endpoints that push `not-ready` or `startup` keep their weights too.
     """
 
     threshold: int = 50

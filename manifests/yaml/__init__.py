@@ -1,1 +1,1 @@
-"""YAML 1.2 as text, strictly: read with positions, and edited in place."""
+"""Strict YAML 1.2: read with positions, and edited in place."""

@@ -1,9 +1,9 @@
-"""From the events of the C parser to plain values, strictly. Called by `read.py` for the text of one file.
+"""From the events of the YAML parser to plain values, strictly. Called by `read.py` for the text of one file.
 
-The parser only knows YAML's grammar; everything else is decided here: what a scalar means, duplicate and odd keys, merge
-keys, tags, anchors, and the limits that keep a small text from becoming a huge value. Creating the events takes most of
-the time, so the usual pass keeps no positions: `marks` is None. A second pass over the same text fills `marks` when a
-position is needed, which is only the case when there is a problem to report.
+The parser only knows YAML's grammar. This module decides the values of scalars, refuses duplicate and non-string keys and
+tags, resolves merge keys and anchors, and sets the limits that keep a small text from becoming a huge value. Creating the
+events takes most of the time, so the usual pass keeps no positions: `marks` is None. A second pass over the same text
+fills `marks` when a problem needs a position.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from ruamel.yaml.events import (
 )
 
 from manifests.problems import Code
-from manifests.yaml.core import MISSING, NUMBER_START, WORDS, WORDS_1_1, ambiguous, number
+from manifests.yaml.core import KEYWORDS, KEYWORDS_1_1, MISSING, NUMBER_START, ambiguous, number
 
 DEPTH = 100
 """How deep values may be nested."""
@@ -40,7 +40,8 @@ Marks = dict[int, Any]
 """By id of a mapping: {key: (place of the key, place of the value)}; by id of a list: [place of each item]."""
 
 _TAG = "tag:yaml.org,2002:"
-_ODD_WORDS = frozenset(WORDS) | WORDS_1_1 | {"<<"}
+_SPECIAL = frozenset(KEYWORDS) | KEYWORDS_1_1 | {"<<"}
+"""Unquoted scalars that are not simply strings."""
 _SCALAR_TAGS: dict[str, tuple[type, ...]] = {
     _TAG + "int": (int,),
     _TAG + "float": (int, float),
@@ -50,8 +51,8 @@ _SCALAR_TAGS: dict[str, tuple[type, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
-    """A problem of the text, without the file's name."""
+class TextProblem:
+    """A problem of the text, without the name of the file."""
 
     place: Mark
     code: Code
@@ -62,32 +63,32 @@ class Flaw:
 class Stop(Exception):
     """The rest of the text cannot be read."""
 
-    def __init__(self, flaw: Flaw) -> None:
-        super().__init__(flaw)
-        self.flaw = flaw
+    def __init__(self, problem: TextProblem) -> None:
+        super().__init__(problem)
+        self.problem = problem
 
 
 class NeedMarks(Exception):
-    """There is a problem whose report needs positions of values that were read before: compose again with marks."""
+    """A problem needs the position of an earlier value: compose again with marks."""
 
 
 @dataclass(slots=True)
 class Composed:
-    """One document: where its value starts, the value, and whether some of it could not be read."""
+    """One document: the place of its value, the value, and whether parts of it could not be read."""
 
     place: Mark
     value: object
     broken: bool = False
 
 
-def fast_events(text: str) -> Callable[[], Any]:
-    """The events of a text, one per call, by the C parser. It follows YAML 1.1 in what a plain scalar may hold in `[]`."""
+def c_parser_events(text: str) -> Callable[[], Any]:
+    """The events of a text, one per call, by the C parser. It follows YAML 1.1 for plain scalars in `[]` and `{}`."""
     events: Callable[[], Any] = CParser(text).get_event
     return events
 
 
-def patient_events(text: str) -> Callable[[], Any]:
-    """The same events by the Python parser, some thirty times slower, which follows YAML 1.2 there."""
+def python_parser_events(text: str) -> Callable[[], Any]:
+    """The same events by the Python parser, about thirty times slower, which follows YAML 1.2 there."""
     events: Callable[[], Any] = iter(YAML(typ="safe", pure=True).parse(text)).__next__
     return events
 
@@ -98,9 +99,9 @@ def _place(event: Any) -> Mark:
 
 
 class Composer:
-    """Composes the documents of one text from its events; `documents` and `flaws` hold what was found, also after `Stop`."""
+    """Composes the documents of one text from its events; `documents` and `problems` hold the results, also after `Stop`."""
 
-    __slots__ = ("_anchors", "_broken", "_depth", "_next", "_repeated", "_sizes", "documents", "flaws", "marks")
+    __slots__ = ("_anchors", "_broken", "_depth", "_next", "_repeated", "_sizes", "documents", "marks", "problems")
 
     def __init__(self, events: Callable[[], Any], marks: Marks | None = None) -> None:
         self._next = events
@@ -111,7 +112,7 @@ class Composer:
         self._broken = False
         self.marks = marks
         self.documents: list[Composed] = []
-        self.flaws: list[Flaw] = []
+        self.problems: list[TextProblem] = []
 
     def run(self) -> None:
         """Compose every document.
@@ -126,11 +127,13 @@ class Composer:
             if len(self.documents) == DOCUMENTS:
                 hint = "split the file"
                 raise Stop(
-                    Flaw(_place(start), Code.TOO_MANY_DOCUMENTS, f"more than {DOCUMENTS} documents in one file", hint)
+                    TextProblem(
+                        _place(start), Code.TOO_MANY_DOCUMENTS, f"the file has more than {DOCUMENTS} documents", hint
+                    )
                 )
             if start.version not in (None, (1, 2)):
                 hint = "remove the %YAML line"
-                self._flaw(start, Code.YAML_VERSION, "manifests are YAML 1.2, not 1.1", hint)
+                self._report(start, Code.YAML_VERSION, "manifests are YAML 1.2, not 1.1", hint)
             self._anchors.clear()
             self._sizes.clear()
             self._repeated = self._depth = 0
@@ -140,8 +143,8 @@ class Composer:
             self.documents.append(Composed(_place(root), value, self._broken))
             following()
 
-    def _flaw(self, event: Any, code: Code, message: str, hint: str = "") -> None:
-        self.flaws.append(Flaw(_place(event), code, message, hint))
+    def _report(self, event: Any, code: Code, message: str, hint: str = "") -> None:
+        self.problems.append(TextProblem(_place(event), code, message, hint))
 
     def _node(self, event: Any) -> object:
         kind = type(event)
@@ -151,7 +154,7 @@ class Composer:
             return self._alias(event)
         self._depth += 1
         if self._depth > DEPTH:
-            raise Stop(Flaw(_place(event), Code.TOO_DEEP, f"values are nested more than {DEPTH} deep"))
+            raise Stop(TextProblem(_place(event), Code.TOO_DEEP, f"values are nested more than {DEPTH} levels deep"))
         if event.anchor is not None:
             self._anchors[event.anchor] = MISSING
         node = self._mapping(event) if kind is MappingStartEvent else self._sequence(event)
@@ -164,7 +167,7 @@ class Composer:
         plain, quoted = event.implicit
         value = event.value
         if plain:
-            if value in _ODD_WORDS or value[0] in NUMBER_START:
+            if value in _SPECIAL or value[0] in NUMBER_START:
                 value = self._plain(event, value)
         elif not quoted:
             value = self._tagged(event, value)
@@ -206,7 +209,7 @@ class Composer:
             key = key_event.value
             plain, quoted = key_event.implicit
             if plain:
-                if (key in _ODD_WORDS or key[0] in NUMBER_START) and not key_event.style:
+                if (key in _SPECIAL or key[0] in NUMBER_START) and not key_event.style:
                     if key == "<<":
                         merged.append((key_event, node(following())))
                         continue
@@ -232,19 +235,19 @@ class Composer:
     # --- keys -----------------------------------------------------------------------------------------------------
 
     def _is_text(self, event: Any, key: str) -> bool:
-        """Whether an unquoted key is a text: all keys of manifests are."""
+        """Whether an unquoted key is a string: all keys of manifests are."""
         if ambiguous(key):
             self._warn(event, key)
-        if key not in WORDS and (key[0] not in NUMBER_START or self._number(event, key) is MISSING):
+        if key not in KEYWORDS and (key[0] not in NUMBER_START or self._number(event, key) is MISSING):
             return True
-        shown = key if key else "an empty key"
-        self._flaw(
-            event, Code.BAD_KEY, f"{shown} is not a text here, and keys must be texts", f'put it in quotes: "{key}"'
+        shown = f"the key {key}" if key else "an empty key"
+        self._report(
+            event, Code.BAD_KEY, f"{shown} is not a string, and keys must be strings", f'put it in quotes: "{key}"'
         )
         return False
 
     def _complex_key(self, event: Any) -> None:
-        self._flaw(event, Code.BAD_KEY, "a key must be a text, not a list, a mapping or an alias")
+        self._report(event, Code.BAD_KEY, "a key must be a string, not a list, a mapping or an alias")
         self._node(event)
         self._node(self._next())
 
@@ -253,19 +256,19 @@ class Composer:
             raise NeedMarks
         line, column = places[key][0]
         message = f"the key '{key}' is already at line {line}, column {column}"
-        self._flaw(event, Code.DUPLICATE_KEY, message, "keep one of the two")
+        self._report(event, Code.DUPLICATE_KEY, message, "keep one of the two")
 
     def _merge(self, mapping: dict[str, object], merged: list[tuple[Any, object]]) -> None:
         """Merge keys (`<<`): the mapping's own keys win, then earlier mappings of the list."""
         for event, _ in merged[1:]:
             line, column = _place(merged[0][0])
             hint = "write one merge key with a list: <<: [*a, *b]"
-            self._flaw(event, Code.DUPLICATE_KEY, f"the key '<<' is already at line {line}, column {column}", hint)
+            self._report(event, Code.DUPLICATE_KEY, f"the key '<<' is already at line {line}, column {column}", hint)
         event, value = merged[0]
         sources = value if isinstance(value, list) else [value]
         for source in sources:
             if not isinstance(source, dict):
-                self._flaw(event, Code.BAD_ALIAS, "a merge key takes a mapping, or a list of mappings")
+                self._report(event, Code.BAD_ALIAS, "the merge key << needs a mapping, or a list of mappings")
                 self._broken = True
                 return
             for key, inner in source.items():
@@ -278,8 +281,8 @@ class Composer:
     # --- scalars --------------------------------------------------------------------------------------------------
 
     def _plain(self, event: Any, text: str) -> object:
-        value = WORDS.get(text, MISSING)
-        if event.style:  # the parser forgets a lone ! before a quoted text, and then calls it unquoted
+        value = KEYWORDS.get(text, MISSING)
+        if event.style:  # the parser drops a lone ! before a quoted string and then reports it as unquoted
             return text
         if value is not MISSING:
             return value
@@ -288,7 +291,7 @@ class Composer:
                 self._warn(event, text)
             value = self._number(event, text)
             return text if value is MISSING else value
-        if text in WORDS_1_1:
+        if text in KEYWORDS_1_1:
             self._warn(event, text)
         return text
 
@@ -296,7 +299,7 @@ class Composer:
         try:
             return number(text)
         except ValueError as error:
-            self._flaw(event, Code.BAD_NUMBER, str(error), "put it in quotes if it is meant as a text")
+            self._report(event, Code.BAD_NUMBER, str(error), "put it in quotes if it is a string")
             self._broken = True
             return None
 
@@ -309,18 +312,18 @@ class Composer:
         value = self._plain(event, text)
         if type(value) in _SCALAR_TAGS[event.tag]:
             return value
-        self._flaw(event, Code.YAML_TAG, f"the value is not what its tag !!{event.tag.removeprefix(_TAG)} says")
+        self._report(event, Code.YAML_TAG, f"the value does not fit its tag !!{event.tag.removeprefix(_TAG)}")
         self._broken = True
         return value
 
     def _warn(self, event: Any, text: str) -> None:
-        what = f"'{text}'" if text in WORDS_1_1 else "this"
-        message = f"{what} is read by the rules of YAML 1.2; YAML 1.1 would read another value"
-        self._flaw(event, Code.YAML_AMBIGUOUS, message, "put it in quotes if it is meant as a text")
+        shown = f"'{text}'" if text in KEYWORDS_1_1 else "this value"
+        message = f"{shown} is read as YAML 1.2; YAML 1.1 would read another value"
+        self._report(event, Code.YAML_AMBIGUOUS, message, "put it in quotes if it is a string")
 
     def _refuse_tag(self, event: Any) -> None:
         tag = event.tag.replace(_TAG, "!!") if event.tag.startswith(_TAG) else event.tag
-        self._flaw(event, Code.YAML_TAG, f"the tag {tag} is not allowed in manifests", "remove it")
+        self._report(event, Code.YAML_TAG, f"the tag {tag} is not allowed in manifests", "remove it")
         self._broken = True
 
     # --- anchors --------------------------------------------------------------------------------------------------
@@ -328,22 +331,26 @@ class Composer:
     def _alias(self, event: Any) -> object:
         name = event.anchor
         if name not in self._anchors:
-            hint = "an anchor is known from its place to the end of its document"
-            self._flaw(event, Code.BAD_ALIAS, f"there is no anchor &{name} before this alias", hint)
+            hint = "add the anchor earlier in the same document, or remove the alias"
+            self._report(event, Code.BAD_ALIAS, f"alias *{name} has no anchor &{name} before it", hint)
             self._broken = True
             return None
         value = self._anchors[name]
         if value is MISSING:
-            self._flaw(event, Code.BAD_ALIAS, f"the anchor &{name} contains itself")
+            self._report(event, Code.BAD_ALIAS, f"the anchor &{name} contains itself")
             self._broken = True
             return None
         nodes, height = self._size(value)
         self._repeated += nodes
         if self._repeated > ALIAS_NODES:
             message = f"aliases repeat more than {ALIAS_NODES} values in one document"
-            raise Stop(Flaw(_place(event), Code.ALIAS_BUDGET, message, "write fewer aliases of smaller values"))
+            raise Stop(
+                TextProblem(
+                    _place(event), Code.ALIAS_BUDGET, message, "use fewer aliases, or aliases of smaller values"
+                )
+            )
         if self._depth + height > DEPTH:
-            raise Stop(Flaw(_place(event), Code.TOO_DEEP, f"values are nested more than {DEPTH} deep through aliases"))
+            raise Stop(TextProblem(_place(event), Code.TOO_DEEP, f"aliases nest values more than {DEPTH} levels deep"))
         return value
 
     def _size(self, value: object) -> tuple[int, int]:

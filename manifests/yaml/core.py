@@ -1,15 +1,15 @@
-"""The core schema of YAML 1.2 (chapter 10.3): what an unquoted scalar means. Called by `composer.py` for every one.
+"""The core schema of YAML 1.2 (chapter 10.3): the value of an unquoted scalar. Called by `composer.py` for each scalar.
 
 Editors read YAML 1.2, where `yes`, `on` and `22:22` are texts and `010` is ten; YAML 1.1 readers see booleans, a base-60
-number and eight. `ambiguous` tells where the two differ, so that nobody is surprised by either.
+number and eight. `ambiguous` is True where the two differ.
 """
 
 import re
 
 MISSING = object()
-"""Says that a scalar is none of the words; None is a value."""
+"""Marks a scalar that is none of the keywords; None is a value."""
 
-WORDS: dict[str, object] = {
+KEYWORDS: dict[str, object] = {
     "": None,
     "~": None,
     **dict.fromkeys(("null", "Null", "NULL"), None),
@@ -18,9 +18,9 @@ WORDS: dict[str, object] = {
 }
 NUMBER_START = frozenset("-+.0123456789")
 NUMBER_LENGTH = 64
-"""Longest number in characters: no field needs more, and reading very long ones takes time."""
+"""Longest number in characters: no field needs more, and very long ones take time to read."""
 
-WORDS_1_1 = frozenset(
+KEYWORDS_1_1 = frozenset(
     word for base in ("y", "yes", "n", "no", "on", "off") for word in (base, base.title(), base.upper())
 )
 """Booleans of YAML 1.1 that are texts in 1.2."""
@@ -68,4 +68,4 @@ def _short(text: str) -> str:
 
 def ambiguous(text: str) -> bool:
     """Whether YAML 1.1 reads this unquoted scalar as another value than YAML 1.2 does."""
-    return text in WORDS_1_1 or bool(_NUMBER_1_1.fullmatch(text))
+    return text in KEYWORDS_1_1 or bool(_NUMBER_1_1.fullmatch(text))

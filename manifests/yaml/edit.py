@@ -1,8 +1,8 @@
-"""Edits of one document in the text of its file: only the touched scalars change, every other byte stays.
+"""Edits of one document in the text of its file: only the edited scalars change, every other byte stays.
 
-A YAML writer would lay the whole file out anew, so new text is spliced in at the places that the parser gives. Whatever cannot be
-done cleanly (anchors, merge keys, texts over several lines) is refused, and at the end the new text is read again: it must
-hold exactly the values that were asked for. Called by `reconcile deploy`; `edit_text.py` has the places.
+A YAML writer would reformat the whole file, so new text is inserted at the positions from the parser (`text.py`). Edits of
+anchors, merge keys and multi-line strings are refused. At the end the new text is read again: it must hold exactly the
+requested values. Called by `reconcile deploy`.
 """
 
 import copy
@@ -17,14 +17,14 @@ Path = tuple[str | int, ...]
 
 
 class Put(NamedTuple):
-    """Let the text at `path` be `value`. Missing keys are added, mappings on the way too."""
+    """Set the string at `path` to `value`. Missing keys are added, with the mappings on the way."""
 
     path: Path
     value: str
 
 
 class Rename(NamedTuple):
-    """Let the key at `path` be called `key` and hold the text `value`; it keeps its place."""
+    """Rename the key at `path` to `key` and set it to the string `value`; it keeps its place."""
 
     path: Path
     key: str
@@ -35,7 +35,7 @@ Change = Put | Rename
 
 
 def find(file: str, data: bytes, kind: str, name: str) -> Document | None:
-    """The document of this kind and name in a file, None when it is not there.
+    """The document of this kind and name in a file; None when there is none.
 
     Raises:
         Refused: the file cannot be read, or has the document twice.
@@ -44,10 +44,10 @@ def find(file: str, data: bytes, kind: str, name: str) -> Document | None:
     wrong = [problem for problem in problems if not problem.is_warning]
     if wrong:
         raise Refused(wrong[0].render(), "correct the file; reconcile validate lists every problem")
-    found = [document for document in documents if _named(document.value, kind, name)]
-    if len(found) > 1:
+    matching = [document for document in documents if _named(document.value, kind, name)]
+    if len(matching) > 1:
         raise Refused(f"{file} has {kind} '{name}' twice", "remove one of the two")
-    return found[0] if found else None
+    return matching[0] if matching else None
 
 
 def edit(file: str, data: bytes, kind: str, name: str, changes: Sequence[Change]) -> bytes:
@@ -58,14 +58,14 @@ def edit(file: str, data: bytes, kind: str, name: str, changes: Sequence[Change]
         data: its whole content.
         kind: kind of the document.
         name: name of the document.
-        changes: what to change, in this order. A `Put` of what is there already changes nothing.
+        changes: applied in this order. A `Put` of the current value changes nothing.
 
     Raises:
-        Refused: it is not there, or the change cannot be made without touching anything else.
+        Refused: the document does not exist, or the change would affect other values.
     """
     before = find(file, data, kind, name)
     if before is None:
-        raise Refused(f"there is no {kind} '{name}' in {file}", "name a file that has it")
+        raise Refused(f"there is no {kind} '{name}' in {file}", "name the file that declares it")
     text = data.decode("utf-8")
     head = BOM if text.startswith(BOM) else ""
     text = text.removeprefix(BOM)
@@ -86,7 +86,7 @@ def edit(file: str, data: bytes, kind: str, name: str, changes: Sequence[Change]
 
 
 def shown(path: Path) -> str:
-    """A path as messages have it: `spec.template.spec.containers[0].image`."""
+    """A path as messages show it: `spec.template.spec.containers[0].image`."""
     return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path).lstrip(".")
 
 
@@ -98,7 +98,7 @@ def _named(value: object, kind: str, name: str) -> bool:
 
 
 def _apply(value: Any, change: Change) -> None:
-    """The change in terms of values: what the new text must hold."""
+    """Apply the change to the value that the new text must hold."""
     inner = value
     for part in change.path[:-1]:
         if isinstance(change, Put) and isinstance(inner, dict) and part not in inner:
@@ -106,26 +106,26 @@ def _apply(value: Any, change: Change) -> None:
         try:
             inner = inner[part]
         except (KeyError, IndexError, TypeError):
-            raise Refused(f"{shown(change.path)} is not there", "correct the manifest") from None
+            raise Refused(f"the manifest has no {shown(change.path)}", "correct the manifest") from None
     last = change.path[-1]
     if not isinstance(inner, dict):
-        raise Refused(f"{shown(change.path[:-1])} is no mapping", "correct the manifest")
+        raise Refused(f"{shown(change.path[:-1])} is not a mapping", "correct the manifest")
     if isinstance(change, Put):
         inner[last] = change.value
     elif last not in inner:
-        raise Refused(f"{shown(change.path)} is not there", "correct the manifest")
+        raise Refused(f"the manifest has no {shown(change.path)}", "correct the manifest")
     else:
         del inner[last]
         inner[change.key] = change.value
 
 
 def _spliced(text: str, index: int, change: Change) -> str:
-    """The text after one change that does change something."""
+    """The text after one change, which must differ from the current value."""
     root = parse(text)[index]
     parent, missing = _parent(root, change.path)
     if missing or change.path[-1] not in parent.names():
         if not isinstance(change, Put):
-            raise Refused("it is not written there itself", "change it by hand")
+            raise Refused("the key comes from a merge key", "change it by hand")
         return with_entry(text, parent, (*missing, str(change.path[-1])), change.value)
     key, value = parent.entry(change.path[-1])
     text = with_scalar(text, value, change.value)
@@ -133,7 +133,7 @@ def _spliced(text: str, index: int, change: Change) -> str:
 
 
 def _parent(root: Node, path: Path) -> tuple[Node, tuple[str, ...]]:
-    """The deepest mapping on the way that is written, and the keys between it and the last one that are not."""
+    """The deepest mapping on the way that exists in the text, and the missing keys between it and the last key."""
     node = root
     for step, part in enumerate(path[:-1]):
         node.check_plain()
@@ -142,18 +142,18 @@ def _parent(root: Node, path: Path) -> tuple[Node, tuple[str, ...]]:
         elif part in node.names():
             node = node.entry(part)[1]
         else:
-            return node, tuple(str(one) for one in path[step:-1])
+            return node, tuple(str(key) for key in path[step:-1])
     node.check_plain()
     if node.kind != "mapping":
-        raise Refused("it is not in a mapping", "change it by hand")
+        raise Refused("the enclosing value is not a mapping", "change it by hand")
     return node, ()
 
 
 def _check(file: str, before: bytes, after: bytes, index: int, wanted: object) -> None:
-    """Raise Refused unless the new text holds what was asked for and, of all other documents, what it held before."""
+    """Raise Refused unless the new text holds the requested values, and unchanged values in all other documents."""
     old, _ = read_file(file, before)
     new, problems = read_file(file, after)
-    values: Mapping[int, object] = {one.index: one.value for one in new}
-    expected = {one.index: one.value for one in old} | {index: wanted}
+    values: Mapping[int, object] = {document.index: document.value for document in new}
+    expected = {document.index: document.value for document in old} | {index: wanted}
     if any(not problem.is_warning for problem in problems) or values != expected:
-        raise Refused(f"{file} would not hold the wanted values after this edit", "change it by hand")
+        raise Refused(f"{file} would not hold the requested values after this edit", "change it by hand")

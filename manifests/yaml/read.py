@@ -1,7 +1,7 @@
 """From the bytes of one file to documents that know their places. Called by `load.py` for every file of a tree.
 
-Reading is strict: UTF-8 only, YAML 1.2, no duplicate keys, no tags, with limits. Everything wrong with a file is reported
-at once as far as the text can be followed.
+Reading is strict: UTF-8 only, YAML 1.2, no duplicate keys, no tags, with limits. All problems of a file are reported at
+once, as far as the text can be parsed.
 """
 
 import re
@@ -11,13 +11,22 @@ from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.reader import ReaderError
 
 from manifests.problems import Code, Problem, Where
-from manifests.yaml.composer import Composer, Flaw, Mark, Marks, NeedMarks, Stop, fast_events, patient_events
+from manifests.yaml.composer import (
+    Composer,
+    Mark,
+    Marks,
+    NeedMarks,
+    Stop,
+    TextProblem,
+    c_parser_events,
+    python_parser_events,
+)
 
 FILE_SIZE = 4 * 1024 * 1024
 """Largest file in bytes."""
 
-PATIENT_SIZE = 256 * 1024
-"""Longest text in characters that is parsed a second time, slowly, for the sake of a colon."""
+SLOW_PARSE_SIZE = 256 * 1024
+"""Longest text in characters that is parsed a second time, by the slow parser, because of a colon in `[]` or `{}`."""
 
 _COLON_PROBLEMS = ("found unexpected ':'", "did not find expected node content")
 _BREAKS_OF_1_1 = re.compile("[\x85\u2028\u2029]")
@@ -27,7 +36,7 @@ _LINE_BREAK = re.compile("\r\n|[\r\n]")
 
 @dataclass(slots=True)
 class Text:
-    """The text of one file. Positions are found by composing it again, once, when the first one is asked for."""
+    """The text of one file. It is composed a second time, with positions, when the first position is needed."""
 
     file: str
     text: str
@@ -43,7 +52,7 @@ class Text:
 
 @dataclass(slots=True)
 class Document:
-    """One document that is not empty. `broken` says that parts of the value could not be read."""
+    """One document that is not empty. `broken`: parts of the value could not be read."""
 
     where: Where
     value: object
@@ -57,7 +66,7 @@ class Document:
         return self.where.file
 
     def place(self, path: tuple[str | int, ...], *, key: bool = False) -> Mark:
-        """Line and column of the value at `path`, or of its key; of the nearest value around it when it is not there."""
+        """Line and column of the value at `path`, or of its key; of the nearest enclosing value when there is none."""
         composer, marks = self.text.placed()
         document = composer.documents[self.index]
         place, value = document.place, document.value
@@ -75,17 +84,17 @@ class Document:
 
 
 def read_file(file: str, data: bytes) -> tuple[list[Document], list[Problem]]:
-    """The documents of one file, without the empty ones, and everything that is wrong with its text.
+    """The documents of one file, without the empty ones, and the problems of its text.
 
     Args:
-        file: name to show in problems and places.
+        file: name for problems and places.
         data: the whole content.
     """
     if len(data) > FILE_SIZE:
-        message = f"the file has {len(data)} bytes, at most {FILE_SIZE} are read"
+        message = f"the file has {len(data)} bytes, at most {FILE_SIZE} are allowed"
         return [], [Problem(file, 0, 0, Code.FILE_TOO_LARGE, "", message, "split it into several files")]
     decoded = _decode(data)
-    if isinstance(decoded, Flaw):
+    if isinstance(decoded, TextProblem):
         return [], [_problem(file, decoded)]
     text = Text(file, decoded)
     try:
@@ -94,30 +103,32 @@ def read_file(file: str, data: bytes) -> tuple[list[Document], list[Problem]]:
         marks: Marks = {}
         composer, stopped = _compose(decoded, marks)
         text._placed = composer, marks
-    flaws = composer.flaws if stopped is None else [*composer.flaws, stopped]
+    problems = composer.problems if stopped is None else [*composer.problems, stopped]
     documents = [
-        Document(Where(file, *found.place), found.value, found.broken, index, text)
-        for index, found in enumerate(composer.documents)
-        if found.value is not None or found.broken
+        Document(Where(file, *composed.place), composed.value, composed.broken, index, text)
+        for index, composed in enumerate(composer.documents)
+        if composed.value is not None or composed.broken
     ]
-    return documents, [_problem(file, flaw) for flaw in flaws]
+    return documents, [_problem(file, problem) for problem in problems]
 
 
-def _problem(file: str, flaw: Flaw) -> Problem:
-    return Problem(file, *flaw.place, flaw.code, "", flaw.message, flaw.hint)
+def _problem(file: str, problem: TextProblem) -> Problem:
+    return Problem(file, *problem.place, problem.code, "", problem.message, problem.hint)
 
 
-def _decode(data: bytes) -> str | Flaw:
+def _decode(data: bytes) -> str | TextProblem:
     if data[:2] in (b"\xff\xfe", b"\xfe\xff") or (len(data) >= 2 and 0 in data[:2] and data[:2] != b"\0\0"):
-        return Flaw((1, 1), Code.ENCODING, "the file is UTF-16 or UTF-32, not UTF-8", "save it as UTF-8")
+        return TextProblem((1, 1), Code.ENCODING, "the file is UTF-16 or UTF-32, not UTF-8", "save it as UTF-8")
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         place = _place_at(data[: error.start].decode("utf-8"), None)
-        return Flaw(place, Code.ENCODING, f"byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8")
+        return TextProblem(
+            place, Code.ENCODING, f"byte 0x{data[error.start]:02x} is not UTF-8", "save the file as UTF-8"
+        )
     if not text.isascii() and (odd := _BREAKS_OF_1_1.search(text)):
         message = f"U+{ord(odd[0]):04X} breaks lines in YAML 1.1 but not in 1.2"
-        return Flaw(
+        return TextProblem(
             _place_at(text, odd.start()),
             Code.YAML_SYNTAX,
             message,
@@ -132,41 +143,42 @@ def _place_at(text: str, offset: int | None) -> Mark:
     return len(breaks) + 1, len(before) - (breaks[-1].end() if breaks else 0) + 1
 
 
-def _compose(text: str, marks: Marks | None) -> tuple[Composer, Flaw | None]:
-    """Compose a text; the flaw is what stopped it before its end."""
-    composer = Composer(fast_events(text), marks)
+def _compose(text: str, marks: Marks | None) -> tuple[Composer, TextProblem | None]:
+    """Compose a text; the problem is the one that stopped it before its end."""
+    composer = Composer(c_parser_events(text), marks)
     try:
         composer.run()
     except Stop as stop:
-        return composer, stop.flaw
+        return composer, stop.problem
     except ReaderError as error:
-        found = _UNPRINTABLE.search(text)
-        place = _place_at(text, found.start() if found else 0)
-        what = f"the control character U+{ord(found[0]):04X} is not allowed" if found else str(error.reason)
-        return composer, Flaw(place, Code.YAML_SYNTAX, what, "remove it, or write it as an escape in double quotes")
+        control = _UNPRINTABLE.search(text)
+        place = _place_at(text, control.start() if control else 0)
+        cause = f"the control character U+{ord(control[0]):04X} is not allowed" if control else str(error.reason)
+        hint = "remove it, or write it as an escape in double quotes"
+        return composer, TextProblem(place, Code.YAML_SYNTAX, cause, hint)
     except MarkedYAMLError as error:
-        colon = error.problem in _COLON_PROBLEMS and len(text) <= PATIENT_SIZE
-        second = _compose_patiently(text, marks) if colon else None
+        colon = error.problem in _COLON_PROBLEMS and len(text) <= SLOW_PARSE_SIZE
+        second = _compose_slowly(text, marks) if colon else None
         return second or (composer, _syntax(error, text))
     return composer, None
 
 
-def _compose_patiently(text: str, marks: Marks | None) -> tuple[Composer, Flaw | None] | None:
-    """Compose a text that the C parser refuses for a colon in `[]` or `{}`; None when it is not YAML 1.2 either."""
+def _compose_slowly(text: str, marks: Marks | None) -> tuple[Composer, TextProblem | None] | None:
+    """Compose a text that the C parser refuses because of a colon in `[]` or `{}`; None when it is not YAML 1.2 either."""
     if marks is not None:
         marks.clear()
-    composer = Composer(patient_events(text), marks)
+    composer = Composer(python_parser_events(text), marks)
     try:
         composer.run()
     except Stop as stop:
-        return composer, stop.flaw
+        return composer, stop.problem
     except (MarkedYAMLError, ReaderError, ValueError, OverflowError):
         return None
     return composer, None
 
 
-def _syntax(error: MarkedYAMLError, text: str) -> Flaw:
-    mark, problem = error.problem_mark, error.problem or "this cannot be parsed"
+def _syntax(error: MarkedYAMLError, text: str) -> TextProblem:
+    mark, problem = error.problem_mark, error.problem or "the text is not valid YAML"
     place = (mark.line + 1, mark.column + 1) if mark is not None else (1, 1)
     place = min(place, _place_at(text, None))
     context = ""
@@ -175,8 +187,8 @@ def _syntax(error: MarkedYAMLError, text: str) -> Flaw:
         if error.context_mark is not None:
             context += f" that starts at line {error.context_mark.line + 1}, column {error.context_mark.column + 1}"
     if "incompatible YAML" in problem:
-        return Flaw(place, Code.YAML_VERSION, "manifests are YAML 1.2", "remove the %YAML line")
-    return Flaw(place, Code.YAML_SYNTAX, f"{problem}{context}", _syntax_hint(problem, text, place))
+        return TextProblem(place, Code.YAML_VERSION, "manifests are YAML 1.2", "remove the %YAML line")
+    return TextProblem(place, Code.YAML_SYNTAX, f"{problem}{context}", _syntax_hint(problem, text, place))
 
 
 def _syntax_hint(problem: str, text: str, place: Mark) -> str:
@@ -185,9 +197,9 @@ def _syntax_hint(problem: str, text: str, place: Mark) -> str:
     if "tab" in problem or "\t" in line[: len(line) - len(line.lstrip())] or "'\\t'" in problem:
         return "indent with spaces, not tabs"
     if "mapping values are not allowed" in problem:
-        return "put a text that contains ': ' in quotes, or check the indentation"
+        return "put a string that contains ': ' in quotes, or check the indentation"
     if problem == _COLON_PROBLEMS[0]:
-        return "put a text with ':' between [] or {} in quotes"
+        return "put a string with ':' between [] or {} in quotes"
     if "cannot start any token" in problem:
-        return "put a text that starts with this character in quotes"
+        return "put a string that starts with this character in quotes"
     return ""

@@ -1,7 +1,7 @@
-"""Places in the text of a YAML file, and pieces of text put there. Called by `edit.py` only.
+"""Positions in the text of a YAML file, and insertions at them. Called by `edit.py` only.
 
-`Node` is what the parser says of one value: where it begins and ends. Functions take a text with its nodes and return the new
-text; they raise `Refused` where a clean splice is not possible.
+`Node` is one value with the positions of its begin and end. Functions take a text with its nodes and return the new text;
+they raise `Refused` where the insertion would affect other values.
 """
 
 import json
@@ -23,17 +23,17 @@ from ruamel.yaml.events import (
     StreamEndEvent,
 )
 
-from manifests.yaml.composer import fast_events, patient_events
-from manifests.yaml.core import MISSING, WORDS, ambiguous, number
+from manifests.yaml.composer import c_parser_events, python_parser_events
+from manifests.yaml.core import KEYWORDS, MISSING, ambiguous, number
 
 BOM = "\ufeff"
 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./@+-]*(?::[A-Za-z0-9_./@+-]+)*")
-"""Texts that need no quotes outside of [] and {}: image references and words."""
+"""Strings that need no quotes outside of [] and {}: image references and names."""
 
 
 class Refused(Exception):
-    """An edit that cannot be made cleanly: why, and what to do instead."""
+    """A refused edit: the cause, and the next step."""
 
     def __init__(self, cause: str, next_step: str) -> None:
         super().__init__(f"{cause}; {next_step}")
@@ -62,7 +62,7 @@ class Node:
     children: list["Node"] = field(default_factory=list)
 
     def names(self) -> list[str]:
-        """The keys of a mapping that are written in it, without merged ones."""
+        """The keys in the text of a mapping, without merged ones."""
         return [child.value for child in self.children[::2]]
 
     def entry(self, key: str | int) -> tuple["Node", "Node"]:
@@ -83,7 +83,7 @@ class Node:
             raise Refused(f"line {self.line + 1} has a merge key", "change it by hand")
 
     def last(self) -> "Node":
-        """The value in it that ends last."""
+        """The innermost last value."""
         return self if self.kind in ("scalar", "alias") or self.flow or not self.children else self.children[-1].last()
 
 
@@ -93,13 +93,13 @@ class Node:
 def parse(text: str) -> list[Node]:
     """The root of every document. Raises Refused."""
     try:
-        return _documents(fast_events(text))
+        return _documents(c_parser_events(text))
     except YAMLError:
         pass
     try:
-        return _documents(patient_events(text))
+        return _documents(python_parser_events(text))
     except YAMLError as error:
-        raise Refused(f"it cannot be parsed: {error}", "correct the file") from error
+        raise Refused(f"the file cannot be parsed: {error}", "correct the file") from error
 
 
 def _documents(following: Callable[[], Any]) -> list[Node]:
@@ -132,47 +132,47 @@ def _node(event: Any, following: Callable[[], Any]) -> Node:
     return node
 
 
-# --- splices ------------------------------------------------------------------------------------------------------
+# --- insertions ------------------------------------------------------------------------------------------------------
 
 
 def with_scalar(text: str, node: Node, value: str) -> str:
-    """The text with another scalar in the place of this one, in the same style where that can hold it."""
+    """The text with another scalar in this place, in the same style where possible."""
     _check_scalar(text, node)
-    return text[: node.start] + _spelled(value, node.style, _in_flow(text, node)) + text[node.end :]
+    return text[: node.start] + _scalar(value, node.style, _in_flow(text, node)) + text[node.end :]
 
 
 def with_key(text: str, key: Node, name: str) -> str:
-    """The text with another name for a key. The key's value stands behind it, so its place is still right."""
+    """The text with another name for a key. Change its value first: its position is after the key."""
     _check_scalar(text, key)
-    return text[: key.start] + _spelled(name, key.style, False) + text[key.end :]
+    return text[: key.start] + _scalar(name, key.style, False) + text[key.end :]
 
 
 def with_entry(text: str, mapping: Node, keys: tuple[str, ...], value: str) -> str:
     """The text with one more entry at the end of a mapping: `keys` are nested in each other, the last holds `value`."""
     mapping.check_plain()
     if mapping.kind != "mapping":
-        raise Refused(f"line {mapping.line + 1} has no mapping", "write one there")
+        raise Refused(f"line {mapping.line + 1} has no mapping", "write a mapping there")
     return _flow_entry(text, mapping, keys, value) if mapping.flow else _block_entry(text, mapping, keys, value)
 
 
 def _check_scalar(text: str, node: Node) -> None:
     node.check_plain()
     if node.kind != "scalar" or node.start == node.end:
-        raise Refused(f"line {node.line + 1} holds no single value", "change it by hand")
+        raise Refused(f"line {node.line + 1} does not hold a single value", "change it by hand")
     if node.tagged:
         raise Refused(f"line {node.line + 1} has a tag", "remove the tag")
     if node.style in ("|", ">") or "\n" in text[node.start : node.end]:
-        raise Refused(f"the value in line {node.line + 1} goes over several lines", "write it in one line")
+        raise Refused(f"the value in line {node.line + 1} spans several lines", "write it in one line")
 
 
 def _in_flow(text: str, node: Node) -> bool:
-    """Whether a scalar stands between [] or {}, or could: told by what is around it in its line."""
+    """Whether a scalar may be between [] or {}: its line has such characters around it."""
     begin, end = text.rfind("\n", 0, node.start) + 1, _line_end(text, node.end)
     return any(char in text[begin : node.start] + text[node.end : end] for char in "[]{},")
 
 
-def _spelled(value: str, style: str, flow: bool) -> str:
-    """A text as YAML: plain where that is safe and was so before."""
+def _scalar(value: str, style: str, flow: bool) -> str:
+    """A string as YAML: plain where that is safe and was so before."""
     if style == "'" and value.isprintable():
         return "'" + value.replace("'", "''") + "'"
     if style == "" and _is_plain(value) and not (flow and ":" in value):
@@ -181,7 +181,7 @@ def _spelled(value: str, style: str, flow: bool) -> str:
 
 
 def _is_plain(value: str) -> bool:
-    if not _PLAIN.fullmatch(value) or value in WORDS or ambiguous(value):
+    if not _PLAIN.fullmatch(value) or value in KEYWORDS or ambiguous(value):
         return False
     try:
         return number(value) is MISSING
@@ -190,14 +190,14 @@ def _is_plain(value: str) -> bool:
 
 
 def _line_end(text: str, offset: int) -> int:
-    """Where the line after the one of this offset begins; the text's length when it is the last."""
-    found = text.find("\n", offset)
-    return len(text) if found < 0 else found + 1
+    """The offset of the next line; the length of the text in its last line."""
+    newline = text.find("\n", offset)
+    return len(text) if newline < 0 else newline + 1
 
 
 def _flow_entry(text: str, mapping: Node, keys: tuple[str, ...], value: str) -> str:
     quoted = not mapping.children or mapping.children[0].style == '"'
-    names = [json.dumps(one) if quoted and mapping.children else one for one in keys]
+    names = [json.dumps(key) if quoted and mapping.children else key for key in keys]
     entry = f"{names[-1]}: {json.dumps(value, ensure_ascii=False)}"
     for name in reversed(names[:-1]):
         entry = f"{name}: {{{entry}}}"
@@ -220,7 +220,7 @@ def _block_entry(text: str, mapping: Node, keys: tuple[str, ...], value: str) ->
     lines[-1] += f" {json.dumps(value, ensure_ascii=False)}"
     entry = newline.join(lines)
     if last.style in ("|", ">"):
-        # Blank lines at the end of such a text may belong to it.
+        # Blank lines at the end of a block scalar may belong to it.
         begin = text.rfind("\n", 0, first.start) + 1
         if text[begin : first.start].strip():
             raise Refused(f"line {first.line + 1} does not begin with its key", "change it by hand")
@@ -231,7 +231,7 @@ def _block_entry(text: str, mapping: Node, keys: tuple[str, ...], value: str) ->
 
 
 def _step(mapping: Node) -> int:
-    """By how much the file indents: taken from the first mapping inside, else two."""
+    """The indentation of the file: that of the first mapping inside, else two."""
     for value in mapping.children[1::2]:
         if value.kind == "mapping" and not value.flow and value.children and value.column > mapping.column:
             return value.column - mapping.column

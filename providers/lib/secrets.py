@@ -13,7 +13,7 @@ from typing import NoReturn, Self
 from pydantic import Field, model_validator
 
 from manifests.kinds.base import Model
-from manifests.types.scalars import bad_value
+from manifests.types.errors import bad_value
 from providers.errors import Rejected, Unreachable
 
 MAX_BYTES = 64 * 1024

@@ -12,8 +12,8 @@ from pydantic_core import PydanticCustomError
 
 from manifests.problems import ManifestErrors
 from manifests.source.identity import identity_of
+from manifests.types.durations import Duration
 from manifests.types.moments import parse_moment
-from manifests.types.scalars import Duration
 from manifests.values.desired import SECOND, Desired, Workload
 from manifests.values.image_ref import parse_image
 from manifests.values.rollouts import STAGED, format_moment

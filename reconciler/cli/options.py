@@ -26,7 +26,7 @@ class DurationType(click.ParamType[int]):
             return value
         from pydantic_core import PydanticCustomError  # noqa: PLC0415  (only when a duration is given)
 
-        from manifests.types.scalars import parse_duration  # noqa: PLC0415
+        from manifests.types.durations import parse_duration  # noqa: PLC0415
 
         try:
             return int(parse_duration(value))

@@ -1,4 +1,4 @@
-"""One broken tree for each code: the tree differs from a valid one only in what the code is about."""
+"""One broken tree for each code: the tree differs from a valid one only in the mistake of its code."""
 
 import os
 from collections.abc import Callable
@@ -8,6 +8,7 @@ import pytest
 
 from manifests.problems import MEANINGS, WARNINGS, Code, ManifestErrors, Problem
 from tests.manifests.trees import (
+    ENGINE_PROVIDERS,
     GOOD,
     GUARD,
     INSTANCE,
@@ -49,12 +50,15 @@ def nest_directories(root: Path) -> None:
 
 
 EXEC = WORKLOAD.replace("tcpSocket: {port: 8080}\n            periodSeconds: 0.5", "exec: {command: [check]}")
-ENGINE = PROVIDERS.replace("type: process", "type: engine")
 
 
 def run_commands_in_an_image(root: Path) -> None:
     write(
-        root, {"providers.yaml": ENGINE, "web.yaml": EXEC.replace("- name: app", "- name: app\n          image: web")}
+        root,
+        {
+            "providers.yaml": ENGINE_PROVIDERS,
+            "web.yaml": EXEC.replace("- name: app", "- name: app\n          image: web"),
+        },
     )
 
 
@@ -177,7 +181,7 @@ def test_a_missing_path_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "# nothing yet\n---\n# nor here\n"])
-def test_a_tree_without_manifests_is_a_problem_of_its_own(content: str | None, tmp_path: Path) -> None:
+def test_a_tree_without_manifests_has_its_own_code(content: str | None, tmp_path: Path) -> None:
     if content is not None:
         write(tmp_path, {"empty.yaml": content})
 

@@ -1,4 +1,4 @@
-"""What people see: the whole report of a broken tree, and mistakes that other tools were known to swallow."""
+"""The whole report of a broken tree, and mistakes that other tools ignore."""
 
 from pathlib import Path
 
@@ -43,21 +43,21 @@ web.yaml:6:13: wrong-type: workload/web_1: spec.replicas: expected a whole numbe
     write it without quotes
 web.yaml:7:16: wrong-type: workload/web_1: spec.drain.max: expected a duration with a unit, found a whole number
     write 30s for seconds, or another unit such as "30m"
-web.yaml:13:18: bad-value: workload/web_1: spec.template.spec.containers[0].image: 'Nginx' is not the name of an image: the name of an image is in lower case
+web.yaml:13:18: bad-value: workload/web_1: spec.template.spec.containers[0].image: 'Nginx' is not an image reference: image names are lower case
 web.yaml:14:11: unknown-field: workload/web_1: spec.template.spec.containers[0] cannot have a field 'comand'
     did you mean 'command'?
 web.yaml:15:16: wrong-type: workload/web_1: spec.template.spec.containers[0].env: expected a list, found a mapping
-    start the item with '- '
+    start each item with '- '
 web.yaml:17:37: unknown-field: workload/web_1: spec.template.spec.containers[0].livenessProbe.tcpSocket cannot have a field 'host'
-    probes go to the address of the observed container; remove it
-web.yaml:19:27: bad-value: workload/web_1: spec.template.spec.containers[0].readinessProbe: a probe has exactly one of httpGet, tcpSocket, exec, grpc and runtimeHealth, found none
+    remove it: probes connect to the observed address of the container
+web.yaml:19:27: bad-value: workload/web_1: spec.template.spec.containers[0].readinessProbe: a probe must have exactly one of httpGet, tcpSocket, exec, grpc and runtimeHealth, found none
 web.yaml:21:28: wrong-type: workload/web_1: spec.template.spec.containers[1].command[1]: expected a string, found a whole number
     put it in quotes
 web.yaml:23:7: unknown-kind: there is no kind 'Servce'
     did you mean 'Service'?"""
 
 
-def test_everything_that_is_wrong_is_reported_at_once_with_place_path_and_next_step(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once_with_place_path_and_next_step(tmp_path: Path) -> None:
     assert render(problems_of(tmp_path, GOOD | {"web.yaml": BROKEN})) == REPORT
 
 
@@ -82,7 +82,7 @@ def test_an_object_declared_twice_is_an_error_that_names_both_places(tmp_path: P
 
 
 @pytest.mark.parametrize("name", ["docker-compose.yml", "package.json", "values.yaml", "notes.YAML"])
-def test_a_file_that_holds_no_manifest_is_never_skipped_in_silence(name: str, tmp_path: Path) -> None:
+def test_a_file_without_manifests_is_never_skipped_silently(name: str, tmp_path: Path) -> None:
     problems = problems_of(tmp_path, GOOD | {name: '{"name": "x", "services": {}}'})
 
     assert [(problem.file, problem.code) for problem in problems] == [(name, Code.NOT_A_MANIFEST)]
@@ -94,7 +94,7 @@ def test_a_separator_that_is_followed_by_a_comment_still_separates(tmp_path: Pat
     assert load_files(tmp_path, GOOD | {"web.yaml": both, "service.yml": ""}).services[0].key == "service/web"
 
 
-def test_a_variable_keeps_a_text_that_yaml_1_1_would_turn_into_something_else(tmp_path: Path) -> None:
+def test_a_variable_keeps_a_string_that_yaml_1_1_would_convert(tmp_path: Path) -> None:
     text = WORKLOAD.replace("value: production", "value: 2122:22")
 
     value = load_files(tmp_path, GOOD | {"web.yaml": text})
@@ -129,13 +129,15 @@ def test_the_value_of_a_variable_never_appears_in_a_report(broken: str, tmp_path
         ("provider: edge", "provider: here", "endpoints providers: edge"),
     ],
 )
-def test_a_wrong_reference_is_answered_with_what_there_is(old: str, new: str, hint: str, tmp_path: Path) -> None:
+def test_the_hint_for_an_unknown_reference_lists_the_declared_objects(
+    old: str, new: str, hint: str, tmp_path: Path
+) -> None:
     problems = problems_of(tmp_path, GOOD | {"service.yml": SERVICE.replace(old, new)})
 
     assert [problem.hint for problem in problems] == [hint]
 
 
-def test_problems_of_several_objects_are_all_there(tmp_path: Path) -> None:
+def test_problems_of_several_objects_are_all_reported(tmp_path: Path) -> None:
     files = GOOD | {
         "dns.yaml": POLICY.replace("{name: web}", "{name: wbe}"),
         "service.yml": SERVICE.replace("port: http", "port: 81"),

@@ -57,6 +57,9 @@ spec:
     path: example.zone
 """
 
+ENGINE_PROVIDERS = PROVIDERS.replace("type: process", "type: engine")
+"""The same providers, with a runtime that has images."""
+
 WORKLOAD = """\
 apiVersion: reconciler/v1
 kind: Workload
@@ -145,6 +148,23 @@ spec:
     b.example.com: {AAAA: {ttl: 1m, values: "2001:db8::1"}}
 """
 
+NETWORKED = """\
+apiVersion: reconciler/v1
+kind: Workload
+metadata: {name: web}
+spec:
+  ADOPT
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      networks: [edge, back]
+      containers:
+        - name: app
+          image: shop/web:1
+          ports: [{name: http, containerPort: 8080PORT}]
+"""
+"""A workload on networks. The words in capitals are replaced."""
+
 GOOD: dict[str, str | bytes] = {
     "instance.yaml": INSTANCE,
     "providers.yaml": PROVIDERS,
@@ -208,3 +228,10 @@ def problems_at(path: Path, instance_file: Path | None = None) -> tuple[Problem,
 
 def problems_of(root: Path, files: dict[str, str | bytes]) -> tuple[Problem, ...]:
     return problems_at(write(root, files))
+
+
+def networked(adopt: str = "replicas: 1", port: str = "", address: str = "") -> dict[str, str | bytes]:
+    """A tree with `NETWORKED`: with a line in its spec, an option of its port, and the address of its service."""
+    web = NETWORKED.replace("ADOPT", adopt).replace("PORT", port)
+    service = SERVICE.replace("  port: http\n", f"  port: http\n  address: {address}\n") if address else SERVICE
+    return {**GOOD, "providers.yaml": ENGINE_PROVIDERS, "web.yaml": web, "service.yml": service}

@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, Field
 
 from manifests.kinds.base import Model
-from manifests.types import scalars
+from manifests.types import durations
+from manifests.types.durations import MILLISECOND, Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import Deadline, Shown
-from manifests.types.scalars import MILLISECOND, Duration, bad_value
 from manifests.values.desired import SECOND, Role
 from providers.actions import ChangeRecords
 from providers.capabilities import Atomic, DNSCapabilities, Write
@@ -42,7 +43,7 @@ def _base_url(text: str) -> str:
 
 
 BaseURL = Annotated[str, AfterValidator(_base_url), Shown("http or https URL")]
-Patience = Annotated[Deadline, AfterValidator(scalars.between(100 * MILLISECOND, 60 * SECOND))]
+Patience = Annotated[Deadline, AfterValidator(durations.between(100 * MILLISECOND, 60 * SECOND))]
 
 
 class PowerDNSSettings(Model):

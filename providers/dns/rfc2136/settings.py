@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from manifests.kinds.base import Model
-from manifests.types import scalars
+from manifests.types import durations
+from manifests.types.durations import MILLISECOND, Duration
 from manifests.types.fields import Deadline, IPAddress, PortNumber
-from manifests.types.scalars import MILLISECOND, Duration
 from manifests.values.desired import SECOND
 from providers.lib.secrets import SecretRef
 
@@ -16,7 +16,7 @@ Algorithm = Literal["hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha224", 
 
 KEY_NAME = r"^([A-Za-z0-9_-]{1,63}\.)*[A-Za-z0-9_-]{1,63}\.?$"
 
-Patience = Annotated[Deadline, AfterValidator(scalars.between(100 * MILLISECOND, 60 * SECOND))]
+Patience = Annotated[Deadline, AfterValidator(durations.between(100 * MILLISECOND, 60 * SECOND))]
 
 
 class KeySettings(Model):

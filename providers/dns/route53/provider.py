@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from manifests.kinds.base import Model
-from manifests.types import scalars
+from manifests.types import durations
+from manifests.types.durations import MILLISECOND, Duration
+from manifests.types.errors import bad_value
 from manifests.types.fields import Deadline, Items
-from manifests.types.scalars import MILLISECOND, Duration, bad_value
 from manifests.values.desired import SECOND, Role
 from manifests.values.geo import GeoKind
 from providers.actions import ChangeRecords
@@ -55,8 +56,8 @@ BATCH_CHANGES = 1000
 BATCH_CHARACTERS = 32_000
 """Characters of all values in one change batch."""
 
-Patience = Annotated[Deadline, AfterValidator(scalars.between(100 * MILLISECOND, 60 * SECOND))]
-SyncPatience = Annotated[Deadline, AfterValidator(scalars.between(0, 300 * SECOND))]
+Patience = Annotated[Deadline, AfterValidator(durations.between(100 * MILLISECOND, 60 * SECOND))]
+SyncPatience = Annotated[Deadline, AfterValidator(durations.between(0, 300 * SECOND))]
 
 
 class Route53Settings(Model):

@@ -27,8 +27,8 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from manifests.types.durations import Duration
 from manifests.types.fields import Deadline, Delay
-from manifests.types.scalars import Duration
 from manifests.values.desired import SECOND, Role
 from providers.actions import EndpointAction
 from providers.endpoints.haproxy import commands

@@ -24,8 +24,8 @@ from typing import Annotated, ClassVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from manifests.types.durations import Duration
 from manifests.types.fields import Delay
-from manifests.types.scalars import Duration
 from manifests.values.desired import SECOND, Role
 from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.endpoints.nginx import config_test, process

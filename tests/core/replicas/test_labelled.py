@@ -163,15 +163,15 @@ def test_one_that_we_stopped_is_started_however_late_that_is(hours):
     ("text", "told"),
     [
         ("", "no label reconciler.container-probe-context"),
-        ("{", "it is no JSON"),
-        ("{}", "it must be a list"),
+        ("{", "the label is not JSON"),
+        ("{}", "the label must be a list"),
         ('[{"name": "other", "livenessProbe": {"tcpSocket": {"port": 80}}}]', "no entry named shop-web-1 or web"),
         ('[{"name": "web", "livenessProbe": {"tcpSocket": {"port": "http"}}}]', "write the number"),
         ('[{"name": "web", "livenessProbe": {"tcpSocket": {"port": 80}, "host": "x"}}]', "cannot have a field 'host'"),
         ('[{"name": "web"}]', "no field 'livenessProbe'"),
         ('[{"name": "web", "name": "web"}]', "twice"),
         ("[" * 5000 + "]" * 5000, "nested"),  # too deeply, or more than 100 deep: interpreters read more or less
-        ("[" * 200 + "]" * 200, "values are nested more than 100 deep"),
+        ("[" * 200 + "]" * 200, "values are nested more than 100 levels deep"),
         (" " * 20_000 + "[]", "at most 16384"),
     ],
     ids=range(11),

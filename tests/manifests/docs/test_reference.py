@@ -1,4 +1,4 @@
-"""What is generated from the models: reference, defaults, JSON Schema."""
+"""Pages and JSON Schema generated from the models."""
 
 import json
 import re
@@ -17,12 +17,12 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.mark.parametrize(("name", "page"), [("manifests.md", manifests_page), ("defaults.md", defaults_page)])
-def test_the_committed_page_is_what_the_models_say(name: str, page: Any) -> None:
+def test_the_committed_page_equals_the_generated_one(name: str, page: Any) -> None:
     """Run `python -m manifests.docs.reference` when this fails."""
     assert (DOCS / name).read_text(encoding="utf-8") == page()
 
 
-def test_the_reference_is_written_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_the_reference_is_written_into_the_given_directory(tmp_path: Path) -> None:
     main([str(tmp_path)])
 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["defaults.md", "manifests.md"]
@@ -35,21 +35,32 @@ def test_every_field_is_described(tmp_path: Path) -> None:
     assert all(not line.endswith("|  |") and "None" not in line for line in rows)
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        "| HealthCheck | `spec.expectedResponses` | `[200, 201]` |  |",
+        '| Probe | `httpGet.expectedStatuses` | `["200-399"]` |  |',
+    ],
+)
+def test_the_default_of_a_list_is_shown_with_its_items(row: str) -> None:
+    assert row in defaults_page().splitlines()
+
+
 def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
     """Whether a value fits a schema, for the keywords that ours uses."""
     known = {"$schema", "title", "description", "default", "definitions", "format"}
-    for word, rule in schema.items():
-        if word in known or word in ("then", "additionalProperties"):
+    for keyword, rule in schema.items():
+        if keyword in known or keyword in ("then", "additionalProperties"):
             continue
-        match word:
+        match keyword:
             case "$ref":
                 ok = fits(value, root["definitions"][rule.rpartition("/")[2]], root)
             case "allOf":
-                ok = all(fits(value, one, root) for one in rule)
+                ok = all(fits(value, member, root) for member in rule)
             case "anyOf":
-                ok = any(fits(value, one, root) for one in rule)
+                ok = any(fits(value, member, root) for member in rule)
             case "oneOf":
-                ok = sum(fits(value, one, root) for one in rule) == 1
+                ok = sum(fits(value, member, root) for member in rule) == 1
             case "if":
                 ok = not fits(value, rule, root) or fits(value, schema["then"], root)
             case "type":
@@ -67,12 +78,12 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
                 ok = not isinstance(value, dict) or set(rule) <= set(value)
             case "properties":
                 ok = not isinstance(value, dict) or all(
-                    fits(value[key], one, root) for key, one in rule.items() if key in value
+                    fits(value[key], member, root) for key, member in rule.items() if key in value
                 )
                 if isinstance(value, dict) and schema.get("additionalProperties") is False:
                     ok = ok and set(value) <= set(rule)
             case "items":
-                ok = not isinstance(value, list) or all(fits(one, rule, root) for one in value)
+                ok = not isinstance(value, list) or all(fits(item, rule, root) for item in value)
             case "const":
                 ok = value == rule
             case "enum":
@@ -92,7 +103,7 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
             case "propertyNames":
                 ok = not isinstance(value, dict) or all(fits(key, rule, root) for key in value)
             case _:
-                raise AssertionError(f"draft-07 has no keyword {word}, or this test does not know it")
+                raise AssertionError(f"draft-07 has no keyword {keyword}, or this test does not know it")
         if not ok:
             return False
     return True
@@ -100,13 +111,13 @@ def fits(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
 
 def documents() -> list[Any]:
     return [
-        one
+        document
         for text in [*GOOD.values(), GUARD, HEALTH_CHECK, RECORD, RECORD_LIST]
-        for one in YAML(typ="safe").load_all(str(text))
+        for document in YAML(typ="safe").load_all(str(text))
     ]
 
 
-def test_editors_accept_what_the_program_accepts() -> None:
+def test_the_schema_accepts_manifests_that_the_program_accepts() -> None:
     schema = json_schema()
 
     assert json.loads(json.dumps(schema)) == schema
@@ -130,7 +141,7 @@ def test_editors_accept_what_the_program_accepts() -> None:
         {"spec": {"id": "ok", "prune": "yes"}},
     ],
 )
-def test_editors_refuse_what_the_program_refuses(change: dict[str, Any]) -> None:
+def test_the_schema_refuses_manifests_that_the_program_refuses(change: dict[str, Any]) -> None:
     schema = json_schema()
     instance = {"apiVersion": "reconciler/v1", "kind": "Instance", "metadata": {"name": "a"}, "spec": {"id": "ok"}}
 
@@ -150,7 +161,7 @@ def test_a_reference_keeps_the_description_beside_it() -> None:
 
     def references(node: Any) -> list[dict[str, Any]]:
         inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        found = [reference for child in inner for reference in references(child)]
-        return [*found, node] if isinstance(node, dict) and "$ref" in node else found
+        nested = [reference for child in inner for reference in references(child)]
+        return [*nested, node] if isinstance(node, dict) and "$ref" in node else nested
 
     assert all(len(node) == 1 for node in references(json_schema()))

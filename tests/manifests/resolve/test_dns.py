@@ -1,4 +1,4 @@
-"""DNSPolicy, HealthCheck and Record: what they come to, and what cannot be meant."""
+"""DNSPolicy, HealthCheck and Record: their values, and the refusal of impossible ones."""
 
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def test_places_weights_and_the_check_are_resolved_with_their_defaults(tmp_path:
     assert (one.tree_ttl.host, one.tree_ttl.balancer, one.tree_ttl.geo, one.ttl) == (300, 300, 60, 60)
 
 
-def test_a_persons_word_on_a_target_is_kept(tmp_path: Path) -> None:
+def test_the_forced_health_of_a_target_is_kept(tmp_path: Path) -> None:
     (one,) = load_files(tmp_path, GOOD | {"dns.yaml": policy(GEO.replace("weight: 5", "force: down"))}).policies
 
     assert [target.force for target in one.targets] == ["", "down"]
@@ -55,7 +55,7 @@ def test_a_wildcard_and_its_parent_are_balanced_under_different_names(tmp_path: 
     assert len(load_files(tmp_path, files).policies) == 2
 
 
-def test_records_are_in_the_spelling_in_which_zones_are_compared(tmp_path: Path) -> None:
+def test_record_values_have_their_canonical_spelling(tmp_path: Path) -> None:
     text = RECORD.replace("MX", "TXT").replace("[10 mail.example.com]", "['a \"b\"']")
     (record,) = load_files(tmp_path, GOOD | {"mail.yaml": text}).records
 
@@ -63,36 +63,36 @@ def test_records_are_in_the_spelling_in_which_zones_are_compared(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "words"),
+    ("text", "where", "message"),
     [
-        (policy(GEO, "'*.app.example.com'"), "spec.healthCheck", "is a pattern"),
+        (policy(GEO, "'*.app.example.com'"), "spec.healthCheck", "is a wildcard"),
         (policy(GEO.replace(", default: true", "")), "spec.targets", "no place serves"),
         (policy(GEO.replace("geo: us", "geo: us, default: true")), "spec.targets", "more than one place"),
         (policy(GEO.replace("geo: us", "geo: moon")), "spec.targets[1].geo", "not the code of a place"),
         (policy("  routing: simple\n" + GEO.replace(", geo: eu, default: true", "")), "spec.targets[1].weight", "weight"),
         (policy("  whenAllUnhealthy: nobody\n" + PLAIN), "spec.whenAllUnhealthy", "no target 'nobody'"),
         (policy("  whenAllUnhealthy: freeze\n" + PLAIN), "spec.whenAllUnhealthy", "does nothing"),
-        (policy("  whenAllUnhealthy: one\n" + GEO), "spec.targets[0].geo", "serves only when nothing else"),
+        (policy("  whenAllUnhealthy: one\n" + GEO), "spec.targets[0].geo", "serves only when no other target"),
         (policy("  whenAllUnhealthy: two\n" + GEO.replace("geo: us, weight: 5", "force: up")), "spec.targets[1].force", "force does"),
         (policy(PLAIN.replace("}", ", force: no}")), "spec.targets[0].force", "up"),
         (policy(PLAIN.replace("}", ", healthCheck: nobody}")), "spec.targets[0].healthCheck", "no HealthCheck 'nobody'"),
-        (policy(PLAIN, "a." + "b" * 60 + ".example.org"), "spec.host", "is not in the zone"),
-        (policy(PLAIN.replace("addresses: [198.51.100.1]", "hostname: app.example.com")), "spec.host", "in a circle"),
-        (RECORD.replace("MX", "NS").replace("10 mail", "ns1"), "spec.type", "name servers belong to its provider"),
-        (RECORD.replace("host: example.com", "host: _acme-challenge.example.com"), "spec.host", "come and go"),
+        (policy(PLAIN, "a." + "b" * 60 + ".example.org"), "spec.host", "is not in zone"),
+        (policy(PLAIN.replace("addresses: [198.51.100.1]", "hostname: app.example.com")), "spec.host", "in a loop"),
+        (RECORD.replace("MX", "NS").replace("10 mail", "ns1"), "spec.type", "name servers belong to the provider"),
+        (RECORD.replace("host: example.com", "host: _acme-challenge.example.com"), "spec.host", "belong to the ACME client"),
         (RECORD.replace("host: example.com", "host: app.example.com").replace("MX", "CNAME").replace("10 mail", "x"),
          "spec.host", "already"),
-        (RECORD.replace("10 mail", "ten mail"), "spec.values[0]", "preference is a number"),
+        (RECORD.replace("10 mail", "ten mail"), "spec.values[0]", "preference must be a number"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_meant_is_refused_where_it_stands(text: str, where: str, words: str, tmp_path: Path) -> None:
+def test_an_impossible_value_is_refused_at_its_field(text: str, where: str, message: str, tmp_path: Path) -> None:
     name = "dns.yaml" if "DNSPolicy" in text else "more.yaml"
     problems = problems_at(write(tmp_path / "tree", GOOD | {name: text}))
 
-    assert any(words in problem.message and problem.path == where for problem in problems), problems
+    assert any(message in problem.message and problem.path == where for problem in problems), problems
 
 
-def test_a_name_belongs_into_the_longest_of_the_zones_and_not_below_a_delegation(tmp_path: Path) -> None:
+def test_a_name_belongs_to_the_longest_zone_and_not_below_a_delegation(tmp_path: Path) -> None:
     child = RECORD.replace("name: mail", "name: child").replace("example.com", "sub.example.com")
     below = POLICY.replace("app.example.com", "app.sub.example.com")
     problems = problems_at(write(tmp_path / "one", GOOD | {"dns.yaml": below, "child.yaml": child}))
@@ -103,7 +103,7 @@ def test_a_name_belongs_into_the_longest_of_the_zones_and_not_below_a_delegation
     assert ["delegates sub.example.com." in problem.message for problem in problems] == [True]
 
 
-def test_mail_and_texts_stand_beside_a_policy_at_the_top_of_a_zone(tmp_path: Path) -> None:
+def test_a_policy_at_the_apex_of_a_zone_may_have_mail_records_beside_it(tmp_path: Path) -> None:
     files = GOOD | {"dns.yaml": policy(PLAIN, "example.com"), "mail.yaml": RECORD}
 
     assert len(load_files(tmp_path, files).records) == 1

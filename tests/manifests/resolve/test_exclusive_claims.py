@@ -1,12 +1,12 @@
-"""Ports of a host and exclusive volumes that two workloads claim: said before anything runs, with both places."""
+"""Host ports and exclusive volumes that two workloads claim: reported before any action, with both places."""
 
 from pathlib import Path
 
 import pytest
 
-from tests.manifests.trees import GOOD, PROVIDERS, load_files, problems_of
+from tests.manifests.trees import ENGINE_PROVIDERS, GOOD, load_files, problems_of
 
-TWO_NODES = PROVIDERS.replace("type: process", "type: engine") + (
+TWO_NODES = ENGINE_PROVIDERS + (
     "---\napiVersion: reconciler/v1\nkind: Provider\nmetadata: {name: there}\nspec: {type: engine}\n"
 )
 
@@ -30,7 +30,7 @@ def tree(one: str, other: str) -> dict[str, str | bytes]:
     return rest | {"one.yaml": one, "other.yaml": other}
 
 
-ALONE = "named: data, accessMode: ReadWriteOncePod"
+EXCLUSIVE = "named: data, accessMode: ReadWriteOncePod"
 HOST = "hostPath: {path: /srv/data}, accessMode: ReadWriteOncePod"
 
 CLASHES = {
@@ -40,23 +40,23 @@ CLASHES = {
         {"port": ", hostPort: 80, hostIP: 0.0.0.0"},
         {"port": ", hostPort: 80, hostIP: 127.0.0.1"},
     ),
-    "both want it alone": ({"volume": ALONE}, {"volume": ALONE, "mount": ", readOnly: true"}),
-    "one wants it alone and the other writes": ({"volume": ALONE}, {"volume": "named: data"}),
-    "the same path in other words": ({"volume": HOST}, {"volume": "hostPath: {path: /srv/data/}"}),
+    "both are exclusive": ({"volume": EXCLUSIVE}, {"volume": EXCLUSIVE, "mount": ", readOnly: true"}),
+    "one is exclusive and the other writes": ({"volume": EXCLUSIVE}, {"volume": "named: data"}),
+    "another spelling of the same path": ({"volume": HOST}, {"volume": "hostPath: {path: /srv/data/}"}),
 }
 
 
 @pytest.mark.parametrize("name", CLASHES)
-def test_what_only_one_of_a_node_can_have_is_refused_with_both_places(tmp_path: Path, name: str) -> None:
+def test_conflicting_claims_on_a_node_are_refused_with_both_places(tmp_path: Path, name: str) -> None:
     one, other = CLASHES[name]
     for number, (first, second) in enumerate(((one, other), (other, one))):
         root = tmp_path / str(number)
         root.mkdir()
-        (found,) = problems_of(root, tree(workload("one", **first), workload("other", **second)))
-        assert (found.code, found.file) == ("conflict", "other.yaml")
-        assert "workload/other: workload/one (one.yaml:" in found.message
-        assert " here " in found.message
-        assert found.hint
+        (problem,) = problems_of(root, tree(workload("one", **first), workload("other", **second)))
+        assert (problem.code, problem.file) == ("conflict", "other.yaml")
+        assert "workload/other: workload/one (one.yaml:" in problem.message
+        assert "on node here" in problem.message
+        assert problem.hint
 
 
 FINE = {
@@ -73,14 +73,14 @@ FINE = {
         {"port": ", hostPort: 80", "spec": "nodes: [there, here]"},
     ),
     "no replicas": ({"port": ", hostPort: 80"}, {"port": ", hostPort: 80", "spec": "replicas: 0"}),
-    "nobody wants it alone": ({"volume": "named: data"}, {"volume": "named: data"}),
-    "the other only reads": ({"volume": ALONE}, {"volume": "named: data", "mount": ", readOnly: true"}),
-    "another volume": ({"volume": ALONE}, {"volume": "named: more, accessMode: ReadWriteOncePod"}),
+    "none is exclusive": ({"volume": "named: data"}, {"volume": "named: data"}),
+    "the other only reads": ({"volume": EXCLUSIVE}, {"volume": "named: data", "mount": ", readOnly: true"}),
+    "another volume": ({"volume": EXCLUSIVE}, {"volume": "named: more, accessMode: ReadWriteOncePod"}),
 }
 
 
 @pytest.mark.parametrize("name", FINE)
-def test_what_two_workloads_can_have_beside_each_other_is_not_refused(tmp_path: Path, name: str) -> None:
+def test_claims_that_do_not_conflict_are_accepted(tmp_path: Path, name: str) -> None:
     one, other = FINE[name]
     first, second = (
         workload("one", **one),
@@ -89,8 +89,8 @@ def test_what_two_workloads_can_have_beside_each_other_is_not_refused(tmp_path: 
     assert len(load_files(tmp_path, tree(first, second)).workloads) == 2
 
 
-def test_two_containers_of_a_replica_cannot_publish_the_same_port_either(tmp_path: Path) -> None:
+def test_two_containers_of_a_replica_cannot_publish_the_same_port(tmp_path: Path) -> None:
     twice = workload("one", port=", hostPort: 80}, {containerPort: 8081, hostPort: 80")
-    (found,) = problems_of(tmp_path, tree(twice, workload("other")))
-    assert "workload/one: workload/one (one.yaml:" in found.message
-    assert "port 80 (TCP) of here" in found.message
+    (problem,) = problems_of(tmp_path, tree(twice, workload("other")))
+    assert "workload/one: workload/one (one.yaml:" in problem.message
+    assert "port 80 (TCP) on node here" in problem.message

@@ -1,4 +1,4 @@
-"""The fields of a pod template: what they become, and what is said about wrong ones."""
+"""The fields of a pod template: their values, and the messages for bad ones."""
 
 from pathlib import Path
 
@@ -7,9 +7,7 @@ import pytest
 from manifests.values.desired import Port, Template
 from manifests.values.image_ref import parse_image
 from manifests.values.pod import Engine, Live, Mount, PullPolicy, SecretSource, Ulimit, VolumeKind
-from tests.manifests.trees import GOOD, PROVIDERS, load_files, problems_of
-
-ENGINE = PROVIDERS.replace("type: process", "type: engine")
+from tests.manifests.trees import ENGINE_PROVIDERS, GOOD, load_files, problems_of
 
 POD = """\
 apiVersion: reconciler/v1
@@ -66,16 +64,16 @@ spec:
 
 
 def tree(text: str = POD) -> dict[str, str | bytes]:
-    return GOOD | {"providers.yaml": ENGINE, "web.yaml": text}
+    return GOOD | {"providers.yaml": ENGINE_PROVIDERS, "web.yaml": text}
 
 
 def loaded(root: Path, text: str = POD) -> Template:
     return load_files(root, tree(text)).workloads[0].template
 
 
-def test_every_field_of_a_pod_arrives(tmp_path: Path) -> None:
-    found = loaded(tmp_path)
-    assert found.container.engine == Engine(
+def test_every_field_of_a_pod_is_resolved(tmp_path: Path) -> None:
+    template = loaded(tmp_path)
+    assert template.container.engine == Engine(
         image="registry.example.com:5000/team/app:1.2",
         pull=PullPolicy.ALWAYS,
         args=("serve",),
@@ -96,9 +94,9 @@ def test_every_field_of_a_pod_arrives(tmp_path: Path) -> None:
         log_options=(("max-size", "10m"),),
         host_config='{"ShmSize": 1000}',
     )
-    assert (found.container.argv, found.container.working_dir) == ((), "/srv")
-    assert found.container.env == (("MODE", "on"),)
-    assert found.networks == ("edge", "back")
+    assert (template.container.argv, template.container.working_dir) == ((), "/srv")
+    assert template.container.env == (("MODE", "on"),)
+    assert template.networks == ("edge", "back")
 
 
 def test_the_main_container_has_the_ports_of_the_whole_pod(tmp_path: Path) -> None:
@@ -124,7 +122,7 @@ def test_only_the_main_container_is_restarted_by_the_engine(tmp_path: Path) -> N
         Live("proxy", 0, 0, "no"),
     )
     text = POD.replace('  runtimeRestart: "no"\n', "")
-    assert [one.restart for one in loaded(tmp_path, text).live] == ["unless-stopped", "no", "no"]
+    assert [live.restart for live in loaded(tmp_path, text).live] == ["unless-stopped", "no", "no"]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +134,7 @@ def test_only_the_main_container_is_restarted_by_the_engine(tmp_path: Path) -> N
         ("readinessProbe: {httpGet: {port: admin}}", "livenessProbe: {tcpSocket: {port: http}}"),
     ],
 )
-def test_what_is_changed_in_place_is_no_part_of_the_revision(tmp_path: Path, old: str, new: str) -> None:
+def test_fields_that_change_in_place_keep_the_revision(tmp_path: Path, old: str, new: str) -> None:
     assert POD.count(old) == 1
     assert loaded(tmp_path, POD.replace(old, new)).revision == loaded(tmp_path, POD).revision
 
@@ -153,26 +151,26 @@ def test_what_is_changed_in_place_is_no_part_of_the_revision(tmp_path: Path, old
         ("stopSignal: SIGQUIT", "stopSignal: SIGTERM"),
     ],
 )
-def test_what_needs_a_new_container_changes_the_revision(tmp_path: Path, old: str, new: str) -> None:
+def test_fields_that_need_a_new_container_change_the_revision(tmp_path: Path, old: str, new: str) -> None:
     assert POD.count(old) == 1
     assert loaded(tmp_path, POD.replace(old, new)).revision != loaded(tmp_path, POD).revision
 
 
-WRONG = [
-    ("image: envoy", "image: 'envoy:'", "its tag must have"),
-    ("image: envoy", "image: Envoy", "in lower case"),
-    ("image: envoy", "init: true", "needs the field 'image'"),
-    ("args: [serve]", "args: [serve]\n          privileged: true", "add the capabilities it needs"),
+BAD = [
+    ("image: envoy", "image: 'envoy:'", "the tag must have"),
+    ("image: envoy", "image: Envoy", "lower case"),
+    ("image: envoy", "init: true", "need the field 'image'"),
+    ("args: [serve]", "args: [serve]\n          privileged: true", "add the capabilities"),
     ('value: "on"}', 'value: "on", valueFrom: {secret: {env: X}}}', "exactly one of value and valueFrom"),
     ("secret: {env: APP_TOKEN}", "secret: {}", "exactly one of env and file"),
     ("file: /run/secrets/key", "file: run/key", "is not an absolute path"),
-    ("workingDir: /srv", "workingDir: srv", "has no field 'workingDir (relative)'"),
-    ("hostPort: 80, hostIP: 127.0.0.1", "hostIP: 127.0.0.1", "there is none"),
+    ("workingDir: /srv", "workingDir: srv", "do not support 'workingDir (relative)'"),
+    ("hostPort: 80, hostIP: 127.0.0.1", "hostIP: 127.0.0.1", "does nothing without hostPort"),
     ("hostIP: 127.0.0.1", "hostIP: example.com", "is not an IP address"),
     ("networks: [edge, back]", "networks: [host]", "publish a hostPort instead"),
     ("networks: [edge, back]", "networks: ['-x']", "is not the name of a network"),
     ("{name: data, named: web-data}", "{name: data}", "exactly one of named, hostPath and tmpfs"),
-    ("tmpfs: {", "accessMode: ReadWriteOncePod, tmpfs: {", "each container's own"),
+    ("tmpfs: {", "accessMode: ReadWriteOncePod, tmpfs: {", "each container has its own"),
     ("{name: data, mountPath: /data}", "{name: date, mountPath: /data}", "has no volume 'date'"),
     ("            - {name: data, mountPath: /data}\n", "", "no container mounts volume 'data'"),
     ("mountPath: /data", "mountPath: /tmp", "in the list twice"),
@@ -181,39 +179,39 @@ WRONG = [
     ("memory: 512Mi", "memory: 0.5Gi", "is not an amount of memory"),
     ("cpu: 1.5", "cpu: 1.5m", "is not an amount of CPU"),
     ("cpu: 100m", "cpu: 1m", "must be between 10m"),
-    ("limits: {cpu: 100m}", "requests: {cpu: 100m}", "only limits do something"),
+    ("limits: {cpu: 100m}", "requests: {cpu: 100m}", "only limits are supported"),
     ("            runAsUser: 1000\n", "", "runAsGroup needs runAsUser"),
     ("CAP_NET_BIND_SERVICE", "net_admin", "is not a capability"),
     ("soft: 1024", "soft: 8192", "above hard"),
     ("stopSignal: SIGQUIT", "stopSignal: QUIT", "is not the name of a signal"),
-    ("ShmSize: 1000", "NetworkMode: host", "write networks in the pod's spec"),
+    ("ShmSize: 1000", "NetworkMode: host", "write networks in the spec of the pod"),
     ("dependsOn: [log]", "dependsOn: [lok]", "has no container 'lok'"),
-    ("dependsOn: [log]", "dependsOn: [proxy]", "in a circle: proxy"),
+    ("dependsOn: [log]", "dependsOn: [proxy]", "in a cycle: proxy"),
     ("args: [serve]", "args: [serve]\n          dependsOn: [log]", "starts before the others"),
     ("image: envoy", "image: envoy\n          livenessProbe: {exec: {command: [x]}}", "move it to the first container"),
-    ("containerPort: 9901", "containerPort: 8080", "has this port too"),
-    ("name: admin, containerPort", "name: http, containerPort", "has a port of this name"),
+    ("containerPort: 9901", "containerPort: 8080", "has the same port"),
+    ("name: admin, containerPort", "name: http, containerPort", "has a port with this name"),
     ("- name: log", "- name: proxy", "in the list twice"),
-    ("labels: {app: web}", "labels: {app: web, reconciler.instance: x}", "are the owner mark"),
+    ("labels: {app: web}", "labels: {app: web, reconciler.instance: x}", "are reserved for the owner mark"),
     ('runtimeRestart: "no"', "replicas: 2", "cannot all publish port 80"),
     ('runtimeRestart: "no"', "runtimeRestart: always", "expected one of unless-stopped, no"),
 ]
 
 
-@pytest.mark.parametrize(("old", "new", "said"), WRONG, ids=[said for _, _, said in WRONG])
-def test_a_wrong_field_is_reported_with_its_place_and_what_to_do(tmp_path: Path, old: str, new: str, said: str) -> None:
+@pytest.mark.parametrize(("old", "new", "text"), BAD, ids=[text for _, _, text in BAD])
+def test_a_bad_field_is_reported_with_its_place_and_a_next_step(tmp_path: Path, old: str, new: str, text: str) -> None:
     assert POD.count(old) == 1
     problems = problems_of(tmp_path, tree(POD.replace(old, new)))
-    mine = [problem for problem in problems if said in f"{problem.message}\n{problem.hint}"]
-    assert mine, problems
-    assert all(problem.line > 0 and problem.file == "web.yaml" for problem in mine)
+    matching = [problem for problem in problems if text in f"{problem.message}\n{problem.hint}"]
+    assert matching, problems
+    assert all(problem.line > 0 and problem.file == "web.yaml" for problem in matching)
 
 
-def test_a_runtime_without_images_refuses_the_fields_that_it_does_not_have(tmp_path: Path) -> None:
+def test_a_runtime_without_images_refuses_the_fields_of_engines(tmp_path: Path) -> None:
     problems = problems_of(tmp_path, GOOD | {"web.yaml": POD})
-    refused = {problem.message.rpartition("has no field ")[2].strip("'") for problem in problems}
+    refused = {problem.message.rpartition("do not support ")[2].strip("'") for problem in problems}
     assert {"image", "networks", "volumes", "resources", "containers", "runtimeRestart", "env.valueFrom"} <= refused
-    assert any("needs the field 'command'" in problem.message for problem in problems)
+    assert any("need the field 'command'" in problem.message for problem in problems)
 
 
 @pytest.mark.parametrize(
@@ -250,6 +248,6 @@ def test_an_image_reference_has_one_full_name(text: str, full: str) -> None:
         "a/" * 130,
     ],
 )
-def test_what_is_no_image_reference_is_refused(text: str) -> None:
+def test_a_bad_image_reference_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"\w"):
         parse_image(text)

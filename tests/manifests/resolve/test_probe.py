@@ -1,4 +1,4 @@
-"""The fields of probes: what they become, and what is said about wrong ones."""
+"""The fields of probes: their values, and the messages for bad ones."""
 
 import sys
 from pathlib import Path
@@ -8,24 +8,23 @@ import pytest
 from manifests.problems import Code
 from manifests.values.desired import SECOND, Probe, ProbeKind, ProbeTLS
 from manifests.values.pod import SecretSource
-from tests.manifests.trees import GOOD, GUARD, PROVIDERS, WORKLOAD, load_files, problems_of
+from tests.manifests.trees import ENGINE_PROVIDERS, GOOD, GUARD, WORKLOAD, load_files, problems_of
 
 LIVENESS = "httpGet: {path: /live, port: http}"
 READINESS = "tcpSocket: {port: 8080}\n            periodSeconds: 0.5"
-ENGINE = PROVIDERS.replace("type: process", "type: engine")
 IMAGE = "- name: app\n          image: web\n          init: true"
 
 
 def tree(liveness: str = LIVENESS, readiness: str = READINESS) -> dict[str, str | bytes]:
     text = WORKLOAD.replace(LIVENESS, liveness).replace(READINESS, readiness).replace("- name: app", IMAGE)
-    return GOOD | {"providers.yaml": ENGINE, "web.yaml": text}
+    return GOOD | {"providers.yaml": ENGINE_PROVIDERS, "web.yaml": text}
 
 
 def liveness(root: Path, text: str) -> Probe | None:
     return load_files(root, tree(text)).workloads[0].template.container.liveness
 
 
-def test_a_probe_over_https_has_headers_statuses_and_a_certificate_to_look_at(tmp_path: Path) -> None:
+def test_all_fields_of_a_probe_over_https_are_resolved(tmp_path: Path) -> None:
     text = """httpGet:
               port: http
               scheme: HTTPS
@@ -65,7 +64,7 @@ def test_a_probe_over_https_has_headers_statuses_and_a_certificate_to_look_at(tm
         (", redirects: none", False),
     ],
 )
-def test_redirects_are_followed_unless_one_is_what_is_expected(tmp_path: Path, fields: str, follow: bool) -> None:
+def test_redirects_are_followed_unless_a_redirect_is_expected(tmp_path: Path, fields: str, follow: bool) -> None:
     probe = liveness(tmp_path, f"httpGet: {{port: http{fields}}}")
     assert probe is not None
     assert probe.follow is follow
@@ -82,14 +81,14 @@ def test_grpc_and_the_runtimes_own_health_check_are_kinds_of_probes(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("liveness", "readiness", "path", "words"),
+    ("liveness", "readiness", "path", "message"),
     [
         ("httpGet: {port: http, tls: {}}", READINESS, "httpGet.tls", "does nothing over plain HTTP"),
         (
             "httpGet: {port: http, scheme: HTTPS, tls: {caFile: ca.pem}}",
             READINESS,
             "httpGet.tls.caFile",
-            "does nothing unless the certificate is verified",
+            "does nothing without verify: true",
         ),
         (
             "httpGet: {port: http, scheme: HTTPS, tls: {verify: true, caFile: /etc/passwd}}",
@@ -97,10 +96,15 @@ def test_grpc_and_the_runtimes_own_health_check_are_kinds_of_probes(tmp_path: Pa
             "httpGet.tls.caFile",
             "is not a path inside the tree",
         ),
-        ("httpGet: {port: http, host: '*.example.com'}", READINESS, "httpGet.host", "is a pattern"),
+        ("httpGet: {port: http, host: '*.example.com'}", READINESS, "httpGet.host", "is a wildcard"),
         ("httpGet: {port: http, expectedStatuses: []}", READINESS, "httpGet.expectedStatuses", "at least 1"),
         ("httpGet: {port: http, expectedStatuses: [100]}", READINESS, "expectedStatuses[0]", "between 200 and 599"),
-        ("httpGet: {port: http, expectedStatuses: [299-200]}", READINESS, "expectedStatuses[0]", "the smaller one"),
+        (
+            "httpGet: {port: http, expectedStatuses: [299-200]}",
+            READINESS,
+            "expectedStatuses[0]",
+            "start with the lower status",
+        ),
         ("httpGet: {port: http, expectedStatuses: [2xx]}", READINESS, "expectedStatuses[0]", "not a status"),
         ("httpGet: {port: http, maxBodyBytes: 100000}", READINESS, "httpGet.maxBodyBytes", "at most 65536"),
         (
@@ -114,7 +118,7 @@ def test_grpc_and_the_runtimes_own_health_check_are_kinds_of_probes(tmp_path: Pa
             "runtimeHealth: {}\n            failureThreshold: 2",
             READINESS,
             "livenessProbe.failureThreshold",
-            "has its own times and counts",
+            "has its own timing and thresholds",
         ),
         ("grpc: {port: 9}", READINESS, "grpc.port", "declares no port 9"),
         (
@@ -132,21 +136,21 @@ def test_grpc_and_the_runtimes_own_health_check_are_kinds_of_probes(tmp_path: Pa
         ("tcpSocket: {port: http, host: db}", READINESS, "tcpSocket.host", "cannot have a field 'host'"),
     ],
 )
-def test_a_wrong_field_of_a_probe_is_named_with_its_cause(
-    tmp_path: Path, liveness: str, readiness: str, path: str, words: str
+def test_a_bad_field_of_a_probe_is_refused_with_its_cause(
+    tmp_path: Path, liveness: str, readiness: str, path: str, message: str
 ) -> None:
     (problem,) = problems_of(tmp_path, tree(liveness, readiness))
     assert path in problem.path
-    assert words in problem.message
+    assert message in problem.message
 
 
-def test_a_runtime_without_health_checks_has_no_such_probe(tmp_path: Path) -> None:
+def test_a_runtime_without_health_checks_refuses_runtime_health(tmp_path: Path) -> None:
     files = GOOD | {"web.yaml": WORKLOAD.replace(LIVENESS, "runtimeHealth: {}")}
     (problem,) = problems_of(tmp_path, files)
     assert problem.code is Code.UNSUPPORTED_FIELD
 
 
-def test_grpc_without_its_library_is_refused_with_the_way_to_install_it(
+def test_grpc_without_its_library_is_refused_with_the_install_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "h2", None)
@@ -180,7 +184,7 @@ def test_only_reading_the_runtimes_own_health_check_needs_a_new_container(tmp_pa
     assert revision("runtime", "runtimeHealth: {}") != before
 
 
-def test_a_command_line_is_asked_for_as_a_list_because_there_is_no_shell(tmp_path: Path) -> None:
+def test_a_shell_command_line_is_refused_with_the_list_form(tmp_path: Path) -> None:
     (problem,) = problems_of(tmp_path, tree("exec: {command: curl -f localhost}", READINESS))
     assert problem.path.endswith("livenessProbe.exec.command")
     assert "no shell" in problem.hint

@@ -1,4 +1,4 @@
-"""Where pushes are taken and how far they are trusted, as manifests say it."""
+"""Listeners for pushes, and how long pushes are trusted."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def tree(listener: str = "", push: str = "") -> dict[str, str]:
     return {"i.yaml": instance(listener) if listener else INSTANCE, "p.yaml": PROVIDERS, "w.yaml": workload}
 
 
-def test_by_default_nothing_listens_and_nobody_pushes(tmp_path):
+def test_by_default_there_are_no_pushes(tmp_path):
     desired = load_files(tmp_path, tree())
     assert desired.instance.push is None
     assert desired.workloads[0].push is None
@@ -28,19 +28,19 @@ def test_a_listener_is_a_unix_socket_unless_it_says_more(tmp_path):
     assert desired.workloads[0].push == Push(30 * SECOND, MiddleZone.PESSIMISTIC, 60 * SECOND, 300 * SECOND, True)
 
 
-def test_all_of_it_can_be_said(tmp_path):
+def test_all_fields_of_pushes_are_resolved(tmp_path):
     rules = "{fresh: 5s, middleZone: hold, stale: 20s, startupDeadline: 1m, heartbeats: false}"
     desired = load_files(tmp_path, tree("{socket: false, tcp: {listen: '[::1]:9902'}}", rules))
     assert desired.instance.push == PushListener(socket=False, tcp=("::1", 9902))
     assert desired.workloads[0].push == Push(5 * SECOND, MiddleZone.HOLD, 20 * SECOND, 60 * SECOND, False)
 
 
-def test_pushes_are_no_part_of_the_revision(tmp_path):
+def test_pushes_keep_the_revision(tmp_path):
     with_push = load_files(tmp_path / "a", tree("{}", "{}")).workloads[0].template.revision
     assert with_push == load_files(tmp_path / "b", tree()).workloads[0].template.revision
 
 
-def test_a_workload_that_pushes_to_nobody_is_a_problem(tmp_path):
+def test_a_workload_that_pushes_needs_a_listener(tmp_path):
     (problem,) = problems_of(tmp_path, tree(push="{}"))
     assert problem.code is Code.UNKNOWN_REFERENCE
     assert "the Instance has no push listener" in problem.message
@@ -57,20 +57,20 @@ def test_a_workload_that_pushes_to_nobody_is_a_problem(tmp_path):
         ("127.0.0.1:0", "has no port"),
         ("127.0.0.1:65536", "has no port"),
         ("127.0.0.1:x", "has no port"),
-        ("0.0.0.0:9902", "is no address that senders could be told"),
-        ("'[::]:9902'", "is no address that senders could be told"),
-        ("224.0.0.1:9902", "is no address that senders could be told"),
+        ("0.0.0.0:9902", "is not an address that containers can push to"),
+        ("'[::]:9902'", "is not an address that containers can push to"),
+        ("224.0.0.1:9902", "is not an address that containers can push to"),
     ],
 )
-def test_a_place_to_listen_that_cannot_be_used_is_explained(tmp_path, listen, message):
+def test_a_bad_listen_address_is_refused_with_its_cause(tmp_path, listen, message):
     (problem,) = problems_of(tmp_path, tree(f"{{tcp: {{listen: {listen}}}}}"))
     assert problem.code is Code.BAD_VALUE
     assert message in problem.message
 
 
-def test_a_listener_that_listens_nowhere_is_a_problem(tmp_path):
+def test_a_listener_needs_a_socket_or_tcp(tmp_path):
     (problem,) = problems_of(tmp_path, tree("{socket: false}"))
-    assert "nothing would listen" in problem.message
+    assert "neither a socket nor tcp" in problem.message
 
 
 def test_a_push_cannot_be_fresh_for_longer_than_it_counts(tmp_path):

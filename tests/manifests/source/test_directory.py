@@ -1,4 +1,4 @@
-"""Which files of a directory are read, and what the set is called."""
+"""The files of a directory that are read, and the identity of the set."""
 
 import os
 import subprocess
@@ -23,13 +23,13 @@ def git(root: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(root), *arguments], check=True, capture_output=True, env=environment)
 
 
-def test_manifests_are_found_below_the_directory_in_the_order_of_their_paths(tmp_path: Path) -> None:
+def test_manifests_are_read_in_the_order_of_their_paths(tmp_path: Path) -> None:
     write(tmp_path, {"b.yaml": "1", "a/z.yml": "2", "a/b/c.json": "3", "B.YAML": "4"})
 
     assert names(tmp_path) == ["B.YAML", "a/b/c.json", "a/z.yml", "b.yaml"]
 
 
-def test_hidden_files_editor_backups_and_other_files_are_left_alone(tmp_path: Path) -> None:
+def test_hidden_files_editor_backups_and_other_files_are_skipped(tmp_path: Path) -> None:
     skipped = [
         ".hidden.yaml",
         ".git/a.yaml",
@@ -46,7 +46,7 @@ def test_hidden_files_editor_backups_and_other_files_are_left_alone(tmp_path: Pa
 
 
 def test_a_link_inside_the_directory_is_followed_once(tmp_path: Path) -> None:
-    """As a mounted volume shows files: links to a hidden directory that is swapped as a whole."""
+    """Like in a mounted volume: links to a hidden directory that is replaced as a whole."""
     write(tmp_path, {"..2026/web.yaml": "1", "..2026/conf/b.yaml": "2", "plain/c.yaml": "3"})
     (tmp_path / "..data").symlink_to("..2026")
     (tmp_path / "web.yaml").symlink_to("..data/web.yaml")
@@ -70,7 +70,7 @@ def test_a_link_out_of_the_directory_is_refused(target: str, tmp_path: Path) -> 
     ]
 
 
-def test_a_link_that_is_no_manifest_may_lead_anywhere(tmp_path: Path) -> None:
+def test_a_link_that_is_not_a_manifest_may_lead_anywhere(tmp_path: Path) -> None:
     write(tmp_path, {"a.yaml": "1"})
     (tmp_path / "python").symlink_to("/bin/sh")
 
@@ -95,7 +95,7 @@ def test_a_working_directory_cannot_leave_by_a_link(tmp_path: Path) -> None:
         lambda path: path.symlink_to("x.yaml"),
     ],
 )
-def test_what_is_no_regular_file_is_a_problem_and_never_waited_for(make: object, tmp_path: Path) -> None:
+def test_a_pipe_or_broken_link_is_a_problem_and_never_blocks(make: object, tmp_path: Path) -> None:
     make(tmp_path / "x.yaml")  # type: ignore[operator]
 
     problems = read_tree(tmp_path).problems

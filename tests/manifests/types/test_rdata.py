@@ -1,4 +1,4 @@
-"""Values in manifests have the spelling that a look at a zone gives back."""
+"""Values in manifests have the same spelling as in looks at a zone."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ NAMES = st.builds(
 SHORT = st.integers(0, 65_535)
 VALUES = st.one_of(
     st.tuples(st.just("A"), st.ip_addresses(v=4).map(str)),
-    st.tuples(st.just("AAAA"), st.ip_addresses(v=6).map(lambda one: one.exploded.upper())),
+    st.tuples(st.just("AAAA"), st.ip_addresses(v=6).map(lambda address: address.exploded.upper())),
     st.tuples(st.sampled_from(["CNAME", "NS", "PTR", "DNAME"]), NAMES),
     st.tuples(st.just("MX"), st.builds("{} {}".format, SHORT, NAMES)),
     st.tuples(st.just("SRV"), st.builds("{} {} {}  {}".format, SHORT, SHORT, SHORT, NAMES)),
@@ -31,10 +31,10 @@ VALUES = st.one_of(
 
 
 @given(VALUES)
-def test_the_spelling_is_that_of_the_providers(value: tuple[str, str]) -> None:
+def test_values_have_the_spelling_of_the_providers(value: tuple[str, str]) -> None:
     kind, text = value
-    found = rdata.value(kind, text)
-    assert canonical.value(kind, found, ".") == found
+    spelled = rdata.value(kind, text)
+    assert canonical.value(kind, spelled, ".") == spelled
 
 
 @given(NAMES)
@@ -43,12 +43,12 @@ def test_a_name_has_the_spelling_of_the_providers(name: str) -> None:
 
 
 @given(st.text(max_size=700))
-def test_a_text_is_one_text_whatever_its_length(text: str) -> None:
+def test_a_txt_value_of_any_length_is_one_text(text: str) -> None:
     assert unquote(rdata.txt(text)) == text
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "found"),
+    ("kind", "text", "expected"),
     [
         ("CNAME", "Bücher.Example", "xn--bcher-kva.example."),
         ("SRV", "0 0 0 .", "0 0 0 ."),
@@ -58,12 +58,12 @@ def test_a_text_is_one_text_whatever_its_length(text: str) -> None:
         ("AAAA", "2001:DB8:0::0:1", "2001:db8::1"),
     ],
 )
-def test_what_a_person_writes(kind: str, text: str, found: str) -> None:
-    assert rdata.value(kind, text) == found
+def test_values_of_manifests_become_canonical(kind: str, text: str, expected: str) -> None:
+    assert rdata.value(kind, text) == expected
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "words"),
+    ("kind", "text", "message"),
     [
         ("A", "2001:db8::1", "IPv4"),
         ("A", "192.0.2.01", "IPv4"),
@@ -71,7 +71,7 @@ def test_what_a_person_writes(kind: str, text: str, found: str) -> None:
         ("AAAA", "192.0.2.1", "IPv6"),
         ("MX", "mail.example.net", "PREFERENCE NAME"),
         ("MX", "70000 mail.example.net", "0 to 65535"),
-        ("SRV", "1 2 x sip.example.net", "port is a number"),
+        ("SRV", "1 2 x sip.example.net", "port must be a number"),
         ("CAA", "0 is-sue x", "tag"),
         ("CNAME", "a..b", "DNS name"),
         ("CNAME", "a b", "DNS name"),
@@ -79,9 +79,9 @@ def test_what_a_person_writes(kind: str, text: str, found: str) -> None:
         ("CNAME", ".".join(["x" * 60] * 5), "253"),
         ("CNAME", "straße.example", "xn--"),
         ("TXT", "x" * 60_001, "does not fit"),
-        ("SOA", "x", "cannot be written in manifests"),
+        ("SOA", "x", "manifests cannot declare"),
     ],
 )
-def test_what_is_no_value_is_said_in_words(kind: str, text: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+def test_a_bad_value_is_refused_with_its_cause(kind: str, text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         rdata.value(kind, text)

@@ -1,4 +1,4 @@
-"""Edits of manifests in place: which bytes change, and what is refused."""
+"""Edits of manifests in place: the bytes that change, and refused edits."""
 
 import difflib
 import json
@@ -71,14 +71,14 @@ def test_only_the_bytes_of_the_scalar_differ():
     assert after == before[:at] + b"50" + before[at + 1 :]
 
 
-def test_a_container_in_braces_is_found():
+def test_a_container_in_braces_is_edited():
     assert edited(FILE, Put(LOG, "log")) == [
         '-             -   {name: log, image: "registry.test:5000/shop/log:2"}',
         '+             -   {name: log, image: "log"}',
     ]
 
 
-def test_a_value_that_is_there_already_changes_nothing():
+def test_the_current_value_changes_nothing():
     assert edited(FILE, Put(WEB, "registry.test:5000/shop/web:1.4")) == []
 
 
@@ -94,7 +94,7 @@ def test_a_missing_key_is_added_at_the_end_of_its_mapping():
     assert edited(FILE, Put(("spec", "rollout", "bake"), "1m")) == ['+         bake: "1m"']
 
 
-def test_missing_mappings_are_made_with_the_indentation_of_the_file():
+def test_missing_mappings_are_added_with_the_indentation_of_the_file():
     text = FILE.replace("    # how it is rolled out\n    rollout:\n", "").replace(
         "        strategy: activate\n        activationDelay: 30s   # time to look\n", ""
     )
@@ -146,26 +146,26 @@ def test_a_file_without_a_last_line_break_gets_no_broken_line():
     assert after.decode() == f'{text}\n  rollout:\n    activateAt: "x"'
 
 
-def test_a_text_over_several_lines_at_the_end_is_left_alone():
+def test_a_multi_line_string_at_the_end_is_not_changed():
     text = "kind: Workload\nmetadata: {name: web}\nspec:\n  note: |+\n    a\n\n"
     after = edit("w", text.encode(), "Workload", "web", [Put(("spec", "x"), "y")])
     assert after.decode() == 'kind: Workload\nmetadata: {name: web}\nspec:\n  x: "y"\n  note: |+\n    a\n\n'
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "message"),
     [
         ("image: 'registry.test:5000/shop/web:1.4'", "image: &web web:1", "has an anchor"),
         ("image: 'registry.test:5000/shop/web:1.4'", "image: !!str web:1", "has a tag"),
-        ("image: 'registry.test:5000/shop/web:1.4'", "image: >-\n                  web:1", "over several lines"),
+        ("image: 'registry.test:5000/shop/web:1.4'", "image: >-\n                  web:1", "spans several lines"),
         ("            -   name: web\n", "            -   <<: {tty: x}\n                name: web\n", "has a merge key"),
         ("    template:\n", "    template: &all\n", "has an anchor"),
     ],
 )
-def test_what_cannot_be_changed_alone_is_refused(old, new, said):
+def test_an_edit_that_would_affect_other_values_is_refused(old, new, message):
     text = FILE.replace(old, new)
     assert text != FILE
-    with pytest.raises(Refused, match=said) as caught:
+    with pytest.raises(Refused, match=message) as caught:
         edited(text, Put(WEB, "web:2"))
     assert "web.yaml: Workload 'web': spec.template.spec.containers[0].image" in str(caught.value)
     assert caught.value.next_step
@@ -179,14 +179,14 @@ def test_a_repeated_value_is_refused():
         edited(text, Put(WEB, "web:2"))
 
 
-def test_what_is_not_there_is_said():
+def test_a_missing_document_or_path_is_named():
     with pytest.raises(Refused, match="there is no Workload 'shop'"):
         edit("web.yaml", FILE.encode(), "Workload", "shop", [Put(WEB, "x")])
-    with pytest.raises(Refused, match=r"containers\[7\].image is not there"):
+    with pytest.raises(Refused, match=r"has no spec\.template\.spec\.containers\[7\]\.image"):
         edited(FILE, Put((*WEB[:4], 7, "image"), "x"))
-    with pytest.raises(Refused, match="is no mapping"):
+    with pytest.raises(Refused, match="is not a mapping"):
         edited(FILE, Put(("spec", "replicas", "x"), "y"))
-    with pytest.raises(Refused, match=r"drain\.min is not there"):
+    with pytest.raises(Refused, match=r"has no spec\.drain\.min"):
         edited(FILE, Rename(("spec", "drain", "min"), "max", "1s"))
 
 
@@ -202,14 +202,14 @@ _TEXTS = st.text(st.characters(codec="utf-8", exclude_characters="\x7f", exclude
 
 @given(value=_TEXTS.filter(lambda text: not set(text) & set("\x85\u2028\u2029\ufeff\ufffe\uffff")))
 @pytest.mark.parametrize("path", [WEB, LOG, ("spec", "rollout", "strategy"), ("spec", "new", "deep")])
-def test_whatever_is_put_is_read_again_and_nothing_else_changes(path, value):
+def test_any_value_is_read_back_and_nothing_else_changes(path, value):
     before = FILE.encode()
     after = edit("web.yaml", before, "Workload", "web", [Put(path, value)])
     document = find("web.yaml", after, "Workload", "web")
-    found = document.value
+    edited_value = document.value
     for part in path:
-        found = found[part]
-    assert found == value
+        edited_value = edited_value[part]
+    assert edited_value == value
     first, _ = read_file("web.yaml", before)
     second, _ = read_file("web.yaml", after)
     assert first[0].value == second[0].value

@@ -81,29 +81,29 @@ def test_a_colon_needs_no_quotes_between_brackets() -> None:
     assert [(problem.code, problem.line) for problem in problems] == [(Code.YAML_AMBIGUOUS, 1), (Code.DUPLICATE_KEY, 4)]
 
 
-def test_a_long_text_with_such_a_colon_is_answered_with_what_to_write() -> None:
+def test_the_hint_for_such_a_colon_in_a_long_text_says_to_quote_it() -> None:
     text = "# long\n" * 50_000 + "a: [b:c]\n"
 
     problems = read_file("a.yaml", text.encode())[1]
 
     assert [(problem.code, problem.hint) for problem in problems] == [
-        (Code.YAML_SYNTAX, "put a text with ':' between [] or {} in quotes")
+        (Code.YAML_SYNTAX, "put a string with ':' between [] or {} in quotes")
     ]
 
 
 @pytest.mark.parametrize("written", ["yes", "on", "22:22", "010", "1_000", "2026-01-31", "0b1"])
-def test_a_scalar_that_yaml_1_1_reads_otherwise_is_warned_about(written: str) -> None:
+def test_a_scalar_that_yaml_1_1_reads_differently_gets_a_warning(written: str) -> None:
     problems = read_file("a.yaml", f"a: {written}".encode())[1]
 
     assert [(problem.code, problem.column) for problem in problems] == [(Code.YAML_AMBIGUOUS, 4)]
 
 
 @pytest.mark.parametrize("written", ["'yes'", '"on"', "10", "0", "0.5", "truth", "10.0.0.1", "-5", "1e3", "07a"])
-def test_a_scalar_that_both_versions_read_alike_is_not(written: str) -> None:
+def test_a_scalar_that_both_versions_read_alike_gets_no_warning(written: str) -> None:
     assert codes(f"a: {written}") == []
 
 
-def test_a_byte_order_mark_and_carriage_returns_are_accepted_and_do_not_shift_places() -> None:
+def test_a_byte_order_mark_and_carriage_returns_shift_no_places() -> None:
     documents, problems = read_file("a.yaml", b"\xef\xbb\xbfa: 1\r\nb:\r\n  c: 2\r\n")
 
     assert problems == []
@@ -132,7 +132,7 @@ def test_an_anchor_ends_with_its_document() -> None:
     assert codes("a: &x 1\n---\nb: *x\n") == [Code.BAD_ALIAS]
 
 
-def test_json_is_read_as_it_is() -> None:
+def test_json_is_read_unchanged() -> None:
     value = {"a": [1, 2.5, None, True, 'x\n"é\\'], "b": {"c": "yes"}}
 
     assert values(json.dumps(value, indent="\t")) == [value]
@@ -162,7 +162,7 @@ def test_an_alias_that_leads_nowhere_is_a_problem(text: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["1", "true", "~", "1.5", "? [a]\n", "? {a: b}\n"])
-def test_a_key_that_is_not_a_text_is_a_problem(key: str) -> None:
+def test_a_key_that_is_not_a_string_is_a_problem(key: str) -> None:
     assert codes(f"{key}: x") == [Code.BAD_KEY]
 
 
@@ -179,7 +179,7 @@ def test_a_number_that_no_field_can_hold_is_refused_at_once(number: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "place", "words"),
+    ("text", "place", "hint"),
     [
         ("a: 1\n\tb: 2\n", (2, 1), "spaces, not tabs"),
         ("a:\n\t- b\n", (2, 1), "spaces, not tabs"),
@@ -191,14 +191,14 @@ def test_a_number_that_no_field_can_hold_is_refused_at_once(number: str) -> None
         ("a: 'x\n", (2, 1), ""),
     ],
 )
-def test_a_text_that_is_not_yaml_is_reported_with_its_place_and_a_next_step(
-    text: str, place: tuple[int, int], words: str
+def test_a_syntax_error_is_reported_with_its_place_and_a_next_step(
+    text: str, place: tuple[int, int], hint: str
 ) -> None:
     documents, problems = read_file("a.yaml", text.encode())
 
     assert documents == []
     assert [(problem.code, (problem.line, problem.column)) for problem in problems] == [(Code.YAML_SYNTAX, place)]
-    assert words in problems[0].hint
+    assert hint in problems[0].hint
 
 
 @pytest.mark.parametrize(
@@ -223,14 +223,14 @@ def test_documents_before_a_mistake_are_still_read() -> None:
 
 
 @pytest.mark.parametrize("repeat", ["[{}]", "{{x: 1, z: [{}]}}", "{{<<: *b0, z: [{}]}}"])
-def test_an_alias_bomb_trips_in_milliseconds(repeat: str) -> None:
+def test_an_alias_bomb_is_refused_in_milliseconds(repeat: str) -> None:
     lines = ["b0: &b0 {x: 1}"]
     lines += [f"b{n}: &b{n} {repeat.format(', '.join([f'*b{n - 1}'] * 10))}" for n in range(1, 30)]
 
     started = time.process_time()
-    found = codes("\n".join(lines))
+    reported = codes("\n".join(lines))
 
-    assert found == [Code.ALIAS_BUDGET]
+    assert reported == [Code.ALIAS_BUDGET]
     assert time.process_time() - started < 0.5
 
 
@@ -308,7 +308,7 @@ JSON = st.recursive(
 
 @settings(max_examples=100, deadline=None)
 @given(JSON)
-def test_every_json_value_is_read_back_as_it_was(value: object) -> None:
+def test_every_json_value_is_read_back_unchanged(value: object) -> None:
     text = json.dumps(value, ensure_ascii=True)
     if "\\ud" in text:  # a pair of escapes for one character beyond 16 bits is not YAML
         text = json.dumps(value, ensure_ascii=False)
@@ -321,14 +321,14 @@ def test_every_json_value_is_read_back_as_it_was(value: object) -> None:
 
 
 def paths_in(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    found = [path]
+    paths = [path]
     if isinstance(value, dict):
         for key, inner in value.items():
-            found += paths_in(inner, (*path, key))
+            paths += paths_in(inner, (*path, key))
     if isinstance(value, list):
         for index, inner in enumerate(value):
-            found += paths_in(inner, (*path, index))
-    return found
+            paths += paths_in(inner, (*path, index))
+    return paths
 
 
 def test_the_place_of_every_value_is_where_its_text_starts(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""From the checked Instance to its value. Called by `resolver.py`."""
+
+from manifests import kinds
+from manifests.problems import Code, Problem
+from manifests.resolve.push import listener
+from manifests.resolve.references import Scope
+from manifests.values import desired
+
+EXAMPLE = """\
+apiVersion: reconciler/v1
+kind: Instance
+metadata: {name: this}
+spec:
+  id: my-host"""
+
+
+def instance(scope: Scope) -> desired.Instance | None:
+    """The Instance of the tree; None when there is no valid one, after reporting that it is missing."""
+    declared = scope.all("Instance")
+    if not declared:
+        if not scope.incomplete:
+            hint = f"add this document with your own id:\n{EXAMPLE}"
+            scope.problems.append(Problem(".", 0, 0, Code.NO_INSTANCE, "", "the manifests declare no Instance", hint))
+        return None
+    manifest = declared[0].manifest
+    if not isinstance(manifest, kinds.Instance):
+        return None
+    spec = manifest.spec
+    return desired.Instance(
+        id=spec.id,
+        prune=spec.prune,
+        look_runtime=int(spec.intervals.runtime),
+        look_endpoints=int(spec.intervals.endpoints),
+        look_dns=int(spec.intervals.dns),
+        push=listener(declared[0], scope, manifest),
+        enhanced_liveness=spec.enhanced_liveness,
+        allow_addresses=tuple(sorted(spec.allow_addresses)),
+    )

@@ -1,0 +1,139 @@
+"""From all documents of a tree to `Desired`, or to all of its problems at once. Called by `load.py`.
+
+Pure: the documents and the types of providers in, a value out. The order of files and documents does not matter.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from manifests.kinds.validate import Declared, validate
+from manifests.problems import HIDES_DOCUMENTS, Code, ManifestErrors, Problem
+from manifests.resolve import dns
+from manifests.resolve.exclusive_claims import check_claims
+from manifests.resolve.guard import guard
+from manifests.resolve.instance import instance
+from manifests.resolve.list_conflicts import check_lists
+from manifests.resolve.name_conflicts import check_names
+from manifests.resolve.pod import Support, TemplateSupport
+from manifests.resolve.provider import KnownTypes, SettingsModel, provider
+from manifests.resolve.record_list import record_list
+from manifests.resolve.references import Scope
+from manifests.resolve.service import Selection, check_shared_pools, service, services_of
+from manifests.resolve.workload import workload
+from manifests.source.directory import SourceTree
+from manifests.values import desired
+from manifests.yaml.read import Document
+
+
+def any_field(_type: str) -> Support | None:
+    """Support of runtimes that do not say which fields they understand: nothing is refused."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """The value of a valid tree, and the warnings about it."""
+
+    desired: desired.Desired
+    warnings: tuple[Problem, ...]
+
+
+def resolve(
+    tree: SourceTree,
+    documents: Sequence[Document],
+    local: Sequence[Document] = (),
+    *,
+    settings_model: SettingsModel,
+    known_types: KnownTypes,
+    template_support: TemplateSupport = any_field,
+    problems: Iterable[Problem] = (),
+) -> Resolved:
+    """Resolve the documents of a tree. The last four arguments are what this package cannot know, and what reading reported.
+
+    Args:
+        tree: where they come from.
+        documents: all documents of the tree that are not empty.
+        local: documents from outside the tree; each replaces the object of the tree with the same identity (an Instance
+            or a Guard whatever its name).
+        settings_model: role and settings model of a provider type.
+        known_types: all provider types, for suggestions.
+        template_support: which fields of a pod template a runtime type has, and needs.
+        problems: the problems of reading.
+
+    Raises:
+        ManifestErrors: there is any problem that is not a warning; it holds all of them.
+    """
+    known = list(problems)
+    hidden = any(problem.code in HIDES_DOCUMENTS for problem in known)
+    if not documents and not hidden:
+        hint = "check the path; to remove everything on purpose run `reconcile destroy`"
+        message = "there are no manifests: nothing is applied and nothing is removed"
+        raise ManifestErrors([*known, Problem(".", 0, 0, Code.EMPTY_TREE, "", message, hint)])
+    declared, of_tree = _validate(documents)
+    declared_locally, of_local = _validate(local)
+    known += of_tree + of_local
+    hidden = any(problem.code in HIDES_DOCUMENTS for problem in known)
+    scope = Scope(declared, declared_locally, incomplete=hidden or len(declared) < len(documents))
+    scope.problems.extend(known)
+    value = _desired(tree, scope, settings_model, known_types, template_support)
+    warnings = tuple(sorted({problem for problem in scope.problems if problem.is_warning}))
+    if value is None or len(warnings) < len(set(scope.problems)):
+        raise ManifestErrors(scope.problems)
+    return Resolved(value, warnings)
+
+
+def _validate(documents: Iterable[Document]) -> tuple[list[Declared], list[Problem]]:
+    declared: list[Declared] = []
+    problems: list[Problem] = []
+    for document in documents:
+        identified, wrong = validate(document)
+        problems += wrong
+        if identified is not None:
+            declared.append(identified)
+    return declared, problems
+
+
+def _desired(
+    tree: SourceTree,
+    scope: Scope,
+    settings_model: SettingsModel,
+    known_types: KnownTypes,
+    template_support: TemplateSupport,
+) -> desired.Desired | None:
+    """The whole value; None when there is no valid Instance. Only to be used when the scope has no problems."""
+    this = instance(scope)
+    made = [provider(declared, scope, settings_model, known_types) for declared in scope.all("Provider")]
+    providers = tuple(value for value in made if value is not None)
+    instance_id = this.id if this else ""
+    resolved = [workload(declared, scope, instance_id, template_support) for declared in scope.all("Workload")]
+    workloads = [value for value in resolved if value is not None]
+    check_claims(scope, workloads)
+    selection = Selection(scope.all("Workload"))
+    services = [value for declared in scope.all("Service") if (value := service(declared, scope, selection))]
+    policies = [policy for declared in scope.all("DNSPolicy") if (policy := dns.policy(declared, scope))]
+    checks = [check for declared in scope.all("HealthCheck") if (check := dns.health_check(declared))]
+    records = [record for declared in scope.all("Record") if (record := dns.record(declared, scope))]
+    lists = [listed for declared in scope.all("RecordList") if (listed := record_list(declared, scope))]
+    check_shared_pools(scope)
+    check_names(scope, policies, records)
+    check_lists(scope, lists, [*policies, *records])
+    limits = guard(scope)
+    if this is None:
+        return None
+    return desired.Desired(
+        source=tree.identity,
+        revision=tree.revision,
+        root=tree.root,
+        complete=tree.complete,
+        instance=this,
+        guard=limits,
+        providers=providers,
+        workloads=tuple(workloads),
+        services=tuple(services),
+        policies=tuple(policies),
+        services_of=services_of(services),
+        prune=this.prune,
+        checks=tuple(checks),
+        records=tuple(records),
+        record_lists=tuple(lists),
+    )
