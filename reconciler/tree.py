@@ -1,16 +1,37 @@
-"""The manifests at a path and where the state of their instance lives: what every command needs first, and nothing heavy.
+"""The manifests at a path, and the state directory of their instance. Light: every command needs both first.
 
-Beside `wire.py` the only module that knows the registry. Called by `wire.py` and the command line.
+With `wire.py` the only module that knows the registry of providers. Called by `wire.py` and the command line.
 """
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from manifests.load import load_tree
 from manifests.problems import Problem
 from manifests.values.desired import Desired
 from providers import registry
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """Where a run reads its manifests and keeps its state.
+
+    instance_file: a local file whose documents win over those at `path`. state: the state directory, None for the default one.
+    """
+
+    path: Path
+    instance_file: Path | None = None
+    state: Path | None = None
+
+    def load(self) -> Desired:
+        """The manifests, checked and resolved. Raises `ManifestErrors`."""
+        return load(self.path, self.instance_file)
+
+    def state_of(self, instance: str) -> Path:
+        """The state directory of the instance with this id."""
+        return state_dir(instance, self.state)
 
 
 def load(path: Path, instance_file: Path | None = None) -> Desired:
@@ -21,7 +42,11 @@ def load(path: Path, instance_file: Path | None = None) -> Desired:
 def load_with_warnings(
     path: Path, instance_file: Path | None = None, edited: Mapping[str, bytes] | None = None
 ) -> tuple[Desired, tuple[Problem, ...]]:
-    """As `load`, with what is legal and probably not meant. `edited` gives some files, by name, another content."""
+    """As `load`, with warnings about manifests that are valid but probably a mistake.
+
+    Args:
+        edited: contents that replace those of the files of these names.
+    """
     resolved = load_tree(
         path,
         instance_file=instance_file,
@@ -34,7 +59,7 @@ def load_with_warnings(
 
 
 def state_dir(instance: str, override: Path | None = None) -> Path:
-    """Where an instance keeps its state: as told, else below $XDG_STATE_HOME or ~/.local/state."""
+    """Where an instance keeps its state: `override`, else below $XDG_STATE_HOME or ~/.local/state."""
     if override is not None:
         return override.absolute()
     base = os.environ.get("XDG_STATE_HOME", "")

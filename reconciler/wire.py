@@ -1,13 +1,12 @@
-"""The composition root: puts the parts together, and holds no rule and no logic of its own. Called by the command line.
+"""The composition root: it constructs the parts of a run and connects them, and decides nothing. Called by the command line.
 
-With `tree.py` the only module that knows the registry of providers, and the only one that sees both halves of the program.
+With `tree.py` the only module that knows the registry of providers, and the only one that imports both providers and the loop.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Now
 from reconciler.exits import Exit
+from reconciler.intent import Intent
 from reconciler.probes.engine import ProbeEngine
 from reconciler.shell import doctor
 from reconciler.shell.clock import SystemClock
@@ -40,40 +40,11 @@ from reconciler.shell.source import DirectorySource
 from reconciler.shell.store.ledger_store import Glimpse, StoreMemory, command_of
 from reconciler.shell.store.lock import Lock
 from reconciler.shell.store.state import Store, StoreError
-from reconciler.tree import load, state_dir
+from reconciler.tree import Location
 from reconciler.web.serving import serve
 
 LOCK_WAIT = 5.0
-"""Seconds that a run waits for another one on the same instance to end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """What a run may do beyond its manifests. `prune` None: as the Instance says. `approve`: a hash that a person approved."""
-
-    prune: bool | None = None
-    take_over: bool = False
-    destroy: bool = False
-    approve: str = ""
-
-
-def _meant(desired: Desired, intent: Intent) -> Desired:
-    """The manifests with what this run may do. `destroy` wants nothing at all to be there."""
-    if intent.destroy:
-        former = {workload.key: workload for workload in desired.workloads}
-        desired = replace(
-            desired,
-            workloads=(),
-            services=(),
-            policies=(),
-            checks=(),
-            records=(),
-            record_lists=(),
-            services_of={},
-            former=former,
-        )
-    prune = desired.instance.prune if intent.prune is None else intent.prune
-    return replace(desired, prune=prune, take_over=intent.take_over, destroy=intent.destroy)
+"""Seconds that a run waits for another run on the same instance to end."""
 
 
 def _zones(desired: Desired) -> frozenset[str]:
@@ -81,20 +52,20 @@ def _zones(desired: Desired) -> frozenset[str]:
 
 
 def build(desired: Desired, state: Path, *, may_write: bool, credentials: Credentials | None = None) -> Providers:
-    """All providers that the manifests name, each with its decorators: ownership inside, deadlines outside.
+    """All providers that the manifests name, each with its wrappers: ownership inside, deadlines outside.
 
-    `credentials` are what new containers get to push with.
+    `credentials` are what new containers push with.
     """
     context = Context(desired.instance.id, str(state))
-    made: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
-    for one in desired.providers:
-        provider = registry.create(one.type, one.name, one.settings, context)
-        made[one.role][one.name] = _decorated(provider, desired.instance.id, may_write, credentials)
+    by_role: dict[Role, dict[str, Provider]] = {role: {} for role in Role}
+    for declared in desired.providers:
+        provider = registry.create(declared.type, declared.name, declared.settings, context)
+        by_role[declared.role][declared.name] = _wrapped(provider, desired.instance.id, may_write, credentials)
     # The registry has checked that each provider has the role its type promises.
-    return Providers(made[Role.RUNTIME], made[Role.ENDPOINTS], made[Role.DNS])  # type: ignore[arg-type]
+    return Providers(by_role[Role.RUNTIME], by_role[Role.ENDPOINTS], by_role[Role.DNS])  # type: ignore[arg-type]
 
 
-def _decorated(provider: Provider, instance: str, may_write: bool, credentials: Credentials | None) -> Provider:
+def _wrapped(provider: Provider, instance: str, may_write: bool, credentials: Credentials | None) -> Provider:
     safe: Provider = owned(provider, instance)
     if credentials is not None and isinstance(safe, OwnedRuntime):
         safe = PreparedRuntime(safe, credentials.prepare, shares_files(provider))
@@ -102,7 +73,7 @@ def _decorated(provider: Provider, instance: str, may_write: bool, credentials: 
 
 
 @contextmanager
-def _session(
+def _locked_store(
     state: Path, operation: str, clock: SystemClock, reporter: Reporter, lock_wait: float = LOCK_WAIT
 ) -> Iterator[StoreMemory]:
     """The instance's lock and store, held together."""
@@ -116,7 +87,7 @@ def _session(
 def _machinery(
     desired: Desired, state: Path, *, may_write: bool, phase: bool, credentials: Credentials | None = None
 ) -> Iterator[tuple[Providers, ProbeEngine, ThreadRunner]]:
-    """Providers, probe engine and threads of one run; all of them end with it, containers go on."""
+    """Providers, probe engine and threads of one run. All of them end with the run; containers keep running."""
     with ExitStack() as stack:
         stack.enter_context(on_resolve(SECRETS.add))
         providers = build(desired, state, may_write=may_write, credentials=credentials)
@@ -128,16 +99,14 @@ def _machinery(
         yield providers, engine, runner
 
 
-def _source(path: Path, instance_file: Path | None, intent: Intent, clock: SystemClock, *, follow: bool) -> Source:
-    extra = (instance_file,) if instance_file is not None else ()
-    return DirectorySource(path, extra, lambda: _meant(load(path, instance_file), intent), clock, follow=follow)
+def _source(location: Location, intent: Intent, clock: SystemClock, *, follow: bool) -> Source:
+    extra = (location.instance_file,) if location.instance_file is not None else ()
+    return DirectorySource(location.path, extra, lambda: intent.applied_to(location.load()), clock, follow=follow)
 
 
 async def run_once(
-    path: Path,
+    location: Location,
     *,
-    instance_file: Path | None,
-    state: Path | None,
     intent: Intent,
     within: int,
     wait: bool,
@@ -147,27 +116,26 @@ async def run_once(
     """Converge once.
 
     Args:
-        path: the manifests.
-        instance_file: a local file of documents that win.
-        state: the state directory, None for the default one.
+        location: the manifests and the state directory.
         intent: what the run may do.
-        within: ns after which it ends whatever is left.
-        wait: sit through waits that end in that time.
-        reporter: who tells people.
-        operation: what the lock's owner record says.
+        within: ns after which the run ends, converged or not.
+        wait: wait for what ends within that time.
+        reporter: is called with what happens.
+        operation: the run's name in the lock's owner record.
 
     Raises:
         ManifestErrors, Locked, StoreError
     """
     clock = SystemClock()
-    loaded = load(path, instance_file)
-    desired = _meant(loaded, intent)
-    place = state_dir(desired.instance.id, state)
-    source = _source(path, instance_file, intent, clock, follow=False)
-    credentials = Credentials(place, clock, desired.instance.push)
+    loaded = location.load()
+    desired = intent.applied_to(loaded)
+    state = location.state_of(desired.instance.id)
+    source = _source(location, intent, clock, follow=False)
+    credentials = Credentials(state, clock, desired.instance.push)
+    lock_wait = min(LOCK_WAIT, within / SECOND)
     with (
-        _session(place, f"{operation} {path}", clock, reporter, min(LOCK_WAIT, within / SECOND)) as memory,
-        _machinery(desired, place, may_write=True, phase=False, credentials=credentials) as (providers, engine, runner),
+        _locked_store(state, f"{operation} {location.path}", clock, reporter, lock_wait) as memory,
+        _machinery(desired, state, may_write=True, phase=False, credentials=credentials) as (providers, engine, runner),
     ):
         reporter.follow(providers.progress)
         parts = Parts(
@@ -184,43 +152,41 @@ async def run_once(
             approve=intent.approve,
         )
         loop = Loop(parts)
-        with listening(place, loop.wake):
+        with listening(state, loop.wake):
             return await loop.once(within, wait)
 
 
 class _SourceWake(Wake):
-    """A wake of the source: the loop reads it again."""
+    """The wake of the file trigger: it makes the loop read the manifests again."""
 
     def __init__(self, loop: Loop) -> None:
         super().__init__()
         self._loop = loop
 
     def set(self, reason: str) -> None:
-        """Pass the hint on."""
+        """Mark the manifests as changed and wake the loop."""
         self._loop.source_changed()
         self._loop.wake.set(reason)
 
 
-async def run_watch(
-    path: Path, *, instance_file: Path | None, state: Path | None, intent: Intent, reporter: Reporter
-) -> Exit:
-    """Keep converging until a signal says stop. Arguments and errors as `run_once`."""
+async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -> Exit:
+    """Keep converging until a signal ends it. Arguments and errors as `run_once`."""
     clock = SystemClock()
-    loaded = load(path, instance_file)
-    desired = _meant(loaded, intent)
-    place = state_dir(desired.instance.id, state)
-    credentials = Credentials(place, clock, desired.instance.push)
+    loaded = location.load()
+    desired = intent.applied_to(loaded)
+    state = location.state_of(desired.instance.id)
+    credentials = Credentials(state, clock, desired.instance.push)
     with (
-        _session(place, f"reconcile --watch {path}", clock, reporter) as memory,
-        _machinery(desired, place, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
+        _locked_store(state, f"reconcile --watch {location.path}", clock, reporter) as memory,
+        _machinery(desired, state, may_write=True, phase=True, credentials=credentials) as (providers, engine, runner),
     ):
         parts = Parts(
             desired=desired,
             providers=providers,
-            providers_for=lambda new: build(new, place, may_write=True, credentials=credentials),
+            providers_for=lambda new: build(new, state, may_write=True, credentials=credentials),
             prober=engine,
             memory=memory,
-            source=_source(path, instance_file, intent, clock, follow=True),
+            source=_source(location, intent, clock, follow=True),
             reporter=reporter,
             clock=clock,
             runner=runner,
@@ -232,7 +198,7 @@ async def run_watch(
         trigger = asyncio.create_task(FileTrigger(Path(desired.root), _SourceWake(loop), clock).run(stop))
         pushes = asyncio.create_task(serve(loop.pushing, credentials, partial(reporter.note, level=logging.WARNING)))
         try:
-            with listening(place, loop.wake):
+            with listening(state, loop.wake):
                 return await loop.watch()
         finally:
             stop.set()
@@ -242,32 +208,32 @@ async def run_watch(
                     await task
 
 
-async def examine(path: Path, *, instance_file: Path | None, state: Path | None) -> tuple[Finding, ...]:
-    """Ask every provider whether it can be reached and is configured; read-only. Raises `ManifestErrors`."""
-    desired = load(path, instance_file)
+async def examine(location: Location) -> tuple[Finding, ...]:
+    """Check of every provider whether it is reachable and configured; read-only. Raises `ManifestErrors`."""
+    desired = location.load()
     with ExitStack() as stack:
         stack.enter_context(on_resolve(SECRETS.add))
-        providers = build(desired, state_dir(desired.instance.id, state), may_write=False)
+        providers = build(desired, location.state_of(desired.instance.id), may_write=False)
         stack.callback(providers.close)
         runner = ThreadRunner()
         stack.callback(runner.close)
         return await doctor.examine(desired, providers, runner)
 
 
-class _Quiet:
-    """A reporter for plans: the plan itself is what is told."""
+class _NotesOnly:
+    """The reporter of a plan: it passes notes on and ignores the rest, because the plan itself is the result."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
 
     def started(self, step: object) -> None:
-        """Never reached: a plan makes no call."""
+        """Never called: a plan makes no call."""
 
     def finished(self, step: object, outcome: object) -> None:
-        """Never reached."""
+        """Never called."""
 
     def decided(self, decision: Decision, now: Now) -> None:
-        """The forecast goes on from here."""
+        """The plan starts from this decision."""
 
     def note(self, text: str, *, level: int = 0) -> None:
         """Pass it on."""
@@ -275,48 +241,44 @@ class _Quiet:
         self._note(text)
 
 
-def _glimpse(place: Path, clock: SystemClock) -> Glimpse:
-    """The ledger as the instance's store has it; an instance that never ran has none."""
+def _ledger_for_plan(state: Path, clock: SystemClock) -> Glimpse:
+    """The ledger in the instance's store; empty for an instance that never ran."""
     try:
-        with Store.join(place, clock) as store:
-            return Glimpse(store.load_ledger(), [(one.id, command_of(one)) for one in store.pending()])
+        with Store.join(state, clock) as store:
+            return Glimpse(store.load_ledger(), [(row.id, command_of(row)) for row in store.pending()])
     except StoreError:
-        if (place / "state.db").exists():
+        if (state / "state.db").exists():
             raise
         return Glimpse({})
 
 
 async def make_plan(
-    path: Path,
-    *,
-    instance_file: Path | None,
-    state: Path | None,
-    intent: Intent,
-    deadline: int,
-    note: Callable[[str], None],
+    location: Location, *, intent: Intent, deadline: int, note: Callable[[str], None]
 ) -> tuple[Plan, Decision, Now]:
-    """The whole plan, read-only: no lock, nothing written, one look, one attempt per network probe.
+    """The whole plan, read-only: no lock, no write, one look, one attempt per network probe.
 
     Args:
-        deadline: ns that probes get to answer.
-        note: takes what is worth knowing beside the plan.
+        location: the manifests and the state directory.
+        intent: what the planned run may do.
+        deadline: ns that probes have to answer.
+        note: takes messages beside the plan.
 
     Raises:
         ManifestErrors, StoreError, Stopped
     """
     clock = SystemClock()
-    loaded = load(path, instance_file)
-    desired = _meant(loaded, intent)
-    place = state_dir(desired.instance.id, state)
-    with _machinery(desired, place, may_write=False, phase=False) as (providers, engine, runner):
+    loaded = location.load()
+    desired = intent.applied_to(loaded)
+    state = location.state_of(desired.instance.id)
+    with _machinery(desired, state, may_write=False, phase=False) as (providers, engine, runner):
         parts = Parts(
             desired=desired,
             providers=providers,
             providers_for=None,
             prober=engine,
-            memory=_glimpse(place, clock),
+            memory=_ledger_for_plan(state, clock),
             source=None,
-            reporter=_Quiet(note),
+            reporter=_NotesOnly(note),
             clock=clock,
             runner=runner,
             remembered=_zones(loaded),

@@ -1,7 +1,7 @@
-"""From the words of a command line to one command, and from how it ended to an exit code. Called by `__main__`.
+"""Routes a command line to one command and turns its result into an exit code. Called by `reconciler/__main__.py`.
 
-Commands are imported when they are named, so that `--version` and `--help` stay fast and a broken optional dependency
-harms only the commands that need it.
+A command is imported only when it is named, so that `--version` and `--help` stay fast and a broken optional dependency
+affects only the commands that need it.
 """
 
 import importlib
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 import click
 
-from reconciler.cli.failures import failed
-from reconciler.cli.view import View, quiet_pipe
+from reconciler.cli.failures import report_error
+from reconciler.cli.view import View, flush_quietly
 from reconciler.exits import Exit
 
 
 class Entry(NamedTuple):
-    """Where a command lives and what it does, in a line for the list of commands."""
+    """The module and the attribute of a command, and its line in the list of commands."""
 
     module: str
     attribute: str
@@ -25,30 +25,28 @@ class Entry(NamedTuple):
 
 
 COMMANDS: dict[str, Entry] = {
-    "validate": Entry("validate", "validate", "Check manifests, offline, and list every problem."),
-    "plan": Entry("plan", "plan", "Show what would be done, and change nothing."),
-    "apply": Entry("apply", "apply", "Show the plan, ask, and converge once."),
-    "doctor": Entry("doctor", "doctor", "Ask every provider whether it can do its part."),
-    "status": Entry("status", "status", "Show the last known state of everything."),
-    "explain": Entry("explain", "explain", "Say why one object is as it is."),
-    "suspend": Entry("suspend", "suspend", "Stop all actions on an object for a while."),
-    "resume": Entry("suspend", "resume", "Take a suspension back."),
+    "validate": Entry("validate", "validate", "Check manifests offline and list every problem."),
+    "plan": Entry("plan", "plan", "Show the steps that a run would take, and change nothing."),
+    "apply": Entry("apply", "apply", "Show the plan, ask for confirmation, and converge once."),
+    "doctor": Entry("doctor", "doctor", "Check that every provider is reachable and configured."),
+    "status": Entry("status", "status", "Show the last known state of all objects."),
+    "explain": Entry("explain", "explain", "Explain the state of one object."),
+    "suspend": Entry("suspend", "suspend", "Suspend all actions on an object."),
+    "resume": Entry("suspend", "resume", "Resume a suspended object."),
     "restart": Entry("restart", "restart", "Restart a workload or a replica without an outage."),
-    "deploy": Entry("deploy", "deploy", "Write an image into the manifest of a workload."),
-    "rollback": Entry("rollback", "rollback", "Take the last switch of a workload back."),
+    "deploy": Entry("deploy", "deploy", "Write a new image into the manifest of a workload."),
+    "rollback": Entry("rollback", "rollback", "Roll a workload back to its previous revision."),
     "drain": Entry("override", "drain", "Take a replica or an endpoint out of traffic."),
-    "force": Entry(
-        "override", "force", "Give an endpoint or a target of a name traffic or none, whatever is observed."
-    ),
-    "release": Entry("override", "release", "Take back what was drained or forced."),
-    "get": Entry("get", "get", "Show endpoints, requests, names, checks or revisions in detail."),
-    "events": Entry("events", "events", "Show what happened lately."),
-    "push": Entry("push", "push", "Say, from inside an instance, what state it is in."),
+    "force": Entry("override", "force", "Force a replica, an endpoint or a DNS target up or down."),
+    "release": Entry("override", "release", "Release what was drained or forced."),
+    "get": Entry("get", "get", "List endpoints, requests, records, healthchecks or revisions."),
+    "events": Entry("events", "events", "Show recent events."),
+    "push": Entry("push", "push", "Report the state of a replica, from inside its container."),
     "destroy": Entry("destroy", "destroy", "Remove everything that this instance owns."),
 }
-"""All commands, in the order in which help lists them."""
+"""All commands, in the order of the help."""
 
-VALUED = frozenset(
+OPTIONS_WITH_VALUE = frozenset(
     {
         "--activate-at",
         "--activate-in",
@@ -75,11 +73,11 @@ VALUED = frozenset(
         "-o",
     }
 )
-"""Options that are followed by a value: what comes after them is not the first word."""
+"""Options that take a value. The word after them is neither a command nor a PATH."""
 
 
 def first_word(words: Sequence[str]) -> int | None:
-    """The place of the first word that is neither an option nor the value of one; None when there is none."""
+    """The index of the first word that is neither an option nor the value of one; None when there is none."""
     skip = False
     for index, word in enumerate(words):
         if skip:
@@ -87,18 +85,20 @@ def first_word(words: Sequence[str]) -> int | None:
         elif word == "--":
             return index + 1 if index + 1 < len(words) else None
         elif word.startswith("--") or (word.startswith("-") and len(word) == 2):
-            skip = word in VALUED
+            skip = word in OPTIONS_WITH_VALUE
         elif word.startswith("-") and len(word) > 2:
-            skip = f"-{word[-1]}" in VALUED and not any(f"-{letter}" in VALUED for letter in word[1:-1])
+            skip = f"-{word[-1]}" in OPTIONS_WITH_VALUE and not any(
+                f"-{letter}" in OPTIONS_WITH_VALUE for letter in word[1:-1]
+            )
         else:
             return index
     return None
 
 
 def route(words: Sequence[str]) -> tuple[str, list[str]]:
-    """The command's name (empty: converge a PATH) and its words.
+    """The name of the command (empty: converge a PATH) and its words.
 
-    The first word that is not an option is a known command, else a PATH; `./status` is always a path.
+    The first word that is not an option is a command if there is one of that name, else a PATH; `./status` is always a PATH.
     """
     index = first_word(words)
     if index is None or words[index] not in COMMANDS or "--" in words[:index]:
@@ -107,7 +107,7 @@ def route(words: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def load(name: str) -> click.Command:
-    """The command of that name, imported now. The empty name is the one that takes a PATH."""
+    """Import and return the command of that name. The empty name is the command that takes a PATH."""
     module, attribute = ("converge", "converge") if not name else COMMANDS[name][:2]
     command = getattr(importlib.import_module(f"reconciler.cli.{module}"), attribute)
     if not isinstance(command, click.Command):
@@ -124,29 +124,29 @@ def run(words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         view.err(f"result: {Exit.INTERRUPTED.sentence} (exit {int(Exit.INTERRUPTED)})")
         code = Exit.INTERRUPTED
-    except Exception as error:  # noqa: BLE001  (the outermost frame: whatever it is becomes a line and an exit code)
-        code = failed(error, view)
-    # What Python would flush at exit may still meet a closed pipe, where nobody can catch it.
+    except Exception as error:  # noqa: BLE001  (the outermost frame: every error becomes a line and an exit code)
+        code = report_error(error, view)
+    # Python would flush at exit, where a closed pipe cannot be caught any more.
     for stream in (sys.stdout, sys.stderr):
-        quiet_pipe(stream)
+        flush_quietly(stream)
     return int(code)
 
 
 def _call(name: str, words: list[str]) -> Exit:
     if not words and not name:
-        return _nothing_asked()
+        return _help_as_usage_error()
     command = load(name)
     prog = f"reconcile {name}".strip()
     try:
-        answer = command.main(args=words, prog_name=prog, standalone_mode=False)
+        result = command.main(args=words, prog_name=prog, standalone_mode=False)
     except click.exceptions.Exit as end:
         return Exit(end.exit_code)
-    # `--help` and `--version` answer 0, commands their Exit.
-    return answer if isinstance(answer, Exit) else Exit.OK
+    # `--help` and `--version` return 0, commands their Exit.
+    return result if isinstance(result, Exit) else Exit.OK
 
 
-def _nothing_asked() -> Exit:
-    """Without a single word: help, and the exit code of a wrong command line, so that a script with an empty variable notices."""
+def _help_as_usage_error() -> Exit:
+    """No words at all: print help and return the usage error code, so that a script with an empty variable notices."""
     command = load("")
     with click.Context(command, info_name="reconcile") as context:
         click.echo(command.get_help(context), err=True)

@@ -1,11 +1,11 @@
-"""`reconcile apply PATH`: the plan, a question, then the same run as `--once`."""
+"""`reconcile apply PATH`: shows the plan, asks for confirmation, then runs as `--once` does."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reconciler.cli.confirm import agreed, require_somebody
+from reconciler.cli.confirm import plan_confirmed, require_terminal
 from reconciler.cli.options import (
     Options,
     common_options,
@@ -22,7 +22,7 @@ from reconciler.exits import Exit
 
 @click.command(
     epilog="""\b
-Exit codes are those of --once; 7 also when the question is answered with no.
+Exit codes: as for --once, and 7 when you answer no.
 
 \b
 Examples:
@@ -32,8 +32,10 @@ Examples:
 """,
 )
 @path_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
-@click.option("--approve", metavar="HASH", default="", help="Approve held deletions: the hash that the plan shows.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option(
+    "--approve", metavar="HASH", default="", help="Approve the held deletions of the plan that shows this hash."
+)
 @timeout_option
 @wait_option
 @intent_options
@@ -42,14 +44,14 @@ Examples:
 @log_options
 @common_options
 def apply(path: Path, yes: bool, approve: str, **raw: Any) -> Exit:
-    """Show the plan for the manifests at PATH, ask, and converge once."""
+    """Show the plan for the manifests at PATH, ask for confirmation, and converge once."""
     options = Options.of(raw)
     if not yes:
-        require_somebody("reconcile apply")
-    from reconciler.cli import run  # noqa: PLC0415  (what runs is imported when it runs)
+        require_terminal("reconcile apply")
+    from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
 
-    wanted = run.intent(options, approve=approve)
-    if not yes and not agreed(path, options, wanted, "Do these {steps} steps?"):
-        options.view.err(f"not confirmed; nothing was changed (exit {int(Exit.PERSON)})")
-        return Exit.PERSON
-    return run.once(path, options, wanted, "reconcile apply")
+    intent = run.intent(options, approve=approve)
+    if not yes and not plan_confirmed(path, options, intent, "Take these {steps} steps?"):
+        options.view.err(f"not confirmed; nothing was changed (exit {int(Exit.MANUAL)})")
+        return Exit.MANUAL
+    return run.once(path, options, intent, "reconcile apply")

@@ -1,40 +1,43 @@
-"""Asking a person before something is done: on a terminal only; a script has to say `--yes`."""
+"""Asks the operator for confirmation, on a terminal only; a script has to give `--yes`. Called by `apply` and `destroy`."""
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli.options import Options, mistake
+from reconciler.cli.options import Options, usage_error
 from reconciler.cli.view import terminal
 
+if TYPE_CHECKING:
+    from reconciler.intent import Intent
 
-def require_somebody(command: str) -> None:
-    """Refuse at once when nobody could answer, before anything is looked at. Raises a usage error."""
+
+def require_terminal(command: str) -> None:
+    """Refuse, before anything is observed, when standard input is no terminal. Raises a usage error."""
     if not terminal(sys.stdin):
-        raise mistake(
-            f"{command} asks before it acts, and standard input is no terminal",
-            f"add --yes to run without asking; 'reconcile plan PATH' shows what it would do; try: {command} --yes",
+        raise usage_error(
+            f"{command} asks for confirmation, and standard input is not a terminal",
+            f"run: {command} --yes, which does not ask; 'reconcile plan PATH' shows what it would do",
         )
 
 
-def agreed(path: Path, options: Options, wanted: Any, question: str) -> bool:
-    """Show the plan on standard error and ask. Without steps there is nothing to ask about: the run only checks.
+def plan_confirmed(path: Path, options: Options, intent: "Intent", question: str) -> bool:
+    """Show the plan on standard error and ask. True without asking when the plan has no steps.
 
     Args:
         question: with `{steps}` for their number and `{instance}` for the instance's id.
     """
-    from reconciler.cli import run  # noqa: PLC0415  (what runs is imported when it runs)
+    from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.core.decision import to_text  # noqa: PLC0415
 
-    made, decision, _ = run.look(path, options, wanted)
-    options.view.err(to_text(made).rstrip())
+    plan, decision, _ = run.make_plan(path, options, intent)
+    options.view.err(to_text(plan).rstrip())
     desired = decision.status.desired
     name = desired.instance.id if desired is not None else str(path)
-    return not made.steps or confirmed(question.format(steps=len(made.steps), instance=name))
+    return not plan.steps or _confirmed(question.format(steps=len(plan.steps), instance=name))
 
 
-def confirmed(question: str) -> bool:
-    """Whether the person says yes. The question goes to standard error, so that standard output holds results alone."""
+def _confirmed(question: str) -> bool:
+    """Whether the operator answers yes. The question goes to standard error, because standard output has only results."""
     return click.confirm(question, default=False, err=True)

@@ -1,4 +1,4 @@
-"""`reconcile PATH --once | --watch | --dry-run`: the three ways to run, and the help of the whole program."""
+"""`reconcile PATH --once | --watch | --dry-run`: the three ways to run, and the help of the program."""
 
 from pathlib import Path
 from typing import Any
@@ -12,32 +12,32 @@ from reconciler.cli.options import (
     instance_option,
     intent_options,
     log_options,
-    mistake,
     state_option,
     timeout_option,
+    usage_error,
     wait_option,
 )
 from reconciler.exits import Exit
 
-_SHOWN = (Exit.OK, Exit.ERROR, Exit.CHANGES, Exit.INVALID, Exit.LOCKED, Exit.UNFINISHED, Exit.PERSON, Exit.USAGE)
+_SHOWN = (Exit.OK, Exit.ERROR, Exit.CHANGES, Exit.INVALID, Exit.LOCKED, Exit.UNFINISHED, Exit.MANUAL, Exit.USAGE)
 
 
 class _Program(click.Command):
-    """The command without a name: its help is that of the program."""
+    """The command without a name; its help is the help of the program."""
 
     def format_usage(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Both ways to call it."""
+        """Write both forms of the command line."""
         del ctx
         formatter.write_usage("reconcile", "PATH --once | --watch | --dry-run [OPTIONS]")
         formatter.write_usage("reconcile", "COMMAND [OPTIONS]", prefix="       ")
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Commands and exit codes below the options."""
+        """Write commands and exit codes below the options."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
         with formatter.section("Exit codes"):
             rows = [(str(int(code)), code.sentence) for code in _SHOWN]
-            formatter.write_dl([*rows, ("130, 143", "ended by SIGINT, by SIGTERM")])
+            formatter.write_dl([*rows, ("130, 143", "interrupted by SIGINT, terminated by SIGTERM")])
         super().format_epilog(ctx, formatter)
 
 
@@ -47,15 +47,15 @@ class _Program(click.Command):
 Examples:
   reconcile --once manifests/              converge and exit, as in CI
   reconcile --watch manifests/             keep converging, as a daemon
-  reconcile plan manifests/                the same as --dry-run
-  reconcile status manifests/              what is the state of everything?
-  reconcile explain workload/web           why is it so?
+  reconcile plan manifests/                show the steps of a run (same as --dry-run)
+  reconcile status manifests/              show the state of all objects
+  reconcile explain workload/web           explain the state of one object
 """,
 )
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--once", is_flag=True, help="Converge once and exit.")
-@click.option("--watch", is_flag=True, help="Keep converging until a signal comes.")
-@click.option("--dry-run", is_flag=True, help="Show the plan, change nothing.")
+@click.option("--watch", is_flag=True, help="Keep converging until interrupted or terminated.")
+@click.option("--dry-run", is_flag=True, help="Show the plan, and change nothing.")
 @timeout_option
 @wait_option
 @intent_options
@@ -64,23 +64,25 @@ Examples:
 @log_options
 @common_options
 def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, **raw: Any) -> Exit:
-    """Keep containers, endpoint weights and DNS records as manifests say."""
+    """Make containers, load-balancer weights and DNS records match the manifests at PATH."""
     options = Options.of(raw)
     modes = [name for name, on in (("--once", once), ("--watch", watch), ("--dry-run", dry_run)) if on]
     if len(modes) > 1:
-        raise mistake(f"{' and '.join(modes)} exclude each other", "choose one of them")
+        raise usage_error(f"{' and '.join(modes)} cannot be used together", "choose one of them")
     if path is None:
-        raise mistake("PATH is missing", f"write: reconcile {' '.join(modes) or '--once'} MANIFESTS")
+        raise usage_error("PATH is missing", f"run: reconcile {' '.join(modes) or '--once'} PATH")
     if not modes:
         raise _no_mode(path)
     if watch:
         _refuse_for_watch(options)
-        from reconciler.cli.run import watch as run_watch  # noqa: PLC0415  (what runs is imported when it runs)
+        from reconciler.cli.run import watch as run_watch  # noqa: PLC0415  (imported when it is needed)
 
         return run_watch(path, options)
     if dry_run:
         if not options.wait:
-            raise mistake("--dry-run waits for nothing anyway", "leave --no-wait out")
+            raise usage_error(
+                "--dry-run and --no-wait cannot be used together", "leave out --no-wait: a dry run never waits"
+            )
         from reconciler.cli.plan import show_plan  # noqa: PLC0415
 
         return show_plan(path, options, detailed=False)
@@ -90,23 +92,23 @@ def converge(path: Path | None, once: bool, watch: bool, dry_run: bool, **raw: A
 
 
 def _no_mode(path: Path) -> click.UsageError:
-    """A word alone: a mistyped command, or a path without a way to run."""
+    """The error for a single word: a mistyped command, or a PATH without a mode."""
     from manifests.problems import suggest  # noqa: PLC0415  (only for the hint)
 
     guess = suggest(str(path), COMMANDS)
     if guess and not path.exists():
-        return mistake(f"there is no command and no path '{path}'", f"did you mean 'reconcile {guess}'?")
+        return usage_error(f"'{path}' is neither a command nor an existing path", f"did you mean 'reconcile {guess}'?")
     if not path.exists():
-        return mistake(f"there is no command and no path '{path}'", f"commands: {', '.join(COMMANDS)}")
-    return mistake("say how to run: --once, --watch or --dry-run", f"write: reconcile --once {path}")
+        return usage_error(f"'{path}' is neither a command nor an existing path", f"commands: {', '.join(COMMANDS)}")
+    return usage_error("a mode is missing: --once, --watch or --dry-run", f"run: reconcile --once {path}")
 
 
 def _refuse_for_watch(options: Options) -> None:
-    """Options that mean something only for a run that ends."""
+    """Refuse options that have a meaning only for a run that ends."""
     if options.view.json:
-        raise mistake(
-            "--watch has no single result to print as JSON",
+        raise usage_error(
+            "--watch and --output json cannot be used together",
             "use --log-format json for the log, and 'reconcile status -o json' for the state",
         )
     if not options.wait:
-        raise mistake("--watch and --no-wait exclude each other", "use --once --no-wait for one pass")
+        raise usage_error("--watch and --no-wait cannot be used together", "use --once --no-wait for one pass")

@@ -1,7 +1,7 @@
-"""`reconcile deploy KEY --image REF`: writes an image, and when it may take over, into the manifest, so that git stays the truth.
+"""`reconcile deploy KEY --image REF`: writes an image and its activation time into the manifest, so that git stays authoritative.
 
-Nothing is deployed here: the file changes, and whoever follows it does the rest. The edited tree is checked as a whole before the
-file is replaced, so a process that follows it never sees an invalid one because of this command.
+The command only changes the file; a run of `reconcile` does the rest. It checks all manifests with the edit before it replaces
+the file, so that a running daemon never reads an invalid edit.
 """
 
 from pathlib import Path
@@ -23,8 +23,8 @@ from manifests.yaml.text import Refused
 from providers.errors import ProviderError
 from providers.lib import files
 from reconciler import tree
-from reconciler.cli.objects import Known, no_such, of_desired
-from reconciler.cli.options import DurationType, Options, common_options, instance_option, mistake
+from reconciler.cli.objects import Known, of_desired, unknown_object
+from reconciler.cli.options import DurationType, Options, common_options, instance_option, usage_error
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
 
@@ -34,14 +34,14 @@ _DELAY = ("spec", "rollout", "activationDelay")
 
 
 class When(NamedTuple):
-    """When the image may take over, as it was asked for: a time as written, or a delay (ns); neither = as the manifest says."""
+    """When the image may be activated: a time as written, or a delay (ns); neither: as the manifest says."""
 
     at: str = ""
     delay: int | None = None
 
 
 class Written(NamedTuple):
-    """What an edit comes to: the file and its two contents, the manifests with it, and warnings about them."""
+    """An edit: the file, its contents before and after, the manifests with the edit, and warnings about them."""
 
     file: Path
     before: bytes
@@ -52,13 +52,15 @@ class Written(NamedTuple):
 
 @click.command(
     epilog="""\b
-PATH is the directory of the manifests, by default the current one. Comments and layout of the
-file stay; what cannot be changed without touching more than the image and the time is refused.
-Without a time the one in the manifest counts. In a git work tree, commit and push the change.
+PATH is the directory of the manifests, by default the current one. Comments and layout of
+the file stay. An edit that would change more than the image and the time is refused.
+Without --activate-at and --activate-in, the time in the manifest applies. In a git work
+tree, commit and push the change.
 
 \b
-Exit codes: 0 written, or already so; 3 the manifests would be invalid; 7 the file must be
-edited by hand; 64 there is no such workload or container. Nothing is written unless it is 0.
+Exit codes: 0 written or already up to date, 3 the manifests would be invalid, 7 edit the
+file by hand, 64 no such workload or container. With any other code than 0 the file is
+unchanged.
 
 \b
 Examples:
@@ -70,17 +72,19 @@ Examples:
 @click.argument("key")
 @click.argument("path", type=click.Path(path_type=Path), default=Path())
 @click.option("--image", required=True, metavar="REF", help="The image, with a tag or a digest.")
-@click.option("--container", default="", metavar="NAME", help="Which container; needed when there are several.")
-@click.option("--activate-at", default="", metavar="TIME", help="When it may take over, such as 2030-01-31T22:00:00Z.")
+@click.option("--container", default="", metavar="NAME", help="The container; required when there are several.")
+@click.option(
+    "--activate-at", default="", metavar="TIME", help="Earliest activation time, such as 2030-01-31T22:00:00Z."
+)
 @click.option(
     "--activate-in",
     type=DurationType(),
     metavar="DURATION",
-    help="How long after it was first seen it may take over, such as 30s.",
+    help="Earliest activation after the change is first observed, such as 30s.",
 )
 @instance_option
 @common_options
-def deploy(
+def deploy(  # one parameter per argument and option of the command line
     key: str, path: Path, image: str, container: str, activate_at: str, activate_in: int | None, **raw: Any
 ) -> Exit:
     """Write an image into the manifest of KEY (workload/web) below PATH."""
@@ -89,42 +93,42 @@ def deploy(
     try:
         parse_image(image)
     except ValueError as error:
-        raise mistake(f"--image '{image}': {error}") from None
+        raise usage_error(f"--image '{image}': {error}") from None
     if not key.startswith("workload/"):
-        raise mistake(f"'{key}' has no image", "give a workload, such as workload/web")
+        raise usage_error(f"'{key}' is not a workload", "give a workload, such as workload/web")
     try:
         written = _edited(key, path, options.instance, image, container, when)
         if written.after != written.before:
             files.replace(key, written.file, written.after, written.before)
     except Refused as error:
-        return _failed(options, Exit.PERSON, error.cause, error.next_step)
+        return _failed(options, Exit.MANUAL, error.cause, error.next_step)
     except ManifestErrors as error:
         rendered = [problem.render() for problem in error.problems if not problem.is_warning]
-        return _failed(options, Exit.INVALID, "\n".join(rendered), "nothing was written")
+        return _failed(options, Exit.INVALID, "\n".join(rendered), "the file is unchanged")
     except ProviderError as error:
         return _failed(options, Exit.ERROR, error.cause, error.next_step)
-    return _told(options, key, written, image)
+    return _report(options, key, written, image)
 
 
 def _when(at: str, delay: int | None) -> When:
-    """The time that was asked for, checked."""
+    """The requested time, checked."""
     if at and delay is not None:
-        raise mistake("--activate-at and --activate-in say two different times", "keep one")
+        raise usage_error("--activate-at and --activate-in cannot be used together", "give one of them")
     if at:
         try:
             parse_moment(at)
         except PydanticCustomError as error:
             context = error.context or {}
-            raise mistake(f"--activate-at: {context.get('message', error)}", str(context.get("hint", ""))) from None
+            raise usage_error(f"--activate-at: {context.get('message', error)}", str(context.get("hint", ""))) from None
     return When(at, delay)
 
 
 def _edited(key: str, path: Path, instance: Path | None, image: str, container: str, when: When) -> Written:
-    """The edit, checked with the whole tree; nothing is written.
+    """The edit, checked with all manifests and not yet written.
 
     Raises:
-        ManifestErrors: the manifests are invalid, before or after it.
-        Refused: it cannot be made cleanly.
+        ManifestErrors: the manifests are invalid, before or after the edit.
+        Refused: the edit would change more than it should.
         ProviderError: the file cannot be read.
         click.UsageError: there is no such workload or container.
     """
@@ -136,54 +140,55 @@ def _edited(key: str, path: Path, instance: Path | None, image: str, container: 
     file = Path(desired.root, name).resolve()
     before = files.read(key, file)
     if before is None:
-        raise Refused(f"{file} is not there any more", "try again")
+        raise Refused(f"{file} was removed meanwhile", "try again")
     document = find(name, before, "Workload", workload.name)
     if document is None:
         raise Refused(f"{file} was changed meanwhile", "try again")
-    changes: list[Change] = [Put((*_TEMPLATE, _place(document, container, workload), "image"), image)]
+    changes: list[Change] = [Put((*_TEMPLATE, _index(document, container, workload), "image"), image)]
     after = edit(name, before, "Workload", workload.name, [*changes, *_times(document, when)])
     new, warnings = tree.load_with_warnings(path, instance, {name: after})
     return Written(file, before, after, new, tuple(warning.render() for warning in warnings))
 
 
 def _workload(key: str, desired: Desired) -> Workload:
-    found = next((workload for workload in desired.workloads if workload.key == key), None)
-    if found is None:
-        known = {one for one in of_desired(desired) if one.startswith("workload/") and one.count("/") == 1}
-        raise no_such(key, Known(frozenset(known), frozenset()))
-    return found
+    for workload in desired.workloads:
+        if workload.key == key:
+            return workload
+    known = {name for name in of_desired(desired) if name.startswith("workload/") and name.count("/") == 1}
+    raise unknown_object(key, Known(frozenset(known), frozenset()))
 
 
-def _place(document: Document, container: str, workload: Workload) -> int:
-    """The container's place in the list of the template."""
+def _index(document: Document, container: str, workload: Workload) -> int:
+    """The container's index in the list of the template."""
     value: Any = document.value
     containers = value["spec"]["template"]["spec"]["containers"]
-    names = [str(one.get("name", "")) for one in containers]
+    names = [str(declared.get("name", "")) for declared in containers]
     if container and container not in names:
-        raise mistake(f"{workload.key} has no container '{container}'", f"it has: {', '.join(names)}")
+        raise usage_error(f"{workload.key} has no container '{container}'", f"its containers: {', '.join(names)}")
     if not container and len(names) > 1:
-        raise mistake(f"{workload.key} has several containers", f"add --container with one of: {', '.join(names)}")
-    place = names.index(container) if container else 0
-    if "image" not in containers[place]:
-        raise mistake(f"container '{names[place]}' of {workload.key} has no image", "it runs a program of its node")
-    return place
+        raise usage_error(f"{workload.key} has several containers", f"add --container with one of: {', '.join(names)}")
+    index = names.index(container) if container else 0
+    if "image" not in containers[index]:
+        hint = "it runs a local program; edit its command in the manifest"
+        raise usage_error(f"container '{names[index]}' of {workload.key} has no image", hint)
+    return index
 
 
 def _times(document: Document, when: When) -> list[Change]:
-    """How the time gets into `rollout`, in the place of the other one if that is there."""
+    """The changes that write the time into `rollout`; it replaces the field of the other kind of time."""
     if not when.at and when.delay is None:
         return []
     value: Any = document.value
     rollout = value["spec"].get("rollout") or {}
-    mine, text = (_AT, when.at) if when.at else (_DELAY, str(Duration(when.delay or 0)))
+    field, text = (_AT, when.at) if when.at else (_DELAY, str(Duration(when.delay or 0)))
     other = _DELAY if when.at else _AT
-    if other[-1] in rollout and mine[-1] not in rollout:
-        return [Rename(other, mine[-1], text)]
-    return [Put(mine, text)]
+    if other[-1] in rollout and field[-1] not in rollout:
+        return [Rename(other, field[-1], text)]
+    return [Put(field, text)]
 
 
 def _activation(workload: Workload, now: int) -> str:
-    """When the new revision may take over, RFC 3339; empty where it takes over replica by replica, from now on."""
+    """The earliest activation of the new revision, RFC 3339; empty for a strategy that replaces replica by replica."""
     if workload.strategy not in STAGED:
         return ""
     rollout = workload.rollout
@@ -191,24 +196,24 @@ def _activation(workload: Workload, now: int) -> str:
     return format_moment(wall if rollout.activate_at else wall // SECOND * SECOND)
 
 
-def _told(options: Options, key: str, written: Written, image: str) -> Exit:
+def _report(options: Options, key: str, written: Written, image: str) -> Exit:
     workload, now = _workload(key, written.desired), SystemClock().now().wall
     activation = _activation(workload, now)
     changed = written.after != written.before
     due = workload.rollout.activate_at
     if not changed:
-        message = f"{written.file} already says so"
+        message = f"{written.file} is already up to date"
     elif not activation:
-        message = f"replicas are replaced as strategy {workload.strategy.value} says"
+        message = f"replicas are replaced with strategy {workload.strategy.value}"
     elif due and due <= now:
-        message = f"it takes over as soon as its replicas are well: {activation} has passed"
+        message = f"activated as soon as its replicas are healthy: {activation} has passed"
     elif due:
-        message = f"it may take over at {activation}"
+        message = f"activated at {activation} at the earliest"
     else:
         delay = Duration(workload.rollout.delay)
-        message = f"it may take over {delay} after it is first seen: not before {activation}"
+        message = f"activated {delay} after it is first observed at the earliest, not before {activation}"
     in_git = identity_of(written.file)[1]
-    follow_up = f"commit it: git add {written.file.name} && git commit" if changed and in_git else ""
+    follow_up = f"git add {written.file.name} && git commit" if changed and in_git else ""
     if options.view.json:
         options.view.document(
             {
@@ -228,18 +233,18 @@ def _told(options: Options, key: str, written: Written, image: str) -> Exit:
         return Exit.OK
     for line in written.warnings:
         options.view.err(line)
-    word = "wrote" if changed else "kept"
+    verb = "wrote" if changed else "kept"
     options.view.out(
-        f"{options.view.paint.good(word)} {image} in {written.file}: revision {workload.template.revision}"
+        f"{options.view.paint.good(verb)} {image} in {written.file}: revision {workload.template.revision}"
     )
     options.view.out(f"{key}: {message}")
     if follow_up:
-        options.view.out(follow_up)
+        options.view.out(f"next step: {follow_up}")
     return Exit.OK
 
 
 def _failed(options: Options, code: Exit, cause: str, next_step: str) -> Exit:
-    """Nothing was written: why, and what to do."""
+    """Report why nothing was written, and the next step."""
     view = options.view
     if view.json:
         message = f"{cause}; {next_step}"

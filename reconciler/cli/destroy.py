@@ -1,11 +1,11 @@
-"""`reconcile destroy PATH`: remove everything that this instance owns, in the safe order: names, weights, containers."""
+"""`reconcile destroy PATH`: removes everything that an instance owns, in the safe order: DNS records, weights, containers."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reconciler.cli.confirm import agreed, require_somebody
+from reconciler.cli.confirm import plan_confirmed, require_terminal
 from reconciler.cli.options import (
     Options,
     common_options,
@@ -21,8 +21,11 @@ from reconciler.exits import Exit
 
 @click.command(
     epilog="""\b
-What carries no owner mark of this instance is not touched. Suspensions do not stop it.
-Exit codes are those of --once; 7 also when the question is answered with no.
+Objects without the owner mark of this instance are not touched. Suspensions do not stop
+destroy.
+
+\b
+Exit codes: as for --once, and 7 when you answer no.
 
 \b
 Examples:
@@ -31,7 +34,7 @@ Examples:
 """,
 )
 @path_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @timeout_option
 @wait_option
 @instance_option
@@ -39,16 +42,16 @@ Examples:
 @log_options
 @common_options
 def destroy(path: Path, yes: bool, **raw: Any) -> Exit:
-    """Remove all containers, pool members and records that the instance of PATH owns."""
+    """Remove all containers, pool members and DNS records that the instance of PATH owns."""
     options = Options.of(raw)
     if not yes:
-        require_somebody("reconcile destroy")
-    from reconciler.cli import run  # noqa: PLC0415  (what runs is imported when it runs)
+        require_terminal("reconcile destroy")
+    from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
 
-    wanted = run.intent(options, destroy=True)
-    if not yes and not agreed(
-        path, options, wanted, "Remove everything that instance '{instance}' owns ({steps} steps)?"
+    intent = run.intent(options, destroy=True)
+    if not yes and not plan_confirmed(
+        path, options, intent, "Remove everything that instance '{instance}' owns ({steps} steps)?"
     ):
-        options.view.err(f"not confirmed; nothing was removed (exit {int(Exit.PERSON)})")
-        return Exit.PERSON
-    return run.once(path, options, wanted, "reconcile destroy")
+        options.view.err(f"not confirmed; nothing was removed (exit {int(Exit.MANUAL)})")
+        return Exit.MANUAL
+    return run.once(path, options, intent, "reconcile destroy")

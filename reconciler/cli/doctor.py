@@ -1,4 +1,4 @@
-"""`reconcile doctor PATH`: reaches each provider, checks rights and configuration, changes nothing, prints what to add."""
+"""`reconcile doctor PATH`: checks that providers are reachable, permitted and configured, and prints missing configuration."""
 
 from pathlib import Path
 from typing import Any
@@ -11,8 +11,11 @@ from reconciler.exits import Exit
 
 @click.command(
     epilog="""\b
-Exit codes: 0 all is well, 6 a provider cannot be reached or lacks configuration,
-3 invalid manifests.
+For missing configuration doctor prints the lines to add.
+
+\b
+Exit codes: 0 all providers are ready, 3 invalid manifests, 6 a provider cannot be reached
+or lacks configuration.
 
 \b
 Examples:
@@ -25,18 +28,18 @@ Examples:
 @state_option
 @common_options
 def doctor(path: Path, **raw: Any) -> Exit:
-    """Ask every provider that the manifests at PATH name whether it can do its part; change nothing."""
+    """Check that every provider of the manifests at PATH is reachable and configured, and change nothing."""
     options = Options.of(raw)
-    import asyncio  # noqa: PLC0415  (what runs is imported when it runs)
+    import asyncio  # noqa: PLC0415  (imported when it is needed)
 
-    from reconciler import wire  # noqa: PLC0415
+    from reconciler import tree, wire  # noqa: PLC0415
 
-    findings = asyncio.run(wire.examine(path, instance_file=options.instance, state=options.state_dir))
+    findings = asyncio.run(wire.examine(tree.Location(path, options.instance, options.state_dir)))
     well = all(finding.reached and not finding.missing for finding in findings)
     code = Exit.OK if well else Exit.UNFINISHED
     view = options.view
     if view.json:
-        found = [
+        providers = [
             {
                 "provider": finding.provider,
                 "role": finding.role.value,
@@ -47,15 +50,16 @@ def doctor(path: Path, **raw: Any) -> Exit:
             }
             for finding in findings
         ]
-        view.document({"exit_code": int(code), "well": well, "providers": found})
+        view.document({"exit_code": int(code), "well": well, "providers": providers})
         return code
     for finding in findings:
-        mark = view.paint.good("ok") if finding.reached and not finding.missing else view.paint.bad("to do")
+        mark = view.paint.good("ok") if finding.reached and not finding.missing else view.paint.bad("not ready")
         view.out(f"{mark}: {finding.role.value} provider '{finding.provider}' (type {finding.type}): {finding.summary}")
         for line in finding.missing:
             if line == finding.summary:
-                continue  # who cannot be reached cannot say what it lacks either
+                continue  # an unreachable provider repeats its summary here
             view.out("\n".join(f"    {part}" for part in line.splitlines()))
-    verdict = "every provider can do its part" if well else "not every provider can do its part yet"
+    count = sum(1 for finding in findings if not finding.reached or finding.missing)
+    verdict = "all providers are ready" if well else f"{count} of {len(findings)} providers are not ready"
     view.out(f"result: {verdict} (exit {int(code)})")
     return code

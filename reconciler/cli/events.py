@@ -1,4 +1,4 @@
-"""`reconcile events`: what happened, from the audit in the store: steps, holds, verdicts, restart requests, evidence."""
+"""`reconcile events`: shows the audit in the store: steps, holds, verdicts, restart requests, evidence."""
 
 import json
 import signal
@@ -11,7 +11,7 @@ import click
 
 from manifests.values.desired import SECOND
 from reconciler.cli.options import DurationType, Options, common_options, target_options
-from reconciler.cli.status import nothing_yet
+from reconciler.cli.status import report_no_state
 from reconciler.cli.view import View
 from reconciler.cli.where import find, joined, path_optional
 from reconciler.exits import Exit
@@ -19,22 +19,22 @@ from reconciler.shell.clock import SystemClock, utc
 from reconciler.shell.store.state import AuditRow
 
 ASK_EVERY = SECOND // 2
-"""How often `--follow` looks for more (ns)."""
+"""How often `--follow` reads new events (ns)."""
 
 SINCE = 3600 * SECOND
-"""How far back events are shown when nothing else is said (ns)."""
+"""How far back events are shown by default (ns)."""
 
 
 @click.command(
     epilog="""\b
-Kinds: step (a call and its outcome), held and released (what is held back, by which
-rule), suspended and resumed (words of people), verdict (a probe verdict that changed,
-and whether it was acted on), request (restart requests), evidence (kept of a replica
-before its restart: see explain), adoption (who became a replica).
+Kinds: step (a call and its outcome), held and released (an action and the rule that held
+it), suspended and resumed (by the operator), verdict (a probe verdict that changed, and
+whether it led to an action), request (restart requests), evidence (saved from a replica
+before its restart; see explain), adoption (a container became a replica).
 With --follow and -o json each line is one JSON object.
 
 \b
-Exit codes: 0 shown, 6 nothing has run yet.
+Exit codes: 0 shown, 6 the instance has never run.
 
 \b
 Examples:
@@ -44,33 +44,35 @@ Examples:
 """,
 )
 @path_optional
-@click.option("--follow", is_flag=True, help="Go on showing what happens, until interrupted.")
-@click.option("--since", type=DurationType(), default=SINCE, metavar="DURATION", help="How far back; default 1h.")
-@click.option("--object", "key", metavar="KEY", default="", help="Only what is about this object or a part of it.")
+@click.option("--follow", is_flag=True, help="Keep showing new events until interrupted.")
+@click.option(
+    "--since", type=DurationType(), default=SINCE, metavar="DURATION", help="How far back to start; default 1h."
+)
+@click.option("--object", "key", metavar="KEY", default="", help="Show only events of this object and its parts.")
 @target_options
 @common_options
 def events(path: Path | None, follow: bool, since: int, key: str, instance_id: str, **raw: Any) -> Exit:
-    """Show what happened lately, oldest first."""
+    """Show recent events, oldest first."""
     options = Options.of(raw)
     view = options.view
     place = find(path, options, instance_id)
-    if not place.used:
-        return nothing_yet(place.unused, view)
+    if not place.has_run:
+        return report_no_state(place.never_run, view)
     clock, key = SystemClock(), key.lower()
     with joined(place) as store:
         rows = store.audit_since(wall=clock.now().wall - since)
         shown = _about(key, rows)
         if not follow:
             if view.json:
-                view.document({"exit_code": 0, "events": [_json(one) for one in shown]})
+                view.document({"exit_code": 0, "events": [_json(row) for row in shown]})
             else:
-                view.out("\n".join(_line(one, view) for one in shown) or "nothing happened in that time")
+                view.out("\n".join(_line(row, view) for row in shown) or "no events in that time")
             return Exit.OK
         last = rows[-1][0] if rows else store.audit_last()
-        with _noted(signal.SIGINT) as interrupts:
+        with _recorded(signal.SIGINT) as interrupts:
             while not interrupts:
-                for one in shown:
-                    view.out(json.dumps(_json(one), ensure_ascii=False) if view.json else _line(one, view))
+                for row in shown:
+                    view.out(json.dumps(_json(row), ensure_ascii=False) if view.json else _line(row, view))
                 clock.pause(ASK_EVERY)
                 rows = store.audit_since(after=last)
                 last = rows[-1][0] if rows else last
@@ -79,12 +81,12 @@ def events(path: Path | None, follow: bool, since: int, key: str, instance_id: s
 
 
 @contextmanager
-def _noted(number: signal.Signals) -> Iterator[list[int]]:
-    """Note a signal instead of raising at once: an exception in the middle of a callback would be dropped, and the signal lost."""
-    came: list[int] = []
-    before = signal.signal(number, lambda got, _frame: came.append(got))
+def _recorded(number: signal.Signals) -> Iterator[list[int]]:
+    """Record a signal instead of raising at once: an exception inside a callback would be dropped, and the signal with it."""
+    received: list[int] = []
+    before = signal.signal(number, lambda signum, _frame: received.append(signum))
     try:
-        yield came
+        yield received
     finally:
         signal.signal(number, before)
 
@@ -94,7 +96,7 @@ def _about(key: str, rows: Iterable[tuple[int, AuditRow]]) -> list[AuditRow]:
 
 
 def event_text(row: AuditRow) -> str:
-    """What happened, without when and to whom."""
+    """One event without its time and object."""
     message = f": {row.message}" if row.message else ""
     outcome = f": {row.outcome}" if row.outcome else ""
     if row.kind == "verdict":

@@ -1,4 +1,4 @@
-"""`reconcile explain KEY`: why one object is as it is, from what is kept. Asks no provider; works beside a daemon."""
+"""`reconcile explain KEY`: explains the state of one object, from the store. Asks no provider; works beside a daemon."""
 
 import json
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import Any
 import click
 
 from reconciler.cli.inbox import refreshed
-from reconciler.cli.objects import key_of, known_objects, no_such, read_ledger
+from reconciler.cli.objects import key_of, known_objects, read_ledger, unknown_object
 from reconciler.cli.options import Options, common_options, target_options
-from reconciler.cli.status import nothing_yet
+from reconciler.cli.status import no_decision, report_no_state
 from reconciler.cli.where import find, joined, path_optional
 from reconciler.exits import Exit
 
 ENTRIES = 1_000
-"""How far back the journal and the audit are searched (entries)."""
+"""How many of the latest entries of the journal and the audit are searched."""
 
 EVIDENCE = 3
 """How many of the latest pieces of evidence are shown."""
@@ -26,11 +26,11 @@ SHOWN = 5
 @click.command(
     epilog="""\b
 KEY is workload/web, workload/web/0 (one replica), service/web, dnspolicy/app, an endpoint as
-'reconcile get endpoints' names it (endpoint/PROVIDER/POOL/ADDRESS:PORT: why is its weight
-what it is?), or any other object that status or a plan speaks of, such as provider/local.
+in 'reconcile get endpoints' (endpoint/PROVIDER/POOL/ADDRESS:PORT), or any other object in
+the output of status or plan, such as provider/local.
 
 \b
-Exit codes: 0 explained, 6 nothing has run yet, 64 there is no such object.
+Exit codes: 0 explained, 6 the instance has never run, 64 no object is named KEY.
 
 \b
 Examples:
@@ -43,22 +43,22 @@ Examples:
 @target_options
 @common_options
 def explain(key: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
-    """Say why KEY is as it is: state, probes, what is held by which rule, next tries, and what was done last."""
+    """Explain the state of KEY: its probes, held actions with their rules, retries, and its last steps and events."""
     options = Options.of(raw)
     place, key = find(path, options, instance_id), key_of(key)
-    if not place.used:
-        return nothing_yet(place.unused, options.view)
+    if not place.has_run:
+        return report_no_state(place.never_run, options.view)
     refreshed(place)
     with joined(place) as store:
         last, rows = store.last_decision(), store.load_ledger()
-        journal, audit, waiting = store.entries(ENTRIES), store.audit_rows(ENTRIES), store.pending()
+        journal, audit, queued = store.entries(ENTRIES), store.audit_rows(ENTRIES), store.pending()
         evidence = store.evidence(key, EVIDENCE)
     if last is None:
-        return nothing_yet(f"{place.name}: no run has decided anything yet", options.view)
+        return report_no_state(no_decision(place), options.view)
     known = known_objects(place)
     if key not in known.all:
-        raise no_such(key, known)
-    from reconciler.cli.events import event_text  # noqa: PLC0415  (only now there is something)
+        raise unknown_object(key, known)
+    from reconciler.cli.events import event_text  # noqa: PLC0415  (only with something to show)
     from reconciler.cli.render.explain import explain_text, explanation  # noqa: PLC0415
     from reconciler.cli.render.why import evidence_json, why  # noqa: PLC0415
     from reconciler.shell.clock import SystemClock  # noqa: PLC0415
@@ -68,29 +68,29 @@ def explain(key: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
     about = explanation(key, stored, read_ledger(rows), place.desired)
     about["since_wall"] = stored.get("since_wall", last.wall)
     about["evidence"] = evidence_json(evidence)
-    for one in about["replicas"]:
-        mine = [hold for hold in about["holds"] if hold["object"] == one["replica"]]
-        one["why"] = why(one, mine, now.wall)
+    for replica in about["replicas"]:
+        holds = [hold for hold in about["holds"] if hold["object"] == replica["replica"]]
+        replica["why"] = why(replica, holds, now.wall)
     about["commands_waiting"] = [
-        {"command": one.command, "who": one.who, **json.loads(one.payload)}
-        for one in waiting
-        if json.loads(one.payload).get("object") in {key, key.rpartition("/")[0], "*"}
+        {"command": row.command, "who": row.who, **json.loads(row.payload)}
+        for row in queued
+        if json.loads(row.payload).get("object") in {key, key.rpartition("/")[0], "*"}
     ]
     about["journal"] = [
         {
-            "begun_wall": one.begun.wall,
-            "action": one.action,
-            "cause": one.cause,
-            "outcome": one.outcome or "open",
-            "detail": one.detail,
+            "begun_wall": entry.begun.wall,
+            "action": entry.action,
+            "cause": entry.cause,
+            "outcome": entry.outcome or "open",
+            "detail": entry.detail,
         }
-        for one in [entry for entry in journal if _about(key, entry.object)][-SHOWN:]
+        for entry in [entry for entry in journal if _about(key, entry.object)][-SHOWN:]
     ]
     steps = about["step_ids"]
     about["audit"] = [
-        {"wall": one.wall, "kind": one.kind, "actor": one.actor, "step": one.step, "cause": one.cause}
-        | {"outcome": one.outcome, "message": one.message, "text": event_text(one)}
-        for one in [row for row in audit if _about(key, row.object) or any(name in row.step for name in steps)][-SHOWN:]
+        {"wall": row.wall, "kind": row.kind, "actor": row.actor, "step": row.step, "cause": row.cause}
+        | {"outcome": row.outcome, "message": row.message, "text": event_text(row)}
+        for row in [row for row in audit if _about(key, row.object) or any(name in row.step for name in steps)][-SHOWN:]
     ]
     if options.view.json:
         options.view.document({"exit_code": 0, **about})

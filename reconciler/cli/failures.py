@@ -1,6 +1,6 @@
-"""What an exception means for the caller: an exit code, what went wrong, and what to do about it.
+"""Turns an exception into an exit code, a message and a next step.
 
-Called once, by the outermost frame of the command line. Types are looked up by where they live, because most command lines
+Called once, by the outermost frame of the command line. It finds exception types by their module, because most command lines
 never import the modules that define them.
 """
 
@@ -13,12 +13,12 @@ import click
 from reconciler.cli.view import View, masked
 from reconciler.exits import Exit
 
-EMPTY = 'an empty source is never read as "delete all": nothing was changed'
-"""Said when there are no manifests at all."""
+EMPTY_SOURCE = 'nothing was changed: an empty source never means "delete all"'
+"""The message when there are no manifests at all."""
 
 
-def failed(error: Exception, view: View) -> Exit:
-    """Tell the user what went wrong and return the exit code. With JSON, the one document on standard output says it as well."""
+def report_error(error: Exception, view: View) -> Exit:
+    """Write what went wrong and return the exit code. With JSON, the document on standard output has it as well."""
     if isinstance(error, click.exceptions.Abort):
         view.err(f"result: {Exit.INTERRUPTED.sentence} (exit {int(Exit.INTERRUPTED)})")
         return Exit.INTERRUPTED
@@ -35,26 +35,26 @@ def failed(error: Exception, view: View) -> Exit:
 
 
 def _usage(error: click.ClickException, view: View) -> Exit:
-    """Wrong words: which, and what was probably meant."""
+    """A usage error, with the help to read."""
     view.err(f"{view.paint_err.bad('error:')} {error.format_message()}")
     context = getattr(error, "ctx", None)
     if context is not None:
-        view.err(f"try: {context.command_path} --help")
+        view.err(f"for help, run: {context.command_path} --help")
     return Exit.USAGE
 
 
 def _is(error: Exception, module: str, name: str) -> bool:
-    """Whether it is an instance of that class, without importing the module that nobody has imported yet."""
-    found = getattr(sys.modules.get(module), name, None)
-    return isinstance(found, type) and isinstance(error, found)
+    """Whether it is an instance of that class, without importing the module: if nothing imported it, nothing raised it."""
+    kind = getattr(sys.modules.get(module), name, None)
+    return isinstance(kind, type) and isinstance(error, kind)
 
 
 def _explain(error: Any) -> tuple[Exit, str, dict[str, Any]]:
     if _is(error, "manifests.problems", "ManifestErrors"):
-        code = Exit.PERSON if error.empty_tree else Exit.INVALID
+        code = Exit.MANUAL if error.empty_tree else Exit.INVALID
         text = f"{len(error.problems)} problem{'' if len(error.problems) == 1 else 's'} in the manifests\n{error}"
         if error.empty_tree:
-            text = f"{error}\n{EMPTY}"
+            text = f"{error}\n{EMPTY_SOURCE}"
         return code, text, {"problems": [problem.to_dict() for problem in error.problems]}
     if _is(error, "reconciler.shell.parts", "Stopped"):
         return error.exit, str(error), {}
@@ -65,7 +65,10 @@ def _explain(error: Any) -> tuple[Exit, str, dict[str, Any]]:
     if _is(error, "providers.errors", "ProviderError"):
         return Exit.UNFINISHED, str(error), {}
     if isinstance(error, OSError) and error.filename is not None:
-        text = f"{error.filename}: {error.strerror}; see that this user may use it, then try again"
+        text = f"{error.filename}: {error.strerror}; next step: check the permissions of this user and the free space"
         return Exit.ERROR, text, {}
-    text = f"unexpected {type(error).__name__}: {error}; run again with --verbose for the traceback, and report it"
+    text = (
+        f"unexpected {type(error).__name__}: {error}; "
+        "next step: run again with --verbose and report the error with its traceback"
+    )
     return Exit.ERROR, text, {}

@@ -1,5 +1,4 @@
-"""`reconcile get`: one kind of thing in detail: endpoints, restart requests, names with the health of what is behind them, health checks,
-revisions.
+"""`reconcile get`: lists endpoints, restart requests, DNS records with the health behind them, health checks, or revisions.
 
 Reads what the last run or the running process has stored; asks no provider.
 """
@@ -14,7 +13,7 @@ from reconciler.cli.inbox import refreshed
 from reconciler.cli.objects import read_ledger
 from reconciler.cli.options import Options, common_options, target_options
 from reconciler.cli.render.requests import request_json, request_lines
-from reconciler.cli.status import nothing_yet
+from reconciler.cli.status import no_decision, report_no_state
 from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
@@ -25,14 +24,15 @@ REVISIONS = "revisions"
 
 @click.command(
     epilog="""\b
-endpoints: the weight of every endpoint, and what decided it: orders, pushes, probes.
-requests: the restart requests that are open, and those that ended within the last hour.
-records: each address behind a name: healthy or not, why, and whether it is published; plain records.
-healthchecks: what each HealthCheck document says, and about which targets it decides.
-revisions: every revision of every workload: its health, times, endpoints, image, and what comes next.
+endpoints: the weight of every endpoint, and what decided it: override, push or probes.
+requests: restart requests that are open, or ended within the last hour.
+records: every address behind a DNSPolicy, with its health and whether it is published;
+  the records of Record and RecordList.
+healthchecks: the result of every HealthCheck, and the targets that depend on it.
+revisions: every revision of every workload, with its health, times, endpoints and image.
 
 \b
-Exit codes: 0 shown, 6 nothing has run yet.
+Exit codes: 0 shown, 6 the instance has never run.
 
 \b
 Examples:
@@ -50,11 +50,11 @@ Examples:
 @target_options
 @common_options
 def get(what: str, path: Path | None, instance_id: str, **raw: Any) -> Exit:
-    """Show all things of one kind (WHAT: endpoints, requests, records, healthchecks or revisions) in detail."""
+    """List all objects of one kind: endpoints, requests, records, healthchecks or revisions."""
     options = Options.of(raw)
     place = find(path, options, instance_id)
-    if not place.used:
-        return nothing_yet(place.unused, options.view)
+    if not place.has_run:
+        return report_no_state(place.never_run, options.view)
     return _requests(place, options) if what == REQUESTS else _stored(what, place, options)
 
 
@@ -62,45 +62,46 @@ def _requests(place: Place, options: Options) -> Exit:
     with joined(place) as store:
         requests = read_ledger(store.load_ledger()).requests
     if options.view.json:
-        found = [request_json(name, one) for name, one in sorted(requests.items())]
-        options.view.document({"exit_code": 0, "requests": found})
+        rows = [request_json(name, request) for name, request in sorted(requests.items())]
+        options.view.document({"exit_code": 0, "requests": rows})
     else:
         options.view.out("\n".join(request_lines(requests, options.view.paint, SystemClock().now().wall)))
     return Exit.OK
 
 
 def _stored(what: str, place: Place, options: Options) -> Exit:
-    """Endpoints, names, checks or revisions, as the present process has them, or else as the last one left them."""
+    """Endpoints, records, health checks or revisions, as a running process has them, else as the last run stored them."""
     view = options.view
     live = refreshed(place)
     with joined(place) as store:
         last = store.last_decision()
     if last is None:
-        return nothing_yet(f"{place.name}: no run has decided anything yet; run: reconcile --once PATH", view)
-    from reconciler.cli.render.endpoints import endpoint_lines  # noqa: PLC0415  (only now there is something)
-    from reconciler.cli.render.records import age_line, check_json, check_lines, name_json, record_lines  # noqa: PLC0415
+        return report_no_state(no_decision(place), view)
+    from reconciler.cli.render.endpoints import endpoint_lines  # noqa: PLC0415  (only with something to show)
+    from reconciler.cli.render.records import check_json, check_lines, name_json, record_lines  # noqa: PLC0415
     from reconciler.cli.render.revisions import revision_lines  # noqa: PLC0415
+    from reconciler.cli.render.times import age_text  # noqa: PLC0415
     from reconciler.shell.report.last_decision import revisions_json  # noqa: PLC0415
 
     stored = json.loads(last.text)
     at, now = stored.get("at_wall", last.wall), SystemClock().now().wall
     status, paint = stored["status"], view.paint
-    found: dict[str, Any]
+    document: dict[str, Any]
     if what == ENDPOINTS:
         rows = status.get("endpoints", ())
-        found, lines = {"endpoints": rows}, endpoint_lines(rows, paint, now)
+        document, lines = {"endpoints": rows}, endpoint_lines(rows, paint, now)
     elif what == REVISIONS:
-        found = {"revisions": revisions_json(stored)["revisions"]}
+        document = {"revisions": revisions_json(stored)["revisions"]}
         lines = revision_lines(status.get("revisions", ()), paint, now)
     elif what == CHECKS:
         checks = status.get("checks", ())
-        found, lines = {"healthchecks": [check_json(check) for check in checks]}, check_lines(checks, paint, now)
+        document, lines = {"healthchecks": [check_json(check) for check in checks]}, check_lines(checks, paint, now)
     else:
         names, records, lists = status["names"], status.get("records", ()), status.get("lists", ())
-        found = {"names": [name_json(name) for name in names], "records": records, "lists": lists}
+        document = {"names": [name_json(name) for name in names], "records": records, "lists": lists}
         lines = record_lines(names, records, paint, now, lists)
     if view.json:
-        view.document({"exit_code": 0, "as_of": utc(at).isoformat(), "live": live, **found})
+        view.document({"exit_code": 0, "as_of": utc(at).isoformat(), "live": live, **document})
     else:
-        view.out("\n".join([*lines, *([] if live else ["", age_line(at, now)])]))
+        view.out("\n".join([*lines, *([] if live else ["", age_text(at, now)])]))
     return Exit.OK

@@ -1,7 +1,7 @@
-"""A person's word to the process that holds an instance: left in the inbox of its store, with the bell rung, and followed.
+"""Sends an operator's command to the process that holds an instance: it goes into the inbox of the store, and a wake follows.
 
-Works beside a running daemon, and without one: then the next run reads the word before it decides anything. Called by `suspend`,
-`resume`, `restart` and `status`.
+Without a running process the command stays in the inbox, and the next run reads it before its first decision. Called by
+`suspend`, `resume`, `restart`, `rollback`, `drain`, `force` and `release`; `status`, `explain` and `get` ask for a fresh decision.
 """
 
 import json
@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from manifests.values.desired import SECOND
-from reconciler.cli.options import mistake
+from reconciler.cli.options import Options, usage_error
 from reconciler.cli.where import Place, joined
+from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.looks.wake_pipe import SHOW, ring
 from reconciler.shell.store.directory import StoreError
@@ -20,51 +21,67 @@ from reconciler.shell.store.lock import OWNER_FILE, Lock
 from reconciler.shell.store.state import Store
 
 ANSWER = 2 * SECOND
-"""How long to wait for a running process to read the word (ns)."""
+"""How long to wait for a running process to read the command (ns)."""
 
 ASK_EVERY = SECOND // 20
-"""How often to look whether it has (ns)."""
+"""How often to check whether it has (ns)."""
 
-LATER = "nothing runs on this instance now: the next 'reconcile --once PATH' does it, or 'reconcile --watch PATH' when it starts"
-"""What to say when nobody took the word."""
+LATER = "no reconcile process is running for this instance; the next 'reconcile --once PATH' or 'reconcile --watch PATH' does it"
+"""The message when no process took the command."""
 
 
 def current_user() -> str:
-    """Who says it: the person behind `sudo`, else the login name of this user."""
-    behind = os.environ.get("SUDO_USER", "")
-    if behind:
-        return behind
+    """The operator: who called `sudo`, else the login name of this user."""
+    caller = os.environ.get("SUDO_USER", "")
+    if caller:
+        return caller
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a user without a name, as in many containers
         return str(os.getuid())
 
 
-def leave(verb: str, words: Sequence[dict[str, Any]], place: Place) -> bool:
-    """Put the words into the inbox, ring, and wait a moment. Returns whether a running process has taken them in.
+def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
+    """Put one command per payload into the inbox, wake the running process, and wait up to `ANSWER`.
+
+    Returns whether a running process has taken the commands.
 
     Raises:
-        click.UsageError: nothing has run yet, and without PATH the instance is not known.
+        click.UsageError: the instance has never run, and without PATH it is unknown.
         Locked, StoreError
     """
     clock = SystemClock()
-    if not place.used:
+    if not place.has_run:
         if place.desired is None:
-            raise mistake(place.unused, "give PATH, then the word is kept for the first run")
-        # Nothing has run yet: make the store as a run would, so that the first run finds the word.
+            raise usage_error(place.never_run, "or give PATH: then the first run reads the command")
+        # The instance has never run: make the store as a run would, so that the first run finds the command.
         with Lock.acquire(place.state_dir, f"reconcile {verb}", clock), Store.open(place.state_dir, clock):
             pass
     with joined(place) as store:
-        numbers = {store.append(verb, json.dumps(word), current_user(), clock.now()) for word in words}
+        numbers = {store.append(verb, json.dumps(payload), current_user(), clock.now()) for payload in payloads}
         ring(place.state_dir)
-        return _folded(store, numbers, place, clock)
+        return _taken(store, numbers, place, clock)
 
 
-def _folded(store: Store, numbers: set[int], place: Place, clock: SystemClock) -> bool:
-    """Whether a process that holds the lock has taken the words in, given a moment. The record of a dead holder costs the wait."""
+def send_and_report(
+    verb: str, payloads: Sequence[dict[str, Any]], place: Place, options: Options, key: str, effect: str
+) -> Exit:
+    """Send commands and print what they do to `key`, such as "suspended until it is resumed", and when. Errors as `send`."""
+    in_effect = send(verb, payloads, place)
+    result = "in effect now" if in_effect else LATER
+    if options.view.json:
+        document = {"exit_code": 0, "command": verb, "words": payloads, "who": current_user()}
+        options.view.document({**document, "in_effect": in_effect, "result": result})
+    else:
+        options.view.out(f"{key}: {'' if in_effect else 'will be '}{effect}; {result}")
+    return Exit.OK
+
+
+def _taken(store: Store, numbers: set[int], place: Place, clock: SystemClock) -> bool:
+    """Whether the process that holds the lock takes the commands within `ANSWER`. After a crash its record costs the whole wait."""
     end = clock.now().steady + ANSWER
     while True:
-        if not numbers & {one.id for one in store.pending()}:
+        if not numbers & {row.id for row in store.pending()}:
             return True
         if clock.now().steady >= end or not (place.state_dir / OWNER_FILE).exists():
             return False
@@ -72,7 +89,7 @@ def _folded(store: Store, numbers: set[int], place: Place, clock: SystemClock) -
 
 
 def refreshed(place: Place) -> bool:
-    """Ask a running process to store how things are now. Returns False when none runs or it did not answer in time."""
+    """Ask a running process to store its present decision. Returns False when none runs or it did not answer in time."""
     if not ring(place.state_dir):
         return False
     clock = SystemClock()
@@ -83,9 +100,9 @@ def refreshed(place: Place) -> bool:
             ring(place.state_dir)
             while clock.now().steady < asked.steady + ANSWER:
                 last = store.last_decision()
-                if last is not None and last.wall >= asked.wall and number not in {one.id for one in store.pending()}:
+                if last is not None and last.wall >= asked.wall and number not in {row.id for row in store.pending()}:
                     return True
                 clock.pause(ASK_EVERY)
-    except StoreError:  # read without rights to write: what is stored is shown, with its age
+    except StoreError:  # this user may only read: the caller shows the stored decision with its age
         return False
     return False

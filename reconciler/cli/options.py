@@ -1,4 +1,4 @@
-"""The options that commands share, and the value they become. Light on purpose: imported for every command line."""
+"""The options that commands share, and the value made of them. Light on purpose: imported for every command line."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from reconciler.cli.view import View
 F = TypeVar("F", bound=Callable[..., Any])
 
 TIMEOUT = 600 * 1_000_000_000
-"""How long a run converges when nothing else is said (ns): 10 minutes."""
+"""The default time limit of a run (ns): 10 minutes."""
 
 
 class DurationType(click.ParamType[int]):
@@ -21,7 +21,7 @@ class DurationType(click.ParamType[int]):
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The value in ns; a usage error when it is none."""
+        """The value in ns; a usage error when it is not a duration."""
         if isinstance(value, int):
             return value
         from pydantic_core import PydanticCustomError  # noqa: PLC0415  (only when a duration is given)
@@ -31,14 +31,14 @@ class DurationType(click.ParamType[int]):
         try:
             return int(parse_duration(value))
         except PydanticCustomError:
-            self.fail(f"'{value}' is not a duration; write a number with a unit, such as 90s, 10m or 1h30m", param, ctx)
+            self.fail(f"'{value}' is not a duration: use a number with a unit, such as 90s, 10m or 1h30m", param, ctx)
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The shared options of one command line; options that the command does not have keep their defaults.
+    """The shared options of one command line. Options that the command does not have keep their defaults.
 
-    timeout is in ns. prune is None when neither `--prune` nor `--no-prune` was given: then the Instance decides.
+    timeout is in ns. prune is None without `--prune` and `--no-prune`: then the Instance decides.
     """
 
     view: View
@@ -52,7 +52,7 @@ class Options:
 
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> "Options":
-        """From what click parsed."""
+        """Make it from the parameters that click parsed."""
         view = View(
             json=raw.get("output") == "json",
             color=raw.get("color", "auto"),
@@ -60,7 +60,7 @@ class Options:
             quiet=raw.get("quiet", False),
         )
         if view.verbose and view.quiet:
-            raise click.UsageError("--verbose and --quiet exclude each other")
+            raise click.UsageError("--verbose and --quiet cannot be used together")
         return cls(
             view=view,
             instance=raw.get("instance"),
@@ -74,7 +74,7 @@ class Options:
 
     @property
     def log_level(self) -> str:
-        """From which level on logs are heard."""
+        """The lowest level of logs that are written."""
         return "debug" if self.view.verbose else "warning" if self.view.quiet else "info"
 
 
@@ -85,7 +85,7 @@ def _version(context: click.Context, _param: click.Parameter, value: bool) -> No
 
     try:
         number = metadata.version("reconciler")
-    except metadata.PackageNotFoundError:  # run from a tree that was never installed
+    except metadata.PackageNotFoundError:  # runs from a source tree that was never installed
         number = "unknown"
     click.echo(f"reconcile {number}")
     context.exit()
@@ -107,14 +107,14 @@ def _add(*options: Callable[[F], F]) -> Callable[[F], F]:
 
 
 common_options = _add(
-    click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Form of the result."),
+    click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format."),
     click.option(
         "--color",
         type=click.Choice(["auto", "always", "never"]),
         default="auto",
-        help="Colour; auto: on a terminal, unless NO_COLOR is set.",
+        help="When to use colours; auto: on a terminal, unless NO_COLOR is set.",
     ),
-    click.option("-v", "--verbose", is_flag=True, help="Debug logs, and tracebacks of unexpected errors."),
+    click.option("-v", "--verbose", is_flag=True, help="Write debug logs, and show tracebacks of unexpected errors."),
     click.option(
         "--version",
         is_flag=True,
@@ -124,25 +124,29 @@ common_options = _add(
         help="Show the version and exit.",
     ),
 )
-"""What every command has (beside `--help`)."""
+"""The options of every command (beside `--help`)."""
 
 instance_option = click.option(
     "--instance",
     type=_PATH,
     metavar="FILE",
-    help="A local file whose documents (Instance, Providers) win over those of PATH.",
+    help="Local file whose Instance and Provider documents override those at PATH.",
 )
 
 state_option = click.option(
     "--state-dir",
     type=_PATH,
     metavar="DIR",
-    help="Where state is kept; default: reconciler/ID below $XDG_STATE_HOME or ~/.local/state.",
+    help="State directory; default: reconciler/ID below $XDG_STATE_HOME or ~/.local/state.",
 )
 
 log_options = _add(
-    click.option("--log-format", type=click.Choice(["text", "json"]), default="text", help="Form of logs on stderr."),
-    click.option("-q", "--quiet", is_flag=True, help="No progress; nothing at all when nothing was done or is wrong."),
+    click.option(
+        "--log-format", type=click.Choice(["text", "json"]), default="text", help="Format of the logs on stderr."
+    ),
+    click.option(
+        "-q", "--quiet", is_flag=True, help="Show no progress, and no result when nothing changed and all is converged."
+    ),
 )
 
 timeout_option = click.option(
@@ -150,30 +154,30 @@ timeout_option = click.option(
     type=DurationType(),
     default=TIMEOUT,
     metavar="DURATION",
-    help="How long to converge at most; default 10m.",
+    help="Time limit of the run; default 10m.",
 )
 
-wait_option = click.option("--no-wait", is_flag=True, help="Do what is due now, and wait for nothing.")
+wait_option = click.option("--no-wait", is_flag=True, help="Take the steps that are due now, and wait for nothing.")
 
 intent_options = _add(
     click.option(
         "--prune/--no-prune",
         default=None,
-        help="Remove what this instance owns and no manifest names; default: as the Instance says.",
+        help="Remove what this instance owns and no manifest names; default: spec.prune of the Instance.",
     ),
-    click.option("--take-over", is_flag=True, help="Prune although the objects came from another source."),
+    click.option("--take-over", is_flag=True, help="Also prune objects that came from another source."),
 )
 
 
 def target_options(function: F) -> F:
-    """How commands that only read kept state are told which instance: PATH, its id, or its directory."""
+    """The options that name the instance of a command that only reads its state: PATH, its id, or its state directory."""
     return _add(
         instance_option,
-        click.option("--instance-id", metavar="ID", default="", help="The instance, when there is no PATH."),
+        click.option("--instance-id", metavar="ID", default="", help="Id of the instance, instead of PATH."),
         state_option,
     )(function)
 
 
-def mistake(message: str, hint: str = "") -> click.UsageError:
-    """A wrong command line: what is wrong, and what to write instead."""
+def usage_error(message: str, hint: str = "") -> click.UsageError:
+    """A usage error: what is wrong, and in a line of its own what to write instead."""
     return click.UsageError(f"{message}\n{hint}" if hint else message)

@@ -1,37 +1,35 @@
-"""`reconcile drain`, `force` and `release`: a person's order about an endpoint or a target of a name, above everything but facts.
+"""`reconcile drain`, `force` and `release`: the operator's overrides of endpoints and DNS targets. Only facts rank above them.
 
-An order is about a replica with all its endpoints (`workload/web/0`), about one member of one pool
-(`endpoint/PROVIDER/POOL/ADDRESS:PORT`), or, to force only, about one target of a DNSPolicy (`dnspolicy/app/eu`). It is left in the inbox of the instance, and remembered until it expires or is released.
+An override is of a replica with all its endpoints (`workload/web/0`), of one member of one pool
+(`endpoint/PROVIDER/POOL/ADDRESS:PORT`), or, with `force` only, of one target of a DNSPolicy (`dnspolicy/app/eu`). The command goes
+into the inbox of the instance, and the override lasts until it expires or is released.
 """
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 import click
 
 from manifests.values.desired import SECOND
-from reconciler.cli.inbox import LATER, current_user, leave
-from reconciler.cli.objects import Known, key_of, known_objects, no_such
-from reconciler.cli.options import DurationType, Options, common_options, mistake, target_options
+from reconciler.cli.inbox import send_and_report
+from reconciler.cli.objects import Known, key_of, known_objects, unknown_object
+from reconciler.cli.options import DurationType, Options, common_options, target_options, usage_error
 from reconciler.cli.where import find, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 EVERYTHING = "*"
-"""The object of a release of all orders."""
+"""The object of a release of all overrides."""
 
-_WHAT = "give a replica such as workload/web/0, or an endpoint as 'reconcile get endpoints' names it"
-_TARGET = ", or a target of a name such as dnspolicy/app/eu"
+_KEYS = "give a replica such as workload/web/0, or an endpoint as in 'reconcile get endpoints'"
+_TARGETS = ", or a target of a DNSPolicy such as dnspolicy/app/eu"
 
 
 @click.command(
     epilog="""\b
-Its weight becomes 0 at once, in every pool for a replica; requests in flight go on, and
-nothing is stopped. The order stays over restarts of the replica, and counts it as not
-available. To stop restarts for health as well: reconcile suspend.
+The weight of the endpoint becomes 0 at once; of a replica, in every pool. Requests in
+flight go on, and nothing is stopped. The drain outlasts restarts of the replica, which
+counts as not available meanwhile. To stop health restarts too, use reconcile suspend.
 
 \b
 Examples:
@@ -41,24 +39,26 @@ Examples:
 )
 @click.argument("key")
 @path_optional
-@click.option("--for", "duration", type=DurationType(), metavar="DURATION", help="Ends by itself after this time.")
-@click.option("--reason", default="", help="Why, for whoever finds it drained.")
+@click.option(
+    "--for", "duration", type=DurationType(), metavar="DURATION", help="Release automatically after this time."
+)
+@click.option("--reason", default="", help="The reason, shown in status and events.")
 @target_options
 @common_options
 def drain(key: str, path: Path | None, duration: int | None, reason: str, **raw: Any) -> Exit:
-    """Take KEY, a replica or one of its endpoints, out of traffic until it is released."""
-    return _order("drain", key, path, duration, reason, "", raw)
+    """Take KEY, a replica or an endpoint, out of traffic until it is released."""
+    return _override(key, path, _Wanted("", duration, reason), raw)
 
 
 @click.command(
     epilog="""\b
-up: full weight, whatever its pushes and probes say. down: weight 0, whatever they say.
-Facts rank above an order: what does not run gets no weight. --for is required, because a
-forced endpoint is one that nobody watches.
+up gives full weight, down gives weight 0, regardless of pushes and probes. A replica that
+does not run gets no weight in any case. --for is required, because nothing watches a forced
+endpoint.
 
 \b
-A target of a name (dnspolicy/NAME/TARGET) is published or withdrawn, whatever its check,
-its service and its manifest say. The last target of a name stays.
+A target of a DNSPolicy (dnspolicy/NAME/TARGET) is published (up) or withdrawn (down),
+regardless of its check, its Service and its manifest. The last target stays published.
 
 \b
 Examples:
@@ -71,16 +71,21 @@ Examples:
 @click.argument("value", metavar="up|down", type=click.Choice(["up", "down"]))
 @path_optional
 @click.option(
-    "--for", "duration", type=DurationType(), metavar="DURATION", required=True, help="Ends by itself after this time."
+    "--for",
+    "duration",
+    type=DurationType(),
+    metavar="DURATION",
+    required=True,
+    help="Release automatically after this time.",
 )
-@click.option("--reason", required=True, help="Why, for whoever sees it in status and events.")
+@click.option("--reason", required=True, help="The reason, shown in status and events.")
 @target_options
 @common_options
 def force(key: str, value: str, path: Path | None, duration: int, reason: str, **raw: Any) -> Exit:
-    """Give KEY, a replica, one of its endpoints or a target of a name, traffic or none, whatever pushes and probes say."""
+    """Force KEY, a replica, an endpoint or a target of a DNSPolicy, up or down, regardless of pushes and probes."""
     if not reason.strip():
-        raise mistake("--reason is empty", "say why, for whoever finds it forced")
-    return _order("force", key, path, duration, reason, value, raw)
+        raise usage_error("--reason is empty", "give a reason for other operators")
+    return _override(key, path, _Wanted(value, duration, reason), raw)
 
 
 @click.command(
@@ -92,88 +97,76 @@ Examples:
 )
 @click.argument("key", required=False)
 @path_optional
-@click.option("--all", "everything", is_flag=True, help="All orders of this instance.")
+@click.option("--all", "everything", is_flag=True, help="Release all overrides of this instance.")
 @target_options
 @common_options
 def release(key: str | None, path: Path | None, everything: bool, **raw: Any) -> Exit:
-    """Take back what 'drain' or 'force' ordered about KEY: pushes and probes decide again."""
+    """Release KEY after 'drain' or 'force': pushes and probes decide again."""
     if everything and key is not None:
         if path is not None:
-            raise mistake(f"--all and '{key}' exclude each other", "give one of them")
+            raise usage_error(f"--all and '{key}' cannot be used together", "give one of them")
         path, key = Path(key), None
     if key is None and not everything:
-        raise mistake("KEY is missing", "give what is drained or forced, or --all")
+        raise usage_error("KEY is missing", "give a drained or forced object, or --all")
     options = Options.of(raw)
     place = find(path, options, raw["instance_id"])
     known = known_objects(place)
-    ordered = ", ".join(sorted(known.ordered)) or "nothing"
+    overridden = ", ".join(sorted(known.overridden)) or "nothing"
     if key is None:
-        if not known.ordered:
-            raise mistake("nothing is drained or forced", "see: reconcile get endpoints")
-        key, name = EVERYTHING, ordered
+        if not known.overridden:
+            raise usage_error("nothing is drained or forced", "to list endpoints, run: reconcile get endpoints")
+        key, name = EVERYTHING, overridden
     else:
         key = name = key_of(key)
-        if key not in known.ordered:
+        if key not in known.overridden:
             if known.all and key not in known.all:
-                raise no_such(key, known)
-            raise mistake(f"{key} is neither drained nor forced", f"drained or forced: {ordered}")
-    words = [{"object": key}]
-    return _say("release", words, leave("release", words, place), options, f"released: {name}")
+                raise unknown_object(key, known)
+            raise usage_error(f"{key} is neither drained nor forced", f"drained or forced: {overridden}")
+    return send_and_report("release", [{"object": key}], place, options, name, "released")
 
 
-def _order(
-    verb: str, key: str, path: Path | None, duration: int | None, reason: str, value: str, raw: dict[str, Any]
-) -> Exit:
+class _Wanted(NamedTuple):
+    """The override that the operator asks for: `up`, `down` or empty for a drain, for how long (ns, None: no end), and why."""
+
+    value: str
+    duration: int | None
+    reason: str
+
+
+def _override(key: str, path: Path | None, wanted: _Wanted, raw: dict[str, Any]) -> Exit:
+    """Send an override of KEY."""
+    verb = "force" if wanted.value else "drain"
     key = key_of(key)
-    if duration is not None and duration < SECOND:
-        raise mistake("--for is shorter than a second", "give a time such as 30m")
+    if wanted.duration is not None and wanted.duration < SECOND:
+        raise usage_error("--for is shorter than a second", "give a time such as 30m")
     options = Options.of(raw)
     place = find(path, options, raw["instance_id"])
     _check(verb, key, known_objects(place))
     now = SystemClock().now()
-    until = now.wall + duration if duration else 0
-    word = {"object": key, "reason": reason.strip(), "until_wall": until, "value": value}
-    end = f" until {utc(until):%Y-%m-%d %H:%M:%S} UTC" if until else " until it is released"
-    text = f"{'drained' if verb == 'drain' else f'forced {value}'}{end}: {key}"
-    return _say(verb, [word], leave(verb, [word], place), options, text)
+    until = now.wall + wanted.duration if wanted.duration else 0
+    payload = {"object": key, "reason": wanted.reason.strip(), "until_wall": until, "value": wanted.value}
+    end = f"until {utc(until):%Y-%m-%d %H:%M:%S} UTC" if until else "until it is released"
+    effect = f"forced {wanted.value} {end}" if wanted.value else f"drained {end}"
+    return send_and_report(verb, [payload], place, options, key, effect)
 
 
 def _check(verb: str, key: str, known: Known) -> None:
-    """Refuse what cannot be ordered about; without any knowledge every KEY of a kind that can is taken."""
+    """Refuse a KEY that cannot be overridden. While no object is known, every KEY of an allowed kind is accepted."""
     kind, _, name = key.partition("/")
     if kind == "dnspolicy" and "/" in name:
         _check_target(verb, key, known)
         return
     whole = kind == "workload" and "/" not in name
     if kind not in {"workload", "endpoint"} or whole:
-        more = f"; a whole workload leaves traffic when its {key} is scaled to 0 in its manifest" if whole else ""
-        word, what = ("drained", _WHAT) if verb == "drain" else ("forced", _WHAT + _TARGET)
-        raise mistake(f"'{key}' cannot be {word}", what + more)
+        more = f"; to take all of {key} out of traffic, set its spec.replicas to 0" if whole else ""
+        done, keys = ("drained", _KEYS) if verb == "drain" else ("forced", _KEYS + _TARGETS)
+        raise usage_error(f"'{key}' cannot be {done}", keys + more)
     if known.all and key not in known.all:
-        raise no_such(key, known)
+        raise unknown_object(key, known)
 
 
 def _check_target(verb: str, key: str, known: Known) -> None:
     if verb == "drain":
-        raise mistake(f"'{key}' cannot be drained: a name has no requests under way", f"reconcile force {key} down")
+        raise usage_error(f"'{key}' cannot be drained: it is a DNS target", f"run: reconcile force {key} down")
     if known.all and key not in known.targets:
-        raise mistake(f"there is no target '{key}'", f"targets: {', '.join(sorted(known.targets)) or 'none'}")
-
-
-def _say(verb: str, words: list[dict[str, Any]], in_effect: bool, options: Options, text: str) -> Exit:
-    """Say what was said, and when it takes effect."""
-    effect = "in effect now" if in_effect else LATER
-    if options.view.json:
-        options.view.document(
-            {
-                "exit_code": 0,
-                "command": verb,
-                "words": words,
-                "who": current_user(),
-                "in_effect": in_effect,
-                "result": effect,
-            }
-        )
-    else:
-        options.view.out(f"to be {text}; {effect}")
-    return Exit.OK
+        raise usage_error(f"no target is named '{key}'", f"targets: {', '.join(sorted(known.targets)) or 'none'}")

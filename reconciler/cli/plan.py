@@ -1,4 +1,4 @@
-"""`reconcile plan PATH`: what would be done, in order and with causes, without changing anything."""
+"""`reconcile plan PATH`: shows the steps of a run, in order and with their causes, and changes nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -19,11 +19,11 @@ from reconciler.exits import Exit
 
 @click.command(
     epilog="""\b
-A line a step: [the numbers it comes after] number object: action (cause: message).
+One line per step: [numbers of the steps before it] number object: action (cause: message).
 
 \b
-Exit codes: 0 planned, 6 something cannot be read, 3 invalid manifests;
-with --detailed-exitcode 2 if and only if there are steps.
+Exit codes: 0 planned, 3 invalid manifests, 6 a provider cannot be read;
+with --detailed-exitcode: 2 if and only if the plan has steps.
 
 \b
 Examples:
@@ -40,26 +40,26 @@ Examples:
     type=DurationType(),
     default=30 * 1_000_000_000,
     metavar="DURATION",
-    help="How long probes may take to answer; default 30s.",
+    help="How long to wait for the answers of probes; default 30s.",
 )
 @instance_option
 @state_option
 @common_options
 def plan(path: Path, detailed_exitcode: bool, **raw: Any) -> Exit:
-    """Show what applying the manifests at PATH would do, and change nothing.
+    """Show the steps that 'reconcile --once PATH' would take, and change nothing.
 
-    Each provider is asked once and each network probe tried once; what they do not answer stays unknown.
+    Every provider is read once, and every network probe is tried once. Without an answer their state stays unknown.
     """
     return show_plan(path, Options.of(raw), detailed=detailed_exitcode)
 
 
 def show_plan(path: Path, options: Options, *, detailed: bool) -> Exit:
-    """Make the plan, print it, return how it ended."""
-    from reconciler.cli import run  # noqa: PLC0415  (what runs is imported when it runs)
+    """Make the plan, print it, and return the exit code."""
+    from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
     from reconciler.cli.render.plan import plan_json, plan_text  # noqa: PLC0415
 
-    made, decision, now = run.look(path, options, run.intent(options))
-    code = judge(bool(made.steps), blind=bool(decision.status.unknown), detailed=detailed)
+    made, decision, now = run.make_plan(path, options, run.intent(options))
+    code = exit_code(bool(made.steps), unreadable=bool(decision.status.unknown), detailed=detailed)
     if options.view.json:
         options.view.document(plan_json(made, decision, now, code))
     else:
@@ -67,8 +67,8 @@ def show_plan(path: Path, options: Options, *, detailed: bool) -> Exit:
     return code
 
 
-def judge(steps: bool, *, blind: bool, detailed: bool) -> Exit:
-    """The exit code of a plan: with `detailed`, CHANGES exactly when there are steps; blind means a provider gave no answer."""
-    if detailed and steps:
+def exit_code(has_steps: bool, *, unreadable: bool, detailed: bool) -> Exit:
+    """The exit code of a plan. With `detailed` it is CHANGES exactly when there are steps; unreadable: a provider gave no answer."""
+    if detailed and has_steps:
         return Exit.CHANGES
-    return Exit.UNFINISHED if blind else Exit.OK
+    return Exit.UNFINISHED if unreadable else Exit.OK

@@ -1,6 +1,7 @@
-"""`reconcile push`: hands its words to the client, which is a program of its own that needs nothing but the standard library.
+"""`reconcile push`: calls the push client (`reconciler/push`), which needs only the standard library.
 
-`__main__` calls that client directly, so that a container starts nothing else; this module puts it into the list of commands.
+`reconciler/__main__.py` calls the client directly, so that a container loads nothing else. This module puts it into the list of
+commands.
 """
 
 import sys
@@ -14,8 +15,8 @@ import click
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED)
 def push(words: tuple[str, ...]) -> NoReturn:
-    """Say what state this instance is in, from inside of it."""
-    from reconciler.push.__main__ import main  # noqa: PLC0415  (what runs is imported when it runs)
+    """Report the state of a replica, from inside its container."""
+    from reconciler.push.__main__ import main  # noqa: PLC0415  (imported when it is needed)
 
-    # The code may be that of the program that ran: any, not only those that commands of ours have.
+    # The exit code may be that of a program that the client ran, so it is not always an `Exit`.
     sys.exit(main(words))

@@ -1,4 +1,4 @@
-"""`reconcile restart KEY`: a restart request, left for the process that holds the instance; `--wait` follows it to its end."""
+"""`reconcile restart KEY`: sends a restart request to the process that holds the instance; `--wait` follows it to its end."""
 
 import json
 import secrets
@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from manifests.values.desired import SECOND
-from reconciler.cli.inbox import LATER, current_user, leave
-from reconciler.cli.objects import Known, known_objects, no_such
-from reconciler.cli.options import DurationType, Options, common_options, mistake, target_options
+from reconciler.cli.inbox import LATER, current_user, send
+from reconciler.cli.objects import Known, known_objects, unknown_object
+from reconciler.cli.options import DurationType, Options, common_options, target_options, usage_error
 from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.core.model.restart_request import DEADLINE, Request, read_request
 from reconciler.exits import Exit
@@ -19,30 +19,30 @@ from reconciler.shell.store.lock import holder
 from reconciler.shell.store.state import Store
 
 ASK_EVERY = SECOND // 2
-"""How often `--wait` looks (ns)."""
+"""How often `--wait` reads the request (ns)."""
 
 SLACK = 10 * SECOND
-"""How long after the deadline of a request `--wait` still waits for somebody to say so (ns)."""
+"""How long after the deadline of a request `--wait` still waits for the process to end it (ns)."""
 
-_PERSON = {"Suspended", "Denied", "Failed", "SecretChanged"}
-"""Rules whose holds only a person ends."""
+_MANUAL = {"Suspended", "Denied", "Failed", "SecretChanged"}
+"""Rules whose holds only the operator ends."""
 
 
 @click.command(
     epilog="""\b
-Each replica is restarted once: one that starts anew for another reason counts as done.
-It goes through the gates that every disruption goes through (suspension, deny list,
-availability budget), only not through those for failed health. At the end every replica
-is done, failed, skipped or expired; reconcile get requests shows it for an hour.
+Each replica is restarted once; one that starts again for another reason counts as done.
+The restart respects suspensions, deny lists and availability budgets like every planned
+disruption; the limits of health restarts do not apply. In the end every replica is done,
+failed, skipped or expired; reconcile get requests shows this for an hour.
 
 \b
 --container restarts one container of each replica. The first container of a workload
-takes the others with it, because they live in its network. The replica leaves service
+restarts the others too, because they share its network. The replica leaves service
 meanwhile, as in every restart.
 
 \b
-Exit codes: 0 asked for; with --wait 0 all restarted and available, 6 not all of them,
-7 held by a suspension or the deny list; 64 there is no such object.
+Exit codes: 0 requested; with --wait: 0 all restarted and available, 6 not all of them,
+7 held by a suspension or the deny list; 64 no object is named KEY.
 
 \b
 Examples:
@@ -55,28 +55,35 @@ Examples:
 @click.argument("key")
 @path_optional
 @click.option("--container", default="", metavar="NAME", help="Restart this container of each replica only.")
-@click.option("--ordered", is_flag=True, help="One after the other, each available before the next is begun.")
+@click.option("--ordered", is_flag=True, help="Restart the next replica only when the last one is available again.")
 @click.option(
     "--failure-policy",
     type=click.Choice(["fail", "ignore"]),
     default="fail",
-    help="After a failed replica leave the rest alone, or go on; default fail.",
+    help="After a failed replica: stop (fail) or go on (ignore); default fail.",
 )
 @click.option(
     "--min-started", type=DurationType(), metavar="DURATION", help="How long a replica must run to count as restarted."
 )
 @click.option(
-    "--grace", type=DurationType(), metavar="DURATION", help="How long it may take to stop before it is killed."
+    "--grace",
+    type=DurationType(),
+    metavar="DURATION",
+    help="How long a container may take to stop before it is killed.",
 )
-@click.option("--drain", type=DurationType(), metavar="DURATION", help="How long it keeps its requests in flight.")
+@click.option("--drain", type=DurationType(), metavar="DURATION", help="How long to wait for requests in flight.")
 @click.option(
-    "--deadline", type=DurationType(), default=DEADLINE, metavar="DURATION", help="When the request ends; default 10m."
+    "--deadline",
+    type=DurationType(),
+    default=DEADLINE,
+    metavar="DURATION",
+    help="Time limit of the request; default 10m.",
 )
-@click.option("--wait", is_flag=True, help="Follow it to its end.")
-@click.option("--reason", default="", help="Why, for whoever sees it in status and events.")
+@click.option("--wait", is_flag=True, help="Wait for the end of the request.")
+@click.option("--reason", default="", help="The reason, shown in status and events.")
 @target_options
 @common_options
-def restart(
+def restart(  # one parameter per argument and option of the command line
     key: str,
     path: Path | None,
     container: str,
@@ -94,17 +101,17 @@ def restart(
     options = Options.of(raw)
     key = key.lower()
     if key.partition("/")[0] != "workload":
-        raise mistake(
+        raise usage_error(
             f"'{key}' cannot be restarted", "give a workload or a replica, such as workload/web or workload/web/0"
         )
     if deadline < SECOND:
-        raise mistake("--deadline is shorter than a second", "give a time such as 10m, or leave it out")
+        raise usage_error("--deadline is shorter than a second", "give a time such as 10m, or leave out --deadline")
     place = find(path, options, raw["instance_id"])
     known = known_objects(place)
     if known.all and key not in known.all:
-        raise no_such(key, known)
+        raise unknown_object(key, known)
     _check_container(key, container, known)
-    word = {
+    payload = {
         "id": secrets.token_hex(4),
         "object": key,
         "container": container,
@@ -116,65 +123,65 @@ def restart(
         "drain": drain,
         "deadline": deadline,
     }
-    taken = leave("restart", [word], place)
+    taken = send("restart", [payload], place)
     view = options.view
-    effect = "it is being done" if taken else LATER
+    effect = "in progress" if taken else LATER
     about = f"container {container} of {key}" if container else key
-    asked = {"command": "restart", "request": word["id"], "object": key, "container": container or None}
-    asked |= {"who": current_user(), "taken": taken}
+    request = {"command": "restart", "request": payload["id"], "object": key, "container": container or None}
+    request |= {"who": current_user(), "taken": taken}
     if not (wait and taken):
         code = Exit.UNFINISHED if wait else Exit.OK
         if view.json:
-            view.document({"exit_code": int(code), **asked, "result": effect})
+            view.document({"exit_code": int(code), **request, "result": effect})
         else:
-            view.out(f"restart request {word['id']} for {about}; {effect}")
+            view.out(f"restart request {payload['id']} for {about}; {effect}")
             if wait:
-                view.err(f"nothing to wait for (exit {int(code)})")
+                view.err(f"--wait ends at once: no reconcile process is running (exit {int(code)})")
         return code
     if not view.json:
-        view.out(f"restart request {word['id']} for {about}; {effect}")
-    return _follow(str(word["id"]), deadline, place, options, asked)
+        view.out(f"restart request {payload['id']} for {about}; {effect}")
+    return _follow(str(payload["id"]), deadline, place, options, request)
 
 
 def _check_container(key: str, container: str, known: Known) -> None:
     """Refuse a container that the workload does not have. Raises UsageError."""
-    workload = next((one for one in known.containers if key == one or key.startswith(f"{one}/")), "")
-    there = known.containers.get(workload, ())
-    if container and there and container not in there:
-        raise mistake(f"{workload} has no container '{container}'", f"it has: {', '.join(there)}")
+    workload = next((name for name in known.containers if key == name or key.startswith(f"{name}/")), "")
+    names = known.containers.get(workload, ())
+    if container and names and container not in names:
+        raise usage_error(f"{workload} has no container '{container}'", f"its containers: {', '.join(names)}")
 
 
-def _follow(name: str, deadline: int, place: Place, options: Options, asked: dict[str, Any]) -> Exit:
-    """Tell each replica as it is decided, then how it ended."""
+def _follow(name: str, deadline: int, place: Place, options: Options, document: dict[str, Any]) -> Exit:
+    """Print the result of each replica as it is decided, then the result of the request. `document`: its fields as JSON."""
     clock, view = SystemClock(), options.view
     end = clock.now().steady + deadline + SLACK
-    told: set[tuple[str, str]] = set()
+    printed: set[tuple[str, str]] = set()
     request: Request | None = None
-    why = ""
+    unfinished = ""
     with joined(place) as store:
         while True:
             request = _read(store, name) or request
             for member in (request.members or ()) if request is not None else ():
-                if (member.object, member.fate) not in told and not view.json:
-                    told.add((member.object, member.fate))
-                    view.out(
-                        f"{member.object}: {view.paint.word(member.fate.value)}{f' ({member.message})' if member.message else ''}"
-                    )
+                if (member.object, member.fate) not in printed and not view.json:
+                    printed.add((member.object, member.fate))
+                    message = f" ({member.message})" if member.message else ""
+                    view.out(f"{member.object}: {view.paint.state(member.fate.value)}{message}")
             if request is not None and request.finished is not None:
                 break
             if clock.now().steady >= end:
-                why = "nobody decided it in time"
+                unfinished = "the request did not end within its deadline"
                 break
             if holder(place.state_dir, clock) is None:
-                why = f"the process that did it has ended; {LATER}"
+                unfinished = f"the reconcile process ended before the request did; {LATER}"
                 break
             clock.pause(ASK_EVERY)
         held = _held(store, request)
-    code = Exit.OK if request is not None and request.succeeded else Exit.PERSON if held else Exit.UNFINISHED
-    result = why or (request.message if request is not None and request.message else code.sentence)
+    code = Exit.OK if request is not None and request.succeeded else Exit.MANUAL if held else Exit.UNFINISHED
+    sentence = "all replicas are restarted and available" if code is Exit.OK else code.sentence
+    result = unfinished or (request.message if request is not None and request.message else sentence)
     if view.json:
         members = [member._asdict() for member in (request.members or ())] if request is not None else []
-        view.document({"exit_code": int(code), **asked, "members": members, "held": held, "result": result})
+        view.document({"exit_code": int(code), **document, "members": members, "held": held, "result": result})
         return code
     for line in held:
         view.out(f"{view.paint.warn('held')}: {line}")
@@ -189,13 +196,13 @@ def _read(store: Store, name: str) -> Request | None:
 
 
 def _held(store: Store, request: Request | None) -> list[str]:
-    """Holds on its members that only a person ends, from the last decision."""
+    """Holds of its replicas that only the operator ends, from the last decision."""
     last = store.last_decision()
     if last is None or request is None:
         return []
-    mine = {member.object for member in request.members or ()}
+    replicas = {member.object for member in request.members or ()}
     return [
-        f"{one['object']}: {one['rule']}: {one['message']}; to end it: {one['next_step']}"
-        for one in json.loads(last.text)["holds"]
-        if one["object"] in mine and one["rule"] in _PERSON
+        f"{hold['object']}: {hold['rule']}: {hold['message']}; next step: {hold['next_step']}"
+        for hold in json.loads(last.text)["holds"]
+        if hold["object"] in replicas and hold["rule"] in _MANUAL
     ]

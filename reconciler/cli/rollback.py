@@ -1,6 +1,6 @@
-"""`reconcile rollback KEY`: a word for the process that holds the instance: give the traffic back to the revision before.
+"""`reconcile rollback KEY`: asks the process that holds the instance to give the traffic back to the previous revision.
 
-What cannot be taken back as far as the books tell is refused here: the word would be read, and nothing would come of it.
+It refuses a rollback that the rollout history in the store rules out, because the command would have no effect.
 """
 
 import json
@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from manifests.values.rollouts import STAGED
-from reconciler.cli.inbox import LATER, current_user, leave
-from reconciler.cli.objects import known_objects, no_such
-from reconciler.cli.options import Options, common_options, mistake, target_options
+from reconciler.cli.inbox import LATER, current_user, send
+from reconciler.cli.objects import known_objects, unknown_object
+from reconciler.cli.options import Options, common_options, target_options, usage_error
 from reconciler.cli.where import Place, find, joined, path_optional
 from reconciler.core.model.revision import may_go_back, read_rollout
 from reconciler.exits import Exit
@@ -20,13 +20,14 @@ from reconciler.exits import Exit
 
 @click.command(
     epilog="""\b
-The revision before is kept for rollout.rollbackWindow after a switch; its containers are
-started again, without a pull and without a new container, and get the traffic back once
-they are available. The manifests stay as they are: the revision that was taken back is not
-tried again until the template changes. reconcile get revisions shows how it goes.
+The previous revision is kept for rollout.rollbackWindow after an activation. Its
+containers are started again, without a pull and without new containers, and get the
+traffic back when they are available. The manifests do not change: the revision that was
+rolled back is not tried again until the template changes. To see the progress, run
+reconcile get revisions.
 
 \b
-Exit codes: 0 asked for; 64 there is no such workload, or nothing of it to take back.
+Exit codes: 0 requested; 64 no workload is named KEY, or it has no previous revision.
 
 \b
 Examples:
@@ -36,53 +37,53 @@ Examples:
 )
 @click.argument("key")
 @path_optional
-@click.option("--reason", default="", help="Why, for whoever sees it in status and events.")
+@click.option("--reason", default="", help="The reason, shown in status and events.")
 @target_options
 @common_options
 def rollback(key: str, path: Path | None, reason: str, **raw: Any) -> Exit:
-    """Take the last switch of KEY (workload/web) back."""
+    """Roll KEY (workload/web) back to its previous revision."""
     options, key = Options.of(raw), key.lower()
     if not key.startswith("workload/") or key.count("/") > 1:
-        raise mistake(f"'{key}' cannot be rolled back", "give a workload, such as workload/web")
+        raise usage_error(f"'{key}' cannot be rolled back", "give a workload, such as workload/web")
     place = find(path, options, raw["instance_id"])
     known = known_objects(place)
     if known.all and key not in known.all:
-        raise no_such(key, known)
+        raise unknown_object(key, known)
     _check(key, place)
-    taken = leave("rollback", [{"object": key, "reason": reason.strip()}], place)
-    effect = "it is being done" if taken else LATER
+    taken = send("rollback", [{"object": key, "reason": reason.strip()}], place)
+    effect = "in progress" if taken else LATER
     if options.view.json:
-        asked = {"command": "rollback", "object": key, "who": current_user(), "taken": taken}
-        options.view.document({"exit_code": 0, **asked, "result": effect})
+        document = {"exit_code": 0, "command": "rollback", "object": key, "who": current_user(), "taken": taken}
+        options.view.document({**document, "result": effect})
     else:
-        options.view.out(f"rollback of {key} asked for; {effect}")
+        options.view.out(f"rollback of {key} requested; {effect}")
     return Exit.OK
 
 
 def _check(key: str, place: Place) -> None:
-    """Refuse what has nothing to go back to.
+    """Refuse a workload without a previous revision.
 
     Raises:
-        click.UsageError: its revisions are not known, there was none before, or its strategy keeps none.
+        click.UsageError: its revisions are unknown, there is no previous one, or its strategy keeps none.
         StoreError
     """
     row = None
-    if place.used:
+    if place.has_run:
         with joined(place) as store:
             row = store.ledger_row("rollouts", key)
     if row is None:
-        raise mistake(
-            f"no revisions of {key} are known, so there is nothing to take back", "run it first: reconcile --once PATH"
+        raise usage_error(
+            f"{key} has no known revisions, so it cannot be rolled back", "run it first: reconcile --once PATH"
         )
     workloads = place.desired.workloads if place.desired is not None else ()
     strategy = next((workload.strategy for workload in workloads if workload.key == key), None)
     if strategy is not None and strategy not in STAGED:
-        hint = "change the template back, which takes over at once"
-        raise mistake(f"{key} has strategy {strategy.value}, which keeps no revision to go back to", hint)
+        hint = "change the template back in the manifest, which takes effect at once"
+        raise usage_error(f"{key} has strategy {strategy.value}, which keeps no previous revision", hint)
     try:
-        nothing = not may_go_back(read_rollout(json.loads(row)))
-    except (ValueError, TypeError):  # a newer version wrote it: the process that holds the instance knows more
+        possible = may_go_back(read_rollout(json.loads(row)))
+    except (ValueError, TypeError):  # a newer version wrote it; the process that holds the instance decides
         return
-    if nothing:
-        hint = "see what there is: reconcile get revisions; or change the template back"
-        raise mistake(f"{key} has no other revision than the one that serves, so there is nothing to take back", hint)
+    if not possible:
+        hint = "to list revisions, run: reconcile get revisions; or change the template back in the manifest"
+        raise usage_error(f"{key} has no previous revision, so it cannot be rolled back", hint)

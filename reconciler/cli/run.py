@@ -1,4 +1,4 @@
-"""Running the loop from the command line: once, for ever, or just looking. Shared by the commands that converge or plan."""
+"""Runs the loop from the command line: once, for ever, or for a plan only. Shared by the commands that converge or plan."""
 
 import asyncio
 import sys
@@ -13,45 +13,50 @@ from reconciler.cli.view import terminal
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.model.instant import Now
 from reconciler.exits import Exit
+from reconciler.intent import Intent
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.logs import LogFormat, configure
 from reconciler.shell.report.summary import Summary
+from reconciler.tree import Location
 
-LOOK = 30 * SECOND
-"""How long probes get to answer at most before a run that may go on for longer (ns)."""
+PROBE_TIME = 30 * SECOND
+"""The longest time that a plan waits for probes, whatever the time limit of the command is (ns)."""
+
+
+def location(path: Path, options: Options) -> Location:
+    """Where the manifests and the state of this command line are."""
+    return Location(path, options.instance, options.state_dir)
+
+
+def intent(options: Options, *, destroy: bool = False, approve: str = "") -> Intent:
+    """What this run may do beyond the manifests."""
+    return Intent(prune=options.prune, take_over=options.take_over, destroy=destroy, approve=approve)
 
 
 def _reporter(options: Options, clock: SystemClock, endless: bool) -> Progress | Logged:
-    """Set up the log and choose who tells what happens."""
+    """Configure the log and choose the reporter of this run."""
     view = options.view
-    as_json = options.log_format == "json"
-    live = not (endless or as_json or view.quiet) and terminal(sys.stderr) and view.color != "never"
+    json_log = options.log_format == "json"
+    live = not (endless or json_log or view.quiet) and terminal(sys.stderr) and view.color != "never"
     screen = Screen(sys.stderr, live)
     configure(options.log_level, LogFormat(options.log_format), stream=screen)  # type: ignore[arg-type]
     if view.quiet:
         return Silent()
-    if endless or as_json:
+    if endless or json_log:
         return Logged()
     return Progress(screen, clock, view.paint_err if view.json else view.paint, None if view.json else view.out)
 
 
-def intent(options: Options, *, destroy: bool = False, approve: str = "") -> wire.Intent:
-    """What this run may do beyond the manifests."""
-    return wire.Intent(prune=options.prune, take_over=options.take_over, destroy=destroy, approve=approve)
-
-
-def once(path: Path, options: Options, wanted: wire.Intent | None = None, operation: str = "reconcile --once") -> Exit:
-    """Converge once, print the result, return how it ended. `operation` names the run to whoever finds the lock taken."""
+def once(path: Path, options: Options, run_intent: Intent | None = None, operation: str = "reconcile --once") -> Exit:
+    """Converge once, print the result, and return the exit code. `operation` is the run's name for whoever finds the lock taken."""
     clock = SystemClock()
     reporter = _reporter(options, clock, endless=False)
 
     async def body() -> Summary:
         async with ticking(reporter, clock):
             return await wire.run_once(
-                path,
-                instance_file=options.instance,
-                state=options.state_dir,
-                intent=wanted or intent(options),
+                location(path, options),
+                intent=run_intent or intent(options),
                 within=options.timeout,
                 wait=options.wait,
                 reporter=reporter,
@@ -72,31 +77,21 @@ def _print(summary: Summary, now: Now, options: Options, *, streamed: bool) -> N
 
 
 def watch(path: Path, options: Options) -> Exit:
-    """Keep converging until a signal comes."""
+    """Keep converging until a signal ends it."""
     reporter = _reporter(options, SystemClock(), endless=True)
-    code = asyncio.run(
-        wire.run_watch(
-            path,
-            instance_file=options.instance,
-            state=options.state_dir,
-            intent=intent(options),
-            reporter=reporter,
-        )
-    )
+    code = asyncio.run(wire.run_watch(location(path, options), intent=intent(options), reporter=reporter))
     options.view.err(f"result: {code.sentence} (exit {int(code)})")
     return code
 
 
-def look(path: Path, options: Options, wanted: wire.Intent) -> tuple[Plan, Decision, Now]:
-    """Look once and make the whole plan; nothing is locked or written."""
+def make_plan(path: Path, options: Options, run_intent: Intent) -> tuple[Plan, Decision, Now]:
+    """Observe everything once and make the whole plan, without a lock and without a write."""
     configure("debug" if options.view.verbose else "warning", LogFormat(options.log_format))
     return asyncio.run(
         wire.make_plan(
-            path,
-            instance_file=options.instance,
-            state=options.state_dir,
-            intent=wanted,
-            deadline=min(options.timeout, LOOK),
+            location(path, options),
+            intent=run_intent,
+            deadline=min(options.timeout, PROBE_TIME),
             note=options.view.err,
         )
     )

@@ -1,4 +1,4 @@
-"""`reconcile status`: the last decision that was stored, and how old it is. Asks no provider; works beside a daemon."""
+"""`reconcile status`: shows the last stored decision and its age. Asks no provider; works beside a daemon."""
 
 import json
 from pathlib import Path
@@ -14,11 +14,12 @@ from reconciler.shell.looks.wake_pipe import SHOW
 
 if TYPE_CHECKING:
     from reconciler.cli.view import View
+    from reconciler.cli.where import Place
 
 
 @click.command(
     epilog="""\b
-Exit codes: 0 shown, whatever the state is; 6 nothing has run yet.
+Exit codes: 0 shown, whatever the state is; 6 the instance has never run.
 
 \b
 Examples:
@@ -29,32 +30,32 @@ Examples:
 """,
 )
 @path_optional
-@click.option("--unhealthy", "bad", is_flag=True, help="Only workloads and replicas that are not as they should be.")
+@click.option("--unhealthy", "only_unhealthy", is_flag=True, help="Show only unhealthy workloads and replicas.")
 @target_options
 @common_options
-def status(path: Path | None, bad: bool, instance_id: str, **raw: Any) -> Exit:
-    """Show the last known state: of the instance of PATH, of an id, or of the only instance there is.
+def status(path: Path | None, only_unhealthy: bool, instance_id: str, **raw: Any) -> Exit:
+    """Show the last known state of an instance. Without PATH, --instance-id and --state-dir: of the only instance on this host.
 
-    A running process is asked for the present; without one the last decision is shown, and how old it is.
+    A running daemon reports its present state. Without a daemon, status shows the last decision and its age.
     """
     options = Options.of(raw)
     view = options.view
     place = find(path, options, instance_id)
-    if not place.used:
-        return nothing_yet(place.unused, view)
+    if not place.has_run:
+        return report_no_state(place.never_run, view)
     live = refreshed(place)
     with joined(place) as store:
-        last, waiting = store.last_decision(), [one for one in store.pending() if one.command != SHOW]
+        last, queued = store.last_decision(), [row for row in store.pending() if row.command != SHOW]
     if last is None:
-        return nothing_yet(f"{place.name}: no run has decided anything yet; run: reconcile --once PATH", view)
+        return report_no_state(no_decision(place), view)
     stored = json.loads(last.text)
     since, at = stored.get("since_wall", last.wall), stored.get("at_wall", last.wall)
-    from reconciler.cli.render.status import progress_lines, status_lines, unhealthy  # noqa: PLC0415  (only now there is something)
-    from reconciler.cli.render.times import ago  # noqa: PLC0415
+    from reconciler.cli.render.status import progress_lines, status_lines, unhealthy  # noqa: PLC0415  (only with something to show)
+    from reconciler.cli.render.times import age_text, short  # noqa: PLC0415
     from reconciler.shell.clock import SystemClock, utc  # noqa: PLC0415
 
     now = SystemClock().now().wall
-    stored = unhealthy(stored) if bad else stored
+    stored = unhealthy(stored) if only_unhealthy else stored
     if view.json:
         age = {
             "since": utc(since).isoformat(),
@@ -62,23 +63,29 @@ def status(path: Path | None, bad: bool, instance_id: str, **raw: Any) -> Exit:
             "as_of": utc(at).isoformat(),
             "live": live,
         }
-        view.document({"exit_code": 0, **age, "commands_waiting": len(waiting), **stored})
+        view.document({"exit_code": 0, **age, "commands_waiting": len(queued), **stored})
         return Exit.OK
-    head = f"instance '{stored['instance']}', revision {stored['revision'][:12]}, like this since {ago(since, now)}"
-    head += "" if live else f"; seen {ago(at, now)}, nothing answers now"
+    head = f"instance '{stored['instance']}', revision {stored['revision'][:12]}, unchanged for {short(now - since)}"
+    head += "" if live else f"; {age_text(at, now)}"
     lines = [view.paint.bold(head), "", *status_lines(stored, view.paint, now)]
-    held = progress_lines(stored, view.paint, now)
-    lines += ["", *held] if held else []
-    if waiting:
-        lines += ["", f"{len(waiting)} commands wait for the next run or for the daemon's next look"]
+    progress = progress_lines(stored, view.paint, now)
+    lines += ["", *progress] if progress else []
+    if queued:
+        count = f"{len(queued)} command is" if len(queued) == 1 else f"{len(queued)} commands are"
+        lines += ["", f"{count} queued for the next run or the running daemon"]
     if place.desired is not None and place.desired.revision != stored["revision"]:
-        lines += ["", "the manifests have changed since: reconcile plan PATH shows what they would do"]
+        lines += ["", "the manifests have changed since this decision; 'reconcile plan PATH' shows the steps"]
     view.out("\n".join(lines))
     return Exit.OK
 
 
-def nothing_yet(text: str, view: "View") -> Exit:
-    """Nothing is kept yet: said as the result."""
+def no_decision(place: "Place") -> str:
+    """The message for an instance with a store but without a decision."""
+    return f"{place.name}: no run has made a decision yet; next step: reconcile --once PATH"
+
+
+def report_no_state(text: str, view: "View") -> Exit:
+    """Report as the result that there is nothing to show yet."""
     code = Exit.UNFINISHED
     if view.json:
         view.document({"exit_code": int(code), "result": text, "reasons": [text]})

@@ -1,11 +1,11 @@
-"""`reconcile validate PATH`: every problem of a tree at once, offline: no provider is asked, no state is read."""
+"""`reconcile validate PATH`: lists every problem of the manifests, offline: it asks no provider and reads no state."""
 
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reconciler.cli.failures import EMPTY
+from reconciler.cli.failures import EMPTY_SOURCE
 from reconciler.cli.options import Options, common_options, instance_option, path_argument
 from reconciler.cli.view import View
 from reconciler.exits import Exit
@@ -13,7 +13,7 @@ from reconciler.exits import Exit
 
 @click.command(
     epilog="""\b
-Exit codes: 0 valid, 3 not valid, 7 there is nothing to validate.
+Exit codes: 0 valid, 3 invalid, 7 there are no manifests at PATH.
 
 \b
 Examples:
@@ -28,7 +28,7 @@ Examples:
 def validate(path: Path, **raw: Any) -> Exit:
     """Check the manifests at PATH and list every problem: file:line:column, code, message, hint."""
     options = Options.of(raw)
-    from manifests.problems import ManifestErrors  # noqa: PLC0415  (nothing heavy before the words are known to be right)
+    from manifests.problems import ManifestErrors  # noqa: PLC0415  (nothing heavy before the command line is checked)
     from reconciler import tree  # noqa: PLC0415
 
     try:
@@ -46,8 +46,8 @@ def validate(path: Path, **raw: Any) -> Exit:
     ]
     count = len(objects) + 1
     if options.view.json:
-        found = [warning.to_dict() for warning in warnings]
-        options.view.document({"exit_code": 0, "valid": True, "objects": count, "problems": found})
+        problems = [warning.to_dict() for warning in warnings]
+        options.view.document({"exit_code": 0, "valid": True, "objects": count, "problems": problems})
         return Exit.OK
     kinds = (
         ("provider", len(desired.providers)),
@@ -72,12 +72,11 @@ def _count(number: int, name: str) -> str:
 
 
 def _invalid(error: Any, view: View) -> Exit:
-    """The result is the list of problems, so it goes to standard output."""
-    code = Exit.PERSON if error.empty_tree else Exit.INVALID
+    """Write the problems. They are the result, so they go to standard output."""
+    code = Exit.MANUAL if error.empty_tree else Exit.INVALID
     problems = error.problems
     if view.json:
-        found = [problem.to_dict() for problem in problems]
-        view.document({"exit_code": int(code), "valid": False, "problems": found})
+        view.document({"exit_code": int(code), "valid": False, "problems": [problem.to_dict() for problem in problems]})
         return code
     paint = view.paint
     for problem in problems:
@@ -85,7 +84,7 @@ def _invalid(error: Any, view: View) -> Exit:
         view.out(f"{paint.warn(first) if problem.is_warning else paint.bad(first)}")
         view.out("\n".join(hints))
     if error.empty_tree:
-        view.out(EMPTY)
+        view.out(EMPTY_SOURCE)
     errors = [problem for problem in problems if not problem.is_warning]
     files = {problem.file for problem in errors}
     view.out(f"{_count(len(errors), 'problem')} in {_count(len(files), 'file')} (exit {int(code)})")

@@ -1,6 +1,6 @@
-"""How one command talks to its caller: what goes to standard output and error, in which form, with or without colour.
+"""The output of one command: text or JSON on standard output and error, with or without colours.
 
-Every command makes one from its options. A reader that goes away early (`reconcile plan … | head`) is no error.
+Every command makes a `View` from its options. A reader that closes the pipe early (`reconcile plan … | head`) is no error.
 """
 
 import contextlib
@@ -21,10 +21,10 @@ _ESCAPE = re.compile(r"\x1b(?!\[[0-9;]*m)")
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The form of a command's output.
+    """The options of a command's output.
 
     json: one JSON document on standard output instead of text. color: `auto`, `always` or `never`. verbose: debug logs, and
-    tracebacks of unexpected errors. quiet: no progress, and no text when there is nothing to tell.
+    tracebacks of unexpected errors. quiet: no progress, and no result when nothing changed and all is converged.
     """
 
     json: bool = False
@@ -34,11 +34,13 @@ class View:
 
     @classmethod
     def guess(cls, words: Sequence[str]) -> "View":
-        """What the words ask for, read without parsing them: errors may come before or during parsing."""
-        pairs = list(pairwise([*words, ""]))
-        asked = any((word in {"-o", "--output"} and after == "json") or word in JSON_WORDS for word, after in pairs)
+        """The view of a command line that is not parsed yet, for errors before and during parsing."""
+        pairs = pairwise([*words, ""])
+        json_output = any(
+            (word in {"-o", "--output"} and after == "json") or word in _JSON_OPTIONS for word, after in pairs
+        )
         verbose = any(word in {"-v", "--verbose"} for word in words)
-        return cls(json=asked, verbose=verbose)
+        return cls(json=json_output, verbose=verbose)
 
     @property
     def paint(self) -> Paint:
@@ -51,7 +53,7 @@ class View:
         return Paint(self.colored(sys.stderr))
 
     def colored(self, stream: TextIO) -> bool:
-        """Whether to use colour on this stream: only on a terminal that has some, unless asked otherwise."""
+        """Whether to use colours on this stream: with `auto`, only on a terminal that supports them."""
         if self.color != "auto":
             return self.color == "always"
         return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in {"", "dumb"} and terminal(stream)
@@ -73,11 +75,11 @@ class View:
         _write(sys.stdout, text)
 
 
-JSON_WORDS = frozenset({"-ojson", "--output=json", "-o=json"})
+_JSON_OPTIONS = frozenset({"-ojson", "--output=json", "-o=json"})
 
 
 def terminal(stream: object) -> bool:
-    """Whether a stream leads to a person's terminal."""
+    """Whether a stream is a terminal."""
     try:
         return os.isatty(stream.fileno())  # type: ignore[attr-defined]
     except (AttributeError, OSError, ValueError):
@@ -85,17 +87,16 @@ def terminal(stream: object) -> bool:
 
 
 def printable(text: str) -> str:
-    """The text without characters that would command the terminal; line breaks, tabs and our colours stay."""
-    return _ESCAPE.sub("\\\\x1b", _CONTROL.sub(lambda found: repr(found.group())[1:-1], text))
+    """The text with control characters escaped; line breaks, tabs and colours stay."""
+    return _ESCAPE.sub("\\\\x1b", _CONTROL.sub(lambda match: repr(match.group())[1:-1], text))
 
 
 def masked(text: str) -> str:
-    """The text with every secret that this process has resolved replaced."""
+    """The text with a mask in place of every secret that this process has resolved."""
     logs = sys.modules.get("reconciler.shell.logs")
-    if logs is None:  # nothing that resolves secrets was imported either
+    if logs is None:  # then nothing that resolves secrets was imported either
         return text
-    answer = logs.SECRETS.mask(text)
-    return str(answer)
+    return str(logs.SECRETS.mask(text))
 
 
 def _write(stream: TextIO, text: str) -> None:
@@ -105,10 +106,10 @@ def _write(stream: TextIO, text: str) -> None:
         stream.write(f"{printable(masked(text))}\n")
         stream.flush()
     except BrokenPipeError:
-        _silence(stream)
+        _discard_output(stream)
     except OSError as error:
         name = "standard output" if stream is sys.stdout else "standard error"
-        _silence(stream)
+        _discard_output(stream)
         if stream is sys.stdout:
             raise OSError(error.errno, error.strerror, name) from error
     except UnicodeEncodeError:
@@ -119,18 +120,18 @@ def _write(stream: TextIO, text: str) -> None:
             stream.flush()
 
 
-def quiet_pipe(stream: TextIO) -> None:
-    """Flush a stream; when its reader is gone, let what is left vanish."""
+def flush_quietly(stream: TextIO) -> None:
+    """Flush a stream; discard the rest when its reader has closed it."""
     try:
         stream.flush()
     except BrokenPipeError:
-        _silence(stream)
+        _discard_output(stream)
     except (OSError, ValueError):
         return
 
 
-def _silence(stream: TextIO) -> None:
-    """Nobody reads any more: later writes, also the interpreter's last flush, go nowhere."""
+def _discard_output(stream: TextIO) -> None:
+    """Discard all later writes to a stream whose reader is gone, including the interpreter's last flush."""
     try:
         target = stream.fileno()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Which instance a command means that only reads kept state or leaves a word, and what is kept there.
+"""Finds the instance, and opens its store, for commands that only read state or send a command to the running process.
 
 Such a command works beside a running daemon: it joins the store and takes no lock.
 """
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from manifests.values.desired import Desired
-from reconciler.cli.options import Options, mistake
+from reconciler.cli.options import Options, usage_error
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.database import FILE
 from reconciler.shell.store.state import Store
@@ -25,60 +25,66 @@ _ID = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an instance keeps its state. `desired` is set when a PATH was given; `name` is for messages."""
+    """Where an instance keeps its state. `desired` is set when PATH was given; `name` is the instance in messages."""
 
     name: str
     state_dir: Path
     desired: Desired | None = None
 
     @property
-    def used(self) -> bool:
-        """Whether anything has run with this state directory."""
+    def has_run(self) -> bool:
+        """Whether the instance has run: its store exists."""
         return (self.state_dir / FILE).exists()
 
     @property
-    def unused(self) -> str:
-        """What to say when nothing has."""
-        return f"{self.name}: nothing has run with {self.state_dir} yet; run: reconcile --once PATH"
+    def never_run(self) -> str:
+        """The message when it has not."""
+        return f"{self.name} has never run: there is no state in {self.state_dir}; next step: reconcile --once PATH"
 
 
 def find(path: Path | None, options: Options, instance_id: str) -> Place:
-    """The place of PATH's instance, of that id, of that state directory, or of the only instance there is.
+    """The place of PATH's instance, of the instance with that id or state directory, or of the only instance on this host.
 
     Raises:
-        ManifestErrors: PATH is not valid, so its instance is not known.
-        click.UsageError: nothing was given and there is not exactly one; or both, and they differ.
+        ManifestErrors: PATH is invalid, so its instance is unknown.
+        click.UsageError: nothing was given and there is not exactly one instance; or PATH and the id differ.
     """
     from reconciler import tree  # noqa: PLC0415  (only commands that got this far need it)
 
     if instance_id and not _ID.fullmatch(instance_id):
-        raise mistake(f"'{instance_id}' is not the id of an instance", "it has lower-case letters, digits and '-'")
+        raise usage_error(
+            f"'{instance_id}' is not a valid instance id", "use lower-case letters and digits, with '-' in between"
+        )
     if path is None and options.instance is not None:
-        raise mistake("--instance is a part of the manifests at PATH", "give PATH as well")
+        raise usage_error("--instance overrides documents at PATH, and PATH is missing", "give PATH as well")
     if path is not None:
         desired = tree.load(path, options.instance)
-        own = desired.instance.id
-        if instance_id and instance_id != own:
-            raise mistake(f"{path} is of instance '{own}', not '{instance_id}'", "give one of them")
-        return Place(f"instance '{own}'", tree.state_dir(own, options.state_dir), desired)
+        declared = desired.instance.id
+        if instance_id and instance_id != declared:
+            raise usage_error(
+                f"{path} declares instance '{declared}', not '{instance_id}'", "give PATH or --instance-id"
+            )
+        return Place(f"instance '{declared}'", tree.state_dir(declared, options.state_dir), desired)
     if options.state_dir is not None:
-        return Place(f"state directory {options.state_dir}", options.state_dir)
+        return Place(f"the instance of {options.state_dir}", options.state_dir)
     if instance_id:
         return Place(f"instance '{instance_id}'", tree.state_dir(instance_id, None))
     return _only(tree.state_dir("x", None).parent)
 
 
 def _only(base: Path) -> Place:
-    """The only instance that keeps state at the usual place."""
+    """The only instance that keeps its state below `base`."""
     try:
-        found = sorted(entry.name for entry in base.iterdir() if (entry / FILE).exists())
+        instances = sorted(entry.name for entry in base.iterdir() if (entry / FILE).exists())
     except OSError:
-        found = []
-    if len(found) == 1:
-        return Place(f"instance '{found[0]}'", base / found[0])
-    if not found:
-        raise mistake(f"no instance keeps state in {base}", "give PATH, --instance-id or --state-dir")
-    raise mistake(f"several instances keep state in {base}: {', '.join(found)}", "give PATH or --instance-id")
+        instances = []
+    if len(instances) == 1:
+        return Place(f"instance '{instances[0]}'", base / instances[0])
+    if not instances:
+        raise usage_error(f"no instance keeps its state in {base}", "give PATH, --instance-id or --state-dir")
+    raise usage_error(
+        f"several instances keep their state in {base}: {', '.join(instances)}", "give PATH or --instance-id"
+    )
 
 
 @contextmanager
@@ -89,5 +95,5 @@ def joined(place: Place) -> Iterator[Store]:
 
 
 def path_optional(function: F) -> F:
-    """PATH of a command that can also be told the instance by other means."""
+    """PATH of a command that also finds the instance by `--instance-id` or `--state-dir`."""
     return click.argument("path", type=click.Path(path_type=Path), required=False)(function)

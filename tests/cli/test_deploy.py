@@ -68,7 +68,7 @@ def test_only_the_image_changes_and_the_answer_names_revision_and_time(shop, rec
     assert found["success"] is True
     assert found["activation_time"] == "2030-01-31T21:00:00Z"
     assert len(found["revision"]) == 16
-    assert found["message"] == "it may take over at 2030-01-31T21:00:00Z"
+    assert found["message"] == "activated at 2030-01-31T21:00:00Z at the earliest"
     assert (found["changed"], found["next_step"]) == (True, None)
     assert [one.name for one in shop.parent.iterdir() if one.name.startswith(".")] == []
 
@@ -77,7 +77,7 @@ def test_the_same_again_changes_nothing_and_says_so(shop, reconcile):
     before = shop.stat()
     done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.4")
     assert done.code == 0
-    assert "already says so" in done.out
+    assert "is already up to date" in done.out
     assert (shop.stat().st_ino, shop.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
@@ -117,14 +117,14 @@ def test_a_time_is_added_where_there_was_none(shop, reconcile):
 def test_a_time_that_has_passed_means_now(shop, reconcile):
     past = datetime(2020, 1, 1, tzinfo=UTC).isoformat()
     done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5", "--activate-at", past)
-    assert "as soon as its replicas are well: 2020-01-01T00:00:00Z has passed" in done.out
+    assert "as soon as its replicas are healthy: 2020-01-01T00:00:00Z has passed" in done.out
 
 
 def test_without_a_switch_replicas_are_replaced_in_turn(shop, reconcile):
     shop.write_text(FILE[: FILE.index("  rollout:")])
     done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5", "-o", "json")
     assert done.document["activation_time"] is None
-    assert done.document["message"] == "replicas are replaced as strategy rolling says"
+    assert done.document["message"] == "replicas are replaced with strategy rolling"
 
 
 def test_a_file_behind_a_link_is_written_and_the_link_stays(shop, reconcile):
@@ -148,7 +148,7 @@ def test_without_a_path_the_current_directory_is_meant(shop, reconcile, monkeypa
 def test_in_a_git_work_tree_it_says_what_is_left_to_do(shop, reconcile):
     subprocess.run(["git", "init", "-q", shop.parent], check=True, timeout=60)
     done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5")
-    assert "commit it: git add shop.yaml && git commit" in done.out
+    assert "next step: git add shop.yaml && git commit" in done.out
 
 
 # --- refused ------------------------------------------------------------------------------------------------------
@@ -161,13 +161,13 @@ def test_in_a_git_work_tree_it_says_what_is_left_to_do(shop, reconcile):
         (("workload/shop", "--image", "x:1", "--container", "db"), "has no container 'db'"),
         (("workload/shpo", "--image", "x:1"), "workload/shop"),
         (("workload/web", "--image", "x:1"), "has no image"),
-        (("service/web", "--image", "x:1"), "has no image"),
+        (("service/web", "--image", "x:1"), "is not a workload"),
         (("workload/shop", "--image", "X Y"), "--image 'X Y'"),
         (("workload/shop", "--image", "x:1", "--activate-at", "tomorrow"), "RFC 3339"),
         (("workload/shop", "--image", "x:1", "--activate-at", "2030-01-31T22:00:00"), "offset"),
         (
             ("workload/shop", "--image", "x:1", "--activate-at", "2030-01-31T22:00:00Z", "--activate-in", "1s"),
-            "keep one",
+            "give one of them",
         ),
     ],
 )
@@ -196,7 +196,7 @@ def test_an_edit_that_would_make_the_manifests_invalid_is_not_written(shop, reco
     done = deploy(reconcile, shop, "--image", "x:1", "--activate-in", "30s")
     assert done.code == 3
     assert "strategy" in done.err
-    assert "nothing was written" in done.err
+    assert "the file is unchanged" in done.err
     assert shop.read_text() == text
 
 
@@ -247,9 +247,9 @@ def test_what_cannot_be_rolled_back_is_refused(key, stored, reconcile):
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ((), "no revisions of workload/web are known"),
-        ((SERVING,), "no other revision than the one that serves"),
-        ((BEFORE._replace(standing=Standing.FAILED, activated=None), SERVING), "no other revision"),
+        ((), "workload/web has no known revisions"),
+        ((SERVING,), "workload/web has no previous revision"),
+        ((BEFORE._replace(standing=Standing.FAILED, activated=None), SERVING), "no previous revision"),
     ],
 )
 def test_a_rollback_to_nothing_is_refused_at_once(rows, words, stored, reconcile):
@@ -261,7 +261,7 @@ def test_a_rollback_to_nothing_is_refused_at_once(rows, words, stored, reconcile
 
 def test_a_rollback_is_refused_where_nothing_has_run_and_where_the_strategy_keeps_nothing(tree, stored, reconcile):
     done = reconcile("rollback", "workload/web", tree, "--state-dir", tree / "none")
-    assert (done.code, "no revisions of workload/web are known" in done.err) == (64, True), done.err
+    assert (done.code, "workload/web has no known revisions" in done.err) == (64, True), done.err
     assert not (tree / "none").exists()
     keep_books(stored, BEFORE, SERVING)
     done = reconcile("rollback", "workload/web", tree)

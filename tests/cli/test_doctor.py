@@ -14,7 +14,7 @@ spec:
 def test_the_doctor_finds_the_embedded_defaults_well(tree, home, reconcile):
     done = reconcile("doctor", tree)
     assert done.code == 0
-    assert "result: every provider can do its part (exit 0)" in done.out
+    assert "result: all providers are ready (exit 0)" in done.out
     assert list(home.rglob("*.zone")) == []
 
 

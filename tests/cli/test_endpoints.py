@@ -15,7 +15,7 @@ from reconciler.shell.clock import SystemClock
 from reconciler.shell.report.summary import decision_json
 from reconciler.shell.store.state import Store
 
-AGES = re.compile(r"just now|\d+[smhd]+(\d+[smhd]+)? ago")
+AGES = re.compile(r"just now|\d+[smhd]+(\d+[smhd]+)? ago|(?<=unchanged for )[\dsmhd]+")
 LEFT = re.compile(r"for \d+[smhd]+(\d+[smhd]+)? more")
 FIRST, SECOND_ONE = "endpoint/pool/web/127.0.0.10:8080", "endpoint/pool/web/127.0.0.11:8080"
 
@@ -57,7 +57,7 @@ def test_an_endpoint_is_explained(drained, reconcile, golden):
 
 def test_explaining_a_replica_says_why_its_endpoints_weigh_what_they_do(drained, reconcile):
     out = reconcile("explain", "workload/web/0").out
-    assert f"  {FIRST}: draining, weight 100 -> 0: DrainedByOperator (a person drains it, against the probes)" in out
+    assert f"  {FIRST}: draining, weight 100 -> 0: DrainedByOperator (a person drains it; its probes disagree)" in out
 
 
 def test_endpoints_as_json_say_who_decided(drained, reconcile: Callable):

@@ -44,7 +44,7 @@ def test_events_can_be_asked_for_by_object_and_age(stored, reconcile):
     assert "workload/web/10" not in reconcile("events", "--object", "workload/web/1").out
     assert "old" not in reconcile("events").out
     assert "old" in reconcile("events", "--since", "3h").out
-    assert reconcile("events", "--object", "workload/none").out == "nothing happened in that time\n"
+    assert reconcile("events", "--object", "workload/none").out == "no events in that time\n"
 
 
 def test_events_as_json_are_one_document(stored, reconcile):

@@ -5,7 +5,7 @@ import pytest
 
 from manifests.problems import Code, ManifestErrors, Problem
 from providers.errors import Unreachable
-from reconciler.cli.failures import failed
+from reconciler.cli.failures import report_error
 from reconciler.cli.view import View
 from reconciler.exits import Exit
 from reconciler.shell.logs import SECRETS
@@ -17,7 +17,7 @@ from reconciler.shell.store.state import StoreError
     ("error", "code", "said"),
     [
         (ManifestErrors([Problem("a.yaml", 1, 2, Code.BAD_VALUE, "x", "bad")]), Exit.INVALID, "a.yaml:1:2: bad-value"),
-        (ManifestErrors([Problem(".", 0, 0, Code.EMPTY_TREE, "", "empty")]), Exit.PERSON, "delete all"),
+        (ManifestErrors([Problem(".", 0, 0, Code.EMPTY_TREE, "", "empty")]), Exit.MANUAL, "delete all"),
         (Locked(Path("/s"), "pid 1", None), Exit.LOCKED, "held by pid 1"),
         (StoreError("/s/state.db", "no space left", "make room"), Exit.ERROR, "make room"),
         (Unreachable("pool web", "timed out"), Exit.UNFINISHED, "pool web: timed out"),
@@ -26,7 +26,7 @@ from reconciler.shell.store.state import StoreError
     ],
 )
 def test_every_error_becomes_a_line_an_exit_code_and_a_document(error, code, said, capsys):
-    assert failed(error, View(json=True)) is code
+    assert report_error(error, View(json=True)) is code
     out, err = capsys.readouterr()
     assert said in err
     assert f"(exit {int(code)})" in err
@@ -38,13 +38,13 @@ def test_every_error_becomes_a_line_an_exit_code_and_a_document(error, code, sai
 def test_a_traceback_is_shown_only_when_asked_for(capsys):
     with pytest.raises(ZeroDivisionError) as caught:
         1 / 0  # noqa: B018
-    failed(caught.value, View(verbose=True))
+    report_error(caught.value, View(verbose=True))
     assert "Traceback" in capsys.readouterr().err
 
 
 def test_a_secret_in_an_error_is_masked_and_a_control_character_is_spelled_out(capsys):
     SECRETS.add("correct-horse-battery")
-    failed(ValueError("token correct-horse-battery \x1b]0;title\x07"), View(json=True))
+    report_error(ValueError("token correct-horse-battery \x1b]0;title\x07"), View(json=True))
     out, err = capsys.readouterr()
     assert "correct-horse-battery" not in out + err
     assert "\x1b" not in out + err

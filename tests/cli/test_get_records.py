@@ -160,7 +160,7 @@ def test_health_checks_say_what_they_ask_and_what_they_decide(keep, reconcile, g
 
 def test_nothing_to_show_is_said(keep, reconcile) -> None:
     keep(replace(desired(), checks=(), records=()), zone())
-    assert reconcile("get", "records").out.startswith("no names in the manifests")
+    assert reconcile("get", "records").out.startswith("no DNS records in the manifests")
     assert reconcile("get", "healthchecks").out.startswith("no HealthCheck in the manifests")
 
 
@@ -168,7 +168,7 @@ def test_nothing_to_show_is_said(keep, reconcile) -> None:
 def test_an_instance_that_never_ran_is_said_so(what, tree, reconcile) -> None:
     done = reconcile("get", what, tree)
     assert done.code == 6
-    assert "nothing has run" in done.err
+    assert "has never run" in done.err
 
 
 def test_states_are_coloured_by_their_meaning(keep, reconcile) -> None:
@@ -186,7 +186,7 @@ def test_of_a_list_it_is_told_how_much_of_it_is_as_wanted(keep, reconcile) -> No
     keep(wanted, there)
     done = reconcile("get", "records", "--instance-id", "small")
     assert [line.split() for line in done.out.splitlines()[:2]] == [
-        ["RECORD", "LIST", "ZONE", "RECORD", "SETS", "AS", "WANTED"],
+        ["RECORD", "LIST", "ZONE", "RECORD", "SETS", "PUBLISHED"],
         ["all", "example.test", "3", "1"],
     ]
     keep(wanted, None)

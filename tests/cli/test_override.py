@@ -26,8 +26,8 @@ def orders(state) -> dict:
 def test_a_drain_waits_in_the_inbox_and_is_an_order_with_owner_reason_and_expiry(stored, reconcile):
     done = reconcile("drain", "workload/web/0", "--for", "30m", "--reason", "looking into a leak")
     assert done.code == 0
-    assert "to be drained until" in done.out
-    assert "the next 'reconcile --once PATH' does it" in done.out
+    assert "will be drained until" in done.out
+    assert "the next 'reconcile --once PATH' or" in done.out
     [one] = orders(stored).values()
     left = one.until_wall - SystemClock().now().wall
     assert (one.force, one.who, one.reason) == (Force.DRAIN, "ada", "looking into a leak")
@@ -91,13 +91,13 @@ def test_a_target_of_a_name_can_be_forced_and_released_and_not_drained(home, tre
     why = ("--for", "10m", "--reason", "work on the line")
     done = reconcile("force", "dnspolicy/app/local", "down", tree, *why)
     assert (done.code, done.err) == (0, "")
-    assert "to be forced down until" in done.out
+    assert "will be forced down until" in done.out
     (instance,) = home.iterdir()
     assert orders(instance)["dnspolicy/app/local"].force is Force.DOWN
     refused = reconcile("force", "dnspolicy/app/us", "down", tree, *why)
     assert (refused.code, "targets: dnspolicy/app/local" in refused.err) == (64, True)
     whole = reconcile("force", "dnspolicy/app", "down", tree, *why)
-    assert (whole.code, "or a target of a name such as dnspolicy/app/eu" in whole.err) == (64, True)
+    assert (whole.code, "or a target of a DNSPolicy such as dnspolicy/app/eu" in whole.err) == (64, True)
     drained = reconcile("drain", "dnspolicy/app/local", tree)
     assert (drained.code, "reconcile force dnspolicy/app/local down" in drained.err) == (64, True)
     assert reconcile("release", "dnspolicy/app/local", tree).code == 0

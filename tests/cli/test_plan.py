@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.cli.plan import judge
+from reconciler.cli.plan import exit_code
 from reconciler.exits import Exit
 
 
-@given(steps=st.booleans(), blind=st.booleans())
-def test_code_2_means_steps_and_steps_mean_code_2(steps, blind):
-    assert (judge(steps, blind=blind, detailed=True) is Exit.CHANGES) == steps
-    assert judge(steps, blind=blind, detailed=False) is (Exit.UNFINISHED if blind else Exit.OK)
+@given(steps=st.booleans(), unreadable=st.booleans())
+def test_code_2_means_steps_and_steps_mean_code_2(steps, unreadable):
+    assert (exit_code(steps, unreadable=unreadable, detailed=True) is Exit.CHANGES) == steps
+    assert exit_code(steps, unreadable=unreadable, detailed=False) is (Exit.UNFINISHED if unreadable else Exit.OK)
 
 
 def test_the_plan_of_a_small_tree(tree, reconcile, golden):
@@ -36,7 +36,7 @@ def test_the_detailed_exit_code_the_steps_and_the_sentence_agree(tree, reconcile
     steps = json.loads(document.out)["steps"]
     assert (text.code == 2) == (document.code == 2) == bool(steps) == (replicas > 0)
     sentence = text.out.splitlines()[-1]
-    assert sentence.startswith("result: changes are planned" if steps else "result: nothing is to do")
+    assert sentence.startswith("result: changes are planned" if steps else "result: nothing to do")
     assert f"(exit {text.code})" in sentence
     assert text.out.startswith(f"plan {document.document['plan']}: {len(steps)} step")
 

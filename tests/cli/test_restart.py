@@ -73,7 +73,7 @@ def test_waiting_for_nobody_is_refused_with_what_to_do(stored, reconcile):
     done = reconcile("restart", "workload/web/0", "--wait")
     assert done.code == 6
     assert "reconcile --once PATH" in done.out
-    assert "nothing to wait for" in done.err
+    assert "no reconcile process is running" in done.err
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_what_a_person_holds_is_told_with_what_ends_it(stored, reconcile):
         done.set()
         thread.join()
     assert answer.code == 7
-    assert "to end it: reconcile resume workload/web" in answer.out
+    assert "next step: reconcile resume workload/web" in answer.out
 
 
 @pytest.mark.parametrize("key", ["service/web", "workload/wbe", "web"])
@@ -140,7 +140,7 @@ def test_a_container_that_does_not_exist_is_refused_with_those_that_do(path, sto
     done = reconcile("restart", "workload/web", *([tree] if path else []), "--container", "wbe")
     assert done.code == 64
     assert "workload/web has no container 'wbe'" in done.err
-    assert "it has: web" in done.err
+    assert "its containers: web" in done.err
 
 
 def test_requests_are_shown_with_their_replicas(stored, reconcile, golden):

@@ -63,7 +63,7 @@ def test_an_empty_directory_is_refused_and_never_read_as_delete_all(words, tmp_p
     (tmp_path / "empty").mkdir()
     done = reconcile(*words, tmp_path / "empty")
     assert done.code == 7
-    assert 'an empty source is never read as "delete all"' in done.out + done.err
+    assert 'an empty source never means "delete all"' in done.out + done.err
 
 
 @pytest.mark.parametrize("words", [["validate"], ["plan"], ["apply", "--yes"], ["--once"], ["status"]])

@@ -13,10 +13,10 @@ UNREAD = "'' is not an IP address: the container's address was not observed"
         (
             "cannot-run",
             "cannot-run",
-            f"its liveness is unknown (cannot-run (0/1: {UNREAD})), and only a failing verdict",
+            f"its liveness is unknown (cannot-run (0/1: {UNREAD})), and only a failing probe",
         ),
         ("cannot-run", "unknown", "its liveness probe has never passed on local"),
-        ("pass", "pass", "its liveness probe says pass (0/1: "),
+        ("pass", "pass", "its liveness probe passes (0/1: "),
         ("unknown", "unknown", "its liveness is unknown ("),
     ],
 )

@@ -3,7 +3,7 @@ import importlib
 import click
 import pytest
 
-from reconciler.cli.app import COMMANDS, VALUED, first_word, load, route
+from reconciler.cli.app import COMMANDS, OPTIONS_WITH_VALUE, first_word, load, route
 
 OWN_PARSER = {"push"}
 """Commands that parse their words themselves, because they must start without a library."""
@@ -48,7 +48,7 @@ def test_all_options_with_a_value_are_known_before_their_command_is_imported():
         if isinstance(option, click.Option) and not option.is_flag
         for name in option.opts
     }
-    assert found == VALUED
+    assert found == OPTIONS_WITH_VALUE
 
 
 def test_every_command_is_a_module_of_its_own_with_examples_in_its_help():
@@ -81,22 +81,22 @@ def test_nothing_at_all_prints_help_and_is_a_wrong_command_line(reconcile):
         (["nowhere"], "commands: validate, plan"),
         (["--once"], "PATH is missing"),
         (["--onse", "m"], "--once"),
-        (["m", "--once", "--watch"], "--once and --watch exclude each other"),
+        (["m", "--once", "--watch"], "--once and --watch cannot be used together"),
         (["m", "--watch", "-o", "json"], "status -o json"),
         (["m", "--watch", "--no-wait"], "--once --no-wait"),
-        (["m", "--dry-run", "--no-wait"], "leave --no-wait out"),
-        (["m", "--once", "-v", "-q"], "exclude each other"),
+        (["m", "--dry-run", "--no-wait"], "leave out --no-wait"),
+        (["m", "--once", "-v", "-q"], "cannot be used together"),
         (["m", "--once", "--timeout", "10"], "'10' is not a duration"),
         (["m", "--once", "--timeout", "soon"], "90s, 10m or 1h30m"),
         (["plan"], "Missing argument 'PATH'"),
         (["plan", "m", "--detailed-exit-code"], "--detailed-exitcode"),
-        (["apply", "m"], "add --yes"),
-        (["destroy", "m"], "add --yes"),
+        (["apply", "m"], "--yes, which does not ask"),
+        (["destroy", "m"], "--yes, which does not ask"),
         (["suspend", "--reason", "x"], "KEY is missing"),
         (["suspend", "workload/web"], "Missing option '--reason'"),
-        (["suspend", "a", "b", "--all", "--reason", "x"], "exclude each other"),
-        (["status", "--instance-id", "../x"], "is not the id of an instance"),
-        (["status"], "no instance keeps state"),
+        (["suspend", "a", "b", "--all", "--reason", "x"], "cannot be used together"),
+        (["status", "--instance-id", "../x"], "is not a valid instance id"),
+        (["status"], "no instance keeps its state"),
     ],
 )
 def test_a_wrong_command_line_ends_with_64_and_says_what_to_write(words, said, reconcile):
@@ -110,4 +110,4 @@ def test_a_wrong_command_line_ends_with_64_and_says_what_to_write(words, said, r
 def test_a_directory_alone_asks_how_to_run(tree, reconcile):
     done = reconcile(tree)
     assert done.code == 64
-    assert f"write: reconcile --once {tree}" in done.err
+    assert f"run: reconcile --once {tree}" in done.err

@@ -1,1 +1,1 @@
-"""What people and scripts read: text, colour, tables, progress. Takes values, returns strings; decides nothing."""
+"""Output for operators and scripts: text, colours, tables, progress, JSON. Takes values, returns strings; decides nothing."""

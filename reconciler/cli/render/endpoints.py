@@ -1,6 +1,6 @@
-"""Endpoints as text and as JSON: the table of `reconcile get endpoints`, and why one of them weighs what it weighs.
+"""Endpoints as text: the table of `reconcile get endpoints`, and the explanation of one weight.
 
-Rows come from the stored decision; an older version has stored none. Used by `get` and `explain`.
+Rows come from the stored decision; an older version stored none. Used by `cli/get.py` and `render/explain.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ from reconciler.core.model.reasons import Reason
 
 Row = Mapping[str, Any]
 
-WORDS = {reason.value: text for reason, text in WHY_WEIGHT.items()} | {
-    Reason.READINESS_UNKNOWN.value: "its readiness is not known, so nothing changes",
+REASONS = {reason.value: text for reason, text in WHY_WEIGHT.items()} | {
+    Reason.READINESS_UNKNOWN.value: "its readiness is unknown, so its weight is kept",
     Reason.STARTING.value: "its startup probe has not passed yet",
-    Reason.PUSH_CHANNEL_SUSPECT.value: "most senders fell silent together, so silence changes nothing",
+    Reason.PUSH_CHANNEL_SUSPECT.value: "most replicas stopped pushing at the same time, so its weight is kept",
 }
-"""What the reasons mean."""
+"""The reasons of weights in words."""
 
 
 def endpoint_lines(rows: Sequence[Row], paint: Paint, now: int) -> list[str]:
@@ -42,12 +42,12 @@ def endpoint_lines(rows: Sequence[Row], paint: Paint, now: int) -> list[str]:
         for row in rows
     ]
     lines = table(head, cells, paint, frozenset({"STATE"}))
-    orders = [f"{paint.warn(row['key'])}: {_override(row['override'], now)}" for row in rows if row["override"]]
-    return [*lines, *(["", *orders] if orders else [])]
+    overrides = [f"{paint.warn(row['key'])}: {_override(row['override'], now)}" for row in rows if row["override"]]
+    return [*lines, *(["", *overrides] if overrides else [])]
 
 
 def why_lines(row: Row, paint: Paint, now: int) -> list[str]:
-    """Why one endpoint weighs what it weighs: the answer, then each thing that it depends on."""
+    """The explanation of one weight: the reason, then each fact that it depends on."""
     lines = [
         weight_line(row, paint),
         f"  replica    {_replica(row)}",
@@ -56,27 +56,27 @@ def why_lines(row: Row, paint: Paint, now: int) -> list[str]:
         f"  push       {_push(row['push'], now)}",
         f"  probes     {_observer(row['observer'], now)}",
         f"  pool       {_pool(row, now)}",
-        f"  in flight  {'not known' if row['in_flight'] is None else row['in_flight']}",
-        f"  balancer   {row['operational'] or 'has no checks of its own'}",
+        f"  in flight  {'unknown' if row['in_flight'] is None else row['in_flight']}",
+        f"  balancer   {row['operational'] or 'no checks of its own'}",
     ]
-    return [*lines, f"  {paint.bad('writer')}     {row['writer']} writes its weight, too"] if row["writer"] else lines
+    return [*lines, f"  {paint.bad('writer')}     {row['writer']} also writes its weight"] if row["writer"] else lines
 
 
 def weight_line(row: Row, paint: Paint) -> str:
-    """The answer in one line: state, weight, and the reason for it."""
-    return f"{paint.word(row['state'])}, weight {_weight(row)}: {row['reason']}{_sentence(row)}"
+    """State, weight and reason of one endpoint in one line."""
+    return f"{paint.state(row['state'])}, weight {_weight(row)}: {row['reason']}{_sentence(row)}"
 
 
 def _replica(row: Row) -> str:
     if not row["replica"]:
-        return f"none; {row['container'] or 'what was there'} is gone"
+        return f"none: container {row['container']} is gone" if row["container"] else "none: its container is gone"
     return f"{row['replica']} as {row['container']} on {row['node']}: {row['runtime']}"
 
 
 def _sentence(row: Row) -> str:
-    found = WORDS.get(row["reason"], "")
-    overruled = ", against the probes" if row["overruled"] else ""
-    return f" ({found}{overruled})" if found else ""
+    reason = REASONS.get(row["reason"], "")
+    overruled = "; its probes disagree" if row["overruled"] else ""
+    return f" ({reason}{overruled})" if reason else ""
 
 
 def _weight(row: Row) -> str:
@@ -88,8 +88,8 @@ def _weight(row: Row) -> str:
 def _push(push: Row | None, now: int) -> str:
     if push is None:
         return "-"
-    flying = "" if push["inflight"] is None else f", {push['inflight']} in flight"
-    return f"{push['event']}, {ago(push['at_wall'], now)}{flying}"
+    in_flight = "" if push["inflight"] is None else f", {push['inflight']} in flight"
+    return f"{push['event']}, {ago(push['at_wall'], now)}{in_flight}"
 
 
 def _observer(observer: Row, now: int) -> str:
@@ -102,10 +102,10 @@ def _override(override: Row, now: int) -> str:
     end = (
         "until it is released" if override["until_wall"] is None else f"for {short(override['until_wall'] - now)} more"
     )
-    given = f"{override['force']} by {override['who'] or 'somebody'} {ago(override['at_wall'], now)}"
+    given = f"{override['force']} by {override['who'] or 'an unknown user'} {ago(override['at_wall'], now)}"
     return f"{given}, {end}: {override['reason'] or 'no reason given'}"
 
 
 def _pool(row: Row, now: int) -> str:
     where = f"{row['provider']}/{row['pool']} of {row['service']}"
-    return where if row["panic_since_wall"] is None else f"{where}, in panic since {ago(row['panic_since_wall'], now)}"
+    return where if row["panic_since_wall"] is None else f"{where}, in panic for {short(now - row['panic_since_wall'])}"

@@ -1,4 +1,4 @@
-"""Colour: four of them, for the words that people look for first. Everything reads the same without."""
+"""Colours for the words that an operator looks for first. Without colours the text is the same."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ _DIM = frozenset({"skipped", "-"})
 
 
 class Paint(NamedTuple):
-    """The colours, or none of them."""
+    """The colours; `on` False: none."""
 
     on: bool
 
@@ -37,8 +37,8 @@ class Paint(NamedTuple):
         """Bold."""
         return self._in("1", text)
 
-    def word(self, text: str, shown: str = "") -> str:
-        """A word of state in the colour of its meaning; `shown` is the same word, padded for a column."""
+    def state(self, text: str, shown: str = "") -> str:
+        """A state in the colour of its meaning; `shown` is the same word, padded for a column."""
         shown = shown or text
         if text in _GOOD:
             return self.good(shown)

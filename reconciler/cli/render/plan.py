@@ -1,4 +1,4 @@
-"""A plan as people review it and as scripts read it, with the exit code said in words."""
+"""A plan as text and as JSON, with its result in one sentence."""
 
 from typing import Any
 
@@ -7,24 +7,24 @@ from reconciler.core.decision import Decision, Plan, to_json, to_text
 from reconciler.core.model.instant import Now
 from reconciler.exits import Exit
 
-NOTHING = "nothing is to do"
-"""Said when a plan has no steps, in text and JSON alike."""
+NO_STEPS = "nothing to do"
+"""The result of a plan without steps, in text and JSON."""
 
 
-def verdict(made: Plan, decision: Decision) -> str:
+def result(plan: Plan, decision: Decision) -> str:
     """The plan in one sentence."""
-    sentence = Exit.CHANGES.sentence if made.steps else NOTHING
+    sentence = Exit.CHANGES.sentence if plan.steps else NO_STEPS
     if decision.status.unknown:
-        return f"{sentence}, as far as can be seen: {', '.join(sorted(decision.status.unknown))} cannot be read"
-    if not made.steps and made.holds:
-        return f"{sentence} now; {len(made.holds)} held"
+        return f"{sentence}; the plan is incomplete: {', '.join(sorted(decision.status.unknown))} cannot be read"
+    if not plan.steps and plan.holds:
+        return f"{sentence} now; {len(plan.holds)} held"
     return sentence
 
 
-def plan_text(made: Plan, decision: Decision, code: Exit, paint: Paint) -> str:
-    """The plan, then one sentence with the exit code."""
-    lines = [_colored(line, paint) for line in to_text(made).splitlines()]
-    return "\n".join([*lines, f"result: {verdict(made, decision)} (exit {int(code)})"])
+def plan_text(plan: Plan, decision: Decision, code: Exit, paint: Paint) -> str:
+    """The plan, then its result with the exit code."""
+    lines = [_colored(line, paint) for line in to_text(plan).splitlines()]
+    return "\n".join([*lines, f"result: {result(plan, decision)} (exit {int(code)})"])
 
 
 def _colored(line: str, paint: Paint) -> str:
@@ -41,11 +41,11 @@ def _colored(line: str, paint: Paint) -> str:
     )
 
 
-def plan_json(made: Plan, decision: Decision, now: Now, code: Exit) -> dict[str, Any]:
-    """The plan's own JSON form, with the sentence, the exit code and what could not be read."""
+def plan_json(plan: Plan, decision: Decision, now: Now, code: Exit) -> dict[str, Any]:
+    """The plan's own JSON form, with its result, the exit code and the providers that cannot be read."""
     return {
-        **to_json(made, now.steady),
+        **to_json(plan, now.steady),
         "exit_code": int(code),
-        "result": verdict(made, decision),
+        "result": result(plan, decision),
         "unknown": dict(decision.status.unknown),
     }

@@ -1,7 +1,7 @@
-"""Progress while a run goes on, on standard error: a live line on a terminal, plain lines and a sign of life elsewhere.
+"""Progress of a run on standard error: a live line on a terminal, elsewhere plain lines and a heartbeat.
 
-The loop calls a reporter for what happens; `ticking` calls `tick` in between, so that a long wait is seen to be one. Logs go
-through the same `Screen`, so that they never end up in the middle of the live line.
+The loop calls a reporter for every event. `ticking` calls `tick` in between, so that a long wait shows progress. Logs go through
+the same `Screen`, so that they never appear in the middle of the live line. Chosen by `cli/run.py`.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ from reconciler.shell.clock import Clock
 log = logging.getLogger("reconciler")
 
 LIVE_EVERY = SECOND
-"""How often the live line is drawn anew (ns)."""
+"""How often the live line is redrawn (ns)."""
 
-ALIVE_EVERY = 10 * SECOND
-"""How often a line says that the run goes on where there is no live line (ns)."""
+HEARTBEAT_EVERY = 10 * SECOND
+"""How often a line shows progress where there is no live line (ns)."""
 
 
 class Screen:
-    """A text stream with at most one line at its end that is drawn over. Used from several threads: logs come from all."""
+    """A text stream with at most one live line at its end, which is redrawn. Used from several threads, because all of them log."""
 
     def __init__(self, stream: TextIO, live: bool) -> None:
         self.live = live
@@ -43,7 +43,7 @@ class Screen:
         self._mutex = threading.Lock()
 
     def write(self, text: str) -> int:
-        """Write text above the live line. A reader that went away is not an error."""
+        """Write text above the live line. A closed stream is not an error."""
         with self._mutex, contextlib.suppress(OSError, ValueError):
             if self._line:
                 self._stream.write("\r\x1b[K")
@@ -53,29 +53,29 @@ class Screen:
         return len(text)
 
     def flush(self) -> None:
-        """Show what was written."""
+        """Flush the stream."""
         with contextlib.suppress(OSError, ValueError):
             self._stream.flush()
 
     def line(self, text: str) -> None:
-        """Draw the live line; an empty text takes it away."""
+        """Draw the live line; an empty text removes it."""
         if not self.live:
             return
         with self._mutex, contextlib.suppress(OSError, ValueError):
-            # A line that wraps cannot be drawn over.
+            # A line that wraps cannot be redrawn.
             self._line = text[: shutil.get_terminal_size().columns - 1]
             self._stream.write(f"\r\x1b[K{self._line}")
             self._stream.flush()
 
 
 class Progress:
-    """The reporter of a run that ends: a line a step as it ends, and what is waited for in between.
+    """The reporter of a run that ends: one line per finished step, and the current state in between.
 
     Args:
         screen: standard error.
         clock: the loop's.
         paint: the colours of step lines.
-        result: takes the line of each step, because what was done is a part of the result; None: they go to the screen.
+        result: takes the line of each step, because steps are a part of the result; None: they go to the screen.
     """
 
     def __init__(self, screen: Screen, clock: Clock, paint: Paint, result: Callable[[str], None] | None = None) -> None:
@@ -90,15 +90,15 @@ class Progress:
     @property
     def every(self) -> int:
         """How often to call `tick` (ns)."""
-        return LIVE_EVERY if self._screen.live else ALIVE_EVERY
+        return LIVE_EVERY if self._screen.live else HEARTBEAT_EVERY
 
     def started(self, step: Step) -> None:
-        """A call is about to be made."""
+        """The call of a step is about to be made."""
         self._running[step.id] = (step, self._clock.now().steady)
         self._draw()
 
     def finished(self, step: Step, outcome: Outcome) -> None:
-        """It ended, or was not made."""
+        """The call of a step ended, or was not made."""
         self._running.pop(step.id, None)
         self._done += outcome.kind is OutcomeKind.DONE
         line = step_line(step, outcome, self._paint)
@@ -117,22 +117,22 @@ class Progress:
         self._draw()
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
-        """Something else worth knowing."""
+        """Any other message."""
         log.log(level, "%s", text)
 
     def follow(self, under_way: Callable[[], tuple[str, ...]]) -> None:
-        """Tell from now on what this says is under way, such as the pull of an image."""
+        """Show from now on the operations that this returns, such as the pull of an image."""
         self._under_way = under_way
 
     def tick(self) -> None:
-        """Show that the run goes on; without a live line only when nothing was written for a while."""
+        """Show progress; without a live line only when nothing was written for a while."""
         if self._screen.live:
             self._draw()
-        elif self._clock.now().steady - self._last >= ALIVE_EVERY:
+        elif self._clock.now().steady - self._last >= HEARTBEAT_EVERY:
             self._print(self._state())
 
     def close(self) -> None:
-        """Take the live line away."""
+        """Remove the live line."""
         self._screen.line("")
 
     def _print(self, text: str) -> None:
@@ -146,24 +146,24 @@ class Progress:
     def _state(self) -> str:
         now = self._clock.now().steady
         parts = [f"{short(now - self._begun)}: {self._done} done"]
-        # First, because a live line is cut at its end: how far something is says more than for how long.
-        found = self._under_way()
-        parts += [f"{one}{_more(found)}" for one in found[:1]]
+        # First, because a live line is cut at its end, and progress says more than duration.
+        operations = self._under_way()
+        parts += [f"{operation}{_more(operations)}" for operation in operations[:1]]
         for step, since in list(self._running.values())[:1]:
             parts.append(f"{describe(step.action)}{_more(self._running)} for {short(now - since)}")
         if self._decision is not None and not self._running:
-            parts += [f"{wait.object} waits for {wait.waiting.value}" for wait in self._decision.waits[:1]]
-            parts += [f"{hold.object} is held by {hold.rule.value}" for hold in self._decision.holds[:1]]
+            parts += [f"waiting: {wait.object}: {wait.message}" for wait in self._decision.waits[:1]]
+            parts += [f"held: {hold.object} by {hold.rule.value}" for hold in self._decision.holds[:1]]
         return ", ".join(parts)
 
 
-def _more(things: Sized) -> str:
+def _more(items: Sized) -> str:
     """How many there are beside the one that is shown."""
-    return f" and {len(things) - 1} more" if len(things) > 1 else ""
+    return f" and {len(items) - 1} more" if len(items) > 1 else ""
 
 
 class Logged:
-    """The reporter of a run that does not end, or whose log is JSON: what changes is logged, and nothing else."""
+    """The reporter of a run that does not end, or whose log is JSON: it logs changes, and nothing else."""
 
     every = 0
     streams = False
@@ -172,56 +172,56 @@ class Logged:
         self._held: frozenset[tuple[str, str, str]] = frozenset()
 
     def started(self, step: Step) -> None:
-        """A call is about to be made."""
+        """The call of a step is about to be made."""
         log.debug("%s: %s", step.object, describe(step.action))
 
     def finished(self, step: Step, outcome: Outcome) -> None:
-        """It ended, or was not made."""
+        """The call of a step ended, or was not made."""
         good = outcome.kind in {OutcomeKind.DONE, OutcomeKind.SKIPPED, OutcomeKind.CONFLICT}
         log.log(logging.INFO if good else logging.WARNING, "%s", step_line(step, outcome, Paint(False)))
 
     def decided(self, decision: Decision, now: Now) -> None:
-        """A decision that differs: tell each hold when it begins."""
+        """A decision that differs from the one before: log each hold that begins or ends."""
         del now
         held = frozenset((hold.object, hold.action, hold.rule.value) for hold in decision.holds)
         for hold in decision.holds:
             if (hold.object, hold.action, hold.rule.value) not in self._held:
-                tail = f"; to end it: {hold.next_step}" if hold.next_step else ""
+                tail = f"; next step: {hold.next_step}" if hold.next_step else ""
                 log.info("held %s: %s (%s: %s)%s", hold.object, hold.action, hold.rule.value, hold.message, tail)
         for name, action, rule in sorted(self._held - held):
             log.info("no longer held %s: %s (%s)", name, action, rule)
         self._held = held
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
-        """Something else worth knowing."""
+        """Any other message."""
         log.log(level, "%s", text)
 
     def follow(self, under_way: Callable[[], tuple[str, ...]]) -> None:
-        """Nothing: a log has no sign of life; a step that fails for want of time says how far it is."""
+        """Nothing: a log shows no progress. A step that fails at its deadline says how far it came."""
         del under_way
 
     def tick(self) -> None:
-        """Nothing: a log has no sign of life."""
+        """Nothing: a log has no heartbeat."""
 
     def close(self) -> None:
-        """Nothing to take away."""
+        """Nothing: there is no live line."""
 
 
 class Silent(Logged):
-    """The reporter of a quiet run, and of looks that change nothing: only what is wrong is told."""
+    """The reporter of a quiet run: it logs only failures."""
 
     def finished(self, step: Step, outcome: Outcome) -> None:
-        """It ended, or was not made."""
+        """The call of a step ended, or was not made: log a failure."""
         if outcome.kind not in {OutcomeKind.DONE, OutcomeKind.SKIPPED, OutcomeKind.CONFLICT}:
             super().finished(step, outcome)
 
     def decided(self, decision: Decision, now: Now) -> None:
-        """The result says it."""
+        """Nothing: the result of the run has the holds."""
 
 
 @asynccontextmanager
 async def ticking(reporter: Progress | Logged, clock: Clock) -> AsyncIterator[None]:
-    """Call the reporter's `tick` on its cadence as long as the body runs."""
+    """Call the reporter's `tick` at its interval while the body runs."""
     stop = asyncio.Event()
 
     async def tick() -> None:

@@ -1,6 +1,6 @@
-"""Names with the health of their leaves, plain records, and health checks, as text and as JSON. Used by `reconcile get`.
+"""DNS names with the health of their addresses, records, record lists and health checks, as text and JSON. Used by `cli/get.py`.
 
-Rows come from the stored decision, which an older version may have written with fewer keys.
+Rows come from the stored decision. An older version may have stored fewer keys.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _YES = {True: "yes", False: "no", None: "unknown"}
 
 
 def _instants(row: Row) -> dict[str, Any]:
-    """A row whose instants are text."""
+    """A row with its instants as text."""
     return {
         key.removesuffix("_wall"): utc(value).isoformat() if key.endswith("_wall") and value is not None else value
         for key, value in row.items()
@@ -29,7 +29,7 @@ def _instants(row: Row) -> dict[str, Any]:
 
 
 def name_json(row: Row) -> dict[str, Any]:
-    """One name with its leaves."""
+    """One DNSPolicy with its addresses."""
     leaves = [{**leaf, "check": leaf["check"] and _instants(leaf["check"])} for leaf in row.get("leaves", ())]
     return {**row, "leaves": leaves}
 
@@ -39,7 +39,7 @@ def check_json(row: Row) -> dict[str, Any]:
     return _instants(row)
 
 
-# --- for people -----------------------------------------------------------------------------------------------------
+# --- for operators -----------------------------------------------------------------------------------------------------
 
 
 def _checked(check: Row | None, now: int) -> str:
@@ -62,9 +62,9 @@ def _values(published: Sequence[str] | None) -> str:
 def record_lines(
     names: Sequence[Row], records: Sequence[Row], paint: Paint, now: int, lists: Sequence[Row] = ()
 ) -> list[str]:
-    """Tables of names, of their leaves, of plain records and of lists, then what providers cannot hold. `now` is the wall clock (ns)."""
+    """Tables of names, their addresses, records and record lists, then what providers cannot hold. `now` is the wall clock (ns)."""
     if not names and not records and not lists:
-        return ["no names in the manifests"]
+        return ["no DNS records in the manifests"]
     lines: list[str] = []
     if names:
         head = ["NAME", "HOST", "ROUTING", "CONDITION", "PUBLISHED"]
@@ -99,17 +99,17 @@ def record_lines(
     if lists:
         rows = [
             [
-                one["key"].partition("/")[2],
-                _plain(one["zone"]),
-                str(one["wanted"]),
-                "unknown" if one["published"] is None else str(one["published"]),
+                record_list["key"].partition("/")[2],
+                _plain(record_list["zone"]),
+                str(record_list["wanted"]),
+                "unknown" if record_list["published"] is None else str(record_list["published"]),
             ]
-            for one in lists
+            for record_list in lists
         ]
-        head = ["RECORD LIST", "ZONE", "RECORD SETS", "AS WANTED"]
+        head = ["RECORD LIST", "ZONE", "RECORD SETS", "PUBLISHED"]
         lines += [*([""] if lines else []), *table(head, rows, paint, frozenset())]
     notes = [
-        f"{paint.warn('not as asked')}: {name['key']}: {_plain(note['name'])}: {note['message']}"
+        f"{paint.warn('limited by the provider')}: {name['key']}: {_plain(note['name'])}: {note['message']}"
         for name in names
         for note in name.get("notes", ())
     ]
@@ -117,12 +117,12 @@ def record_lines(
 
 
 def _leaf(row: Row, leaf: Row, now: int) -> list[str]:
-    """One leaf. Where its check says something that the rest does not, that is told too."""
+    """One address, with the reason of its check unless it is healthy."""
     check = leaf["check"]
     why = leaf["why"]
-    order = leaf.get("override")  # not in what an older version has stored
-    if order is not None and order["until_wall"] is not None:
-        why = f"{why}, for {short(order['until_wall'] - now)} more"
+    override = leaf.get("override")  # an older version stored none
+    if override is not None and override["until_wall"] is not None:
+        why = f"{why}, for {short(override['until_wall'] - now)} more"
     if check is not None and leaf["healthy"] is not True and check["reason"]:
         why = f"{why}: {check['reason']}"
     return [
@@ -141,7 +141,7 @@ def check_lines(checks: Sequence[Row], paint: Paint, now: int) -> list[str]:
     """The table of health checks. `now` is the wall clock (ns)."""
     if not checks:
         return ["no HealthCheck in the manifests"]
-    head = ["HEALTHCHECK", "ASKS", "HEALTH", "FAILURES", "CHECKED", "DECIDES ABOUT", "REASON"]
+    head = ["HEALTHCHECK", "URL", "HEALTH", "FAILURES", "CHECKED", "USED BY", "REASON"]
     rows = [
         [
             check["key"].partition("/")[2],
@@ -160,8 +160,3 @@ def check_lines(checks: Sequence[Row], paint: Paint, now: int) -> list[str]:
 def _url(row: Row) -> str:
     address = f"[{row['address']}]" if ":" in row["address"] else row["address"]
     return f"{row['protocol'].lower()}://{address}:{row['port']}{row['path']}"
-
-
-def age_line(at: int, now: int) -> str:
-    """How old what is shown is, where nothing is there to ask."""
-    return f"seen {ago(at, now)}, nothing answers now"

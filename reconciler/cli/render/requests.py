@@ -1,4 +1,4 @@
-"""Restart requests as text and as JSON. Used by `get requests` and `explain`."""
+"""Restart requests as text and as JSON. Used by `cli/get.py` and `render/explain.py`."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,38 +11,38 @@ from reconciler.core.model.restart_request import FINAL, Fate, Request
 
 
 def state(request: Request) -> str:
-    """A request in one word."""
+    """The state of a request in one word."""
     if request.finished is None:
         return "running"
     return "done" if request.succeeded else "failed"
 
 
 def about(request: Request) -> str:
-    """What a request is about."""
+    """The object of a request, with its container if it is only one."""
     return f"{request.object} ({request.only})" if request.only else request.object
 
 
 def request_lines(requests: Mapping[str, Request], paint: Paint, now: int) -> list[str]:
-    """The table of requests, newest first, then one of their replicas. `now` is the wall clock (ns)."""
+    """The table of requests, newest first, then the table of their replicas. `now` is the wall clock (ns)."""
     if not requests:
         return ["no restart requests"]
     newest = sorted(requests.items(), key=lambda pair: (-pair[1].at.wall, pair[0]))
     rows = []
-    for name, one in newest:
-        members = one.members or ()
+    for name, request in newest:
+        members = request.members or ()
         decided = sum(1 for member in members if member.fate in FINAL)
-        done = f"{decided}/{len(members)}"
-        rows.append([name, about(one), state(one), done, one.who, one.reason, ago(one.at.wall, now)])
-    head = ["REQUEST", "OBJECT", "STATE", "DECIDED", "BY", "REASON", "ASKED"]
+        done, age = f"{decided}/{len(members)}", ago(request.at.wall, now)
+        rows.append([name, about(request), state(request), done, request.who, request.reason, age])
+    head = ["REQUEST", "OBJECT", "STATE", "DECIDED", "BY", "REASON", "REQUESTED"]
     lines = table(head, [[cell or "-" for cell in row] for row in rows], paint, frozenset({"STATE"}))
-    fates = [
+    replicas = [
         [name, member.object.partition("/")[2], member.fate.value, member.message or "-"]
-        for name, one in newest
-        for member in one.members or ()
+        for name, request in newest
+        for member in request.members or ()
     ]
-    if fates:
-        lines += ["", *table(["REQUEST", "REPLICA", "FATE", "MESSAGE"], fates, paint, frozenset({"FATE"}))]
-    return lines + [f"{name}: {one.message}" for name, one in newest if one.message]
+    if replicas:
+        lines += ["", *table(["REQUEST", "REPLICA", "RESULT", "MESSAGE"], replicas, paint, frozenset({"RESULT"}))]
+    return lines + [f"{name}: {request.message}" for name, request in newest if request.message]
 
 
 def _seconds(duration: int | None) -> float | None:
@@ -50,7 +50,7 @@ def _seconds(duration: int | None) -> float | None:
 
 
 def request_json(name: str, request: Request) -> dict[str, Any]:
-    """One request for a script."""
+    """One request as JSON."""
     return {
         "id": name,
         "object": request.object,

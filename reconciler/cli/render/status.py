@@ -1,12 +1,13 @@
-"""The stored decision as text: workloads with their replicas, names, what is held and what is waited for.
+"""The stored decision as text: workloads with their replicas, DNS names, holds and waits.
 
-Used by `status`, and by the commands that converge for the state they end in. The value is the JSON document that the loop
-stores with every decision that differs from the one before.
+Used by `cli/status.py`, and by `render/summary.py` for the state at the end of a run. The value is the JSON document that the
+loop stores with every decision that differs from the one before.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from manifests.values.desired import SECOND
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.table import table
 from reconciler.cli.render.times import ago, ahead, short
@@ -17,14 +18,14 @@ Stored = Mapping[str, Any]
 
 
 def probe_text(probe: Mapping[str, Any] | None, now: int) -> str:
-    """A probe of a replica in a cell: `pass 3/3, 4s ago`; `-` when there is no such probe, or no result yet."""
+    """The result of a probe in a cell: `pass 3/3, 4s ago`; `-` without such a probe or without a result."""
     if not probe:
         return "-"
     return f"{probe['verdict']} {probe['streak']}, {ago(probe['checked_wall'], now)}"
 
 
-def _started(probes: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What stands in the column of liveness: the startup probe until it passed."""
+def _liveness(probes: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The probe in the column LIVENESS: the startup probe until it passed, then the liveness probe."""
     startup = probes.get("startup")
     return startup if startup and startup["verdict"] != "pass" else probes.get("liveness")
 
@@ -55,7 +56,7 @@ def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: in
             replica["runtime"],
             _cell(replica["address"]),
             _cell(replica["weight"]),
-            probe_text(_started(replica["probes"]), now),
+            probe_text(_liveness(replica["probes"]), now),
             probe_text(replica["probes"].get("readiness"), now),
         ]
         for workload in workloads
@@ -74,7 +75,7 @@ def workload_lines(workloads: Sequence[Mapping[str, Any]], paint: Paint, now: in
 
 
 def name_lines(names: Sequence[Mapping[str, Any]], paint: Paint) -> list[str]:
-    """The table of published names."""
+    """The table of DNS names."""
     if not names:
         return []
     rows = []
@@ -86,64 +87,69 @@ def name_lines(names: Sequence[Mapping[str, Any]], paint: Paint) -> list[str]:
 
 
 def held_line(hold: Mapping[str, Any], paint: Paint, now: int) -> str:
-    """One hold: what is not done, by which rule, and the next try or what a person can do."""
+    """One hold: the action, the rule that holds it, and when it is retried or what the operator can do."""
     parts = [f"{paint.warn('held')}     {hold['object']}: {hold['action']} ({hold['rule']}: {hold['message']})"]
     if hold["until_wall"] is not None:
-        parts.append(f"next try {ahead(hold['until_wall'], now)}")
+        parts.append(f"retried {ahead(hold['until_wall'], now)}")
     if hold["next_step"]:
-        parts.append(f"to end it: {hold['next_step']}")
+        parts.append(f"next step: {hold['next_step']}")
     return "; ".join(parts)
 
 
 def wait_line(wait: Mapping[str, Any], paint: Paint, now: int) -> str:
-    """One wait: what progress waits for, and when that ends by itself where a clock ends it."""
-    tail = "" if wait["until_wall"] is None else f"; until {ahead(wait['until_wall'], now)}"
-    return f"{paint.dim('waiting')}  {wait['object']}: for {wait['waiting']} ({wait['message']}){tail}"
+    """One wait: the progress that is awaited, and how long at most where a clock ends it."""
+    left = 0 if wait["until_wall"] is None else wait["until_wall"] - now
+    tail = f"; at most {short(max(left, SECOND))} more" if left > 0 else ""
+    return f"{paint.dim('waiting')}  {wait['object']}: {wait['message']}{tail}"
+
+
+def due_line(step: Mapping[str, Any], paint: Paint) -> str:
+    """One step that is due."""
+    return f"{paint.bold('due')}      {step['object']}: {step['action']} ({step['cause']}: {step['message']})"
 
 
 def progress_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
-    """What is due, held and waited for. `now` is the wall clock (ns)."""
-    lines = [
-        f"{paint.bold('due')}      {one['object']}: {one['action']} ({one['cause']}: {one['message']})"
-        for one in stored["steps"]
-    ]
-    lines += [held_line(one, paint, now) for one in stored["holds"]]
-    lines += [wait_line(one, paint, now) for one in stored["waits"]]
+    """Steps that are due, holds and waits. `now` is the wall clock (ns)."""
+    lines = [due_line(step, paint) for step in stored["steps"]]
+    lines += [held_line(hold, paint, now) for hold in stored["holds"]]
+    lines += [wait_line(wait, paint, now) for wait in stored["waits"]]
     if stored["approve"]:
-        lines.append(f"to approve the held deletions: reconcile apply PATH --approve {stored['approve']}")
+        lines.append(f"to approve the held deletions, run: reconcile apply PATH --approve {stored['approve']}")
     return lines
 
 
 def unhealthy(stored: Stored) -> dict[str, Any]:
-    """The same decision with only those workloads and replicas that are not as they should be."""
+    """The same decision with only the unhealthy workloads and replicas."""
     workloads = []
-    for one in stored["status"]["workloads"]:
-        replicas = [replica for replica in one["replicas"] if replica["state"] not in HEALTHY]
-        if replicas or one["missing"] or one["condition"] != Condition.READY.value:
-            workloads.append({**one, "replicas": replicas})
+    for workload in stored["status"]["workloads"]:
+        replicas = [replica for replica in workload["replicas"] if replica["state"] not in HEALTHY]
+        if replicas or workload["missing"] or workload["condition"] != Condition.READY.value:
+            workloads.append({**workload, "replicas": replicas})
     return {**stored, "status": {**stored["status"], "workloads": workloads}}
 
 
-def suspended_line(one: Mapping[str, Any], paint: Paint, now: int) -> str:
-    """One suspension: of what, by whom, until when, why."""
-    end = "until it is resumed" if one["until_wall"] is None else f"for {short(one['until_wall'] - now)} more"
-    what = "everything" if one["object"] == "*" else one["object"]
-    probes = ", without probes" if one["probes"] else ""
-    return f"{paint.warn('suspended')}: {what}{probes} by {one['who'] or 'somebody'} {end}: {one['reason'] or 'no reason given'}"
+def suspended_line(suspension: Mapping[str, Any], paint: Paint, now: int) -> str:
+    """One suspension: its object, the operator, its end and the reason."""
+    until = suspension["until_wall"]
+    end = "until it is resumed" if until is None else f"for {short(until - now)} more"
+    name = "everything" if suspension["object"] == "*" else suspension["object"]
+    probes = ", probes too," if suspension["probes"] else ""
+    who, reason = suspension["who"] or "an unknown user", suspension["reason"] or "no reason given"
+    return f"{paint.warn('suspended')}: {name}{probes} by {who} {end}: {reason}"
 
 
 def status_lines(stored: Stored, paint: Paint, now: int) -> list[str]:
-    """The tables: workloads, replicas, names; then what cannot be read and what nothing names. `now` is the wall clock (ns)."""
+    """Tables of workloads, replicas and names, then unreadable providers, suspensions and orphans. `now` is the wall clock (ns)."""
     status = stored["status"]
     lines = workload_lines(status["workloads"], paint, now)
     lines += name_lines(status["names"], paint)
     unknown = status["unknown"]
     if unknown:
         lines += ["", *(f"{paint.bad('cannot be read')}: {name}: {reason}" for name, reason in sorted(unknown.items()))]
-    lines += (
-        ["", *found] if (found := [suspended_line(one, paint, now) for one in status.get("suspensions", ())]) else []
-    )
+    suspensions = [suspended_line(suspension, paint, now) for suspension in status.get("suspensions", ())]
+    if suspensions:
+        lines += ["", *suspensions]
     orphans = status.get("orphans", [])
     if orphans:
-        lines += ["", *(f"{paint.warn('ours, but in no manifest')}: {name}" for name in orphans)]
+        lines += ["", *(f"{paint.warn('orphaned (owned, but in no manifest)')}: {name}" for name in orphans)]
     return lines

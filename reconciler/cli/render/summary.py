@@ -1,4 +1,4 @@
-"""How a run ended, as text and as JSON: what was done, what is held, the state, and one last sentence with the exit code."""
+"""The result of a run as text and as JSON: its steps, holds and waits, the state, and one last line with the exit code."""
 
 import json
 from collections.abc import Sequence
@@ -19,36 +19,35 @@ _WIDTH = max(len(kind.value) for kind in OutcomeKind)
 
 
 def step_line(step: Step, outcome: Outcome, paint: Paint) -> str:
-    """One step that was taken: its outcome, object, action, cause, and what went wrong."""
-    word = paint.word(outcome.kind.value, outcome.kind.value.ljust(_WIDTH))
+    """One step that was taken: its outcome, object, action, cause, and its error."""
+    kind = paint.state(outcome.kind.value, outcome.kind.value.ljust(_WIDTH))
     tail = f": {outcome.message}" if outcome.message else ""
-    return f"{word} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message}){tail}"
+    return f"{kind} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message}){tail}"
 
 
-def result_line(code: Exit, paint: Paint, more: str = "") -> str:
-    """The last line of every text result."""
-    sentence = code.sentence + (f"; {more}" if more else "")
-    shown = paint.good(sentence) if code is Exit.OK else paint.bad(sentence)
+def result_line(code: Exit, paint: Paint) -> str:
+    """The last line of the result of a run."""
+    shown = paint.good(code.sentence) if code is Exit.OK else paint.bad(code.sentence)
     return f"result: {shown} (exit {int(code)})"
 
 
 def stored_form(summary: Summary, now: Now) -> dict[str, Any]:
-    """The last decision in the form in which it is stored; the same that `status` reads."""
+    """The last decision as it is stored and as `status` reads it."""
     desired = summary.decision.status.desired
     if desired is None:
-        raise ValueError("a decision of a run always carries its manifests")
+        raise ValueError("a decision of a run always has its manifests")
     value: dict[str, Any] = json.loads(decision_json(summary.decision, desired, now))
     return value
 
 
 def summary_text(summary: Summary, now: Now, paint: Paint, *, streamed: bool = False) -> str:
-    """The whole result of a run for a person; without the steps when their lines were `streamed` as they ended."""
+    """The whole result of a run as text; without the steps when their lines were `streamed` as they ended."""
     stored = stored_form(summary, now)
     lines = [] if streamed else [step_line(step, outcome, paint) for step, outcome in summary.done]
     if not summary.done and not summary.decision.steps:
         lines.append("nothing to do" if summary.exit is Exit.OK else "nothing was done")
     lines += progress_lines(stored, paint, now.wall)
-    lines += [f"{paint.warn('unknown')}  {one}" for one in summary.undecided]
+    lines += [f"{paint.warn('unknown')}  {sentence}" for sentence in summary.undecided]
     lines += [*([""] if lines or streamed else []), *status_lines(stored, paint, now.wall), ""]
     lines += [f"run again in {short(at - now.steady)} for {what}" for what, at in summary.run_again]
     lines.append(result_line(summary.exit, paint))
@@ -73,7 +72,7 @@ def _done(done: Sequence[tuple[Step, Outcome]]) -> list[dict[str, Any]]:
 
 
 def summary_json(summary: Summary, now: Now) -> dict[str, Any]:
-    """The whole result of a run for a script; the last decision's own fields are those of `status -o json`."""
+    """The whole result of a run as JSON; the fields of the last decision are those of `status -o json`."""
     return {
         "exit_code": int(summary.exit),
         "result": summary.exit.sentence,

@@ -1,4 +1,4 @@
-"""Durations and instants as people read them. Instants come in as wall-clock ns; ages are made here and nowhere earlier."""
+"""Durations and instants as text. Instants come in as wall-clock ns, and ages are computed only here."""
 
 from manifests.values.desired import SECOND
 
@@ -19,7 +19,7 @@ def short(duration: int) -> str:
 
 
 def ago(wall: int, now: int) -> str:
-    """How long ago an instant was; `just now` also for one that a stepped clock puts into the future."""
+    """How long ago an instant was; `just now` also for an instant in the future after a step of the clock."""
     passed = now - wall
     return "just now" if passed < SECOND else f"{short(passed)} ago"
 
@@ -28,3 +28,8 @@ def ahead(wall: int, now: int) -> str:
     """When an instant will be; `now` for one that has passed."""
     left = wall - now
     return "now" if left <= 0 else f"in {short(max(left, SECOND))}"
+
+
+def age_text(observed: int, now: int) -> str:
+    """The age of a stored decision, when no running process has refreshed it."""
+    return f"observed {ago(observed, now)}; no daemon is running"

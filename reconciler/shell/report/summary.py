@@ -96,7 +96,7 @@ def pending(decision: Decision, end: int, blind_is_final: bool) -> bool:
 def _judge_hold(hold: Hold) -> Exit:
     if hold.rule in HARMLESS:
         return Exit.OK
-    return Exit.PERSON if hold.rule in PERSON else Exit.UNFINISHED
+    return Exit.MANUAL if hold.rule in PERSON else Exit.UNFINISHED
 
 
 def _judge_wait(wait: Wait, now: Now) -> Exit:

@@ -56,6 +56,6 @@ def test_one_run_ends_with_a_person_when_the_declared_revision_expired(world):
     here = world(staged())
     here.push(staged("v2", delay=30 * SECOND, pending_grace=60 * SECOND))
     here.apps.mute |= set(names_of("v2"))
-    assert here.once(600 * SECOND).exit is Exit.PERSON
+    assert here.once(600 * SECOND).exit is Exit.MANUAL
     assert standing(here, "v2") is Standing.EXPIRED
     assert all(of(here, "v1").values())

@@ -37,7 +37,7 @@ def test_nobody_waits_until_what_is_kept_to_go_back_to_may_go():
 
 @pytest.mark.parametrize(
     ("rule", "code"),
-    [(Rule.POLICY_KEPT, Exit.OK), (Rule.TEMPLATE_DIFFERS, Exit.PERSON), (Rule.BACK_OFF, Exit.UNFINISHED)],
+    [(Rule.POLICY_KEPT, Exit.OK), (Rule.TEMPLATE_DIFFERS, Exit.MANUAL), (Rule.BACK_OFF, Exit.UNFINISHED)],
 )
 def test_what_is_held_makes_the_exit_code_by_whether_something_is_wrong_and_who_ends_it(rule, code):
     held = (Hold("workload/web", "change it", rule, "for a reason", next_step="do something"),)

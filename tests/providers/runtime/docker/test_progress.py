@@ -14,7 +14,9 @@ from reconciler import wire
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.progress import Progress, Screen
 from reconciler.exits import Exit
+from reconciler.intent import Intent
 from reconciler.shell.clock import VirtualClock
+from reconciler.tree import Location
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import NETWORK, image_tar
 from tests.providers.runtime.docker.registry import Narrow, RegistryServer, forget
@@ -62,10 +64,8 @@ async def test_a_run_that_waits_for_a_pull_tells_every_10_s_how_far_it_is(
         (tree / "all.yaml").write_text(MANIFESTS.format(**values))
         run = asyncio.create_task(
             wire.run_once(
-                tree,
-                instance_file=None,
-                state=tmp_path / "state",
-                intent=wire.Intent(),
+                Location(tree, state=tmp_path / "state"),
+                intent=Intent(),
                 within=300 * SECOND,
                 wait=True,
                 reporter=reporter,

@@ -1,0 +1,36 @@
+"""What one run may do beyond its manifests: flags of the command line, merged into the manifests before the run.
+
+Made by `cli/run.py`, applied by `wire.py` to every version of the manifests that the run reads.
+"""
+
+from dataclasses import dataclass, replace
+
+from manifests.values.desired import Desired
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What a run may do. `prune` None: as the Instance says. `approve`: the hash of the deletions that the operator approved."""
+
+    prune: bool | None = None
+    take_over: bool = False
+    destroy: bool = False
+    approve: str = ""
+
+    def applied_to(self, desired: Desired) -> Desired:
+        """The manifests with this intent. With `destroy` they contain no object any more, so that all of them are removed."""
+        prune = desired.instance.prune if self.prune is None else self.prune
+        desired = replace(desired, prune=prune, take_over=self.take_over, destroy=self.destroy)
+        if not self.destroy:
+            return desired
+        return replace(
+            desired,
+            workloads=(),
+            services=(),
+            policies=(),
+            checks=(),
+            records=(),
+            record_lists=(),
+            services_of={},
+            former={workload.key: workload for workload in desired.workloads},
+        )
