@@ -1,19 +1,12 @@
-"""`reconcile deploy` and `rollback`: what is written, what is refused, and what a script is answered."""
+"""`reconcile deploy`: the edit of the file, refusals, and the JSON result."""
 
-import json
 import subprocess
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from manifests.types.moments import parse_moment
-from reconciler.core.model.instant import Instant
-from reconciler.core.model.revision import Revision, Rollout, Standing
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store.state import Store
-
-LONG_AGO = Instant(5, 5, "before")
 
 FILE = """\
 # The shop. Ask Ada before you change the port.
@@ -73,7 +66,7 @@ def test_only_the_image_changes_and_the_answer_names_revision_and_time(shop, rec
     assert [one.name for one in shop.parent.iterdir() if one.name.startswith(".")] == []
 
 
-def test_the_same_again_changes_nothing_and_says_so(shop, reconcile):
+def test_the_same_image_again_changes_nothing_and_says_so(shop, reconcile):
     before = shop.stat()
     done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.4")
     assert done.code == 0
@@ -120,7 +113,7 @@ def test_a_time_that_has_passed_means_now(shop, reconcile):
     assert "as soon as its replicas are healthy: 2020-01-01T00:00:00Z has passed" in done.out
 
 
-def test_without_a_switch_replicas_are_replaced_in_turn(shop, reconcile):
+def test_without_an_activation_time_replicas_are_replaced_in_turn(shop, reconcile):
     shop.write_text(FILE[: FILE.index("  rollout:")])
     done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5", "-o", "json")
     assert done.document["activation_time"] is None
@@ -138,14 +131,14 @@ def test_a_file_behind_a_link_is_written_and_the_link_stays(shop, reconcile):
     assert shop.read_text() == FILE.replace("shop:1.4", "shop:1.5")
 
 
-def test_without_a_path_the_current_directory_is_meant(shop, reconcile, monkeypatch):
+def test_without_a_path_the_current_directory_is_used(shop, reconcile, monkeypatch):
     monkeypatch.chdir(shop.parent)
     done = reconcile("deploy", "workload/shop", "--image", "log:3", "--container", "log")
     assert done.code == 0, done.err
     assert shop.read_text() == FILE.replace('"log:2"', '"log:3"')
 
 
-def test_in_a_git_work_tree_it_says_what_is_left_to_do(shop, reconcile):
+def test_in_a_git_work_tree_the_next_step_is_a_commit(shop, reconcile):
     subprocess.run(["git", "init", "-q", shop.parent], check=True, timeout=60)
     done = deploy(reconcile, shop, "--image", "registry.test:5000/shop:1.5")
     assert "next step: git add shop.yaml && git commit" in done.out
@@ -171,7 +164,7 @@ def test_in_a_git_work_tree_it_says_what_is_left_to_do(shop, reconcile):
         ),
     ],
 )
-def test_a_wrong_word_writes_nothing_and_says_what_to_write(words, said, shop, reconcile):
+def test_a_usage_error_of_deploy_writes_nothing_and_has_a_hint(words, said, shop, reconcile):
     key, *rest = words
     done = reconcile("deploy", key, shop.parent, *rest)
     assert done.code == 64
@@ -179,7 +172,7 @@ def test_a_wrong_word_writes_nothing_and_says_what_to_write(words, said, shop, r
     assert shop.read_text() == FILE
 
 
-def test_what_cannot_be_edited_cleanly_is_left_to_a_person(shop, reconcile):
+def test_a_file_that_cannot_be_edited_cleanly_needs_manual_action(shop, reconcile):
     text = FILE.replace("image: registry.test:5000/shop:1.4", "image: &shop registry.test:5000/shop:1.4")
     shop.write_text(text)
     done = deploy(reconcile, shop, "--image", "x:1", "-o", "json")
@@ -200,70 +193,9 @@ def test_an_edit_that_would_make_the_manifests_invalid_is_not_written(shop, reco
     assert shop.read_text() == text
 
 
-def test_a_place_that_cannot_be_written_to_is_told_and_the_file_stays(shop, reconcile):
+def test_a_directory_that_cannot_be_written_is_reported_and_the_file_stays(shop, reconcile):
     (shop.parent / ".shop.yaml.new").mkdir()
     done = deploy(reconcile, shop, "--image", "x:1")
     assert done.code == 1
     assert "cannot write" in done.err
     assert shop.read_text() == FILE
-
-
-# --- rollback -----------------------------------------------------------------------------------------------------
-
-SERVING = Revision("b" * 16, 2, Standing.ACTIVE, LONG_AGO, activated=LONG_AGO)
-BEFORE = Revision("a" * 16, 1, Standing.SUPERSEDED, LONG_AGO, activated=LONG_AGO, ended=LONG_AGO)
-
-
-def keep_books(state: Path, *rows: Revision) -> None:
-    """The books of workload/web as the last run left them; none without rows."""
-    with Store.open(state, SystemClock()) as store:
-        ledger = store.load_ledger()
-        ledger.pop(("rollouts", "workload/web"), None)
-        if rows:
-            ledger["rollouts", "workload/web"] = json.dumps(Rollout(SERVING.revision, rows=rows))
-        store.save_ledger(ledger)
-
-
-def words_left(state: Path) -> list[tuple[str, str]]:
-    with Store.join(state, SystemClock()) as store:
-        return [(one.command, one.payload) for one in store.pending()]
-
-
-@pytest.mark.parametrize("rows", [(BEFORE, SERVING), (SERVING, BEFORE._replace(number=3, standing=Standing.SCHEDULED))])
-def test_a_rollback_is_left_for_the_process_that_holds_the_instance(rows, stored, reconcile):
-    keep_books(stored, *rows)
-    done = reconcile("rollback", "workload/web", "--reason", "checkout fails", "-o", "json")
-    assert done.code == 0
-    assert (done.document["object"], done.document["who"], done.document["taken"]) == ("workload/web", "ada", False)
-    assert words_left(stored) == [("rollback", '{"object": "workload/web", "reason": "checkout fails"}')]
-
-
-@pytest.mark.parametrize("key", ["workload/web/0", "service/web", "workload/wbe"])
-def test_what_cannot_be_rolled_back_is_refused(key, stored, reconcile):
-    assert reconcile("rollback", key).code == 64
-    assert not words_left(stored)
-
-
-@pytest.mark.parametrize(
-    ("rows", "words"),
-    [
-        ((), "workload/web has no known revisions"),
-        ((SERVING,), "workload/web has no previous revision"),
-        ((BEFORE._replace(standing=Standing.FAILED, activated=None), SERVING), "no previous revision"),
-    ],
-)
-def test_a_rollback_to_nothing_is_refused_at_once(rows, words, stored, reconcile):
-    keep_books(stored, *rows)
-    done = reconcile("rollback", "workload/web")
-    assert (done.code, words in done.err) == (64, True), done.err
-    assert not words_left(stored)
-
-
-def test_a_rollback_is_refused_where_nothing_has_run_and_where_the_strategy_keeps_nothing(tree, stored, reconcile):
-    done = reconcile("rollback", "workload/web", tree, "--state-dir", tree / "none")
-    assert (done.code, "workload/web has no known revisions" in done.err) == (64, True), done.err
-    assert not (tree / "none").exists()
-    keep_books(stored, BEFORE, SERVING)
-    done = reconcile("rollback", "workload/web", tree)
-    assert (done.code, "strategy rolling" in done.err) == (64, True), done.err
-    assert not words_left(stored)

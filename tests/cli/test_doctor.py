@@ -11,14 +11,14 @@ spec:
 """
 
 
-def test_the_doctor_finds_the_embedded_defaults_well(tree, home, reconcile):
+def test_the_embedded_defaults_are_ready(tree, home, reconcile):
     done = reconcile("doctor", tree)
     assert done.code == 0
     assert "result: all providers are ready (exit 0)" in done.out
     assert list(home.rglob("*.zone")) == []
 
 
-def test_the_doctor_names_a_provider_that_cannot_be_read(tree, tmp_path, reconcile):
+def test_a_provider_that_cannot_be_read_is_named(tree, tmp_path, reconcile):
     pools = tmp_path / "state" / "pools"
     pools.mkdir(parents=True)
     (pools / "web.json").write_text("{ not json")
@@ -29,7 +29,7 @@ def test_the_doctor_names_a_provider_that_cannot_be_read(tree, tmp_path, reconci
     assert "web.json" in broken[0]["summary"]
 
 
-def test_a_provider_that_does_not_answer_is_told_once(tree, reconcile):
+def test_a_provider_that_does_not_answer_is_reported_once(tree, reconcile):
     (tree / "edge.yaml").write_text(UNREACHABLE)
     done = reconcile("doctor", tree)
     assert done.code == 6

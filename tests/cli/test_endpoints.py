@@ -68,7 +68,7 @@ def test_endpoints_as_json_say_who_decided(drained, reconcile: Callable):
     assert other["observer"]["detail"] == "HTTP 503"
 
 
-def test_who_is_drained_is_waited_for_by_nobody_and_says_how_to_end_it(drained, reconcile):
+def test_a_drained_replica_is_held_not_awaited_and_has_a_next_step(drained, reconcile):
     document = reconcile("status", "-o", "json").document
     [held] = [one for one in document["holds"] if one["object"] == "workload/web/0"]
     assert (held["rule"], held["next_step"]) == ("Overridden", "reconcile release workload/web/0")
@@ -77,13 +77,13 @@ def test_who_is_drained_is_waited_for_by_nobody_and_says_how_to_end_it(drained, 
     assert [one for one in document["waits"] if one["object"] == "workload/web/0"] == []
 
 
-def test_an_endpoint_that_is_none_is_refused_with_a_suggestion(stored, reconcile):
+def test_an_unknown_endpoint_is_refused_with_a_suggestion(stored, reconcile):
     done = reconcile("explain", "endpoint/pool/web/127.0.0.10:8081")
     assert done.code == 64
     assert f"did you mean '{FIRST}'?" in done.err
 
 
-def test_what_an_older_version_has_stored_has_no_endpoints(stored, reconcile):
+def test_a_decision_of_an_older_version_has_no_endpoints(stored, reconcile):
     with Store.join(stored, SystemClock()) as store:
         text = store.last_decision().text
     with Store.open(stored, SystemClock()) as store:

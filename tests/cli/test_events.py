@@ -21,7 +21,7 @@ def tell(stored, **more) -> None:
         store.audit([row._replace(**{"wall": now, **more})])
 
 
-def test_events_tell_what_happened_oldest_first(stored, reconcile, golden):
+def test_events_are_shown_oldest_first(stored, reconcile, golden):
     tell(stored)
     tell(stored, kind="released")
     tell(
@@ -54,7 +54,7 @@ def test_events_as_json_are_one_document(stored, reconcile):
     assert events[-1]["cause"] == "BackOff"
 
 
-def test_following_shows_what_happens_meanwhile_until_it_is_interrupted(stored):
+def test_follow_shows_new_events_until_it_is_interrupted(stored):
     words = [sys.executable, "-m", "reconciler", "events", "--state-dir", str(stored), "--follow", "-o", "json"]
     child = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None

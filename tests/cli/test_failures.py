@@ -42,7 +42,7 @@ def test_a_traceback_is_shown_only_when_asked_for(capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_a_secret_in_an_error_is_masked_and_a_control_character_is_spelled_out(capsys):
+def test_secrets_are_masked_and_control_characters_escaped_in_errors(capsys):
     SECRETS.add("correct-horse-battery")
     report_error(ValueError("token correct-horse-battery \x1b]0;title\x07"), View(json=True))
     out, err = capsys.readouterr()

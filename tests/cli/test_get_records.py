@@ -117,7 +117,7 @@ def leaf(document: dict[str, Any], address: str) -> dict[str, Any]:
     return next(one for name in document["names"] for one in name["leaves"] if one["address"] == address)
 
 
-def test_each_leaf_is_told_with_its_health_and_why_it_is_published_or_not(keep, reconcile, golden) -> None:
+def test_each_address_is_shown_with_its_health_and_why_it_is_published(keep, reconcile, golden) -> None:
     keep(desired(APP, PLAIN), zone(app=("203.0.113.1", "203.0.113.2", "203.0.113.3")))
     done = reconcile("get", "records", "--instance-id", "small")
     assert (done.code, done.err) == (0, "")
@@ -158,14 +158,14 @@ def test_health_checks_say_what_they_ask_and_what_they_decide(keep, reconcile, g
     assert row["last_check"].endswith("+00:00")
 
 
-def test_nothing_to_show_is_said(keep, reconcile) -> None:
+def test_an_empty_result_is_stated(keep, reconcile) -> None:
     keep(replace(desired(), checks=(), records=()), zone())
     assert reconcile("get", "records").out.startswith("no DNS records in the manifests")
     assert reconcile("get", "healthchecks").out.startswith("no HealthCheck in the manifests")
 
 
 @pytest.mark.parametrize("what", ["records", "healthchecks"])
-def test_an_instance_that_never_ran_is_said_so(what, tree, reconcile) -> None:
+def test_an_instance_that_never_ran_is_reported(what, tree, reconcile) -> None:
     done = reconcile("get", what, tree)
     assert done.code == 6
     assert "has never run" in done.err
@@ -178,7 +178,7 @@ def test_states_are_coloured_by_their_meaning(keep, reconcile) -> None:
     assert "\x1b[32mhealthy" in out
 
 
-def test_of_a_list_it_is_told_how_much_of_it_is_as_wanted(keep, reconcile) -> None:
+def test_a_record_list_shows_how_many_of_its_sets_are_published(keep, reconcile) -> None:
     sets = {(f"n{index}.{ZONE}", "A", ""): (300, ("192.0.2.1",), None, "", False) for index in range(3)}
     wanted = replace(desired(), records=(), record_lists=(RecordList("recordlist/all", "all", "zone", ZONE, sets),))
     first = RecordKey(f"n0.{ZONE}", "A")

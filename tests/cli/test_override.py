@@ -23,7 +23,7 @@ def orders(state) -> dict:
         return dict(obey(from_rows(store.load_ledger()), words).overrides)
 
 
-def test_a_drain_waits_in_the_inbox_and_is_an_order_with_owner_reason_and_expiry(stored, reconcile):
+def test_a_drain_is_queued_with_its_operator_reason_and_expiry(stored, reconcile):
     done = reconcile("drain", "workload/web/0", "--for", "30m", "--reason", "looking into a leak")
     assert done.code == 0
     assert "will be drained until" in done.out
@@ -59,14 +59,14 @@ def test_forcing_needs_a_reason_and_an_end(stored, reconcile):
         ("endpoint/pool/web/127.0.0.10:8081", "did you mean 'endpoint/pool/web/127.0.0.10:8080'?"),
     ],
 )
-def test_what_is_no_replica_and_no_endpoint_is_refused_with_what_to_write_instead(stored, reconcile, key, message):
+def test_a_drain_of_another_object_is_refused_with_the_right_key(stored, reconcile, key, message):
     done = reconcile("drain", key)
     assert done.code == 64
     assert message in done.err
     assert inbox(stored) == []
 
 
-def test_releasing_takes_an_order_back_even_one_that_still_waits(stored, reconcile):
+def test_a_release_ends_an_override_even_a_queued_one(stored, reconcile):
     reconcile("drain", "workload/web/0")
     reconcile("drain", ENDPOINT)
     assert reconcile("release", "workload/web/0").code == 0
@@ -87,7 +87,7 @@ def test_release_takes_a_key_or_all(stored, tree, reconcile):
     assert reconcile("release", "--all", tree).code == 0
 
 
-def test_a_target_of_a_name_can_be_forced_and_released_and_not_drained(home, tree, reconcile):
+def test_a_dns_target_can_be_forced_and_released_but_not_drained(home, tree, reconcile):
     why = ("--for", "10m", "--reason", "work on the line")
     done = reconcile("force", "dnspolicy/app/local", "down", tree, *why)
     assert (done.code, done.err) == (0, "")

@@ -56,7 +56,7 @@ def test_a_reader_that_goes_away_is_no_error(tmp_path):
     assert done.stderr == ""
 
 
-def test_a_terminal_that_knows_no_unicode_gets_question_marks_instead_of_a_traceback(tmp_path):
+def test_a_terminal_without_unicode_gets_question_marks(tmp_path):
     (tmp_path / "a.yaml").write_text("apiVersion: reconciler/v1\nkind: Wörkload\nmetadata: {name: x}\n")
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     done = subprocess.run(
@@ -83,7 +83,7 @@ def test_no_variable_of_the_environment_appears_in_any_output(tree, tmp_path, re
 @pytest.mark.parametrize(
     ("typed", "code", "said"), [(b"n\n", 7, b"nothing was changed"), (b"\x03", 130, b"interrupted")]
 )
-def test_a_person_at_a_terminal_sees_the_plan_and_may_refuse_it(typed, code, said, tree, tmp_path):
+def test_an_operator_at_a_terminal_sees_the_plan_and_may_refuse_it(typed, code, said, tree, tmp_path):
     ours, theirs = os.openpty()
     environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path / "home"), "TERM": "xterm"}
     process = subprocess.Popen(

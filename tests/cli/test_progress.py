@@ -25,7 +25,7 @@ def progress(live: bool) -> tuple[Progress, io.StringIO, VirtualClock]:
     return Progress(Screen(stream, live), clock, Paint(False)), stream, clock
 
 
-def test_without_a_terminal_there_is_a_line_a_step_and_a_sign_of_life_every_10_s():
+def test_without_a_terminal_there_is_a_line_per_step_and_a_10_s_heartbeat():
     reporter, stream, clock = progress(live=False)
     reporter.started(STEP)
     clock.advance(9 * SECOND)
@@ -40,7 +40,7 @@ def test_without_a_terminal_there_is_a_line_a_step_and_a_sign_of_life_every_10_s
     ]
 
 
-def test_on_a_terminal_the_live_line_is_drawn_over_and_taken_away_at_the_end():
+def test_on_a_terminal_the_live_line_is_redrawn_and_removed_at_the_end():
     reporter, stream, clock = progress(live=True)
     reporter.started(STEP)
     clock.advance(SECOND)
@@ -52,7 +52,7 @@ def test_on_a_terminal_the_live_line_is_drawn_over_and_taken_away_at_the_end():
     assert stream.getvalue().count("\n") == 1
 
 
-def test_a_line_says_how_far_that_is_which_goes_on_beside_the_steps():
+def test_a_line_shows_the_progress_of_operations_beside_the_steps():
     reporter, stream, clock = progress(live=False)
     under_way: list[str] = ["local: pulling app:1: 1 of 3 layers are here, 2.0 of 9.0 MB"]
     reporter.follow(lambda: tuple(under_way))
@@ -96,7 +96,7 @@ async def test_the_sign_of_life_follows_the_clock_of_the_loop():
     assert [line.partition(":")[0] for line in stream.getvalue().splitlines()] == ["10s", "20s", "30s"]
 
 
-def test_a_log_tells_steps_and_a_quiet_run_only_what_went_wrong(caplog):
+def test_a_log_has_steps_and_a_quiet_run_only_failures(caplog):
     caplog.set_level(logging.INFO, logger="reconciler")
     Logged().finished(STEP, DONE)
     assert "start web-0" in caplog.text
@@ -122,7 +122,7 @@ def test_durations_are_short(duration, text):
     assert short(duration) == text
 
 
-def test_instants_are_said_from_here():
+def test_instants_are_shown_as_ages():
     assert ago(0, SECOND // 2) == ago(SECOND, 0) == "just now"
     assert ago(0, 90 * SECOND) == "1m30s ago"
     assert ahead(0, SECOND) == "now"

@@ -30,7 +30,7 @@ def tree(directory: Path, count: int) -> Path:
     return directory
 
 
-def test_a_list_is_planned_set_by_set_applied_and_then_as_wanted(home: Path, tmp_path: Path, reconcile) -> None:
+def test_a_record_list_is_planned_set_by_set_and_applied(home: Path, tmp_path: Path, reconcile) -> None:
     path = str(tree(tmp_path / "manifests", 20))
     planned = reconcile("plan", path)
     assert "[] 1 recordlist/all: records 20 record sets of example.test. in zone" in planned.out

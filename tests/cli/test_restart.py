@@ -58,10 +58,10 @@ def decided(*fates: Fate) -> Callable[[Request], Request]:
     return answer
 
 
-def test_without_a_running_process_the_word_waits_and_that_is_said(stored, reconcile, golden):
+def test_without_a_running_process_the_request_is_queued(stored, reconcile, golden):
     done = reconcile("restart", "workload/web", "--reason", "new certificates", "--ordered", "--grace", "5s")
     assert done.code == 0
-    golden("cli/restart-nobody.txt", plain(done.out))
+    golden("cli/restart-queued.txt", plain(done.out))
     with Store.open(stored, SystemClock()) as store:
         [(_, command)] = StoreMemory(store, "test").commands()
     request = command.request
@@ -69,7 +69,7 @@ def test_without_a_running_process_the_word_waits_and_that_is_said(stored, recon
     assert (request.ordered, request.grace, request.drain, request.deadline) == (True, 5 * SECOND, None, 600 * SECOND)
 
 
-def test_waiting_for_nobody_is_refused_with_what_to_do(stored, reconcile):
+def test_wait_without_a_running_process_ends_at_once_with_a_next_step(stored, reconcile):
     done = reconcile("restart", "workload/web/0", "--wait")
     assert done.code == 6
     assert "reconcile --once PATH" in done.out
@@ -103,7 +103,7 @@ def test_waiting_as_json_is_one_document(stored, reconcile):
     assert answer.document["exit_code"] == answer.code == 0
 
 
-def test_what_a_person_holds_is_told_with_what_ends_it(stored, reconcile):
+def test_a_hold_of_the_operator_is_shown_with_its_next_step(stored, reconcile):
     def expired(request: Request) -> Request:
         members = (Member("workload/web/2", "small-web-2", ("id-2", 5), Fate.EXPIRED, "not begun in time"),)  # type: ignore[arg-type]
         return request._replace(members=members, finished=instant(SystemClock().now()))
@@ -119,14 +119,14 @@ def test_what_a_person_holds_is_told_with_what_ends_it(stored, reconcile):
 
 
 @pytest.mark.parametrize("key", ["service/web", "workload/wbe", "web"])
-def test_what_cannot_be_restarted_is_refused(key, stored, reconcile):
+def test_a_restart_of_another_object_is_refused(key, stored, reconcile):
     done = reconcile("restart", key)
     assert done.code == 64
     with Store.join(stored, SystemClock()) as store:
         assert store.pending() == ()
 
 
-def test_one_container_is_asked_for_by_its_name(stored, reconcile):
+def test_one_container_can_be_restarted_by_its_name(stored, reconcile):
     asked = reconcile("restart", "workload/web/0", "--container", "web", "-o", "json").document
     assert (asked["object"], asked["container"]) == ("workload/web/0", "web")
     with Store.open(stored, SystemClock()) as store:
@@ -163,5 +163,5 @@ def test_requests_are_shown_with_their_replicas(stored, reconcile, golden):
     assert "restart request 1a1b1c1d for container proxy: running" in explained
 
 
-def test_a_bell_without_a_listener_is_no_error(stored):
+def test_waking_without_a_listener_is_no_error(stored):
     assert ring(stored) is False

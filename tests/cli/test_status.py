@@ -49,7 +49,7 @@ def test_status_works_while_another_process_holds_the_lock(stored, reconcile):
 
 
 @pytest.mark.parametrize("words", [["status"], ["explain", "workload/web"]])
-def test_an_instance_that_never_ran_is_said_so(words, tree, reconcile, home):
+def test_an_instance_that_never_ran_is_reported(words, tree, reconcile, home):
     done = reconcile(*words, tree)
     assert done.code == 6
     assert "has never run" in done.err
@@ -57,7 +57,7 @@ def test_an_instance_that_never_ran_is_said_so(words, tree, reconcile, home):
     assert not home.exists()
 
 
-def test_colour_is_asked_for_or_left_out(stored, reconcile):
+def test_colours_are_optional(stored, reconcile):
     assert "\x1b[" not in reconcile("status").out
     assert "\x1b[31mNotReady" in reconcile("status", "--color", "always").out
 
@@ -69,7 +69,7 @@ def test_explain_says_why(key, stored, reconcile, golden):
     golden(f"cli/explain-{key.replace('/', '-')}.txt", plain(done.out))
 
 
-def test_explaining_a_replica_tells_probe_numbers_hold_and_history(stored, reconcile):
+def test_explaining_a_replica_shows_probes_holds_and_history(stored, reconcile):
     out = reconcile("explain", "workload/web/1").out
     assert re.search(r"readiness\s+fail\s+3/3\s+HTTP 503", out)
     assert "suspended: workload/web by ada until it is resumed: looking into a leak" in out
@@ -80,7 +80,7 @@ def test_explaining_a_replica_tells_probe_numbers_hold_and_history(stored, recon
     assert "| too many open files" in out
 
 
-def test_only_what_is_unhealthy_is_shown_when_that_is_asked_for(stored, reconcile):
+def test_status_can_show_only_unhealthy_replicas(stored, reconcile):
     out = reconcile("status", "--unhealthy").out
     assert "web/1" in out
     assert "web/0 " not in out

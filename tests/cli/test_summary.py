@@ -31,7 +31,7 @@ def ended(decided) -> tuple[Summary, SystemClock]:
     return summarize(decided(clock), done, clock.now()), clock
 
 
-def test_the_text_tells_what_was_done_what_is_held_the_state_and_the_exit_code_last(ended, golden):
+def test_the_text_has_steps_holds_state_and_the_exit_code_last(ended, golden):
     summary, clock = ended
     later = replace(summary, run_again=(("workload/web/0: drain", clock.now().steady + 90 * SECOND + SECOND // 2),))
     text = summary_text(later, clock.now(), Paint(False))
@@ -44,7 +44,7 @@ def test_steps_that_were_printed_as_they_ended_are_not_printed_again(ended):
     assert "start web-0" not in summary_text(summary, clock.now(), Paint(False), streamed=True)
 
 
-def test_nothing_done_is_said_as_nothing_to_do_only_when_all_is_as_wanted(ended):
+def test_nothing_done_means_nothing_to_do_only_when_converged(ended):
     summary, clock = ended
     quiet = replace(summary, done=())
     assert summary_text(quiet, clock.now(), Paint(False)).startswith("nothing was done\n")

@@ -47,7 +47,7 @@ def test_the_next_run_obeys_what_is_in_the_inbox(stored, reconcile):
     assert ledger.suspensions["*"][:2] == ("ada", "maintenance")
 
 
-def test_a_running_daemon_takes_it_at_once_and_that_is_said(stored, reconcile):
+def test_a_running_daemon_takes_a_command_at_once(stored, reconcile):
     clock = SystemClock()
     with Lock.acquire(stored, "reconcile --watch", clock), Store.open(stored, clock) as store:
         done = threading.Event()
@@ -80,7 +80,7 @@ def test_a_service_is_known_from_the_stored_decision(stored, reconcile):
     assert [command for command, _, _ in inbox(stored)] == ["suspend"]
 
 
-def test_resuming_what_is_not_suspended_is_refused(stored, reconcile):
+def test_resuming_an_object_that_is_not_suspended_is_refused(stored, reconcile):
     done = reconcile("resume", "workload/web/1")
     assert done.code == 64
     assert "workload/web/1 is not suspended" in done.err
@@ -88,7 +88,7 @@ def test_resuming_what_is_not_suspended_is_refused(stored, reconcile):
     assert inbox(stored) == []
 
 
-def test_a_key_that_names_nothing_is_refused_with_a_suggestion(stored, reconcile):
+def test_an_unknown_key_is_refused_with_a_suggestion(stored, reconcile):
     done = reconcile("suspend", "workload/wbe", "--reason", "x")
     assert done.code == 64
     assert "did you mean 'workload/web'?" in done.err

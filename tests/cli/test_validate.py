@@ -74,7 +74,7 @@ def test_a_path_that_is_not_there_is_invalid(words, tmp_path, reconcile, home):
     assert not home.exists()
 
 
-def test_broken_manifests_stop_every_other_command_before_anything_is_touched(tree, reconcile, home):
+def test_invalid_manifests_stop_every_other_command_before_any_change(tree, reconcile, home):
     (tree / "typos.yaml").write_text(TYPOS)
     for words in (["--once"], ["plan"], ["apply", "--yes"], ["destroy", "--yes"], ["--watch"]):
         done = reconcile(*words, tree)

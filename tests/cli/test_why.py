@@ -20,7 +20,7 @@ UNREAD = "'' is not an IP address: the container's address was not observed"
         ("unknown", "unknown", "its liveness is unknown ("),
     ],
 )
-def test_a_probe_that_cannot_run_is_not_told_as_one_that_never_passed(verdict: str, last: str, sentence: str) -> None:
+def test_a_probe_that_cannot_run_differs_from_one_that_never_passed(verdict: str, last: str, sentence: str) -> None:
     liveness = {"verdict": verdict, "last": last, "streak": "0/1", "detail": UNREAD}
     replica = {
         "role": "current",

@@ -64,7 +64,7 @@ def until(what: Callable[[], bool], told: str, seconds: float = PATIENCE) -> Non
 
 
 @dataclass
-class Seen:
+class ClientLog:
     """What clients saw: pages by their text, requests that failed, and each state of pool and name, in order."""
 
     pages: dict[str, int] = field(default_factory=dict)
@@ -297,18 +297,20 @@ class World:
     def pool(self) -> dict[str, int]:
         """Weight by address of all slots in use, as HAProxy itself says."""
         # Columns: 3 name, 4 address, 6 administrative state (5 bits of maintenance in 0x2B), 7 weight.
-        return {row[4]: 0 if int(row[6]) & 0x2B else int(row[7]) for row in self._slots() if row[4] != "127.0.0.1"}
+        return {row[4]: 0 if int(row[6]) & 0x2B else int(row[7]) for row in self.slots() if row[4] != "127.0.0.1"}
 
     def call_down(self, address: str) -> None:
         """HAProxy's checks have found this address down, until enough of the next ones pass."""
-        (slot,) = (row[3] for row in self._slots() if row[4] == address)
-        self._haproxy(f"set server be_web/{slot} health down")
+        (slot,) = (row[3] for row in self.slots() if row[4] == address)
+        self.haproxy(f"set server be_web/{slot} health down")
 
-    def _slots(self) -> list[list[str]]:
-        answer = self._haproxy("show servers state be_web")
+    def slots(self) -> list[list[str]]:
+        """The rows of HAProxy's server state."""
+        answer = self.haproxy("show servers state be_web")
         return [line.split() for line in answer.splitlines()[2:] if line]
 
-    def _haproxy(self, command: str) -> str:
+    def haproxy(self, command: str) -> str:
+        """One command on HAProxy's socket, and its answer."""
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(ANSWER)
             link.connect(str(self.directory / "admin.sock"))
@@ -348,41 +350,41 @@ class World:
         until(settled, f"{count} containers serve")
 
     @contextmanager
-    def clients(self, page_pause: float = 0.01) -> Iterator[Seen]:
+    def clients(self, page_pause: float = 0.01) -> Iterator[ClientLog]:
         """Clients of HAProxy and BIND, and a look at all weights, again and again until the block ends."""
-        seen, stop, began = Seen(), threading.Event(), time.monotonic()
+        log, stop, began = ClientLog(), threading.Event(), time.monotonic()
 
         def page() -> None:
             try:
                 text = self.ask("127.0.0.1", "/", self.edge.http)
-                seen.pages[text] = seen.pages.get(text, 0) + 1
+                log.pages[text] = log.pages.get(text, 0) + 1
             except OSError as error:
-                pool = seen.pools[-1] if seen.pools else {}
-                seen.failures.append(f"after {time.monotonic() - began:.2f} s: {error}; weights were {pool}")
+                pool = log.pools[-1] if log.pools else {}
+                log.failures.append(f"after {time.monotonic() - began:.2f} s: {error}; weights were {pool}")
 
         def pool() -> None:
             found = self.pool()
-            if not seen.pools or seen.pools[-1] != found:
-                seen.pools.append(found)
+            if not log.pools or log.pools[-1] != found:
+                log.pools.append(found)
 
         def name() -> None:
             found = frozenset(self.names())
-            if not seen.names or seen.names[-1] != found:
-                seen.names.append(found)
+            if not log.names or log.names[-1] != found:
+                log.names.append(found)
 
         def again(act: Callable[[], None], pause: float) -> None:
             while not stop.wait(pause):
                 try:
                     act()
                 except (OSError, dns.exception.DNSException) as error:
-                    seen.errors.append(f"{type(error).__name__}: {error}")
+                    log.errors.append(f"{type(error).__name__}: {error}")
 
         work = ((page, page_pause), (page, page_pause), (pool, 0.01), (name, 0.02))
         threads = [threading.Thread(target=again, args=one) for one in work]
         for thread in threads:
             thread.start()
         try:
-            yield seen
+            yield log
         finally:
             stop.set()
             for thread in threads:

@@ -12,7 +12,7 @@ from tests.free_ports import free_port
 
 pytestmark = [pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
-ENHANCED = """\
+LABELLED = """\
 apiVersion: reconciler/v1
 kind: Instance
 metadata: {{name: edge}}
@@ -25,7 +25,7 @@ spec: {{type: docker, settings: {{socket: {socket}}}}}
 """
 
 
-class Strangers:
+class ForeignContainers:
     """Containers of somebody else's, in the network of a world.
 
     `kept` is the restart policy that an adopted one has afterwards if it had `always`: Podman changes nothing in place.
@@ -59,7 +59,7 @@ class Strangers:
         until(lambda: "hello" in self.world.ask(self.world.address(name)), f"{name} serves")
         return name
 
-    def lives(self) -> dict[str, tuple[str, str]]:
+    def generations(self) -> dict[str, tuple[str, str]]:
         """Id and start of each that runs, by name."""
         found = {name: self.api.inspect(name) for name in self.names}
         return {name: (one["Id"], one["State"]["StartedAt"]) for name, one in found.items() if one["State"]["Running"]}
@@ -73,55 +73,53 @@ class Strangers:
 
 
 @pytest.fixture
-def strangers(bare: World) -> Iterator[Strangers]:
+def foreign(bare: World) -> Iterator[ForeignContainers]:
     """Nobody yet, on each engine; whoever was started is removed."""
-    made = Strangers(bare)
+    made = ForeignContainers(bare)
     yield made
     made.close()
 
 
-def test_adoption_changes_nothing_then_heals_one_in_place_and_destroy_leaves_them_running(
-    bare: World, strangers: Strangers
-):
+def test_adopted_containers_are_healed_in_place_and_survive_destroy(bare: World, foreign: ForeignContainers):
     world, label = bare, f"e2e.{bare.id}"
     world.edit("replicas: 3", f"replicas: 2\n  adopt: {{labels: {{{label}: web}}}}")
-    first, second = (strangers.run({label: "web"}) for _ in range(2))
-    before = strangers.lives()
+    first, second = (foreign.run({label: "web"}) for _ in range(2))
+    before = foreign.generations()
     assert len(before) == 2
 
     told = world.once()
-    addresses = {world.address(name) for name in strangers.names}
-    assert strangers.lives() == before, told
+    addresses = {world.address(name) for name in foreign.names}
+    assert foreign.generations() == before, told
     assert world.serves(addresses)
     assert not world.containers()
-    assert {strangers.policy(name) for name in strangers.names} == {strangers.kept}
+    assert {foreign.policy(name) for name in foreign.names} == {foreign.kept}
     assert f"{first} ({before[first][0][:12]}) on local is a replica from here on" in told
     world.once()
-    assert strangers.lives() == before
+    assert foreign.generations() == before
 
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 2, "both serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 2, "both serve pages")
         world.ask(world.address(first), "/cgi-bin/break")
-        until(lambda: strangers.lives().get(first, before[first]) != before[first], "it was restarted")
-        until(lambda: world.serves({world.address(name) for name in strangers.names}), "both serve again")
-    seen.check_all_served()
-    seen.check_never_empty()
-    after = strangers.lives()
+        until(lambda: foreign.generations().get(first, before[first]) != before[first], "it was restarted")
+        until(lambda: world.serves({world.address(name) for name in foreign.names}), "both serve again")
+    clients.check_all_served()
+    clients.check_never_empty()
+    after = foreign.generations()
     assert after[second] == before[second]
     assert after[first][0] == before[first][0]
     assert [one for one, _, _ in world.journal("stop")] == ["workload/web/0"]
-    assert strangers.policy(first) == strangers.kept
+    assert foreign.policy(first) == foreign.kept
 
     code, out = world.run("destroy", "--yes")
     assert code == 0, out
     assert "is left as it is" in out
-    assert strangers.lives() == after
+    assert foreign.generations() == after
     assert not any(world.pool().values())
     assert not world.names()
 
 
 @pytest.mark.server("dockerd")
-def test_a_port_of_the_host_is_what_pool_and_name_get_and_what_a_new_revision_waits_for(edge: World):
+def test_a_host_port_is_published_and_a_new_revision_waits_for_it(edge: World):
     world, host, port = edge, "127.0.0.2", free_port()
     world.edit("replicas: 3", "replicas: 1")
     world.edit("containerPort: 8080", f"containerPort: 8080\n              hostPort: {port}")
@@ -148,25 +146,23 @@ def test_a_port_of_the_host_is_what_pool_and_name_get_and_what_a_new_revision_wa
 
 @pytest.mark.server("dockerd")
 @pytest.mark.parametrize("bare", ["docker"], indirect=True)
-def test_a_match_that_is_down_keeps_us_from_creating_in_its_place(bare: World, strangers: Strangers):
+def test_no_replica_is_created_while_a_matching_container_is_down(bare: World, foreign: ForeignContainers):
     world, label = bare, f"e2e.{bare.id}"
     world.edit("replicas: 3", f"replicas: 1\n  adopt: {{labels: {{{label}: web}}}}")
-    name = strangers.run({label: "web"}, restart="no")
+    name = foreign.run({label: "web"}, restart="no")
     world.api.link.post(f"/containers/{name}/stop", name, t="1")
     code, out = world.run("--once")
     assert code == 7, out
     assert "AdoptPending" in out
     assert not world.containers()
-    assert not strangers.lives()
+    assert not foreign.generations()
 
 
-def test_a_labelled_container_is_restarted_once_when_its_probe_fails_and_a_bad_label_is_only_said(
-    bare: World, strangers: Strangers
-):
+def test_a_labelled_container_is_healed_once_and_a_bad_label_is_reported(bare: World, foreign: ForeignContainers):
     world = bare
     for file in world.manifests.glob("*.yaml"):
         file.unlink()
-    (world.manifests / "enhanced.yaml").write_text(ENHANCED.format(id=world.id, socket=world.edge.docker))
+    (world.manifests / "enhanced.yaml").write_text(LABELLED.format(id=world.id, socket=world.edge.docker))
     project = f"p{world.id}"
     probe = {"httpGet": {"path": "/healthz", "port": 8080}, "periodSeconds": 0.2, "failureThreshold": 2}
     context = json.dumps([{"name": "web", "livenessProbe": probe}])
@@ -179,9 +175,9 @@ def test_a_labelled_container_is_restarted_once_when_its_probe_fails_and_a_bad_l
             "reconciler.container-probe-context": text,
         }
 
-    sick, well = strangers.run(labels("web", context)), strangers.run(labels("web", context))
-    bad = strangers.run(labels("api", "[{"))
-    before = strangers.lives()
+    sick, well = foreign.run(labels("web", context)), foreign.run(labels("web", context))
+    bad = foreign.run(labels("api", "[{"))
+    before = foreign.generations()
     key = f"container/local/{project}-web"
 
     def passes() -> bool:
@@ -193,12 +189,12 @@ def test_a_labelled_container_is_restarted_once_when_its_probe_fails_and_a_bad_l
         until(passes, "both were probed")
         world.ask(world.address(sick), "/cgi-bin/break")
         world.ask(world.address(bad), "/cgi-bin/break")
-        until(lambda: strangers.lives().get(sick, before[sick]) != before[sick], "it was restarted")
+        until(lambda: foreign.generations().get(sick, before[sick]) != before[sick], "it was restarted")
         until(passes, "both pass")
         until(lambda: "ProbeContextInvalid" in world.log(), "the bad label was said")
-    after = strangers.lives()
+    after = foreign.generations()
     assert after[sick][0] == before[sick][0]
     assert (after[well], after[bad]) == (before[well], before[bad])
     assert len(world.journal("stop")) == len(world.journal("start")) == 1
-    assert {strangers.policy(name) for name in strangers.names} == {"always"}
+    assert {foreign.policy(name) for name in foreign.names} == {"always"}
     assert not world.containers()

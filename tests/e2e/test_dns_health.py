@@ -79,7 +79,7 @@ def test_all_failing_keeps_all(names: World) -> None:
     assert names.published()
 
 
-def test_a_balanced_name_answers_and_dangles_at_no_moment_of_a_withdrawal_that_is_killed(names: World) -> None:
+def test_a_balanced_name_always_answers_during_a_killed_withdrawal(names: World) -> None:
     names.write(balanced(names))
     names.watch()
     names.until(lambda: bool(names.published()))
@@ -108,7 +108,7 @@ def _watch_for(names: World, seconds: float) -> None:
 
 
 @on_one
-def test_a_single_run_publishes_what_passes_and_says_who_does_not(names: World) -> None:
+def test_a_single_run_publishes_passing_addresses_and_reports_the_others(names: World) -> None:
     names.write(simple(names))
     one, other, third = names.gateways
     third.fail()
@@ -124,7 +124,7 @@ def test_a_single_run_publishes_what_passes_and_says_who_does_not(names: World) 
 
 
 @on_one
-def test_addresses_that_are_not_allowed_are_not_asked_and_nothing_published_is_lost(names: World) -> None:
+def test_addresses_that_are_not_allowed_are_not_probed_and_stay_published(names: World) -> None:
     names.write(simple(names))
     names.run("--once", "--timeout", "30s")
     before = names.published()
@@ -167,7 +167,7 @@ def test_a_single_run_waits_for_the_last_verdict_when_nothing_passes(names: Worl
 
 
 @on_one
-def test_a_verdict_that_is_not_reached_in_time_is_unknown_and_said(names: World) -> None:
+def test_a_verdict_that_is_not_reached_in_time_is_unknown(names: World) -> None:
     check = {"protocol": "HTTP", "port": names.port, "path": "/up", **SLOW}
     names.write(simple(names), healthCheck=check)
     for gateway in names.gateways:
@@ -181,7 +181,7 @@ def test_a_verdict_that_is_not_reached_in_time_is_unknown_and_said(names: World)
 
 
 @on_one
-def test_a_host_name_is_checked_where_it_leads_to_by_the_health_check_that_its_target_names(names: World) -> None:
+def test_a_host_name_target_follows_its_health_check(names: World) -> None:
     cloud = Gateway("127.0.0.1", names.port)
     try:
         check = {"address": "localhost", "protocol": "HTTP", "port": names.port, "interval": "800ms"}

@@ -77,11 +77,11 @@ def private(*options: str) -> Iterator[tuple[Engine, World]]:
 
 
 @pytest.mark.parametrize("survive", [True, False], ids=["containers live on", "containers stop with it"])
-def test_a_restart_of_the_engine_causes_no_stop_by_us(survive: bool):
+def test_a_restart_of_the_engine_causes_no_stop(survive: bool):
     with private(*(["--live-restore"] if survive else [])) as (engine, world):
         before = world.started_at()
-        with world.watching(), world.clients() as seen:
-            until(lambda: len(seen.pages) == 3, "all three serve pages")
+        with world.watching(), world.clients() as clients:
+            until(lambda: len(clients.pages) == 3, "all three serve pages")
             engine.stop()
             until(lambda: "RuntimeUnknown" in world.log() or not survive, "the engine is not seen")
             engine.start()
@@ -93,12 +93,12 @@ def test_a_restart_of_the_engine_causes_no_stop_by_us(survive: bool):
         assert ": create " not in log, log
         if survive:
             assert world.started_at() == before
-            seen.check_all_served()
-            seen.check_never_empty()
-        assert all(seen.names)
+            clients.check_all_served()
+            clients.check_never_empty()
+        assert all(clients.names)
 
 
-def test_a_daemon_that_is_told_to_stop_in_the_middle_of_an_action_ends_and_the_next_run_goes_on(edge: World):
+def test_a_daemon_ends_in_the_middle_of_an_action_and_the_next_run_goes_on(edge: World):
     world = edge
     with world.watching() as daemon:
         until(lambda: len(world.containers()) > 0, "it has begun to create")

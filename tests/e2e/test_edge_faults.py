@@ -14,7 +14,7 @@ def unchanged(world: World, before: dict[str, str]) -> None:
     assert world.serves({world.address(name) for name in before})
 
 
-def test_an_image_that_does_not_exist_is_told_and_nothing_that_runs_changes(converged: World):
+def test_a_missing_image_is_reported_and_running_containers_stay(converged: World):
     world = converged
     before = world.started_at()
     world.edit(f"image: {IMAGE}", "image: reconciler-test/web:no-such-tag")
@@ -35,7 +35,7 @@ def test_an_image_that_does_not_exist_is_told_and_nothing_that_runs_changes(conv
     unchanged(world, before)
 
 
-def test_a_name_that_somebody_else_uses_is_left_alone_and_the_others_go_on(edge: World):
+def test_a_foreign_container_of_the_same_name_is_left_alone(edge: World):
     world = edge
     code, plan = world.run("plan")
     assert code == 0, plan
@@ -55,7 +55,7 @@ def test_a_name_that_somebody_else_uses_is_left_alone_and_the_others_go_on(edge:
     world.settle()
 
 
-def test_a_container_from_an_image_that_was_committed_from_ours_is_foreign(converged: World):
+def test_a_container_of_an_image_committed_from_a_replica_is_foreign(converged: World):
     world = converged
     before = world.started_at()
     tag = f"edge-committed-{world.id}:1"
@@ -82,7 +82,7 @@ def test_a_container_from_an_image_that_was_committed_from_ours_is_foreign(conve
         world.api.link.delete(f"/images/{committed['Id']}", tag, force="1")
 
 
-def test_a_container_that_is_removed_between_plan_and_apply_is_made_again_and_the_rest_goes_on(converged: World):
+def test_a_container_removed_between_plan_and_apply_is_created_again(converged: World):
     world = converged
     before = world.started_at()
     world.edit("command: [/serve]", "command: [/serve, second]")
@@ -94,22 +94,22 @@ def test_a_container_that_is_removed_between_plan_and_apply_is_made_again_and_th
     assert not set(before) & set(world.containers()), out
 
 
-def test_a_container_that_is_removed_under_a_daemon_is_replaced_and_only_that_one(converged: World):
+def test_only_a_container_removed_under_a_daemon_is_created_again(converged: World):
     world = converged
     before = world.started_at()
     gone = min(before)
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         world.api.remove(gone)
         until(lambda: gone in world.containers(), "it was made again")
         world.settle()
-    seen.check_never_empty()
+    clients.check_never_empty()
     after = world.started_at()
     assert {name for name in before if after[name] != before[name]} == {gone}
     assert ": stop " not in world.log()
 
 
-def test_the_slot_of_a_dead_generation_is_at_weight_0_before_anything_is_started(converged: World):
+def test_the_slot_of_a_dead_generation_has_weight_0_before_any_start(converged: World):
     world = converged
     gone = min(world.containers())
     address = world.address(gone)
@@ -124,13 +124,13 @@ def test_the_slot_of_a_dead_generation_is_at_weight_0_before_anything_is_started
         lines = [line for line in out.splitlines() if line.startswith("done")]
         cut = next(n for n, line in enumerate(lines) if f"weight 100 -> 0 {address}:8080" in line)
         assert cut < min(n for n, line in enumerate(lines) if ": start " in line), out
-        with world.clients() as seen:
-            until(lambda: len(seen.pages) == 3, "all three serve pages")
-        seen.check_all_served(1)
+        with world.clients() as clients:
+            until(lambda: len(clients.pages) == 3, "all three serve pages")
+        clients.check_all_served(1)
         assert address not in world.pool()
         assert address not in world.names()
         me = world.api.inspect(stranger)
-        assert f"hello from {me['Config']['Hostname']}" not in seen.pages
+        assert f"hello from {me['Config']['Hostname']}" not in clients.pages
         assert me["State"]["Running"]
     finally:
         world.api.remove(stranger)
@@ -140,8 +140,8 @@ def test_a_reload_of_haproxy_and_its_death_lose_no_weight(converged: World):
     world = converged
     everyone, before = world.addresses(), world.started_at()
     victim = world.address(min(before))
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         servers.reload_haproxy(world.edge)
         until(lambda: world.serves(everyone), "all three are in the pool after the reload")
         # The daemon speaks to the new process: what it decides now takes effect there.
@@ -149,8 +149,8 @@ def test_a_reload_of_haproxy_and_its_death_lose_no_weight(converged: World):
         until(lambda: not world.pool().get(victim), "the weight is 0 in the new process")
         world.ask(victim, "/cgi-bin/ready")
         until(lambda: world.serves(everyone), "all three serve again")
-    seen.check_all_served()
-    seen.check_never_empty()
+    clients.check_all_served()
+    clients.check_never_empty()
 
     with world.watching():
         world.kill("haproxy")
@@ -181,7 +181,7 @@ def test_without_a_name_server_names_are_unknown_and_the_rest_converges(converge
     assert world.serves(everyone)
 
 
-def test_a_wrong_key_is_told_and_changes_nothing(converged: World):
+def test_a_wrong_key_is_reported_and_changes_nothing(converged: World):
     world = converged
     before = world.started_at()
     key = world.directory / "update.key"

@@ -7,56 +7,56 @@ from tests.e2e.edge_world import World, until
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pytest.mark.server("named")]
 
 
-def test_a_container_whose_health_fails_leaves_pool_and_name_is_restarted_and_comes_back(converged: World):
+def test_an_unhealthy_container_leaves_service_is_restarted_and_returns(converged: World):
     world = converged
     everyone, before = world.addresses(), world.started_at()
     victim = min(before)
     address = world.address(victim)
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         world.ask(address, "/cgi-bin/break")
         until(lambda: world.started_at()[victim] != before[victim], "it was restarted")
         until(lambda: world.serves(everyone), "all three serve again")
-    seen.check_all_served()
-    seen.check_never_empty()
-    assert any(not pool.get(address) for pool in seen.pools), seen.pools
-    assert everyone - {address} in seen.names, seen.names
+    clients.check_all_served()
+    clients.check_never_empty()
+    assert any(not pool.get(address) for pool in clients.pools), clients.pools
+    assert everyone - {address} in clients.names, clients.names
     after = world.started_at()
     assert {name for name in after if after[name] != before[name]} == {victim}
     log = world.log()
     assert log.index(f"weight 100 -> 0 {address}") < log.index(f": stop {victim}") < log.index(f": start {victim}")
 
 
-def test_a_replica_whose_readiness_alone_fails_gets_weight_0_leaves_the_name_and_comes_back_without_a_restart(
+def test_failing_readiness_ends_service_of_a_replica_without_a_restart(
     converged: World,
 ):
     world = converged
     everyone, before = world.addresses(), world.started_at()
     victim = min(before)
     address = world.address(victim)
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         world.ask(address, "/cgi-bin/unready")
         until(lambda: not world.pool().get(address), "its weight is 0")
         until(lambda: world.names() == everyone - {address}, "it has left the name")
         world.ask(address, "/cgi-bin/ready")
         until(lambda: world.serves(everyone), "all three serve again")
-    seen.check_all_served()
-    seen.check_never_empty()
+    clients.check_all_served()
+    clients.check_never_empty()
     assert world.started_at() == before
 
 
-def test_a_container_that_somebody_takes_off_its_network_is_connected_again_and_serves_without_a_restart(
+def test_a_container_off_its_network_is_reconnected_without_a_restart(
     converged: World,
 ):
     world = converged
     everyone, before = world.addresses(), world.started_at()
     victim = min(before)
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         world.api.link.post(f"/networks/{world.network}/disconnect", victim, {"Container": victim, "Force": True})
         until(lambda: world.address(victim) and world.serves(world.addresses()), "all three serve again")
-    seen.check_never_empty()
+    clients.check_never_empty()
     assert len(world.addresses()) == len(everyone)
     assert world.started_at() == before
     assert f"update {victim}: connect to {world.network}" in world.log()
@@ -66,7 +66,7 @@ def test_a_container_that_somebody_takes_off_its_network_is_connected_again_and_
 def test_pool_and_name_stay_as_they_are_when_all_fail_their_readiness(converged: World):
     world = converged
     everyone, before = world.addresses(), world.started_at()
-    with world.watching(), world.clients() as seen:
+    with world.watching(), world.clients() as clients:
         first, *others = sorted(everyone)
         for address in others:
             world.ask(address, "/cgi-bin/unready")
@@ -78,22 +78,22 @@ def test_pool_and_name_stay_as_they_are_when_all_fail_their_readiness(converged:
         for address in everyone:
             world.ask(address, "/cgi-bin/ready")
         until(lambda: world.serves(everyone), "all three serve again")
-    seen.check_all_served()
-    seen.check_never_empty()
+    clients.check_all_served()
+    clients.check_never_empty()
     assert world.started_at() == before
 
 
 def test_a_template_change_rolls_without_a_failed_request(converged: World):
     world = converged
     before = world.containers()
-    with world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         world.edit("command: [/serve]", "command: [/serve, second]")
         out = world.once("--timeout", "60s")
         world.settle()
-        until(lambda: len(seen.pages) >= 6, "the new ones serve pages")
-    seen.check_all_served()
-    seen.check_never_empty()
+        until(lambda: len(clients.pages) >= 6, "the new ones serve pages")
+    clients.check_all_served()
+    clients.check_never_empty()
     after = world.containers()
     assert len(after) == 3
     assert not set(before) & set(after)
@@ -101,7 +101,7 @@ def test_a_template_change_rolls_without_a_failed_request(converged: World):
         assert out.index(f": stop {old}") < out.index(f": remove {old}")
 
 
-def test_containers_that_all_stop_at_once_as_in_a_reboot_come_back_together(converged: World):
+def test_containers_that_all_stop_at_once_are_started_together(converged: World):
     world = converged
     before = world.started_at()
     with world.watching():

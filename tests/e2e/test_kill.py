@@ -34,7 +34,7 @@ def test_killed_at_any_moment_it_converges_to_one_copy_of_each_replica(world):
     assert world.processes() == {pid_of(replica["address"]) for replica in replicas.values()}
 
 
-def test_a_restart_that_is_killed_half_way_is_finished_and_not_made_twice(world):
+def test_a_restart_that_is_killed_half_way_is_finished_and_not_repeated(world):
     code, out = world.run("--once")
     assert code == 0, out
     before = world.replicas()

@@ -142,7 +142,7 @@ def ready(daemon: Daemon) -> dict[str, PushRow]:
     return daemon.rows()
 
 
-def test_containers_push_through_the_mounted_socket_and_speak_for_themselves_only(daemon: Daemon) -> None:
+def test_containers_push_only_for_themselves_through_the_mounted_socket(daemon: Daemon) -> None:
     rows = ready(daemon)
     assert sorted(rows) == sorted(daemon.ids())
     one, other = sorted(rows)
@@ -155,7 +155,7 @@ def test_containers_push_through_the_mounted_socket_and_speak_for_themselves_onl
     assert daemon.rows()[other].event == "ready"
 
 
-def test_a_restarted_container_begins_anew_and_a_killed_daemon_remembers_draining(daemon: Daemon) -> None:
+def test_a_push_of_draining_survives_the_daemon_but_not_the_container(daemon: Daemon) -> None:
     one, other = sorted(ready(daemon))
     body = json.dumps({"event": "draining", "boot": "by-hand", "seq": 1})
     assert daemon.curl(one, body) == 200

@@ -7,10 +7,10 @@ import signal
 from tests.e2e.quickstart_world import PATIENCE, ask, pid_of, until
 
 
-def test_the_main_job_from_nothing_through_faults_to_nothing(world):
+def test_the_quickstart_converges_heals_and_is_destroyed(world):
     code, out = world.run("--once")
     assert code == 0, out
-    assert out.splitlines()[-1] == "result: as wanted (exit 0)"
+    assert out.splitlines()[-1] == "result: converged (exit 0)"
     before = world.replicas()
     addresses = {one["address"] for one in before.values()}
     assert len(addresses) == 3
@@ -53,7 +53,7 @@ def test_the_main_job_from_nothing_through_faults_to_nothing(world):
     assert (code, json.loads(out)["status"]["workloads"]) == (0, []), out
 
 
-def test_a_daemon_heals_obeys_and_leaves_everything_running_when_it_is_told_to_stop(world):
+def test_a_daemon_heals_obeys_commands_and_leaves_everything_running(world):
     daemon = world.start("--watch")
     try:
         until(lambda: (world.state / "pools" / "web.json").exists() and list(world.pool().values()) == [100] * 3)

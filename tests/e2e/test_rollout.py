@@ -35,31 +35,31 @@ def shop(engine: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
             world.close()
 
 
-def test_a_switch_at_its_time_under_load_fails_no_request(shop: Shop) -> None:
+def test_an_activation_at_its_time_under_load_fails_no_request(shop: Shop) -> None:
     digest = shop.publish("2")
     old = shop.of_version("1")
-    with shop.watching(), shop.clients() as seen:
-        until(lambda: sum(seen.pages.values()) > 50, "pages are served")
+    with shop.watching(), shop.clients() as clients:
+        until(lambda: sum(clients.pages.values()) > 50, "pages are served")
         answer = shop.deploy("2", "--activate-in", "25s")
         assert answer["success"] is True
         assert answer["activation_time"]
         until(lambda: len(shop.of_version("2")) == 2, "the new replicas run before their time")
-        assert versions(seen.pages) == {"1"}
+        assert versions(clients.pages) == {"1"}
         new = set(shop.of_version("2").values())
         assert shop.standing("2") == "scheduled"
         assert not new & set(shop.pool())
-        until(lambda: "2" in versions(seen.pages), "the switch")
+        until(lambda: "2" in versions(clients.pages), "the switch")
         # Raised before the others are lowered: all of one of the two have weight at any moment that was seen.
-        weighted = [{one for one in pool if pool[one]} for pool in seen.pools]
-        assert all(set(old.values()) <= some or new <= some for some in weighted), seen.pools
+        weighted = [{one for one in pool if pool[one]} for pool in clients.pools]
+        assert all(set(old.values()) <= some or new <= some for some in weighted), clients.pools
         until(lambda: shop.serves(new), "only the new replicas serve")
         until(lambda: not shop.of_version("1"), "the old ones are stopped")
         until(lambda: shop.standing("1") == "superseded", "the old one is superseded")
-        count = seen.pages.copy()
-        until(lambda: sum(seen.pages.values()) > sum(count.values()) + 50, "pages go on")
-        assert all(seen.pages[page] == count[page] for page in count if page.startswith("version 1"))
-    seen.check_all_served(200)
-    seen.check_never_empty()
+        count = clients.pages.copy()
+        until(lambda: sum(clients.pages.values()) > sum(count.values()) + 50, "pages go on")
+        assert all(clients.pages[page] == count[page] for page in count if page.startswith("version 1"))
+    clients.check_all_served(200)
+    clients.check_never_empty()
     rows = shop.revisions()
     assert rows["2"]["status"] == "active"
     assert rows["2"]["revision"] == answer["revision"]
@@ -70,9 +70,9 @@ def test_a_switch_at_its_time_under_load_fails_no_request(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("shop", [IMPATIENT], indirect=True, ids=["tried for 15s"])
-def test_a_revision_that_never_becomes_ready_is_never_let_in(shop: Shop) -> None:
+def test_a_revision_that_never_becomes_ready_is_never_activated(shop: Shop) -> None:
     shop.publish("2-quiet")
-    with shop.watching(), shop.clients() as seen:
+    with shop.watching(), shop.clients() as clients:
         before, starts, serving = shop.started_at(), len(shop.journal("start")), shop.addresses()
         shop.deploy("2-quiet")
         until(lambda: shop.standing("2-quiet") in {"expired", "failed"}, "it is given up")
@@ -80,28 +80,28 @@ def test_a_revision_that_never_becomes_ready_is_never_let_in(shop: Shop) -> None
         assert shop.revisions()["2-quiet"]["why"]
         assert shop.started_at() == before
         assert len(shop.journal("start")) == starts + 2, "both of its replicas ran"
-    assert versions(seen.pages) == {"1"}
-    assert all(set(pool) <= serving for pool in seen.pools)
-    seen.check_all_served(100)
-    seen.check_never_empty()
+    assert versions(clients.pages) == {"1"}
+    assert all(set(pool) <= serving for pool in clients.pools)
+    clients.check_all_served(100)
+    clients.check_never_empty()
 
 
 @pytest.mark.parametrize("shop", [IMPATIENT], indirect=True, ids=["tried for 15s"])
-def test_an_image_that_the_registry_does_not_have_changes_nothing_that_runs(shop: Shop) -> None:
-    with shop.watching(), shop.clients() as seen:
+def test_an_image_missing_in_the_registry_changes_no_running_container(shop: Shop) -> None:
+    with shop.watching(), shop.clients() as clients:
         before = shop.started_at()
         shop.deploy("no-such-version")
         until(lambda: "cannot pull image" in shop.log(), "the pull is refused")
         until(lambda: shop.standing("no-such-version") in {"expired", "failed"}, "it is given up")
         assert shop.started_at() == before
-    assert versions(seen.pages) == {"1"}
-    seen.check_all_served()
-    seen.check_never_empty()
+    assert versions(clients.pages) == {"1"}
+    clients.check_all_served()
+    clients.check_never_empty()
 
 
 @pytest.mark.parametrize("shop", ["{strategy: recreate}"], indirect=True, ids=["recreate"])
-def test_where_the_old_one_goes_first_it_stays_until_the_new_image_is_here(shop: Shop) -> None:
-    with shop.watching(), shop.clients() as seen:
+def test_with_recreate_the_old_replica_stays_until_the_new_image_is_pulled(shop: Shop) -> None:
+    with shop.watching(), shop.clients() as clients:
         before = shop.started_at()
         shop.deploy("2")
         until(lambda: "cannot pull image" in shop.log(), "the pull is refused")
@@ -110,14 +110,14 @@ def test_where_the_old_one_goes_first_it_stays_until_the_new_image_is_here(shop:
         shop.deploy("3")
         until(lambda: len(shop.of_version("3")) == 2 and not shop.of_version("1"), "both are replaced")
         until(lambda: shop.serves(set(shop.of_version("3").values())), "the new ones serve")
-    seen.check_all_served()
-    seen.check_never_empty()
+    clients.check_all_served()
+    clients.check_never_empty()
 
 
-def test_a_revision_that_turns_bad_while_it_bakes_is_taken_back_without_a_pull(shop: Shop) -> None:
+def test_a_revision_that_fails_in_its_bake_is_rolled_back_without_a_pull(shop: Shop) -> None:
     shop.publish("2-frail")
     first = shop.ids()
-    with shop.watching(), shop.clients() as seen:
+    with shop.watching(), shop.clients() as clients:
         shop.deploy("2-frail")
         until(lambda: shop.standing("2-frail") == "active", "the switch")
         until(lambda: not shop.of_version("1"), "the old ones are stopped")
@@ -130,17 +130,17 @@ def test_a_revision_that_turns_bad_while_it_bakes_is_taken_back_without_a_pull(s
         until(lambda: shop.standing("2-frail") == "failed", "it has failed")
         assert len(shop.journal("create")) == creations
         assert {name: shop.ids()[name] for name in first} == first
-    seen.check_all_served(100)
-    seen.check_never_empty()
+    clients.check_all_served(100)
+    clients.check_never_empty()
     # The manifest still asks for it, and it is not tried again.
     shop.once(expect=7)
     assert set(shop.of_version("1")) == set(first)
 
 
-def test_a_rollback_by_hand_needs_no_registry_and_the_next_run_does_not_undo_it(shop: Shop) -> None:
+def test_a_manual_rollback_needs_no_registry_and_is_not_undone(shop: Shop) -> None:
     shop.publish("2")
     first = shop.ids()
-    with shop.watching(), shop.clients() as seen:
+    with shop.watching(), shop.clients() as clients:
         shop.deploy("2")
         until(lambda: shop.standing("2") == "active", "the switch")
         shop.registry.stop()
@@ -149,7 +149,7 @@ def test_a_rollback_by_hand_needs_no_registry_and_the_next_run_does_not_undo_it(
         until(lambda: shop.standing("1") == "active", "it is taken back")
         until(lambda: shop.serves({shop.address(name) for name in first}), "the old ones serve")
         assert {name: shop.ids()[name] for name in first} == first
-    seen.check_all_served(100)
-    seen.check_never_empty()
+    clients.check_all_served(100)
+    clients.check_never_empty()
     shop.once(expect=7)
     assert set(shop.of_version("1")) == set(first)

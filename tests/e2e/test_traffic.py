@@ -12,10 +12,10 @@ from tests.e2e.traffic_world import Agent, Load, Traffic, serving
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy")]
 
 
-def busy(seen: Load, more: int = 20) -> None:
+def busy(load: Load, more: int = 20) -> None:
     """Wait until clients have had that many further answers: what is tried next happens under load."""
-    start = seen.total
-    until(lambda: seen.total >= start + more, f"{more} more requests")
+    start = load.total
+    until(lambda: load.total >= start + more, f"{more} more requests")
 
 
 def stops_of(world: Traffic, replica: str) -> list[int]:
@@ -28,15 +28,15 @@ def writes(world: Traffic) -> int:
     return sum(" done " in line and ": weight " in line for line in world.log().splitlines())
 
 
-def test_replicas_are_drained_restarted_and_replaced_without_a_failed_request(engine: str):
-    with serving(engine) as world, world.load() as seen:
-        busy(seen)
+def test_drains_restarts_and_replacements_fail_no_request(engine: str):
+    with serving(engine) as world, world.load() as load:
+        busy(load)
         first, *others = world.containers()
         before = world.started_at()
         world.tell("drain", "workload/web/0", "--for", "5m", "--reason", "looking into a leak")
         until(lambda: world.weight(first) == 0, "the drained one has no weight")
         assert world.endpoint(first)["override"]["reason"] == "looking into a leak"
-        busy(seen)
+        busy(load)
         assert all(world.weight(other) == 100 for other in others)
         world.tell("release", "workload/web/0")
         world.settle()
@@ -45,15 +45,15 @@ def test_replicas_are_drained_restarted_and_replaced_without_a_failed_request(en
         world.settle()
         assert set(world.started_at()) == set(before)
         assert not set(world.started_at().values()) & set(before.values())
-        busy(seen)
+        busy(load)
         world.edit('"value": "1"', '"value": "2"')
         until(lambda: not set(before) & set(world.containers()), "all were replaced")
         world.settle()
-        busy(seen)
-    seen.check(200)
+        busy(load)
+    load.check(200)
 
 
-def test_an_idle_replica_is_stopped_after_the_shortest_drain_and_a_busy_one_when_its_last_request_is_over(engine: str):
+def test_a_drain_ends_after_its_minimum_or_with_the_last_request(engine: str):
     with serving(engine, drain=("1s", "200s")) as world, ThreadPoolExecutor(6) as pool:
         idle = SystemClock().now().wall
         world.tell("restart", "workload/web/0", "--wait")
@@ -76,9 +76,9 @@ def test_an_idle_replica_is_stopped_after_the_shortest_drain_and_a_busy_one_when
         assert (stopped - begun) / 1e9 < 200, "it waited for its requests, and not for the longest drain"
 
 
-def test_a_reload_of_the_balancer_in_the_middle_of_a_drain_cuts_no_request_and_loses_no_weight(engine: str):
-    with serving(engine, drain=("1s", "12s")) as world, ThreadPoolExecutor(6) as pool, world.load() as seen:
-        busy(seen)
+def test_a_balancer_reload_in_a_drain_cuts_no_request_and_keeps_weights(engine: str):
+    with serving(engine, drain=("1s", "12s")) as world, ThreadPoolExecutor(6) as pool, world.load() as load:
+        busy(load)
         victim, *others = world.containers()
         held = [pool.submit(world.fetch, "/hold") for _ in range(6)]
         until(lambda: world.under_way() >= 6, "all six are under way")
@@ -94,8 +94,8 @@ def test_a_reload_of_the_balancer_in_the_middle_of_a_drain_cuts_no_request_and_l
         [stopped] = stops_of(world, "workload/web/0")
         assert (stopped - asked) / 1e9 >= 12, "what the new process counts says nothing of what the old one has"
         world.settle()
-        busy(seen)
-    seen.check(100)
+        busy(load)
+    load.check(100)
 
 
 def test_a_request_that_outlasts_the_longest_drain_is_cut_and_no_other(engine: str):
@@ -111,7 +111,7 @@ def test_a_request_that_outlasts_the_longest_drain_is_cut_and_no_other(engine: s
         assert ": cut sessions of " in world.log(), "it is told"
 
 
-def test_a_person_who_changes_a_weight_again_and_again_is_reported_and_not_fought(engine: str):
+def test_an_operator_who_keeps_changing_a_weight_is_reported_not_fought(engine: str):
     with serving(engine) as world:
         victim = world.containers()[0]
 

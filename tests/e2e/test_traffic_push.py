@@ -13,7 +13,7 @@ BLIND = [sys.executable, "-m", "reconciler.push", "run"]
 """The client without a probe: it says ready as soon as the program runs, and repeats that."""
 
 
-def test_a_replica_that_says_that_it_starts_gets_no_traffic_before_it_says_ready(engine: str):
+def test_a_replica_that_pushes_startup_gets_no_traffic_before_ready(engine: str):
     with serving(engine, push=True, words=["cold"], settled=False) as world:
         until(lambda: len(world.containers()) == 3 and "" not in world.addresses(), "all three run")
         first, *others = world.containers()
@@ -24,7 +24,7 @@ def test_a_replica_that_says_that_it_starts_gets_no_traffic_before_it_says_ready
         assert [world.weight(other) for other in others] == [0, 0]
 
 
-def test_a_fresh_word_of_its_own_outranks_the_probe_in_both_directions(engine: str):
+def test_a_fresh_push_outranks_the_probe_in_both_directions(engine: str):
     with serving(engine, push=True, run=BLIND) as world:
         victim = world.containers()[0]
         until(lambda: world.ask(world.address(victim), "/unready") != "", "it listens, later than it said")
@@ -37,8 +37,8 @@ def test_a_fresh_word_of_its_own_outranks_the_probe_in_both_directions(engine: s
 
 
 def test_a_container_that_says_draining_before_it_ends_loses_no_request(engine: str):
-    with serving(engine, push=True, words=["polite"], restart="no") as world, world.load() as seen:
-        until(lambda: seen.total > 30, "there is load")
+    with serving(engine, push=True, words=["polite"], restart="no") as world, world.load() as load:
+        until(lambda: load.total > 30, "there is load")
         for victim in world.containers():
             started = world.started_at()[victim]
             place = f"{world.address(victim)}:8080"
@@ -48,6 +48,6 @@ def test_a_container_that_says_draining_before_it_ends_loses_no_request(engine: 
             assert cut.partition(" ")[0] < ended, "its weight was 0 before it ended"
             until(lambda it=victim, at=started: world.started_at()[it] not in {at, ""}, "it was started again")
             world.settle()
-        before = seen.total
-        until(lambda: seen.total > before + 30, "there is load still")
-    seen.check(100)
+        before = load.total
+        until(lambda: load.total > before + 30, "there is load still")
+    load.check(100)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.edge_world import ANSWER, IMAGE, PATIENCE, ROOT, World, servers, until
+from tests.e2e.edge_world import IMAGE, PATIENCE, ROOT, World, servers, until
 
 BORROWED = sorted({str(ROOT), sys.base_prefix, sys.prefix, "/usr"})
 APP = str(Path(__file__).with_name("traffic_app.py"))
@@ -170,22 +170,7 @@ class Traffic(World):
         """What a person at HAProxy's socket does."""
         address = self.address(container)
         slot = next(row[3] for row in self.slots() if row[4] == address)
-        self.socket(f"set weight be_web/{slot} {weight}")
-
-    def slots(self) -> list[list[str]]:
-        """The rows of HAProxy's server state."""
-        return [line.split() for line in self.socket("show servers state be_web").splitlines()[2:] if line]
-
-    def socket(self, words: str) -> str:
-        """One command on HAProxy's socket, and its answer."""
-        with socket.socket(socket.AF_UNIX) as link:
-            link.settimeout(ANSWER)
-            link.connect(str(self.directory / "admin.sock"))
-            link.sendall(f"{words}\n".encode())
-            data = b""
-            while chunk := link.recv(65536):
-                data += chunk
-        return data.decode()
+        self.haproxy(f"set weight be_web/{slot} {weight}")
 
     def fetch(self, path: str, seconds: float = PATIENCE) -> str:
         """One page through HAProxy. Raises OSError, also for an answer other than 200."""
@@ -215,7 +200,7 @@ class Traffic(World):
         """Requests that HAProxy has sent to these containers, or to all, and that are not answered yet."""
         addresses = {self.address(name) for name in containers}
         wanted = {row[3] for row in self.slots() if not containers or row[4] in addresses}
-        rows = [line.split(",") for line in self.socket("show stat be_web 4 -1").splitlines()]
+        rows = [line.split(",") for line in self.haproxy("show stat be_web 4 -1").splitlines()]
         scur, name = rows[0].index("scur"), rows[0].index("svname")
         return sum(int(row[scur]) for row in rows[1:] if len(row) > scur and row[name] in wanted)
 
@@ -232,7 +217,7 @@ class Traffic(World):
     @contextmanager
     def load(self, clients: int = 6, seconds: Sequence[float] = (0.02, 0.3, 1.0)) -> Iterator[Load]:
         """Clients that ask all the time: each takes turns between fast and slow requests until the block ends."""
-        seen, stop = Load(), threading.Event()
+        load, stop = Load(), threading.Event()
 
         def client(number: int) -> None:
             for turn in range(number, 1_000_000):
@@ -240,17 +225,17 @@ class Traffic(World):
                     return
                 pause, began = seconds[turn % len(seconds)], time.monotonic()
                 try:
-                    seen.answered(self.fetch(f"/slow?{pause}"))
+                    load.answered(self.fetch(f"/slow?{pause}"))
                 except OSError as error:
                     took = time.monotonic() - began
-                    seen.failed(f"{time.strftime('%X')}: request of {pause} s failed after {took:.2f} s: {error}")
+                    load.failed(f"{time.strftime('%X')}: request of {pause} s failed after {took:.2f} s: {error}")
                     stop.wait(0.05)
 
         threads = [threading.Thread(target=client, args=(number,)) for number in range(clients)]
         for thread in threads:
             thread.start()
         try:
-            yield seen
+            yield load
         finally:
             stop.set()
             for thread in threads:

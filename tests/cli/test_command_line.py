@@ -40,7 +40,7 @@ def every_command() -> dict[str, click.Command]:
     return {name: load(name) for name in ("", *COMMANDS)}
 
 
-def test_all_options_with_a_value_are_known_before_their_command_is_imported():
+def test_all_options_with_a_value_are_known_before_the_import():
     found = {
         name
         for command in every_command().values()
@@ -67,7 +67,7 @@ def test_help_says(name, reconcile, golden):
     golden(f"cli/help-{name or 'reconcile'}.txt", done.out)
 
 
-def test_nothing_at_all_prints_help_and_is_a_wrong_command_line(reconcile):
+def test_no_words_print_help_and_are_a_wrong_command_line(reconcile):
     done = reconcile()
     assert done.code == 64
     assert done.out == ""
@@ -99,7 +99,7 @@ def test_nothing_at_all_prints_help_and_is_a_wrong_command_line(reconcile):
         (["status"], "no instance keeps its state"),
     ],
 )
-def test_a_wrong_command_line_ends_with_64_and_says_what_to_write(words, said, reconcile):
+def test_a_wrong_command_line_ends_with_64_and_a_hint(words, said, reconcile):
     done = reconcile(*words)
     assert done.code == 64
     assert said in done.err
@@ -107,7 +107,7 @@ def test_a_wrong_command_line_ends_with_64_and_says_what_to_write(words, said, r
     assert "Traceback" not in done.err
 
 
-def test_a_directory_alone_asks_how_to_run(tree, reconcile):
+def test_a_path_without_a_mode_is_refused_with_the_modes(tree, reconcile):
     done = reconcile(tree)
     assert done.code == 64
     assert f"run: reconcile --once {tree}" in done.err

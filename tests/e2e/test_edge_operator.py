@@ -42,17 +42,17 @@ def restarted(world: World, before: dict[str, str]) -> set[str]:
     return {name for name, at in world.started_at().items() if before.get(name) not in {None, at}}
 
 
-def test_a_container_whose_health_fails_is_restarted_and_comes_back_on_each_engine(either: World):
+def test_an_unhealthy_container_is_restarted_on_each_engine(either: World):
     world = either
     everyone, before = world.addresses(), world.started_at()
     victim = min(before)
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         world.ask(world.address(victim), "/cgi-bin/break")
         until(lambda: bool(restarted(world, before)), "it was restarted")
         until(lambda: world.serves(world.addresses()) and len(world.addresses()) == len(everyone), "all serve again")
-    seen.check_all_served()
-    seen.check_never_empty()
+    clients.check_all_served()
+    clients.check_never_empty()
     assert restarted(world, before) == {victim}
     assert set(world.started_at()) == set(before)
 
@@ -96,7 +96,7 @@ def test_a_command_that_hangs_delays_no_other_probe_and_leaves_no_process(bare: 
     assert len(world.journal("stop")) == 1
 
 
-def test_what_somebody_paused_is_left_alone_and_serves_again_when_it_is_thawed(either: World):
+def test_a_paused_container_is_left_alone_and_serves_after_unpause(either: World):
     world = either
     everyone, before = world.addresses(), world.started_at()
     victim = min(before)
@@ -114,18 +114,18 @@ def test_what_somebody_paused_is_left_alone_and_serves_again_when_it_is_thawed(e
     assert not world.journal("stop")
 
 
-def test_a_restart_that_a_person_asks_for_is_followed_to_its_end_without_a_failed_request(either: World):
+def test_a_requested_restart_ends_without_a_failed_request(either: World):
     world = either
     before = world.started_at()
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         code, out = world.run(
             "restart", "workload/web", "--wait", "--reason", "new certificates", "--min-started", "1s"
         )
         assert code == 0, out
         world.settle()
-    seen.check_all_served()
-    seen.check_never_empty()
+    clients.check_all_served()
+    clients.check_never_empty()
     assert restarted(world, before) == set(before)
     assert len(world.journal("stop")) == 3
     assert all(f"workload/web/{n}: done" in out.lower() for n in range(3)), out
@@ -145,7 +145,7 @@ ASIDE = f"""\
 """A second container for the workload, which ends at once when it is told to."""
 
 
-def test_one_container_of_each_replica_is_restarted_on_request_and_the_others_live_on(bare: World):
+def test_one_container_of_each_replica_can_be_restarted_alone(bare: World):
     world = bare
     world.edit("            failureThreshold: 1\n  restarts:\n", ASIDE)
 
@@ -160,19 +160,19 @@ def test_one_container_of_each_replica_is_restarted_on_request_and_the_others_li
     before = world.started_at()
     asides = set(before) - mains()
     assert len(asides) == 3
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         code, out = world.run("restart", "workload/web", "--container", "aside", "--wait", "--min-started", "1s")
         assert code == 0, out
         until(settled, "all serve again")
-    seen.check_all_served()
-    seen.check_never_empty()
+    clients.check_all_served()
+    clients.check_never_empty()
     assert restarted(world, before) == asides
     assert set(world.started_at()) == set(before)
 
 
 @DOCKER
-def test_who_gets_no_traffic_by_haproxys_own_checks_is_no_reason_to_restart_the_other(edge: World):
+def test_a_restart_begins_with_the_replica_that_haproxy_calls_down(edge: World):
     """HAProxy calls one of two replicas down for some seconds more, as it does with one that needed long to start."""
     world = edge
     world.kill("haproxy")
@@ -184,8 +184,8 @@ def test_who_gets_no_traffic_by_haproxys_own_checks_is_no_reason_to_restart_the_
     world.settle(2)
     before = world.started_at()
     first, second = sorted(before)
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 2, "both serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 2, "both serve pages")
         world.call_down(world.address(second))
         until(lambda: '"operational": "down"' in world.run("get", "endpoints", "-o", "json")[1], "that is seen")
         code, out = world.run("restart", "workload/web", "--wait", "--reason", "new certificates")
@@ -193,12 +193,12 @@ def test_who_gets_no_traffic_by_haproxys_own_checks_is_no_reason_to_restart_the_
         until(lambda: world.serves(world.addresses()), "both serve again")
     after = world.started_at()
     assert before[second] < after[second] < after[first], "the one without traffic went first"
-    seen.check_all_served()
-    seen.check_never_empty()
+    clients.check_all_served()
+    clients.check_never_empty()
 
 
 @DOCKER
-def test_a_suspended_replica_loses_its_weight_and_is_restarted_only_when_it_is_resumed(converged: World):
+def test_a_suspended_replica_loses_weight_and_restarts_after_resume(converged: World):
     world = converged
     before = world.started_at()
     victim = min(before)
@@ -217,7 +217,7 @@ def test_a_suspended_replica_loses_its_weight_and_is_restarted_only_when_it_is_r
 
 
 @DOCKER
-def test_while_probing_is_suspended_too_nothing_is_seen_and_nothing_is_done(converged: World):
+def test_with_suspended_probes_failures_are_not_noticed_and_not_healed(converged: World):
     world = converged
     everyone, before = world.addresses(), world.started_at()
     victim = min(before)
@@ -237,7 +237,7 @@ def test_while_probing_is_suspended_too_nothing_is_seen_and_nothing_is_done(conv
 
 
 @DOCKER
-def test_a_changed_secret_rolls_through_the_replicas_and_shows_itself_nowhere(edge: World):
+def test_a_changed_secret_rolls_through_the_replicas_and_is_never_shown(edge: World):
     world, (old, new) = edge, ("first-secret-7f3a", "second-secret-91bc")
     place = world.directory / "password"
     place.write_text(old)
@@ -257,13 +257,13 @@ def test_a_changed_secret_rolls_through_the_replicas_and_shows_itself_nowhere(ed
 
     ids = {name: world.api.inspect(name)["Id"] for name in before}
     assert passwords() == {f"PASSWORD={old}"}
-    with world.watching(), world.clients() as seen:
-        until(lambda: len(seen.pages) == 3, "all three serve pages")
+    with world.watching(), world.clients() as clients:
+        until(lambda: len(clients.pages) == 3, "all three serve pages")
         place.write_text(new)
         until(lambda: passwords() == {f"PASSWORD={new}"} and len(world.containers()) == 3, "all have it")
         world.settle()
-    seen.check_all_served()
-    seen.check_never_empty()
+    clients.check_all_served()
+    clients.check_never_empty()
     assert all(world.api.inspect(name)["Id"] != ids.get(name) for name in world.containers())
     told = world.log() + json.dumps(world.status()) + world.run("events")[1] + world.run("explain", "workload/web")[1]
     kept = b"".join(file.read_bytes() for file in world.state.rglob("*") if file.is_file())
@@ -273,7 +273,7 @@ def test_a_changed_secret_rolls_through_the_replicas_and_shows_itself_nowhere(ed
 
 
 @DOCKER
-def test_what_always_fails_is_restarted_made_anew_and_given_up_and_a_new_template_clears_that(edge: World):
+def test_a_container_that_always_fails_is_given_up_until_a_new_template(edge: World):
     world, shared = edge, edge.directory / "shared"
     shared.mkdir()
     (shared / "ok").touch()
@@ -315,7 +315,7 @@ def test_what_always_fails_is_restarted_made_anew_and_given_up_and_a_new_templat
 
 
 @DOCKER
-def test_a_container_that_exceeds_its_memory_is_started_again_and_that_cause_is_told(edge: World):
+def test_a_container_killed_at_its_memory_limit_is_started_with_that_cause(edge: World):
     world = edge
     eater = "[ -e /tmp/again ] && exec /serve; touch /tmp/again; sleep 1; x=0123456789abcdef; while :; do x=$x$x; done"
     world.edit("replicas: 3", "replicas: 1\n  runtimeRestart: no")
@@ -344,15 +344,15 @@ def peer(path: str) -> int:
 
 
 @pytest.mark.server("podman")
-def test_the_end_of_podmans_service_stops_nothing_and_what_it_hid_is_known_again():
+def test_the_end_of_podmans_service_stops_no_container():
     with podman_home() as home, closing(World(podman_with_image(home))) as world:
         path = world.edge.docker
         world.start_servers()
         world.once()
         world.settle()
         before = world.started_at()
-        with world.watching(), world.clients() as seen:
-            until(lambda: len(seen.pages) == 3, "all three serve pages")
+        with world.watching(), world.clients() as clients:
+            until(lambda: len(clients.pages) == 3, "all three serve pages")
             os.kill(peer(path), signal.SIGKILL)
             until(lambda: "RuntimeUnknown" in world.log(), "the engine is not seen")
             Path(path).unlink(missing_ok=True)
@@ -361,7 +361,7 @@ def test_the_end_of_podmans_service_stops_nothing_and_what_it_hid_is_known_again
             world.ask(world.address(victim), "/cgi-bin/break")
             until(lambda: restarted(world, before) == {victim}, "it is seen again, and heals")
             world.settle()
-        seen.check_all_served()
-        seen.check_never_empty()
+        clients.check_all_served()
+        clients.check_never_empty()
         assert set(world.started_at()) == set(before)
         assert len(world.journal("stop")) == 1
