@@ -62,7 +62,7 @@ def plain(world: Traffic) -> None:
 
 def checked(world: Traffic) -> bool:
     """Whether HAProxy takes all members for up."""
-    rows = [line.split(",") for line in world.socket("show stat be_web 4 -1").splitlines()]
+    rows = [line.split(",") for line in world.haproxy("show stat be_web 4 -1").splitlines()]
     status, weight = rows[0].index("status"), rows[0].index("weight")
     used = [row[status] for row in rows[1:] if len(row) > weight and row[weight] == "100"]
     return len(used) == REPLICAS and all(one == "UP" for one in used)

@@ -326,9 +326,10 @@ class World:
         assert answer.rcode() in (dns.rcode.NOERROR, dns.rcode.NXDOMAIN), answer
         return {item.address for rrset in answer.answer for item in rrset}
 
-    def ask(self, address: str, path: str = "/", port: int = 8080) -> str:
+    def ask(self, address: str, path: str = "/", port: int = 8080, seconds: float = ANSWER) -> str:
+        """One page. Raises OSError, also for an answer other than 200."""
         try:
-            with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=ANSWER) as answer:
+            with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=seconds) as answer:
                 return str(answer.read().decode().strip())
         except urllib.error.HTTPError as error:
             error.close()

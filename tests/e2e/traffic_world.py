@@ -4,15 +4,12 @@ Made from the edge example's servers (HAProxy only), with containers that run a 
 pushes where a test wants them. The containers borrow Python from this host, so no image has to hold it.
 """
 
-import http.client
 import json
 import socket
 import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -174,14 +171,7 @@ class Traffic(World):
 
     def fetch(self, path: str, seconds: float = PATIENCE) -> str:
         """One page through HAProxy. Raises OSError, also for an answer other than 200."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.edge.http}{path}", timeout=seconds) as answer:
-                return str(answer.read().decode().strip())
-        except urllib.error.HTTPError as error:
-            error.close()
-            raise OSError(f"{path} answered {error.code}") from None
-        except http.client.HTTPException as error:  # who answers ended in the middle of it
-            raise OSError(f"{path}: {type(error).__name__}: {error}") from None
+        return self.ask("127.0.0.1", path, self.edge.http, seconds)
 
     def events(self) -> list[str]:
         """The latest push of every container that has pushed."""
