@@ -26,7 +26,7 @@ ANSWER = 2 * SECOND
 ASK_EVERY = SECOND // 20
 """How often to check whether it has (ns)."""
 
-LATER = "no reconcile process is running for this instance; the next 'reconcile --once PATH' or 'reconcile --watch PATH' does it"
+LATER = "no reconcile process is running for this instance; the next 'reconcile --once PATH' or 'reconcile --watch PATH' applies it"
 """The message when no process took the command."""
 
 

@@ -63,7 +63,7 @@ def test_only_the_image_changes_and_the_answer_names_revision_and_time(shop, rec
     assert len(found["revision"]) == 16
     assert found["message"] == "activated at 2030-01-31T21:00:00Z at the earliest"
     assert (found["changed"], found["next_step"]) == (True, None)
-    assert [one.name for one in shop.parent.iterdir() if one.name.startswith(".")] == []
+    assert [file.name for file in shop.parent.iterdir() if file.name.startswith(".")] == []
 
 
 def test_the_same_image_again_changes_nothing_and_says_so(shop, reconcile):

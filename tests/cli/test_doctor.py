@@ -24,8 +24,8 @@ def test_a_provider_that_cannot_be_read_is_named(tree, tmp_path, reconcile):
     (pools / "web.json").write_text("{ not json")
     done = reconcile("doctor", tree, "--state-dir", tmp_path / "state", "-o", "json")
     assert done.code == 6
-    broken = [one for one in done.document["providers"] if not one["reached"]]
-    assert [one["role"] for one in broken] == ["endpoints"]
+    broken = [provider for provider in done.document["providers"] if not provider["reached"]]
+    assert [provider["role"] for provider in broken] == ["endpoints"]
     assert "web.json" in broken[0]["summary"]
 
 

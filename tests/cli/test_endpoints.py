@@ -70,11 +70,11 @@ def test_endpoints_as_json_say_who_decided(drained, reconcile: Callable):
 
 def test_a_drained_replica_is_held_not_awaited_and_has_a_next_step(drained, reconcile):
     document = reconcile("status", "-o", "json").document
-    [held] = [one for one in document["holds"] if one["object"] == "workload/web/0"]
+    [held] = [hold for hold in document["holds"] if hold["object"] == "workload/web/0"]
     assert (held["rule"], held["next_step"]) == ("Overridden", "reconcile release workload/web/0")
     assert held["message"] == "workload/web/0 was drained by ada: bad disk"
     assert held["until_wall"] is not None
-    assert [one for one in document["waits"] if one["object"] == "workload/web/0"] == []
+    assert [wait for wait in document["waits"] if wait["object"] == "workload/web/0"] == []
 
 
 def test_an_unknown_endpoint_is_refused_with_a_suggestion(stored, reconcile):

@@ -13,10 +13,10 @@ EXAMPLES = sorted(
 
 
 def test_there_are_examples():
-    assert {"quickstart", "edge"} <= {one.name for one in EXAMPLES}
+    assert {"quickstart", "edge"} <= {path.name for path in EXAMPLES}
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: one.name)
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
 def test_an_example_is_valid_and_planned(example: Path, tmp_path: Path, reconcile):
     copy = tmp_path / "manifests"
     shutil.copytree(example, copy)

@@ -114,7 +114,7 @@ def plain(text: str) -> str:
 
 
 def leaf(document: dict[str, Any], address: str) -> dict[str, Any]:
-    return next(one for name in document["names"] for one in name["leaves"] if one["address"] == address)
+    return next(leaf_row for name in document["names"] for leaf_row in name["leaves"] if leaf_row["address"] == address)
 
 
 def test_each_address_is_shown_with_its_health_and_why_it_is_published(keep, reconcile, golden) -> None:
@@ -136,14 +136,14 @@ def test_a_script_gets_the_same_with_instants(keep, reconcile) -> None:
     assert (good["healthy"], good["published"], good["check"]["consecutive_failures"]) == (True, True, 0)
     assert (unsure["healthy"], unsure["published"]) == (None, True)
     assert [one["type"] for one in document["records"]] == ["MX", "TXT"]
-    assert [one["published"] for one in document["records"]] == [["10 mail.example.test."], []]
+    assert [record["published"] for record in document["records"]] == [["10 mail.example.test."], []]
 
 
 def test_a_zone_that_cannot_be_read_leaves_published_unknown(keep, reconcile) -> None:
     keep(desired(APP), None)
     document = reconcile("get", "records", "--instance-id", "small", "-o", "json").document
     assert document["names"][0]["published"] is None
-    assert {one["published"] for one in document["names"][0]["leaves"]} == {None}
+    assert {leaf["published"] for leaf in document["names"][0]["leaves"]} == {None}
     assert "cannot be read" in reconcile("get", "records").out
 
 

@@ -13,7 +13,7 @@ ENDPOINT = "endpoint/pool/web/127.0.0.10:8080"
 
 def inbox(state) -> list[tuple[str, dict, str]]:
     with Store.join(state, SystemClock()) as store:
-        return [(one.command, json.loads(one.payload), one.who) for one in store.pending()]
+        return [(row.command, json.loads(row.payload), row.who) for row in store.pending()]
 
 
 def orders(state) -> dict:
@@ -28,9 +28,9 @@ def test_a_drain_is_queued_with_its_operator_reason_and_expiry(stored, reconcile
     assert done.code == 0
     assert "will be drained until" in done.out
     assert "the next 'reconcile --once PATH' or" in done.out
-    [one] = orders(stored).values()
-    left = one.until_wall - SystemClock().now().wall
-    assert (one.force, one.who, one.reason) == (Force.DRAIN, "ada", "looking into a leak")
+    [override] = orders(stored).values()
+    left = override.until_wall - SystemClock().now().wall
+    assert (override.force, override.who, override.reason) == (Force.DRAIN, "ada", "looking into a leak")
     assert 29 * 60e9 < left <= 30 * 60e9
 
 

@@ -75,7 +75,7 @@ def test_no_variable_of_the_environment_appears_in_any_output(tree, tmp_path, re
     )
     monkeypatch.setenv("API_TOKEN", secret)
     inside = [reconcile("plan", tree, "-o", "json"), reconcile("status", tree, "-v")]
-    for told in (done.stdout + done.stderr, *(one.out + one.err for one in inside)):
+    for told in (done.stdout + done.stderr, *(result.out + result.err for result in inside)):
         assert secret not in told
         assert "sentinel-of-the-manifest" not in told
 

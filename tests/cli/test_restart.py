@@ -38,7 +38,7 @@ def daemon(stored, answer: Callable[[Request], Request]) -> tuple[threading.Thre
                 if not found:
                     continue
                 ledger = obey(from_rows(store.load_ledger()), tuple(command for _, command in found))
-                requests = {name: answer(one) for name, one in ledger.requests.items()}
+                requests = {name: answer(request) for name, request in ledger.requests.items()}
                 store.save_ledger(to_rows(replace(ledger, requests=requests)), [number for number, _ in found])
 
     thread = threading.Thread(target=run)

@@ -85,7 +85,7 @@ def test_status_can_show_only_unhealthy_replicas(stored, reconcile):
     assert "web/1" in out
     assert "web/0 " not in out
     [workload] = reconcile("status", "--unhealthy", "-o", "json").document["status"]["workloads"]
-    assert [one["replica"] for one in workload["replicas"]] == ["workload/web/1"]
+    assert [replica["replica"] for replica in workload["replicas"]] == ["workload/web/1"]
 
 
 def test_explaining_a_service_uses_the_manifests(stored, tree, reconcile):

@@ -11,7 +11,7 @@ from reconciler.shell.store.state import Store
 
 def inbox(state) -> list[tuple[str, dict, str]]:
     with Store.join(state, SystemClock()) as store:
-        return [(one.command, json.loads(one.payload), one.who) for one in store.pending()]
+        return [(row.command, json.loads(row.payload), row.who) for row in store.pending()]
 
 
 def test_a_suspension_waits_in_the_inbox_for_the_next_run(stored, reconcile):
@@ -29,7 +29,9 @@ def test_a_node_and_its_probes_can_be_suspended_and_resumed(stored, reconcile):
     [(_, word, _)] = inbox(stored)
     assert (word["object"], word["probes"]) == ("node/local", True)
     with Store.open(stored, SystemClock()) as store:
-        ledger = obey(from_rows(store.load_ledger()), tuple(one for _, one in StoreMemory(store, "test").commands()))
+        ledger = obey(
+            from_rows(store.load_ledger()), tuple(command for _, command in StoreMemory(store, "test").commands())
+        )
     assert ledger.suspensions["node/local"].probes is True
     assert from_rows(to_rows(ledger)) == ledger
     assert reconcile("resume", "--node", "local").code == 0
@@ -55,7 +57,7 @@ def test_a_running_daemon_takes_a_command_at_once(stored, reconcile):
         def fold() -> None:
             while not done.wait(0.01):
                 if found := store.pending():
-                    store.save_ledger(store.load_ledger(), [one.id for one in found])
+                    store.save_ledger(store.load_ledger(), [row.id for row in found])
                     return
 
         daemon = threading.Thread(target=fold)

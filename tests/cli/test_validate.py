@@ -51,7 +51,7 @@ def test_problems_as_json_are_one_document(tree, reconcile):
     done = reconcile("validate", tree, "-o", "json")
     assert done.code == done.document["exit_code"] == 3
     assert done.document["valid"] is False
-    places = {(one["file"], one["line"]) for one in done.document["problems"]}
+    places = {(problem["file"], problem["line"]) for problem in done.document["problems"]}
     assert ("typos.yaml", 5) in places
     assert {"severity", "code", "file", "line", "column", "path", "message", "hint"} == set(
         done.document["problems"][0]
@@ -88,7 +88,7 @@ def test_broken_manifests_as_json_are_one_document_too(tree, reconcile):
     (tree / "typos.yaml").write_text(TYPOS)
     done = reconcile("plan", tree, "-o", "json")
     assert done.document["exit_code"] == 3
-    assert {one["file"] for one in done.document["problems"]} == {"typos.yaml"}
+    assert {problem["file"] for problem in done.document["problems"]} == {"typos.yaml"}
 
 
 def test_a_document_of_an_unknown_kind_does_not_make_others_look_missing(tree, reconcile):

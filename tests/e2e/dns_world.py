@@ -172,7 +172,7 @@ class World:
             document("DNSPolicy", "app", **{**policy, **spec}),
             *(more or ()),
         ]
-        text = "\n---\n".join(json.dumps(one, indent=1) for one in documents)
+        text = "\n---\n".join(json.dumps(manifest, indent=1) for manifest in documents)
         (self.manifests / "all.yaml").write_text(text + "\n")
 
     def start(self, *words: str) -> subprocess.Popen[str]:

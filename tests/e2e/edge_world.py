@@ -254,8 +254,10 @@ class World:
 
     def replicas(self) -> dict[str, dict[str, Any]]:
         """The replicas by their ordinal's name (`web/0`), as the last decision has them."""
-        found = {one["replica"]: one for workload in self.status()["workloads"] for one in workload["replicas"]}
-        return {name.removeprefix("workload/"): one for name, one in found.items()}
+        found = {
+            replica["replica"]: replica for workload in self.status()["workloads"] for replica in workload["replicas"]
+        }
+        return {name.removeprefix("workload/"): replica for name, replica in found.items()}
 
     def journal(self, action: str) -> list[tuple[str, int, int]]:
         """Object, begin and end (wall ns) of every journalled action of one kind, the latest last.
@@ -381,7 +383,7 @@ class World:
                     log.errors.append(f"{type(error).__name__}: {error}")
 
         work = ((page, page_pause), (page, page_pause), (pool, 0.01), (name, 0.02))
-        threads = [threading.Thread(target=again, args=one) for one in work]
+        threads = [threading.Thread(target=again, args=task) for task in work]
         for thread in threads:
             thread.start()
         try:

@@ -75,11 +75,13 @@ class World:
         return json.loads(out.getvalue())["status"]
 
     def replicas(self) -> dict[str, dict]:
-        return {one["replica"]: one for workload in self.status()["workloads"] for one in workload["replicas"]}
+        return {
+            replica["replica"]: replica for workload in self.status()["workloads"] for replica in workload["replicas"]
+        }
 
     def pool(self) -> dict[str, int]:
         file = self.state / "pools" / "web.json"
-        return {one["address"]: one["weight"] for one in json.loads(file.read_text())["members"]}
+        return {member["address"]: member["weight"] for member in json.loads(file.read_text())["members"]}
 
     def records(self) -> set[str]:
         text = (self.state / "zones" / "example.test.zone").read_text()

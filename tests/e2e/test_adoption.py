@@ -62,7 +62,11 @@ class ForeignContainers:
     def generations(self) -> dict[str, tuple[str, str]]:
         """Id and start of each that runs, by name."""
         found = {name: self.api.inspect(name) for name in self.names}
-        return {name: (one["Id"], one["State"]["StartedAt"]) for name, one in found.items() if one["State"]["Running"]}
+        return {
+            name: (container["Id"], container["State"]["StartedAt"])
+            for name, container in found.items()
+            if container["State"]["Running"]
+        }
 
     def policy(self, name: str) -> str:
         return str(self.api.inspect(name)["HostConfig"]["RestartPolicy"]["Name"])
@@ -107,7 +111,7 @@ def test_adopted_containers_are_healed_in_place_and_survive_destroy(bare: World,
     after = foreign.generations()
     assert after[second] == before[second]
     assert after[first][0] == before[first][0]
-    assert [one for one, _, _ in world.journal("stop")] == ["workload/web/0"]
+    assert [name for name, _, _ in world.journal("stop")] == ["workload/web/0"]
     assert foreign.policy(first) == foreign.kept
 
     code, out = world.run("destroy", "--yes")
@@ -139,7 +143,7 @@ def test_a_host_port_is_published_and_a_new_revision_waits_for_it(edge: World):
     assert world.pool() == {host: 100}
     assert world.names() == {host}
     assert "hello" in world.ask("127.0.0.1", "/", world.edge.http)
-    (stopped,), (_, created), (_, started) = (world.journal(one) for one in ("stop", "create", "start"))
+    (stopped,), (_, created), (_, started) = (world.journal(action) for action in ("stop", "create", "start"))
     assert created[2] <= stopped[1]
     assert stopped[2] <= started[1]  # its end leaves the port; its removal may take longer
 
@@ -181,8 +185,8 @@ def test_a_labelled_container_is_healed_once_and_a_bad_label_is_reported(bare: W
     key = f"container/local/{project}-web"
 
     def passes() -> bool:
-        rows = [one for one in world.status()["workloads"] if one["key"] == key]
-        verdicts = [one["probes"]["liveness"] for row in rows for one in row["replicas"]]
+        rows = [row for row in world.status()["workloads"] if row["key"] == key]
+        verdicts = [replica["probes"]["liveness"] for row in rows for replica in row["replicas"]]
         return len(verdicts) == 2 and all(verdict and verdict["verdict"] == "pass" for verdict in verdicts)
 
     with world.watching():

@@ -44,10 +44,10 @@ def simple(world: World) -> list[dict[str, object]]:
 
 def balanced(world: World) -> list[dict[str, object]]:
     """Two gateways in Europe, of different weight, and one in America."""
-    one, other, third = world.addresses
+    first, second, third = world.addresses
     return [
-        {"name": "one", "addresses": [one], "geo": "EU", "weight": 100, "default": True},
-        {"name": "other", "addresses": [other], "geo": "EU", "weight": 50, "default": True},
+        {"name": "first", "addresses": [first], "geo": "EU", "weight": 100, "default": True},
+        {"name": "second", "addresses": [second], "geo": "EU", "weight": 50, "default": True},
         {"name": "third", "addresses": [third], "geo": "US"},
     ]
 
@@ -55,27 +55,27 @@ def balanced(world: World) -> list[dict[str, object]]:
 def test_a_gateway_that_fails_is_withdrawn_and_comes_back(names: World) -> None:
     names.write(simple(names))
     names.watch()
-    one, other, third = names.gateways
-    names.until_published(one, other, third)
-    other.fail()
-    names.until_published(one, third)
-    other.recover()
-    names.until_published(one, other, third)
-    assert one.hosts == {names.host.removesuffix(".")}
+    first, second, third = names.gateways
+    names.until_published(first, second, third)
+    second.fail()
+    names.until_published(first, third)
+    second.recover()
+    names.until_published(first, second, third)
+    assert first.hosts == {names.host.removesuffix(".")}
 
 
 def test_all_failing_keeps_all(names: World) -> None:
     names.write(simple(names))
     names.watch()
-    one, other, third = names.gateways
-    names.until_published(one, other, third)
-    one.fail()
-    names.until_published(other, third)
-    other.fail()
+    first, second, third = names.gateways
+    names.until_published(first, second, third)
+    first.fail()
+    names.until_published(second, third)
+    second.fail()
     third.fail()
-    names.until_published(one, other, third)
-    one.recover()
-    names.until(lambda: one.address in names.published())
+    names.until_published(first, second, third)
+    first.recover()
+    names.until(lambda: first.address in names.published())
     assert names.published()
 
 
@@ -83,9 +83,9 @@ def test_a_balanced_name_always_answers_during_a_killed_withdrawal(names: World)
     names.write(balanced(names))
     names.watch()
     names.until(lambda: bool(names.published()))
-    one, other, third = names.gateways
+    first, second, third = names.gateways
     moments = random.Random(3)
-    for failing in ([one, other], [third], [one], []):
+    for failing in ([first, second], [third], [first], []):
         for gateway in names.gateways:
             (gateway.fail if gateway in failing else gateway.recover)()
         down = {gateway.address for gateway in failing}
@@ -110,17 +110,17 @@ def _watch_for(names: World, seconds: float) -> None:
 @on_one
 def test_a_single_run_publishes_passing_addresses_and_reports_the_others(names: World) -> None:
     names.write(simple(names))
-    one, other, third = names.gateways
+    first, second, third = names.gateways
     third.fail()
     names.run("--once", "--timeout", "30s")
-    assert names.published() == sorted([one.address, other.address])
+    assert names.published() == sorted([first.address, second.address])
     code, out = names.run("get", "records", "-o", "json")
     assert code == 0
     leaves = {row["address"]: row for row in json.loads(out)["names"][0]["leaves"]}
     assert leaves[third.address]["healthy"] is False
     assert leaves[third.address]["published"] is False
-    assert leaves[one.address]["healthy"] is True
-    assert leaves[one.address]["published"] is True
+    assert leaves[first.address]["healthy"] is True
+    assert leaves[first.address]["published"] is True
 
 
 @on_one
@@ -147,12 +147,12 @@ SLOW = {"interval": "60s", "failureThreshold": 5}
 @on_one
 def test_a_plan_asks_each_gateway_once_and_changes_nothing(names: World) -> None:
     names.write(simple(names))
-    one, other, third = names.gateways
+    first, second, third = names.gateways
     third.fail()
     code, out = names.run("plan")
     assert code in {0, 2, 6}, out
-    assert one.address in out
-    assert other.address in out
+    assert first.address in out
+    assert second.address in out
     assert third.address not in out
     assert names.published() == []
 

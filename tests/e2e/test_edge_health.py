@@ -106,7 +106,9 @@ def test_containers_that_all_stop_at_once_are_started_together(converged: World)
     before = world.started_at()
     with world.watching():
         world.at_once("stop", before)
-        until(lambda: all(one != before[name] for name, one in world.started_at().items()), "all were started again")
+        until(
+            lambda: all(start != before[name] for name, start in world.started_at().items()), "all were started again"
+        )
         world.settle()
     log = world.log()
     assert ": stop " not in log

@@ -253,7 +253,7 @@ def test_a_changed_secret_rolls_through_the_replicas_and_is_never_shown(edge: Wo
 
     def passwords() -> set[str]:
         found = [world.api.inspect(name)["Config"]["Env"] for name in world.containers()]
-        return {one for env in found for one in env if one.startswith("PASSWORD=")}
+        return {variable for env in found for variable in env if variable.startswith("PASSWORD=")}
 
     ids = {name: world.api.inspect(name)["Id"] for name in before}
     assert passwords() == {f"PASSWORD={old}"}

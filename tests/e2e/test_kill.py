@@ -39,7 +39,9 @@ def test_a_restart_that_is_killed_half_way_is_finished_and_not_repeated(world):
     assert code == 0, out
     before = world.replicas()
     victim = before["workload/web/1"]["address"]
-    others = {one["address"]: pid_of(one["address"]) for one in before.values() if one["address"] != victim}
+    others = {
+        replica["address"]: pid_of(replica["address"]) for replica in before.values() if replica["address"] != victim
+    }
     ask(victim, "/break", "POST")
     moments = random.Random(7)
     for moment in some([moments.uniform(0.8, 3.2) for _ in range(4)]):
@@ -50,4 +52,4 @@ def test_a_restart_that_is_killed_half_way_is_finished_and_not_repeated(world):
     assert {name: one["state"] for name, one in after.items()} == dict.fromkeys(before, "Ready")
     assert after["workload/web/1"]["attempts"] == 1
     assert {address: pid_of(address) for address in others} == others
-    assert world.pool() == {one["address"]: 100 for one in after.values()}
+    assert world.pool() == {replica["address"]: 100 for replica in after.values()}

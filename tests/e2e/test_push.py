@@ -145,28 +145,28 @@ def ready(daemon: Daemon) -> dict[str, PushRow]:
 def test_containers_push_only_for_themselves_through_the_mounted_socket(daemon: Daemon) -> None:
     rows = ready(daemon)
     assert sorted(rows) == sorted(daemon.ids())
-    one, other = sorted(rows)
-    said = daemon.docker("inspect", "-f", "{{json .Config.Env}}", other)
+    first, second = sorted(rows)
+    said = daemon.docker("inspect", "-f", "{{json .Config.Env}}", second)
     generation = next(v.partition("=")[2] for v in json.loads(said) if v.startswith("RECONCILER_PUSH_GENERATION="))
     body = {"event": "not-ready", "boot": "by-hand", "seq": 1}
-    assert daemon.curl(one, json.dumps({**body, "generation": generation})) == 403
-    assert daemon.curl(one, json.dumps(body)) == 200, "without any secret: the kernel says who it is"
-    until(lambda: daemon.rows()[one].event == "not-ready", "what was said by hand is remembered")
-    assert daemon.rows()[other].event == "ready"
+    assert daemon.curl(first, json.dumps({**body, "generation": generation})) == 403
+    assert daemon.curl(first, json.dumps(body)) == 200, "without any secret: the kernel says who it is"
+    until(lambda: daemon.rows()[first].event == "not-ready", "what was said by hand is remembered")
+    assert daemon.rows()[second].event == "ready"
 
 
 def test_a_push_of_draining_survives_the_daemon_but_not_the_container(daemon: Daemon) -> None:
-    one, other = sorted(ready(daemon))
+    first, second = sorted(ready(daemon))
     body = json.dumps({"event": "draining", "boot": "by-hand", "seq": 1})
-    assert daemon.curl(one, body) == 200
+    assert daemon.curl(first, body) == 200
     daemon.kill()
-    assert daemon.rows()[one].event == "draining"
+    assert daemon.rows()[first].event == "draining"
     daemon.start()
-    until(lambda: _code(daemon, one) == 409, "draining is final over a kill of the daemon")
-    assert daemon.rows()[one].event == "draining"
-    before = daemon.rows()[other].generation
-    daemon.docker("restart", "-t", "5", other)
-    until(lambda: _is_ready_again(daemon.rows()[other], before), "the new life of a restarted container is heard")
+    until(lambda: _code(daemon, first) == 409, "draining is final over a kill of the daemon")
+    assert daemon.rows()[first].event == "draining"
+    before = daemon.rows()[second].generation
+    daemon.docker("restart", "-t", "5", second)
+    until(lambda: _is_ready_again(daemon.rows()[second], before), "the new life of a restarted container is heard")
 
 
 def _is_ready_again(row: PushRow, before: Generation) -> bool:

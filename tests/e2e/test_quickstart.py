@@ -12,16 +12,16 @@ def test_the_quickstart_converges_heals_and_is_destroyed(world):
     assert code == 0, out
     assert out.splitlines()[-1] == "result: converged (exit 0)"
     before = world.replicas()
-    addresses = {one["address"] for one in before.values()}
+    addresses = {replica["address"] for replica in before.values()}
     assert len(addresses) == 3
     assert world.pool() == dict.fromkeys(addresses, 100)
     assert world.records() == addresses
-    pids = {name: pid_of(one["address"]) for name, one in before.items()}
+    pids = {name: pid_of(replica["address"]) for name, replica in before.items()}
 
     # Again: nothing to do, and nothing was done.
     code, out = world.run("--once")
     assert (code, out.splitlines()[0]) == (0, "nothing to do")
-    assert {name: pid_of(one["address"]) for name, one in before.items()} == pids
+    assert {name: pid_of(replica["address"]) for name, replica in before.items()} == pids
     code, out = world.run("plan", "--detailed-exitcode")
     assert code == 0, out
 
@@ -36,8 +36,8 @@ def test_the_quickstart_converges_heals_and_is_destroyed(world):
     assert pid_of(after[broken]["address"]) != pids[broken]
     assert pid_of(after[killed]["address"]) != pids[killed]
     assert pid_of(after[untouched]["address"]) == pids[untouched]
-    assert world.pool() == {one["address"]: 100 for one in after.values()}
-    assert world.records() == {one["address"] for one in after.values()}
+    assert world.pool() == {replica["address"]: 100 for replica in after.values()}
+    assert world.records() == {replica["address"] for replica in after.values()}
     stop = out.index(f": stop {before[broken]['container']}")
     assert out.index(f"weight 100 -> 0 {before[broken]['address']}") < stop
     assert out.count(f": stop {before[broken]['container']}") == 1

@@ -50,7 +50,7 @@ def test_an_activation_at_its_time_under_load_fails_no_request(shop: Shop) -> No
         assert not new & set(shop.pool())
         until(lambda: "2" in versions(clients.pages), "the switch")
         # Raised before the others are lowered: all of one of the two have weight at any moment that was seen.
-        weighted = [{one for one in pool if pool[one]} for pool in clients.pools]
+        weighted = [{address for address in pool if pool[address]} for pool in clients.pools]
         assert all(set(old.values()) <= some or new <= some for some in weighted), clients.pools
         until(lambda: shop.serves(new), "only the new replicas serve")
         until(lambda: not shop.of_version("1"), "the old ones are stopped")
@@ -64,7 +64,7 @@ def test_an_activation_at_its_time_under_load_fails_no_request(shop: Shop) -> No
     assert rows["2"]["status"] == "active"
     assert rows["2"]["revision"] == answer["revision"]
     assert rows["2"]["digest"].endswith(digest)
-    assert set(rows["2"]["addresses"]) == {f"{one}:8080" for one in new}
+    assert set(rows["2"]["addresses"]) == {f"{address}:8080" for address in new}
     # The old ones are kept, stopped, to go back to.
     assert set(old) < set(shop.containers())
 

@@ -70,7 +70,7 @@ def test_a_drain_ends_after_its_minimum_or_with_the_last_request(engine: str):
         time.sleep(4)  # without its requests it would have been stopped by now
         assert not stops_of(world, "workload/web/1")
         world.go(*world.containers())
-        assert [one.result() for one in held]
+        assert [request.result() for request in held]
         until(lambda: stops_of(world, "workload/web/1") != [], "it was stopped")
         [stopped] = stops_of(world, "workload/web/1")
         assert (stopped - begun) / 1e9 < 200, "it waited for its requests, and not for the longest drain"
@@ -107,7 +107,7 @@ def test_a_request_that_outlasts_the_longest_drain_is_cut_and_no_other(engine: s
         assert 0 < count < 6, "several replicas have one"
         world.tell("restart", "workload/web/0", "--wait")
         world.go(*others)
-        assert len([one for one in held if one.exception() is not None]) == count
+        assert len([request for request in held if request.exception() is not None]) == count
         assert ": cut sessions of " in world.log(), "it is told"
 
 
@@ -122,7 +122,7 @@ def test_an_operator_who_keeps_changing_a_weight_is_reported_not_fought(engine: 
             return "ConflictingWriter" in world.log()
 
         until(told_to_the_person, "it was told")
-        held = [one for one in world.held() if one["rule"] == "ConflictingWriter"]
+        held = [hold for hold in world.held() if hold["rule"] == "ConflictingWriter"]
         assert held, world.held()
         assert "100" in held[0]["message"]
         assert "7" in held[0]["message"]
@@ -134,7 +134,7 @@ def test_weights_that_an_agent_check_writes_are_reported_and_not_fought(engine: 
         slots = f"agent-check agent-addr 127.0.0.1 agent-port {agent.port} agent-inter 300ms"
         with serving(engine, slots=slots, settled=False) as world:
             until(lambda: world.log().count("(ConflictingWriter: ") >= 3, "it was told of all three")
-            held = [one for one in world.held() if one["rule"] == "ConflictingWriter"]
+            held = [hold for hold in world.held() if hold["rule"] == "ConflictingWriter"]
             assert "agent-check" in held[0]["message"], held
             written, asked = writes(world), agent.asked
             until(lambda: agent.asked > asked + 80, "it has written ten times more, which takes three looks")

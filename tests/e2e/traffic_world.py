@@ -124,9 +124,9 @@ class Traffic(World):
             image=IMAGE,
             command=json.dumps([*run, "--", *program] if push and run else program),
             env=json.dumps([{"name": name, "value": value} for name, value in env.items()]),
-            volumes=json.dumps([{"name": f"v{n}", "hostPath": {"path": one}} for n, (one, _) in enumerate(places)]),
+            volumes=json.dumps([{"name": f"v{n}", "hostPath": {"path": path}} for n, (path, _) in enumerate(places)]),
             mounts=json.dumps(
-                [{"name": f"v{n}", "mountPath": one, "readOnly": True} for n, (_, one) in enumerate(places)]
+                [{"name": f"v{n}", "mountPath": path, "readOnly": True} for n, (_, path) in enumerate(places)]
             ),
             drain_min=drain[0],
             drain_max=drain[1],
@@ -184,7 +184,7 @@ class Traffic(World):
 
     def endpoint(self, container: str) -> dict[str, Any]:
         """The same of one container."""
-        return next(one for one in self.endpoints() if one["container"] == container)
+        return next(endpoint for endpoint in self.endpoints() if endpoint["container"] == container)
 
     def under_way(self, *containers: str) -> int:
         """Requests that HAProxy has sent to these containers, or to all, and that are not answered yet."""
