@@ -48,7 +48,7 @@ def _reporter(options: Options, clock: SystemClock, endless: bool) -> Progress |
 
 
 def once(path: Path, options: Options, run_intent: Intent | None = None, operation: str = "reconcile --once") -> Exit:
-    """Converge once, print the result, and return the exit code. `operation` is the run's name for whoever finds the lock taken."""
+    """Converge once, print the result, and return the exit code. `operation` names the run in the lock's owner record."""
     clock = SystemClock()
     reporter = _reporter(options, clock, endless=False)
 

@@ -221,7 +221,7 @@ def last_decision(clock: SystemClock) -> Decision:
 
 @pytest.fixture
 def decided() -> Callable[[SystemClock], Decision]:
-    """The decision of a run that could not finish, made anew: its instants are real."""
+    """Makes the decision of a run that could not finish; its instants are real."""
     return last_decision
 
 
@@ -261,10 +261,12 @@ def stored(home: Path) -> Path:
             f"start {container}", "workload/web/1", f"start {container}", "id-1@5", "Crashed", clock.now()
         )
         store.end(entry, "done")
-        told = AuditRow(
+        evidence = AuditRow(
             clock.now().wall, "reconcile --once", "f", "", f"stop {container}", "LivenessFailed", "kept", "evidence"
         )
-        store.put_evidence(told._replace(object="workload/web/1", message="liveness fail 3/3, 2 log lines"), EVIDENCE)
+        store.put_evidence(
+            evidence._replace(object="workload/web/1", message="liveness fail 3/3, 2 log lines"), EVIDENCE
+        )
         store.audit(
             [
                 AuditRow(

@@ -26,7 +26,7 @@ def plain(text: str) -> str:
 
 @pytest.fixture
 def drained(stored, decided) -> None:
-    """The stored decision, after a person drained replica 0, which has pushed that it is ready."""
+    """The stored decision, after the operator drained replica 0, which has pushed that it is ready."""
     clock = SystemClock()
     before, now = decided(clock), clock.now()
     status = before.status

@@ -1,4 +1,4 @@
-"""`reconcile get records` and `get healthchecks`: what people and scripts are told of names and what is behind them."""
+"""`reconcile get records` and `get healthchecks`: the text and the JSON for DNS names and the health behind them."""
 
 import re
 from collections.abc import Callable
@@ -77,7 +77,9 @@ PLAIN = replace(
 )
 
 
-def told(value: ProbeValue, last: ProbeValue, streak: int, detail: str, now: int, threshold: int = 5) -> ProbeFact:
+def probe_fact(
+    value: ProbeValue, last: ProbeValue, streak: int, detail: str, now: int, threshold: int = 5
+) -> ProbeFact:
     return ProbeFact(value, last, streak, threshold, now - 9 * SECOND, now - 3 * SECOND, 93 * SECOND, detail)
 
 
@@ -89,10 +91,10 @@ def keep(home: Path) -> Callable[..., None]:
         clock = SystemClock()
         now = clock.now()
         facts = {
-            LeafProbe("203.0.113.1", CHECK): told(PASS, PASS, 40, "HTTP 200", now.steady, 1),
-            LeafProbe("203.0.113.2", CHECK): told(FAIL, FAIL, 6, "HTTP 503", now.steady),
-            LeafProbe("203.0.113.3", CHECK): told(CANNOT_RUN, CANNOT_RUN, 0, "the secret is missing", now.steady),
-            LeafProbe(CLOUD.address, CLOUD.check): told(PASS, FAIL, 2, "203.0.113.80: HTTP 500", now.steady),
+            LeafProbe("203.0.113.1", CHECK): probe_fact(PASS, PASS, 40, "HTTP 200", now.steady, 1),
+            LeafProbe("203.0.113.2", CHECK): probe_fact(FAIL, FAIL, 6, "HTTP 503", now.steady),
+            LeafProbe("203.0.113.3", CHECK): probe_fact(CANNOT_RUN, CANNOT_RUN, 0, "the secret is missing", now.steady),
+            LeafProbe(CLOUD.address, CLOUD.check): probe_fact(PASS, FAIL, 2, "203.0.113.80: HTTP 500", now.steady),
         }
         known = Unknown("no answer", "zone", now.steady) if zone is None else Known(zone, "zone", now.steady)
         observed = Observed(zones={("zone", ZONE): known}, leaves=facts, source_read_at=now.steady)

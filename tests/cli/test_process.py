@@ -1,4 +1,4 @@
-"""What only a process of its own can show: imports, pipes, signals, the environment."""
+"""Behaviour that needs a process of its own: imports, pipes, signals, the environment."""
 
 import os
 import subprocess
@@ -75,9 +75,9 @@ def test_no_variable_of_the_environment_appears_in_any_output(tree, tmp_path, re
     )
     monkeypatch.setenv("API_TOKEN", secret)
     inside = [reconcile("plan", tree, "-o", "json"), reconcile("status", tree, "-v")]
-    for told in (done.stdout + done.stderr, *(result.out + result.err for result in inside)):
-        assert secret not in told
-        assert "sentinel-of-the-manifest" not in told
+    for output in (done.stdout + done.stderr, *(result.out + result.err for result in inside)):
+        assert secret not in output
+        assert "sentinel-of-the-manifest" not in output
 
 
 @pytest.mark.parametrize(

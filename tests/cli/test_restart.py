@@ -25,7 +25,7 @@ def plain(text: str) -> str:
 
 
 def daemon(stored, answer: Callable[[Request], Request]) -> tuple[threading.Thread, threading.Event]:
-    """Somebody who holds the lock, folds commands, and decides every request as told."""
+    """A process that holds the lock, reads commands, and decides every request with `answer`."""
     ready, done = threading.Event(), threading.Event()
 
     def run() -> None:

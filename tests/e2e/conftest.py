@@ -13,7 +13,7 @@ from tests.e2e.quickstart_world import World as Quickstart
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[Quickstart]:
-    """The quickstart on a machine of its own; whatever is left of it is ended."""
+    """The quickstart on a machine of its own; its remaining processes are killed."""
     made = Quickstart(tmp_path)
     yield made
     for pid in made.processes():
@@ -39,7 +39,7 @@ def engine(shared: Path) -> str:
 
 @pytest.fixture(scope="session")
 def podman() -> Iterator[Path]:
-    """Where a Podman service of this test process lives."""
+    """The directory of a Podman service of this test process."""
     with podman_home() as home:
         yield home
 

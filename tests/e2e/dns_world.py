@@ -1,6 +1,6 @@
 """A name with several gateways behind it, on a real name server: shared by the stories about leaf health and the benchmark.
 
-Gateways are small HTTP servers on loopback addresses of their own, which can be told to fail. The program runs as its own process.
+Gateways are small HTTP servers on loopback addresses of their own, which can be made to fail. The program runs as its own process.
 """
 
 import http.server
@@ -61,7 +61,7 @@ class Gateway:
                     gateway.failed_at = time.perf_counter()
 
             def log_message(self, *args: object) -> None:
-                """Nobody reads it."""
+                """Log nothing."""
 
         self._server = _Server((address, port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,))

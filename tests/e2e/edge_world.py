@@ -1,4 +1,4 @@
-"""The edge example in a world of its own: real containers, a HAProxy and a BIND that nobody else uses, and clients that watch.
+"""The edge example in a world of its own: real containers, its own HAProxy and BIND, and clients that observe all the time.
 
 Manifests are the example's own, with another instance id, other ports and another network, so that tests run side by side.
 """
@@ -43,7 +43,7 @@ from tests.providers.runtime.docker.engine import Api, ensure_docker, ensure_pod
 
 NAME = "app.edge.test."
 IMAGE = "reconciler-test/web:1"
-"""The example's image under a name of the tests' own: whoever takes the example away takes its image with it."""
+"""The example's image under a name of the tests: removing the example removes its own image."""
 
 PATIENCE = 120.0
 """Seconds that anything may take on a busy machine. Only a failure waits for so long."""
@@ -52,14 +52,14 @@ ANSWER = 20.0
 """Seconds that one answer of a server may take."""
 
 
-def until(what: Callable[[], bool], told: str, seconds: float = PATIENCE) -> None:
-    """Wait for a condition. What cannot be asked just now (a server is down, nothing was decided yet) is not true yet."""
+def until(condition: Callable[[], bool], event: str, seconds: float = PATIENCE) -> None:
+    """Wait for a condition. An error (a server is down, nothing is decided yet) means that it is not true yet."""
     end = time.monotonic() + seconds
     while True:
         with suppress(OSError, dns.exception.DNSException, ProviderError, LookupError, TypeError):
-            if what():
+            if condition():
                 return
-        assert time.monotonic() < end, f"did not happen within {seconds:g} s: {told}"
+        assert time.monotonic() < end, f"did not happen within {seconds:g} s: {event}"
         time.sleep(0.05)
 
 
@@ -207,7 +207,7 @@ class World:
 
     @contextmanager
     def watching(self) -> "Iterator[subprocess.Popen[str]]":
-        """A daemon that must still run at the end, and that ends when it is told to."""
+        """A daemon that must still run at the end, and that ends on SIGTERM."""
         log = self.directory / f"watch-{len(self.running)}.log"
         with log.open("w") as out:
             daemon = subprocess.Popen(
@@ -272,7 +272,7 @@ class World:
             return list(store.execute(query, (f"{action} %",)))
 
     def starts_overlap(self, count: int) -> bool:
-        """Whether the last so many starts were all begun before any of them had ended: nobody waited for another."""
+        """Whether the last `count` starts were all begun before any of them had ended."""
         last = self.journal("start")[-count:]
         return len(last) == count and max(began for _, began, _ in last) < min(ended for _, _, ended in last)
 
@@ -286,7 +286,7 @@ class World:
         return {name: self.api.inspect(name)["State"]["StartedAt"] for name in self.containers()}
 
     def at_once(self, act: str, names: Iterable[str]) -> None:
-        """Ask the engine for the same thing (`stop`, `kill`) for many containers at once, as somebody on the host does."""
+        """Ask the engine for the same thing (`stop`, `kill`) for many containers at once, as an operator on the host does."""
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda name: self.api.link.post(f"/containers/{name}/{act}", name), names))
 

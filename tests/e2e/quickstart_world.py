@@ -94,12 +94,12 @@ class World:
             if not entry.name.isdigit() or int(entry.name) == os.getpid():
                 continue
             try:
-                told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                text = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
                 state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
                 directory = os.readlink(entry / "cwd")
             except OSError:
                 continue
-            mine = str(self.home).encode() in told or directory.startswith(str(self.manifests))
+            mine = str(self.home).encode() in text or directory.startswith(str(self.manifests))
             if mine and state != "Z":
                 found.add(int(entry.name))
         return found
@@ -118,8 +118,8 @@ def pid_of(address: str) -> int:
     return int(ask(address).rpartition("process ")[2])
 
 
-def until(what: Callable[[], bool], seconds: float = PATIENCE) -> None:
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     end = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < end, "it did not come true in time"
+    while not condition():
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.1)

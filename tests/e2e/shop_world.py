@@ -1,6 +1,6 @@
 """Versions of the example's service in a registry of their own, and an installation that switches between them.
 
-Each version says its number in every page. `quiet` ones never become ready; `frail` ones can be told to become unready for good.
+Each version says its number in every page. `quiet` ones never become ready; `frail` ones can be made unready for good.
 """
 
 import io
@@ -100,8 +100,10 @@ class Shop(World):
         """Addresses of the running containers of a version, by name."""
         found = {}
         for name in self.containers():
-            told = self.api.inspect(name)
-            if told["State"]["Running"] and told["Config"]["Labels"]["reconciler.image"] == self.image(version):
+            container = self.api.inspect(name)
+            if container["State"]["Running"] and container["Config"]["Labels"]["reconciler.image"] == self.image(
+                version
+            ):
                 found[name] = self.address(name)
         return found
 

@@ -1,4 +1,4 @@
-"""Containers that somebody else started, on the real engine: adopted untouched, healed in place, and let go alive."""
+"""Foreign containers on the real engine: adopted unchanged, healed in place, and released while they run."""
 
 import json
 import secrets
@@ -26,7 +26,7 @@ spec: {{type: docker, settings: {{socket: {socket}}}}}
 
 
 class ForeignContainers:
-    """Containers of somebody else's, in the network of a world.
+    """Containers without an owner mark, in the network of a world.
 
     `kept` is the restart policy that an adopted one has afterwards if it had `always`: Podman changes nothing in place.
     """
@@ -78,7 +78,7 @@ class ForeignContainers:
 
 @pytest.fixture
 def foreign(bare: World) -> Iterator[ForeignContainers]:
-    """Nobody yet, on each engine; whoever was started is removed."""
+    """No container yet, on each engine; at the end all of them are removed."""
     made = ForeignContainers(bare)
     yield made
     made.close()
@@ -91,13 +91,13 @@ def test_adopted_containers_are_healed_in_place_and_survive_destroy(bare: World,
     before = foreign.generations()
     assert len(before) == 2
 
-    told = world.once()
+    out = world.once()
     addresses = {world.address(name) for name in foreign.names}
-    assert foreign.generations() == before, told
+    assert foreign.generations() == before, out
     assert world.serves(addresses)
     assert not world.containers()
     assert {foreign.policy(name) for name in foreign.names} == {foreign.kept}
-    assert f"{first} ({before[first][0][:12]}) on local is a replica from here on" in told
+    assert f"{first} ({before[first][0][:12]}) on local is a replica from here on" in out
     world.once()
     assert foreign.generations() == before
 

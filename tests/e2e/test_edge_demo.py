@@ -32,7 +32,7 @@ def demo(home: Path, word: str) -> tuple[int, str]:
 
 
 PLACE, NOTE = Path("/run/reconciler-edge"), Path("/run/reconciler-edge-test")
-"""Where the demo lives, and what says that it is a test that has put it there."""
+"""The directory of the demo, and the file that marks it as started by a test."""
 
 
 def test_the_demo_keeps_its_promises_and_leaves_nothing_behind(engine: str, tmp_path: Path):

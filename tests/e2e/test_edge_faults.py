@@ -1,4 +1,4 @@
-"""What goes wrong on real servers: clear words, the right exit code, and no harm to what runs."""
+"""Faults on real servers: a clear message, the right exit code, and running containers stay."""
 
 import pytest
 
@@ -8,7 +8,7 @@ pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("haproxy"), pyte
 
 
 def unchanged(world: World, before: dict[str, str]) -> None:
-    """All containers of before are in the same life, and all serve."""
+    """All containers have the same generation as before, and all serve."""
     after = world.started_at()
     assert {name: after.get(name) for name in before} == before
     assert world.serves({world.address(name) for name in before})
@@ -40,12 +40,12 @@ def test_a_foreign_container_of_the_same_name_is_left_alone(edge: World):
     code, plan = world.run("plan")
     assert code == 0, plan
     name = next(word for word in plan.split() if word.startswith(f"{world.id}-web-") and word.endswith("-1"))
-    stranger = world.api.create(name, "/bin/sleep", "1000", image=IMAGE)
+    foreign = world.api.create(name, "/bin/sleep", "1000", image=IMAGE)
     try:
         out = world.once("--timeout", "10s", expect=7)
         assert f"create {name} (NameTaken" in out, out
         assert out.count(f": create {name} on") <= 1, out
-        assert world.api.inspect(name)["Id"] == stranger
+        assert world.api.inspect(name)["Id"] == foreign
         assert world.api.inspect(name)["State"]["Status"] == "created"
         assert len(world.containers()) == 2
         assert world.serves(world.addresses())
@@ -67,7 +67,7 @@ def test_a_container_of_an_image_committed_from_a_replica_is_foreign(converged: 
         world.api.start(copy)
         inherited = world.api.inspect(copy)["Config"]["Labels"]
         assert inherited["reconciler.instance"] == world.id
-        address, life = world.address(copy), world.api.inspect(copy)["State"]["StartedAt"]
+        address, start = world.address(copy), world.api.inspect(copy)["State"]["StartedAt"]
         out = world.once()
         assert "nothing to do" in out
         assert address not in world.pool()
@@ -76,7 +76,7 @@ def test_a_container_of_an_image_committed_from_a_replica_is_foreign(converged: 
         code, out = world.run("destroy", "--yes")
         assert code == 0, out
         assert world.containers() == [copy]
-        assert world.api.inspect(copy)["State"]["StartedAt"] == life
+        assert world.api.inspect(copy)["State"]["StartedAt"] == start
     finally:
         world.api.remove(copy)
         world.api.link.delete(f"/images/{committed['Id']}", tag, force="1")
@@ -114,12 +114,12 @@ def test_the_slot_of_a_dead_generation_has_weight_0_before_any_start(converged: 
     gone = min(world.containers())
     address = world.address(gone)
     world.api.remove(gone)
-    # A stranger gets the address of the one that went: engines give it out again at once.
-    stranger = f"stranger-{world.id}"
+    # A foreign container gets the address of the removed one: engines reuse addresses at once.
+    foreign = f"foreign-{world.id}"
     try:
-        world.api.create(stranger, "/serve", image=IMAGE, HostConfig={"NetworkMode": world.network})
-        world.api.start(stranger)
-        assert world.address(stranger) == address
+        world.api.create(foreign, "/serve", image=IMAGE, HostConfig={"NetworkMode": world.network})
+        world.api.start(foreign)
+        assert world.address(foreign) == address
         out = world.once()
         lines = [line for line in out.splitlines() if line.startswith("done")]
         cut = next(n for n, line in enumerate(lines) if f"weight 100 -> 0 {address}:8080" in line)
@@ -129,11 +129,11 @@ def test_the_slot_of_a_dead_generation_has_weight_0_before_any_start(converged: 
         clients.check_all_served(1)
         assert address not in world.pool()
         assert address not in world.names()
-        me = world.api.inspect(stranger)
+        me = world.api.inspect(foreign)
         assert f"hello from {me['Config']['Hostname']}" not in clients.pages
         assert me["State"]["Running"]
     finally:
-        world.api.remove(stranger)
+        world.api.remove(foreign)
 
 
 def test_a_reload_of_haproxy_and_its_death_lose_no_weight(converged: World):

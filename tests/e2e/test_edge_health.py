@@ -72,7 +72,7 @@ def test_pool_and_name_stay_as_they_are_when_all_fail_their_readiness(converged:
             world.ask(address, "/cgi-bin/unready")
         until(lambda: world.names() == {first}, "one is left in the name")
         world.ask(first, "/cgi-bin/unready")
-        until(lambda: "LastMember" in world.log() and "LastRecord" in world.log(), "why it is left is told")
+        until(lambda: "LastMember" in world.log() and "LastRecord" in world.log(), "the reasons are logged")
         assert world.names() == {first}
         assert world.pool()[first], "the last one keeps its weight; others do as well while most of them fail"
         for address in everyone:

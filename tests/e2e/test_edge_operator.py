@@ -1,4 +1,4 @@
-"""What people do and change while it runs, on real engines: asked-for restarts, suspensions, pauses, secrets, hopeless containers."""
+"""Actions of operators on real engines: restarts, suspensions, pauses, changed secrets, containers that always fail."""
 
 import json
 import os
@@ -38,7 +38,7 @@ def either(bare: World) -> World:
 
 
 def restarted(world: World, before: dict[str, str]) -> set[str]:
-    """Containers that are in another life than before."""
+    """Containers with another generation than before."""
     return {name for name, at in world.started_at().items() if before.get(name) not in {None, at}}
 
 
@@ -105,7 +105,7 @@ def test_a_paused_container_is_left_alone_and_serves_after_unpause(either: World
         world.at_once("pause", [victim])
         until(lambda: not world.pool().get(address), "its weight is 0")
         until(lambda: world.names() == everyone - {address}, "it has left the name")
-        until(lambda: world.replicas()["web/0"]["state"] == "NotReady", "its state is told")
+        until(lambda: world.replicas()["web/0"]["state"] == "NotReady", "its state is shown")
         time.sleep(4)  # its probes would have failed twice by now, and it would have been drained and stopped
         assert world.api.inspect(victim)["State"]["Status"] == "paused"
         world.at_once("unpause", [victim])
@@ -142,7 +142,7 @@ ASIDE = f"""\
           command: [/bin/sh, -c, "trap exit TERM; while :; do sleep 0.2; done"]
   restarts:
 """
-"""A second container for the workload, which ends at once when it is told to."""
+"""A second container for the workload, which ends at once on SIGTERM."""
 
 
 def test_one_container_of_each_replica_can_be_restarted_alone(bare: World):
@@ -208,7 +208,7 @@ def test_a_suspended_replica_loses_weight_and_restarts_after_resume(converged: W
         assert code == 0, out
         world.ask(address, "/cgi-bin/break")
         until(lambda: not world.pool().get(address), "its weight is 0")
-        until(lambda: "Suspended" in world.log(), "the hold is told")
+        until(lambda: "Suspended" in world.log(), "the hold is logged")
         assert world.started_at() == before
         code, out = world.run("resume", "workload/web")
         assert code == 0, out
@@ -265,9 +265,9 @@ def test_a_changed_secret_rolls_through_the_replicas_and_is_never_shown(edge: Wo
     clients.check_all_served()
     clients.check_never_empty()
     assert all(world.api.inspect(name)["Id"] != ids.get(name) for name in world.containers())
-    told = world.log() + json.dumps(world.status()) + world.run("events")[1] + world.run("explain", "workload/web")[1]
+    output = world.log() + json.dumps(world.status()) + world.run("events")[1] + world.run("explain", "workload/web")[1]
     kept = b"".join(file.read_bytes() for file in world.state.rglob("*") if file.is_file())
-    assert not re.search(f"{old}|{new}", told)
+    assert not re.search(f"{old}|{new}", output)
     assert old.encode() not in kept
     assert new.encode() not in kept
 
@@ -295,7 +295,7 @@ def test_a_container_that_always_fails_is_given_up_until_a_new_template(edge: Wo
     with world.watching():
         (shared / "ok").unlink()
         until(lambda: world.replicas()["web/0"]["state"] == "Failed", "it was given up")
-        # Restarted twice, made anew, restarted once more: four stops, one removal, and nothing after that.
+        # Restarted twice, recreated, restarted once more: four stops, one removal, and nothing after that.
         stops = world.journal("stop")
         assert len(stops) == 4
         assert len(world.journal("remove")) == 1
@@ -323,17 +323,17 @@ def test_a_container_killed_at_its_memory_limit_is_started_with_that_cause(edge:
         "command: [/serve]",
         f'command: [/bin/sh, -c, "{eater}"]\n          resources: {{limits: {{memory: 16Mi}}}}',
     )
-    # While it eats it does not serve: a probe that is asked then must not be the one that ends its first life.
+    # While it eats it does not serve: a probe at that time must not end its first generation.
     world.edit("failureThreshold: 2\n", "failureThreshold: 2\n            initialDelaySeconds: 60\n")
     with world.watching():
-        until(lambda: len(world.addresses()) == 1 and world.serves(world.addresses()), "its second life serves")
+        until(lambda: len(world.addresses()) == 1 and world.serves(world.addresses()), "its second generation serves")
     # The engine may tell of the end before it has heard from the kernel why: then it is a kill like any other.
-    told = "killed at its memory limit" in world.log()
-    assert told or "ended by a signal with exit code 137" in world.log(), world.log()
+    logged = "killed at its memory limit" in world.log()
+    assert logged or "ended by a signal with exit code 137" in world.log(), world.log()
     assert not world.journal("stop")
     code, out = world.run("events", "--since", "1h")
     assert code == 0
-    assert not told or "OOMKilled" in out or "memory limit" in out, out
+    assert not logged or "OOMKilled" in out or "memory limit" in out, out
 
 
 def peer(path: str) -> int:

@@ -166,7 +166,7 @@ def test_a_push_of_draining_survives_the_daemon_but_not_the_container(daemon: Da
     assert daemon.rows()[first].event == "draining"
     before = daemon.rows()[second].generation
     daemon.docker("restart", "-t", "5", second)
-    until(lambda: _is_ready_again(daemon.rows()[second], before), "the new life of a restarted container is heard")
+    until(lambda: _is_ready_again(daemon.rows()[second], before), "the new generation of a restarted container pushes")
 
 
 def _is_ready_again(row: PushRow, before: Generation) -> bool:
@@ -174,7 +174,7 @@ def _is_ready_again(row: PushRow, before: Generation) -> bool:
 
 
 def _code(daemon: Daemon, container: str) -> int:
-    """The answer to a ready after draining; 0 while nobody listens."""
+    """The answer to a ready after draining; 0 while no daemon listens."""
     try:
         return daemon.curl(container, json.dumps({"event": "ready", "boot": "by-hand", "seq": 2}))
     except subprocess.CalledProcessError:

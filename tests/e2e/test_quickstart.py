@@ -25,7 +25,7 @@ def test_the_quickstart_converges_heals_and_is_destroyed(world):
     code, out = world.run("plan", "--detailed-exitcode")
     assert code == 0, out
 
-    # One breaks, another is killed by somebody else.
+    # One replica breaks, another is killed from outside.
     broken, killed, untouched = "workload/web/0", "workload/web/1", "workload/web/2"
     ask(before[broken]["address"], "/break", "POST")
     os.kill(pids[killed], signal.SIGKILL)

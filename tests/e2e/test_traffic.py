@@ -40,7 +40,7 @@ def test_drains_restarts_and_replacements_fail_no_request(engine: str):
         assert all(world.weight(other) == 100 for other in others)
         world.tell("release", "workload/web/0")
         world.settle()
-        assert world.started_at() == before, "who is drained by a person's word is not stopped"
+        assert world.started_at() == before, "a replica that the operator drained is not stopped"
         world.tell("restart", "workload/web", "--wait", "--reason", "new certificates")
         world.settle()
         assert set(world.started_at()) == set(before)
@@ -108,34 +108,34 @@ def test_a_request_that_outlasts_the_longest_drain_is_cut_and_no_other(engine: s
         world.tell("restart", "workload/web/0", "--wait")
         world.go(*others)
         assert len([request for request in held if request.exception() is not None]) == count
-        assert ": cut sessions of " in world.log(), "it is told"
+        assert ": cut sessions of " in world.log(), "the cut is logged"
 
 
 def test_an_operator_who_keeps_changing_a_weight_is_reported_not_fought(engine: str):
     with serving(engine) as world:
         victim = world.containers()[0]
 
-        def told_to_the_person() -> bool:
+        def reported() -> bool:
             # A change that comes before our own was read back is repaired without being counted: so again and again.
             if world.weight(victim) == 100:
                 world.set_weight(victim, 7)
             return "ConflictingWriter" in world.log()
 
-        until(told_to_the_person, "it was told")
+        until(reported, "the conflict is logged")
         held = [hold for hold in world.held() if hold["rule"] == "ConflictingWriter"]
         assert held, world.held()
         assert "100" in held[0]["message"]
         assert "7" in held[0]["message"]
-        assert world.weight(victim) == 7, "nobody fights"
+        assert world.weight(victim) == 7, "the weight is not fought"
 
 
 def test_weights_that_an_agent_check_writes_are_reported_and_not_fought(engine: str):
     with Agent("10%\n") as agent:
         slots = f"agent-check agent-addr 127.0.0.1 agent-port {agent.port} agent-inter 300ms"
         with serving(engine, slots=slots, settled=False) as world:
-            until(lambda: world.log().count("(ConflictingWriter: ") >= 3, "it was told of all three")
+            until(lambda: world.log().count("(ConflictingWriter: ") >= 3, "the conflict is logged for all three")
             held = [hold for hold in world.held() if hold["rule"] == "ConflictingWriter"]
             assert "agent-check" in held[0]["message"], held
             written, asked = writes(world), agent.asked
             until(lambda: agent.asked > asked + 80, "it has written ten times more, which takes three looks")
-            assert writes(world) == written, "nobody fights"
+            assert writes(world) == written, "the weight is not fought"

@@ -2,13 +2,13 @@
 
     GET /                which container it is
     GET /slow?S          the same, after S seconds
-    GET /hold            the same, after somebody has asked for /go
+    GET /hold            the same, after a request for /go
     GET /healthz         200
-    GET /readyz          200, or 503 while it was told so
+    GET /readyz          200, or 503 after /unready
     GET /unready         makes /readyz answer 503; /ready takes that back
 
-With the word `cold` it is not ready before it is told so. With the word `polite`, SIGTERM stops it as good programs stop: it serves on until nothing new has come for a while,
-finishes what is under way, and ends. Without it, it ends at once, as most programs do.
+With the word `cold` it is not ready before /ready. With the word `polite`, SIGTERM stops it gracefully: it serves on until no
+new request has come for a while, finishes the requests in flight, and ends. Without it, it ends at once, as most programs do.
 """
 
 import os

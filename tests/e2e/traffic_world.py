@@ -96,7 +96,7 @@ class Traffic(World):
         command: another program than that service.
         drain: (min, max) as in manifests.
         restart: what the runtime does when one ends by itself.
-        run: what pushes for it; empty: somebody else does.
+        run: the command that pushes; empty: the service pushes itself.
         window: how long a new process of HAProxy is not believed.
     """
 
@@ -142,7 +142,7 @@ class Traffic(World):
         text = path.read_text().replace("check inter 2s fall 3", f"check inter 2s fall 3 {slots}")
         for side in ("client", "server"):
             assert f"timeout {side} 10s" in text
-            text = text.replace(f"timeout {side} 10s", f"timeout {side} 600s")  # no request is cut but by us
+            text = text.replace(f"timeout {side} 10s", f"timeout {side} 600s")  # only reconcile cuts requests
         path.write_text(text)
         servers.start_haproxy(self.edge)
 
@@ -164,7 +164,7 @@ class Traffic(World):
         return self.pool().get(self.address(container), 0)
 
     def set_weight(self, container: str, weight: int) -> None:
-        """What a person at HAProxy's socket does."""
+        """Set a weight as an operator at HAProxy's socket does."""
         address = self.address(container)
         slot = next(row[3] for row in self.slots() if row[4] == address)
         self.haproxy(f"set weight be_web/{slot} {weight}")
@@ -238,7 +238,7 @@ class Traffic(World):
         return out
 
     def docker(self, *words: str) -> str:
-        """The engine's own command line, as a person uses it."""
+        """The engine's own command line, as an operator uses it."""
         command = ["docker", "-H", f"unix://{self.edge.docker}", *words]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.strip()
 
