@@ -29,17 +29,17 @@ from reconciler.shell.clock import SystemClock
 from reconciler.shell.doctor import Finding
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.looks.triggers import FileTrigger, Wake
-from reconciler.shell.looks.wake_pipe import listening
+from reconciler.shell.looks.wake_pipe import wake_pipe
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
 from reconciler.shell.report.summary import Summary
-from reconciler.shell.reporter import Reporter, SignOfLife
+from reconciler.shell.reporter import ProgressReporter, Reporter
 from reconciler.shell.source import DirectorySource
-from reconciler.shell.store.ledger_store import Glimpse, StoreMemory, command_of
 from reconciler.shell.store.lock import Lock
-from reconciler.shell.store.state import Store, StoreError
+from reconciler.shell.store.memory import ReadOnlyMemory, StoreMemory, command_of
+from reconciler.shell.store.state_db import Store, StoreError
 from reconciler.tree import load, state_dir
 from reconciler.web.serving import serve
 
@@ -141,7 +141,7 @@ async def run_once(
     intent: Intent,
     within: int,
     wait: bool,
-    reporter: SignOfLife,
+    reporter: ProgressReporter,
     operation: str = "reconcile --once",
 ) -> Summary:
     """Converge once.
@@ -184,7 +184,7 @@ async def run_once(
             approve=intent.approve,
         )
         loop = Loop(parts)
-        with listening(place, loop.wake):
+        with wake_pipe(place, loop.wake):
             return await loop.once(within, wait)
 
 
@@ -232,7 +232,7 @@ async def run_watch(
         trigger = asyncio.create_task(FileTrigger(Path(desired.root), _SourceWake(loop), clock).run(stop))
         pushes = asyncio.create_task(serve(loop.pushing, credentials, partial(reporter.note, level=logging.WARNING)))
         try:
-            with listening(place, loop.wake):
+            with wake_pipe(place, loop.wake):
                 return await loop.watch()
         finally:
             stop.set()
@@ -275,15 +275,15 @@ class _Quiet:
         self._note(text)
 
 
-def _glimpse(place: Path, clock: SystemClock) -> Glimpse:
+def _glimpse(place: Path, clock: SystemClock) -> ReadOnlyMemory:
     """The ledger as the instance's store has it; an instance that never ran has none."""
     try:
         with Store.join(place, clock) as store:
-            return Glimpse(store.load_ledger(), [(one.id, command_of(one)) for one in store.pending()])
+            return ReadOnlyMemory(store.load_ledger(), [(one.id, command_of(one)) for one in store.pending()])
     except StoreError:
         if (place / "state.db").exists():
             raise
-        return Glimpse({})
+        return ReadOnlyMemory({})
 
 
 async def make_plan(
@@ -322,7 +322,7 @@ async def make_plan(
             remembered=_zones(loaded),
         )
         loop = Loop(parts)
-        decision, observed, now = await loop.glance(deadline)
+        decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
         return forecast(desired, observed, now), decision, now

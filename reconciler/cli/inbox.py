@@ -14,10 +14,10 @@ from manifests.values.desired import SECOND
 from reconciler.cli.options import mistake
 from reconciler.cli.where import Place, joined
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.looks.wake_pipe import SHOW, ring
+from reconciler.shell.looks.wake_pipe import SHOW, wake_holder
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.lock import OWNER_FILE, Lock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 
 ANSWER = 2 * SECOND
 """How long to wait for a running process to read the word (ns)."""
@@ -56,7 +56,7 @@ def leave(verb: str, words: Sequence[dict[str, Any]], place: Place) -> bool:
             pass
     with joined(place) as store:
         numbers = {store.append(verb, json.dumps(word), current_user(), clock.now()) for word in words}
-        ring(place.state_dir)
+        wake_holder(place.state_dir)
         return _folded(store, numbers, place, clock)
 
 
@@ -73,14 +73,14 @@ def _folded(store: Store, numbers: set[int], place: Place, clock: SystemClock) -
 
 def refreshed(place: Place) -> bool:
     """Ask a running process to store how things are now. Returns False when none runs or it did not answer in time."""
-    if not ring(place.state_dir):
+    if not wake_holder(place.state_dir):
         return False
     clock = SystemClock()
     asked = clock.now()
     try:
         with joined(place) as store:
             number = store.append(SHOW, json.dumps({"object": "*"}), current_user(), asked)
-            ring(place.state_dir)
+            wake_holder(place.state_dir)
             while clock.now().steady < asked.steady + ANSWER:
                 last = store.last_decision()
                 if last is not None and last.wall >= asked.wall and number not in {one.id for one in store.pending()}:

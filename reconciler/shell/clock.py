@@ -14,7 +14,7 @@ from typing import Protocol
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import FOREVER, Now
 
-LONGEST_NAP = 30 * SECOND
+LONGEST_TIMER = 30 * SECOND
 """The event loop's timers stand still while the host is suspended; CLOCK_BOOTTIME does not. So no single timer is longer
 than this (ns), and a wake-up after a suspend is late by no more."""
 
@@ -31,7 +31,7 @@ class Clock(Protocol):
         """Return at the steady instant (ns), or as soon as `wake` is set. Gives way to other tasks at least once."""
 
 
-class Waiting(Protocol):
+class BlockingClock(Protocol):
     """What code without an event loop needs of time."""
 
     def now(self) -> Now:
@@ -76,7 +76,7 @@ class SystemClock:
             if left <= 0:
                 return
             try:
-                async with asyncio.timeout(min(left, LONGEST_NAP) / SECOND):
+                async with asyncio.timeout(min(left, LONGEST_TIMER) / SECOND):
                     await wake.wait()
             except TimeoutError:
                 continue

@@ -22,24 +22,24 @@ from reconciler.core.rollouts.revisions import quiet
 from reconciler.exits import Exit
 from reconciler.shell.apply.applier import Applier
 from reconciler.shell.apply.evidence import Witness
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.manifest_reload import Rereading
+from reconciler.shell.manifest_reload import ManifestReload
 from reconciler.shell.parts import Parts
 from reconciler.shell.probing.name_targets import by_endpoint
 from reconciler.shell.probing.targets import Probing
 from reconciler.shell.pushing.pushes import Pushing
-from reconciler.shell.report.reporting import Telling
+from reconciler.shell.report.reporting import Reporting
 from reconciler.shell.report.summary import Summary, pending, summarize
-from reconciler.shell.store.ledger_store import Book
+from reconciler.shell.store.ledger_store import LedgerStore
 
-NAP = 30 * SECOND
+LONGEST_SLEEP = 30 * SECOND
 """The longest sleep: a missed trigger costs no more than this."""
 
 FIRST_LOOKS = 5 * SECOND
 """How long the first tick waits for providers that do not answer: a tick over nothing would take every ledger for lost."""
 
-BLIND_TRIES = 3
+UNREADABLE_TRIES = 3
 """Looks that must fail before a single run gives up on a provider."""
 
 SWITCH_SECONDS = 0.0002
@@ -59,13 +59,13 @@ class Loop:
         self.clock, self.reporter, self.memory = parts.clock, parts.reporter, parts.memory
         self.wake = Wake()
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
-        self.rereading = Rereading(parts)
+        self.manifest_reload = ManifestReload(parts)
         self.probing = Probing(parts.prober, self.looks)
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.witness = Witness(self.looks, parts.memory, parts.clock, self.probing)
         self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock, self.witness.take)
-        self.telling = Telling(parts.reporter, parts.memory)
-        self.book = Book(parts.memory, parts.reporter)
+        self.reporting = Reporting(parts.reporter, parts.memory)
+        self.ledger_store = LedgerStore(parts.memory, parts.reporter)
         self.ledger = Ledger()
         self.stopping: Exit | None = None
         self.done: list[tuple[Step, Outcome]] = []
@@ -98,7 +98,7 @@ class Loop:
                 await self._sleep(decision, end)
             await self._drain()
             final = await self._tick(act=False)
-            return summarize(final, tuple(self.done), self.clock.now(), self.stopping, self.probing.leaves.open())
+            return summarize(final, tuple(self.done), self.clock.now(), self.stopping, self.probing.name_targets.open())
         finally:
             await self._end()
 
@@ -108,7 +108,7 @@ class Loop:
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             await self._first_looks()
-            self.looks.only_news = True
+            self.looks.only_changes = True
             while self.stopping is None:
                 decision = await self._tick()
                 await self._sleep(decision, None)
@@ -117,7 +117,7 @@ class Loop:
         finally:
             await self._end()
 
-    async def glance(self, deadline: int) -> tuple[Decision, Observed, Now]:
+    async def observe_once(self, deadline: int) -> tuple[Decision, Observed, Now]:
         """One look at everything and one attempt per probe, for a plan: decides, acts on nothing, writes nothing.
 
         Args:
@@ -158,18 +158,18 @@ class Loop:
                 loop.add_signal_handler(number, self.stop, how)
             except (ValueError, RuntimeError):
                 break  # not the main thread: whoever runs this loop stops it by `stop`
-        self.ledger = self.book.load()
-        self.telling.begin(self.ledger)
+        self.ledger = self.ledger_store.load()
+        self.reporting.begin(self.ledger)
         if self.parts.approve and write:
             self.ledger = obey(self.ledger, (Command("approve", self.parts.approve),))
         if write:
-            for sentence in self.memory.leftovers():
+            for sentence in self.memory.close_open_entries():
                 self.reporter.note(sentence, level=logging.WARNING)
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.want(self.desired)
         self.pushing.want(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
-        self.rereading.begin(self.clock.now())
+        self.manifest_reload.begin(self.clock.now())
         self._listen()
         if write:
             self.looks.listen()
@@ -208,7 +208,7 @@ class Loop:
     def _look_at_failed(self) -> None:
         """What stopped answering may be gone: look before its cadence says so, but not before its weight is on the way."""
         for name in self.looks.providers.runtimes if self._failing else ():
-            self.looks.hurry(Role.RUNTIME, name)
+            self.looks.look_soon(Role.RUNTIME, name)
         self._failing = False
 
     async def _drain(self) -> None:
@@ -216,7 +216,7 @@ class Loop:
         while self._applying:
             await asyncio.gather(*self._applying)
             self._applying = {task for task in self._applying if not task.done()}
-        self.telling.flush()
+        self.reporting.flush()
         await self.looks.settle()
 
     async def _end(self) -> None:
@@ -258,8 +258,8 @@ class Loop:
             )
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
-        self.book.save(self.ledger, tuple(number for number, _ in commands))
-        self.telling.heard(command.verb for _, command in commands)
+        self.ledger_store.save(self.ledger, tuple(number for number, _ in commands))
+        self.reporting.commands_read(command.verb for _, command in commands)
         if act and decision.steps and self.stopping is None:
             self._act(decision.steps)
             # Twice around the loop: then the calls are on their threads (or journalled first), before disk and telling take time.
@@ -269,9 +269,9 @@ class Loop:
         self.pushing.saved()
         self._look_at_failed()
         if all(self.looks.attempts.values()):
-            self.telling.decided(decision, self.desired, now)
+            self.reporting.decided(decision, self.desired, now)
         if not self._applying:
-            self.telling.flush()
+            self.reporting.flush()
         return decision
 
     def _decide(self, observed: Observed, now: Now) -> Decision:
@@ -281,7 +281,7 @@ class Loop:
             decision = decide(self.desired, observed, now)
         finally:
             gc.enable()
-        if self.probing.leaves.follow(self.desired, decision.status.roster):
+        if self.probing.name_targets.follow(self.desired, decision.status.roster):
             self.wake.set("names lead to other addresses")
         return decision
 
@@ -294,11 +294,11 @@ class Loop:
             probes=dict(self.probing.verdicts),
             pushes=self.pushing.facts(),
             ledger=self.ledger,
-            source_read_at=self.rereading.read_at,
+            source_read_at=self.manifest_reload.read_at,
             busy=looks.providers.busy() - self.applier.busy,
-            contexts=self.probing.foreigners.contexts,
+            contexts=self.probing.label_contexts.contexts,
             under_way=frozenset(self.applier.busy),
-            leaves=dict(self.probing.leaves.verdicts),
+            leaves=dict(self.probing.name_targets.verdicts),
         )
 
     def _act(self, steps: tuple[Step, ...]) -> None:
@@ -308,7 +308,7 @@ class Loop:
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
             if outcome.kind is not OutcomeKind.SKIPPED:
-                self.telling.done((step, outcome, self.clock.now()), self.desired.revision)
+                self.reporting.done((step, outcome, self.clock.now()), self.desired.revision)
             self.reporter.finished(step, outcome)
             self.wake.set(f"{step.id} ended")
 
@@ -337,7 +337,7 @@ class Loop:
 
     async def _reread(self, now: Now) -> bool:
         """Read the manifests again when it is time, and put in force what they say; whether that is something else now."""
-        desired = await self.rereading.read(now)
+        desired = await self.manifest_reload.read(now)
         if desired is None:
             return False
         if self.parts.providers_for is not None and desired.providers != self.desired.providers:
@@ -353,7 +353,7 @@ class Loop:
 
     def source_changed(self) -> None:
         """A hint that the source changed: read it at the next tick."""
-        self.rereading.hurry()
+        self.manifest_reload.read_soon()
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
@@ -366,11 +366,11 @@ class Loop:
         """
         if self.stopping is not None and not self._applying:
             return
-        self.rereading.prove(decision)
-        until = min(decision.wake_at, self.clock.now().steady + NAP, FOREVER if end is None else end)
+        self.manifest_reload.prove(decision)
+        until = min(decision.wake_at, self.clock.now().steady + LONGEST_SLEEP, FOREVER if end is None else end)
         while True:
-            await self.telling.let_go_first(self._applying, self.wake)
-            upcoming = min(until, self.looks.next_due(), self.rereading.due)
+            await self.reporting.after_calls(self._applying, self.wake)
+            upcoming = min(until, self.looks.next_due(), self.manifest_reload.due)
             await self.clock.sleep_until(upcoming, self.wake.event)
             now = self.clock.now()
             if await self._reread(now) or self.wake.asked or now.steady >= until:
@@ -393,4 +393,6 @@ class Loop:
             return False
         if not wait:
             return not decision.steps and not decision.unsettled
-        return not self.probing.leaves.undecided() and not pending(decision, end, self.looks.gave_up(BLIND_TRIES))
+        return not self.probing.name_targets.undecided() and not pending(
+            decision, end, self.looks.tried_enough(UNREADABLE_TRIES)
+        )

@@ -12,7 +12,7 @@ READ_SOURCE = 15 * SECOND
 """How often the source is read again without a trigger."""
 
 
-class Rereading:
+class ManifestReload:
     """The cadence of the source.
 
     Attributes:
@@ -31,7 +31,7 @@ class Rereading:
         if self.source is not None:
             self.due = now.steady + READ_SOURCE
 
-    def hurry(self) -> None:
+    def read_soon(self) -> None:
         """A hint that the source changed: read it at the next tick."""
         if self.source is not None:
             self.due = 0

@@ -26,7 +26,7 @@ class Reporter(Protocol):
         """Something else worth knowing."""
 
 
-class SignOfLife(Reporter, Protocol):
+class ProgressReporter(Reporter, Protocol):
     """A reporter that shows that a run goes on while nothing happens."""
 
     def follow(self, under_way: Callable[[], tuple[str, ...]]) -> None:

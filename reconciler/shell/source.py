@@ -10,7 +10,7 @@ from pathlib import Path
 from manifests.problems import ManifestErrors, render
 from manifests.source.directory import read_tree
 from manifests.values.desired import SECOND, Desired
-from reconciler.shell.clock import Waiting
+from reconciler.shell.clock import BlockingClock
 
 SETTLE = SECOND // 10
 """How far apart (ns) two equal reads must be before a change counts."""
@@ -31,7 +31,7 @@ class DirectorySource:
     """
 
     def __init__(
-        self, path: Path, extra: tuple[Path, ...], load: Callable[[], Desired], clock: Waiting, *, follow: bool
+        self, path: Path, extra: tuple[Path, ...], load: Callable[[], Desired], clock: BlockingClock, *, follow: bool
     ) -> None:
         self._path, self._extra, self._load, self._clock, self._follow = path, extra, load, clock, follow
         self._in_force = self._digest()

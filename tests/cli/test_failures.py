@@ -10,7 +10,7 @@ from reconciler.cli.view import View
 from reconciler.exits import Exit
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.store.lock import Locked
-from reconciler.shell.store.state import StoreError
+from reconciler.shell.store.state_db import StoreError
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from reconciler.shell.store.state import StoreError
     [
         (ManifestErrors([Problem("a.yaml", 1, 2, Code.BAD_VALUE, "x", "bad")]), Exit.INVALID, "a.yaml:1:2: bad-value"),
         (ManifestErrors([Problem(".", 0, 0, Code.EMPTY_TREE, "", "empty")]), Exit.PERSON, "delete all"),
-        (Locked(Path("/s"), "pid 1", None), Exit.LOCKED, "held by pid 1"),
+        (Locked(Path("/s"), "pid 1", None), Exit.LOCKED, "locked by pid 1"),
         (StoreError("/s/state.db", "no space left", "make room"), Exit.ERROR, "make room"),
         (Unreachable("pool web", "timed out"), Exit.UNFINISHED, "pool web: timed out"),
         (PermissionError(13, "Permission denied", "/s"), Exit.ERROR, "/s: Permission denied"),

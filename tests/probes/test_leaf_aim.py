@@ -54,7 +54,7 @@ class World(Shell):
 
     @property
     def verdicts(self) -> dict[str, ProbeValue]:
-        return {leaf.address: fact.value for leaf, fact in self.probing.leaves.verdicts.items()}
+        return {leaf.address: fact.value for leaf, fact in self.probing.name_targets.verdicts.items()}
 
 
 async def test_each_address_of_a_policy_is_asked_what_the_policy_asks(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_each_address_of_a_policy_is_asked_what_the_policy_asks(tmp_path: 
 async def test_a_policy_without_a_check_asks_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1", check=None))
     assert await world.aim() == []
-    assert not world.probing.leaves.undecided()
+    assert not world.probing.name_targets.undecided()
 
 
 async def test_the_same_question_in_two_policies_is_asked_once(tmp_path: Path) -> None:
@@ -158,8 +158,8 @@ async def test_an_engine_that_died_takes_all_verdicts_along_and_is_told_what_to_
 async def test_suspending_all_probes_silences_leaves_too(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     assert await world.aim(frozenset({EVERYTHING})) == []
-    assert not world.probing.leaves.unanswered()
-    assert not world.probing.leaves.undecided()
+    assert not world.probing.name_targets.unanswered()
+    assert not world.probing.name_targets.undecided()
     assert len(await world.aim()) == 1
 
 
@@ -183,7 +183,7 @@ async def test_a_missing_secret_cannot_be_run_and_comes_into_force_when_it_is_th
 async def test_a_single_run_waits_for_verdicts_but_not_for_what_will_never_have_one(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
-    leaves, leaf = world.probing.leaves, LeafProbe("203.0.113.1", CHECK)
+    leaves, leaf = world.probing.name_targets, LeafProbe("203.0.113.1", CHECK)
     assert leaves.unanswered()
     assert leaves.undecided()
     world.says(leaf, UNKNOWN, FAIL)

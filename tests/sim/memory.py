@@ -8,7 +8,7 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Command, Ledger, Outcome, from_rows
 from reconciler.core.model.restart_request import Request
 from reconciler.core.model.step import Step
-from reconciler.shell.store.audit import Event, HoldKey, known_holds
+from reconciler.shell.store.audit import Event, HoldKey, stored_holds
 from reconciler.shell.store.directory import StoreError
 
 
@@ -109,13 +109,15 @@ class SimMemoryHandle:
         self.store.ticks += 1
         return tuple(self.store.inbox)
 
-    def leftovers(self) -> Sequence[str]:
+    def close_open_entries(self) -> Sequence[str]:
         left = {number: step for number, (step, outcome) in self.store.journal.items() if not outcome}
         for number, step in left.items():
             self.store.journal[number] = (step, "looked-again")
         return [f"{step}: not known; looking again" for step in left.values()]
 
-    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
+    def append_audit(
+        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
+    ) -> None:
         self.hook("before audit")
         self.store.sync()
         self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
@@ -123,14 +125,14 @@ class SimMemoryHandle:
         self.store.events.extend(events)
         del self.store.events[:-1000]
 
-    def held(self) -> Mapping[HoldKey, str]:
-        return known_holds(json.loads(self.store.decision)["holds"]) if self.store.decision else {}
+    def reported_holds(self) -> Mapping[HoldKey, str]:
+        return stored_holds(json.loads(self.store.decision)["holds"]) if self.store.decision else {}
 
-    def put_evidence(self, told: Event, value: str) -> int:
+    def put_evidence(self, event: Event, value: str) -> int:
         self.hook("before evidence")
         self.store.check_space()
-        self.store.events.append(told)
-        self.store.evidence.append((told.object, json.loads(value)))
+        self.store.events.append(event)
+        self.store.evidence.append((event.object, json.loads(value)))
         return len(self.store.evidence)
 
     def amend_evidence(self, number: int, value: str) -> None:

@@ -30,7 +30,7 @@ from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import InlineRunner, Providers
 from reconciler.shell.report.summary import Summary
-from reconciler.shell.store.ledger_store import Glimpse
+from reconciler.shell.store.memory import ReadOnlyMemory
 from tests.sim.apps import Apps
 from tests.sim.clock import SimClock
 from tests.sim.events import SimEvents
@@ -253,13 +253,13 @@ class World:
         finally:
             self.kill()
 
-    def glance(self) -> tuple[Decision, Observed, Now]:
+    def observe_once(self) -> tuple[Decision, Observed, Now]:
         """What a plan sees: read-only providers, nothing written."""
         self.kill()
         life = self.life = Life(self, watch=False, plan=True)
         self.clock.horizon = FOREVER
         try:
-            return life.events.run_until_complete(life.loop.glance(10 * SECOND))
+            return life.events.run_until_complete(life.loop.observe_once(10 * SECOND))
         finally:
             self.kill()
 
@@ -283,7 +283,7 @@ class Life:
             providers=self._providers(plan),
             providers_for=None,
             prober=self.prober,
-            memory=Glimpse(world.memory.rows) if plan else world.memory.handle(self.hook),
+            memory=ReadOnlyMemory(world.memory.rows) if plan else world.memory.handle(self.hook),
             source=None if plan else world.source,
             reporter=world.tape,
             clock=clock,

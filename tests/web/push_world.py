@@ -15,7 +15,7 @@ from providers.testing.memory_runtime import MemoryRuntime
 from reconciler.core.model.ledger import Ledger
 from reconciler.push import tokens
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
 from reconciler.shell.pushing.credentials import SOCKET, Credentials
@@ -87,7 +87,7 @@ class PushWorld:
         return self.world.nodes[NODE][self.name(ordinal)].generation
 
     async def look(self) -> None:
-        self.looks.hurry(Role.RUNTIME, NODE)
+        self.looks.look_soon(Role.RUNTIME, NODE)
         self.looks.start_due()
         await self.looks.settle()
 

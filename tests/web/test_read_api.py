@@ -12,7 +12,7 @@ import pytest
 
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.pushing.credentials import READ, SOCKET
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 from reconciler.web.serving import serve
 from tests.web.push_world import PushWorld
 

@@ -23,7 +23,7 @@ SHOW = "show"
 
 
 @contextmanager
-def listening(state_dir: Path, wake: Wake) -> Iterator[None]:
+def wake_pipe(state_dir: Path, wake: Wake) -> Iterator[None]:
     """Set `wake` whenever somebody rings, as long as the body runs. Needs a running event loop; raises nothing."""
     fd = _open(state_dir / FILE)
     if fd < 0:
@@ -44,7 +44,7 @@ def listening(state_dir: Path, wake: Wake) -> Iterator[None]:
         os.close(fd)
 
 
-def ring(state_dir: Path) -> bool:
+def wake_holder(state_dir: Path) -> bool:
     """Wake the process that holds the instance. Returns whether one listens."""
     try:
         fd = os.open(state_dir / FILE, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)

@@ -18,7 +18,7 @@ Probed = Mapping[str, tuple[ContainerFact, str, Container]]
 """By container id: its fact, the key of the workload it is treated as part of, and its probes."""
 
 
-class Foreigners:
+class LabelContexts:
     """The probe contexts of the latest facts.
 
     Attributes:

@@ -34,7 +34,7 @@ class _Asked:
     blind: int = 0
 
 
-class Leaves:
+class NameTargets:
     """What is asked about the leaves of names, and the answers so far.
 
     Attributes:

@@ -19,10 +19,10 @@ from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.rollouts.revisions import revision_key
 from reconciler.probes.target import Target
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.probing.inputs import ProbeInputs, needy
-from reconciler.shell.probing.label_contexts import Foreigners
-from reconciler.shell.probing.name_targets import LEAF, Leaves
+from reconciler.shell.probing.label_contexts import LabelContexts
+from reconciler.shell.probing.name_targets import LEAF, NameTargets
 
 EVERYTHING = "*"
 """In `silent`: no object is probed."""
@@ -68,8 +68,8 @@ class Probing:
         self.network_only = False
         self.verdicts: dict[Generation, Probes] = {}
         self.inputs = ProbeInputs(looks.runner, looks.clock, looks.wake)
-        self.foreigners = Foreigners()
-        self.leaves = Leaves()
+        self.label_contexts = LabelContexts()
+        self.name_targets = NameTargets()
         self._needy: tuple[Probe, ...] = ()
         self._needy_of: Desired | None = None
         self._aimed: dict[Generation, Container] = {}
@@ -82,7 +82,7 @@ class Probing:
         changed = failed = False
         for (generation, name), fact in self.prober.read().items():
             if name == LEAF:
-                changed |= self.leaves.take(generation, fact)
+                changed |= self.name_targets.take(generation, fact)
                 continue
             before = self.verdicts.get(generation)
             if before is None:
@@ -102,7 +102,7 @@ class Probing:
     def forget(self) -> None:
         """Nothing is known any more: the engine died or fell silent."""
         self.verdicts = {generation: Probes(startup=one.startup) for generation, one in self.verdicts.items()}
-        self.leaves.forget()
+        self.name_targets.forget()
         self._dirty = True
 
     async def aim(
@@ -121,20 +121,20 @@ class Probing:
                 and are unknown then.
             ledger: what is remembered of adopted containers, and of who was ready.
         """
-        fresh = self.leaves.want(desired)
+        fresh = self.name_targets.want(desired)
         if desired is not self._needy_of:
             self._needy_of, self._needy = desired, needy(desired)
-        await self.inputs.prepare((*self._needy, *self.leaves.needy), desired.root)
+        await self.inputs.prepare((*self._needy, *self.name_targets.needy), desired.root)
         parts = (sorted(stopping), sorted(silent), sorted(ledger.adopted))
         version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(part) for part in parts)}")
         if not self._dirty and not fresh and not self.inputs.changed and version == self._seen:
             return
         self._seen, self._dirty, self.inputs.changed = version, False, False
         workloads = {workload.name: workload for workload in desired.workloads}
-        foreign = self.foreigners.find(desired, self.looks.runtimes, ledger)
+        foreign = self.label_contexts.find(desired, self.looks.runtimes, ledger)
         leave_alone = set(stopping)
-        self.leaves.silent = EVERYTHING in silent
-        targets = self.leaves.targets(self.inputs)
+        self.name_targets.silent = EVERYTHING in silent
+        targets = self.name_targets.targets(self.inputs)
         live: dict[Generation, dict[str, ProbeFact]] = {}
         self._aimed = {}
         unseen = False
@@ -197,7 +197,7 @@ class Probing:
 
     def unanswered(self) -> bool:
         """Whether a probe that was aimed has no result at all yet."""
-        if self.leaves.unanswered():
+        if self.name_targets.unanswered():
             return True
         for generation, container in self._aimed.items():
             verdicts = self.verdicts.get(generation, Probes())

@@ -15,7 +15,7 @@ from manifests.values.pod import Mount, VolumeKind
 from providers.actions import PUSH_GENERATION, CreateContainer
 from providers.errors import Unreachable
 from reconciler.push import tokens
-from reconciler.shell.clock import Waiting
+from reconciler.shell.clock import BlockingClock
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.store.directory import StoreError, explain, open_private, write_private
 
@@ -68,7 +68,7 @@ def make_directory(path: Path) -> None:
 class Credentials:
     """Makes and checks the tokens of one instance."""
 
-    def __init__(self, state: Path, clock: Waiting, listener: PushListener | None) -> None:
+    def __init__(self, state: Path, clock: BlockingClock, listener: PushListener | None) -> None:
         """`listener` is where pushes are taken now; whoever listens says so when it moves. Does no I/O yet."""
         self.state, self.directory = state, state / DIRECTORY
         self.listener = listener

@@ -31,7 +31,7 @@ from reconciler.core.model.instant import Instant, Now, elapsed
 from reconciler.core.model.ledger import Ledger, PushRow
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.shell.clock import Clock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 
 REMEMBER_EVERY = 10 * SECOND
@@ -196,7 +196,7 @@ class Pushing:
             return
         self._hurried = now
         for name in self.looks.providers.runtimes if not node else (node,):
-            self.looks.hurry(Role.RUNTIME, name)
+            self.looks.look_soon(Role.RUNTIME, name)
         self.wake.set("a push of somebody new")
 
     async def remembered(self, seconds: float) -> bool:

@@ -25,7 +25,7 @@ ADOPTION = frozenset({"adopted", "left"})
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class LastReport:
     """What of the decision before is needed to tell what changed. `held` may come from the store after a restart."""
 
     held: Mapping[HoldKey, str] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Seen:
     overrides: Mapping[str, Override] = field(default_factory=dict)
 
 
-def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Event]]:
+def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastReport, list[Event]]:
     """What to remember of this decision, and what happened since the one before."""
     held = {HoldKey(hold.object, hold.action, hold.rule.value): hold.message for hold in decision.holds}
     events = [
@@ -64,7 +64,7 @@ def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Even
     overrides = decision.ledger.overrides
     if overrides is not before.overrides:
         events += _overrides(before.overrides, overrides, now)
-    return Seen(held, probes, requests, suspensions, adopted, overrides), events
+    return LastReport(held, probes, requests, suspensions, adopted, overrides), events
 
 
 def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now: Now) -> list[Event]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.shell.clock import SystemClock, utc
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 
 
 def last_decision(state: Path) -> dict[str, Any] | None:

@@ -14,8 +14,8 @@ from reconciler.core.model.ledger import Ledger, Outcome
 from reconciler.core.model.step import Step
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import SHOW
-from reconciler.shell.report.events import ADOPTION, Seen, changes
-from reconciler.shell.report.summary import decision_json, news
+from reconciler.shell.report.events import ADOPTION, LastReport, changes
+from reconciler.shell.report.summary import decision_json, fingerprint
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.audit import Event
 from reconciler.shell.store.ports import Memory
@@ -24,7 +24,7 @@ PATIENCE = 0.02
 """Seconds that telling waits for calls under way; those to a balancer take some ms, those to an engine much longer."""
 
 
-class Telling:
+class Reporting:
     """What is to be told, in order."""
 
     def __init__(self, reporter: Reporter, memory: Memory) -> None:
@@ -35,13 +35,13 @@ class Telling:
         self._decisions: list[tuple[Decision, Desired, Now, int]] = []
         self._done: list[tuple[Step, Outcome, Now]] = []
         self._events: list[Event] = []
-        self._seen = Seen()
+        self._seen = LastReport()
         self._revision = ""
         self._since: float | None = None
 
     def decided(self, decision: Decision, desired: Desired, now: Now) -> None:
         """Tell a decision, unless it says the same as the one before."""
-        latest = news(decision)
+        latest = fingerprint(decision)
         if latest != self._last or self._asked:
             self._since_wall = now.wall if latest != self._last else self._since_wall
             self._last, self._asked = latest, False
@@ -49,15 +49,15 @@ class Telling:
 
     def begin(self, ledger: Ledger) -> None:
         """What an earlier process remembered is no news."""
-        self._seen = Seen(
-            self._memory.held(),
+        self._seen = LastReport(
+            self._memory.reported_holds(),
             requests=ledger.requests,
             suspensions=ledger.suspensions,
             adopted=ledger.adopted,
             overrides=ledger.overrides,
         )
 
-    def heard(self, verbs: Iterable[str]) -> None:
+    def commands_read(self, verbs: Iterable[str]) -> None:
         """Somebody who wants to see how things are now (`SHOW`): store the next decision even when it is no news."""
         self._asked = self._asked or SHOW in verbs
 
@@ -68,7 +68,7 @@ class Telling:
             self._revision = revision
         self._done.append(what)
 
-    async def let_go_first(self, under_way: Collection[asyncio.Task[None]], wake: Wake) -> None:
+    async def after_calls(self, under_way: Collection[asyncio.Task[None]], wake: Wake) -> None:
         """Tell everything, as soon as no call is under way or PATIENCE is over.
 
         Returns before that, with nothing told, when something wakes the loop: it has more urgent things to do. What waits
@@ -107,6 +107,6 @@ class Telling:
     def _append(self) -> None:
         """All at once: each append waits for the disk."""
         if self._done or self._events:
-            self._memory.told(self._done, self._revision, self._events)
+            self._memory.append_audit(self._done, self._revision, self._events)
             self._done.clear()
             self._events.clear()

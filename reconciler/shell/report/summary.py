@@ -25,7 +25,7 @@ ASKED_FOR = {
 }
 """Waits that the manifests ask for: nothing is wrong while they last."""
 
-PERSON = {
+MANUAL = {
     Rule.NAME_TAKEN,
     Rule.FOREIGN_RECORD,
     Rule.MASS_CHANGE,
@@ -96,7 +96,7 @@ def pending(decision: Decision, end: int, blind_is_final: bool) -> bool:
 def _judge_hold(hold: Hold) -> Exit:
     if hold.rule in HARMLESS:
         return Exit.OK
-    return Exit.PERSON if hold.rule in PERSON else Exit.UNFINISHED
+    return Exit.PERSON if hold.rule in MANUAL else Exit.UNFINISHED
 
 
 def _judge_wait(wait: Wait, now: Now) -> Exit:
@@ -191,7 +191,7 @@ def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: in
     )
 
 
-def news(decision: Decision) -> tuple[object, ...]:
+def fingerprint(decision: Decision) -> tuple[object, ...]:
     """What makes a decision worth telling or storing again: not the passing of time."""
     return (
         tuple(step.id for step in decision.steps),

@@ -19,7 +19,7 @@ from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.apply.applier import Applier
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
 from tests.sim.manifest import shop

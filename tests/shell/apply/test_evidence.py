@@ -16,7 +16,7 @@ from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.apply.evidence import Witness
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers
 from reconciler.shell.store.audit import Event

@@ -2,17 +2,17 @@ import asyncio
 import stat
 
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.looks.wake_pipe import FILE, listening, ring
+from reconciler.shell.looks.wake_pipe import FILE, wake_holder, wake_pipe
 
 
 def test_a_ring_wakes_whoever_listens_and_nobody_else_is_disturbed(tmp_path):
     async def body() -> None:
         wake = Wake()
-        with listening(tmp_path, wake):
-            assert ring(tmp_path) is True
+        with wake_pipe(tmp_path, wake):
+            assert wake_holder(tmp_path) is True
             await asyncio.wait_for(wake.event.wait(), 60)
             assert wake.take() == ("somebody left a word",)
-        assert ring(tmp_path) is False
+        assert wake_holder(tmp_path) is False
 
     asyncio.run(body())
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
@@ -21,8 +21,8 @@ def test_a_ring_wakes_whoever_listens_and_nobody_else_is_disturbed(tmp_path):
 def test_ringing_without_end_does_not_block_and_needs_one_wake(tmp_path):
     async def body() -> None:
         wake = Wake()
-        with listening(tmp_path, wake):
-            assert all(ring(tmp_path) for _ in range(70_000))
+        with wake_pipe(tmp_path, wake):
+            assert all(wake_holder(tmp_path) for _ in range(70_000))
             await asyncio.wait_for(wake.event.wait(), 60)
 
     asyncio.run(body())
@@ -32,8 +32,8 @@ def test_what_is_no_pipe_is_left_alone_and_only_costs_time(tmp_path, caplog):
     (tmp_path / FILE).write_text("a file")
 
     async def body() -> None:
-        with listening(tmp_path, Wake()):
-            assert ring(tmp_path) is False
+        with wake_pipe(tmp_path, Wake()):
+            assert wake_holder(tmp_path) is False
 
     asyncio.run(body())
     assert (tmp_path / FILE).read_text() == "a file"

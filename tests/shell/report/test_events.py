@@ -7,7 +7,7 @@ from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.override import Force, Override
 from reconciler.core.status.objects import Status
-from reconciler.shell.report.events import Seen, changes
+from reconciler.shell.report.events import LastReport, changes
 
 NOW = Now(1_000, 500, "boot")
 DRAIN = Override(Force.DRAIN, Instant(*NOW), "ada", "bad disk")
@@ -19,7 +19,7 @@ def decision(**orders: Override) -> Decision:
 
 
 def test_an_order_is_told_with_its_owner_and_reason_and_its_end_too():
-    seen, events = changes(Seen(), decision(web=DRAIN), NOW)
+    seen, events = changes(LastReport(), decision(web=DRAIN), NOW)
     assert [(event.kind, event.object, event.step, event.outcome, event.message) for event in events] == [
         ("ordered", "workload/web/0", "drain", "by ada", "bad disk")
     ]
@@ -34,5 +34,5 @@ def test_an_order_is_told_with_its_owner_and_reason_and_its_end_too():
 
 def test_what_an_earlier_process_remembered_is_no_news():
     before = decision(web=DRAIN)
-    _, events = changes(replace(Seen(), overrides=before.ledger.overrides), before, NOW)
+    _, events = changes(replace(LastReport(), overrides=before.ledger.overrides), before, NOW)
     assert events == []

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.shell.clock import VirtualClock
 from reconciler.shell.store.directory import StoreError, check_state_dir, make_state_dir, open_private, write_private
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 
 NOBODY = 65534
 
@@ -71,7 +71,7 @@ def test_a_directory_that_others_share_is_refused_and_left_as_it_is(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home").chmod(0o755)
     (tmp_path / "home" / "letters").touch()
-    with pytest.raises(StoreError, match=r"others may enter it \(mode 0755\).*choose another state directory"):
+    with pytest.raises(StoreError, match=r"other users may enter it \(mode 0755\).*choose another state directory"):
         Store.open(tmp_path / "home", VirtualClock())
     assert mode(tmp_path / "home") == 0o755
     assert [entry.name for entry in (tmp_path / "home").iterdir()] == ["letters"]
@@ -95,7 +95,7 @@ def test_a_link_in_place_of_the_file_is_refused(tmp_path):
     (tmp_path / "target").write_bytes(b"precious")
     (state / "state.db").symlink_to(tmp_path / "target")
     for opened in (Store.open, Store.join):
-        with pytest.raises(StoreError, match=r"state\.db: it is (a symbolic link|not a plain file)"):
+        with pytest.raises(StoreError, match=r"state\.db: it is (a symbolic link|not a regular file)"):
             opened(state, VirtualClock())
     assert (tmp_path / "target").read_bytes() == b"precious"
 
@@ -107,16 +107,16 @@ def test_a_file_or_pipe_in_the_way_is_named(tmp_path):
     with pytest.raises(StoreError, match="choose another state directory"):
         make_state_dir(tmp_path / "file" / "state")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(StoreError, match="not a plain file"):
+    with pytest.raises(StoreError, match="not a regular file"):
         os.close(open_private(tmp_path / "pipe", os.O_RDWR))
 
 
 def test_reading_where_nothing_ever_ran_says_so_and_creates_nothing(tmp_path):
-    with pytest.raises(StoreError, match="nothing has run with this state directory yet"):
+    with pytest.raises(StoreError, match="run reconcile --once or --watch first"):
         Store.join(tmp_path / "state", VirtualClock())
     assert not (tmp_path / "state").exists()
     (tmp_path / "state").mkdir(0o700)
-    with pytest.raises(StoreError, match="nothing has run with this state directory yet"):
+    with pytest.raises(StoreError, match="has never run with this state directory"):
         Store.join(tmp_path / "state", VirtualClock())
     assert list((tmp_path / "state").iterdir()) == []
 
@@ -126,7 +126,7 @@ def test_a_directory_of_another_user_is_refused():
         os.seteuid(0)
         for check in (make_state_dir, check_state_dir):
             with pytest.raises(
-                StoreError, match=f"belongs to user {NOBODY} and this program runs as user 0; run as that user"
+                StoreError, match=f"belongs to user {NOBODY}, and reconcile runs as user 0; run reconcile as that user"
             ):
                 check(state)
 
@@ -134,7 +134,7 @@ def test_a_directory_of_another_user_is_refused():
 def test_a_directory_without_the_right_to_write_is_a_clear_error():
     with as_nobody() as parent:
         parent.chmod(0o500)
-        with pytest.raises(StoreError, match="Permission denied; give this user the right to it"):
+        with pytest.raises(StoreError, match="Permission denied; give this user access to it"):
             Store.open(parent / "state", VirtualClock())
 
 

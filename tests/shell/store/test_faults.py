@@ -15,8 +15,8 @@ import pytest
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import Now
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.store.database import MIGRATIONS, join_database, open_database
-from reconciler.shell.store.state import Store, StoreError
+from reconciler.shell.store.database_file import MIGRATIONS, join_database, open_database
+from reconciler.shell.store.state_db import Store, StoreError
 
 NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
 ROWS = {("restarts", f"Workload/w{n}"): f'{{"n": {n}, "pad": "{"x" * 300}"}}' for n in range(200)}
@@ -165,7 +165,7 @@ def test_a_file_of_a_newer_version_is_refused_and_not_touched(state, clock):
     db.close()
     before = (state / "state.db").read_bytes()
     for opened in (Store.open, Store.join):
-        with pytest.raises(StoreError, match=f"version 99 and this program knows versions up to {len(MIGRATIONS)}"):
+        with pytest.raises(StoreError, match=f"version is 99, this program knows versions up to {len(MIGRATIONS)}"):
             opened(state, clock)
     assert {entry.name: entry.read_bytes() for entry in state.iterdir()} == {"state.db": before}
 
@@ -173,7 +173,7 @@ def test_a_file_of_a_newer_version_is_refused_and_not_touched(state, clock):
 def test_a_file_of_an_older_version_is_upgraded_by_the_holder_and_keeps_its_rows(state):
     newer = (*MIGRATIONS, ("ALTER TABLE inbox ADD COLUMN host TEXT", "CREATE TABLE extra (id INTEGER PRIMARY KEY)"))
     ours, next_one = len(MIGRATIONS), len(newer)
-    with pytest.raises(StoreError, match=f"its schema has version {ours} and this program writes version {next_one}"):
+    with pytest.raises(StoreError, match=f"its schema version is {ours}, this program writes version {next_one}"):
         join_database(state, newer)
     db, recovered = open_database(state, NOW.wall, newer)
     assert recovered is None
@@ -215,7 +215,9 @@ def test_a_full_disk_is_a_clear_error_and_the_store_goes_on_when_there_is_room_a
     with Store.open(small_disk, clock) as store:
         store.save_ledger({("a", "kept"): "1"})
         filler = fill(small_disk)
-        with pytest.raises(StoreError, match=r"state\.db: no space left on its file system \(0 KiB free\); make room"):
+        with pytest.raises(
+            StoreError, match=r"state\.db: no space left on its file system \(0 KiB free\); free disk space"
+        ):
             store.save_ledger({("a", str(n)): f'"{"x" * 3000}"' for n in range(100)})
         assert store.load_ledger() == {("a", "kept"): "1"}
         filler.unlink()
@@ -255,7 +257,7 @@ def test_a_disk_that_became_read_only_is_a_clear_error(small_disk, clock):
 def test_a_file_that_was_removed_while_in_use_is_an_error_instead_of_writing_into_nothing(state, clock):
     with Store.open(state, clock) as store:
         (state / "state.db").unlink()
-        with pytest.raises(StoreError, match="removed or replaced while it was in use; start reconcile again"):
+        with pytest.raises(StoreError, match="removed or replaced while reconcile was using it; start reconcile again"):
             begin(store)
 
 
@@ -263,7 +265,7 @@ def test_a_process_that_keeps_the_file_locked_is_an_error_after_a_bounded_wait(s
     with Store.open(state, clock, busy=0.05) as store:
         other = sqlite3.connect(state / "state.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="another process has been writing"):
+        with pytest.raises(StoreError, match="another process keeps it locked"):
             begin(store)
         other.execute("ROLLBACK")
         other.close()
@@ -277,7 +279,7 @@ import sys
 from pathlib import Path
 from reconciler.core.model.instant import Now
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 store = Store.open(Path(sys.argv[1]), SystemClock())
 rows = store.load_ledger()
 n = len(rows)

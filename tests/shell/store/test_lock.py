@@ -70,8 +70,8 @@ def test_the_second_process_is_told_who_holds_the_lock_since_when_and_what_to_do
         with pytest.raises(Locked) as error:
             Lock.acquire(state, "reconcile --once manifests", clock)
         assert str(error.value) == (
-            f"{state}: held by pid {process.pid} (reconcile --watch manifests, user {record['user']}) for 5m;"
-            " wait for it to end or stop it, then try again"
+            f"{state}: locked by pid {process.pid} (reconcile --watch manifests, user {record['user']}) for 5m;"
+            " wait until it ends, or stop it, then try again"
         )
         assert error.value.owner.pid == process.pid
 
@@ -103,13 +103,13 @@ def test_a_stale_record_is_never_believed_and_the_kernel_is_asked_instead(state,
             Lock.acquire(state, "second", SystemClock())
         assert error.value.owner is None
         assert "an old operation" not in str(error.value)
-        assert f"held by pid {process.pid};" in str(error.value)
+        assert f"locked by pid {process.pid};" in str(error.value)
 
 
 def test_a_torn_record_does_not_hide_that_the_lock_is_held(state):
     with holder(state):
         (state / "lock.owner").write_bytes(b'{"pid": \xff')
-        with pytest.raises(Locked, match="held by pid"):
+        with pytest.raises(Locked, match="locked by pid"):
             Lock.acquire(state, "second", SystemClock())
 
 

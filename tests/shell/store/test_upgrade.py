@@ -14,7 +14,7 @@ from manifests.values.desired import SECOND
 from reconciler.core.model.ledger import from_rows
 from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 
 STATES = Path(__file__).parent / "states"
 AT = 1_790_000_000 * SECOND

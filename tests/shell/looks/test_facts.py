@@ -11,7 +11,7 @@ from providers.errors import ProviderError, Unreachable
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ZoneFact
 from reconciler.core.health.belief import CADENCES
 from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
 from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, shop
@@ -46,14 +46,14 @@ class Answers:
 class Watcher:
     """Looks at one provider, and whether each of them woke the loop."""
 
-    def __init__(self, role: Role, *, only_news: bool) -> None:
+    def __init__(self, role: Role, *, only_changes: bool) -> None:
         self.role, self.provider, self.clock, self.wake = role, Answers(FIRST[role]), VirtualClock(), Wake()
         named = {Role.RUNTIME: NODE, Role.ENDPOINTS: POOLS, Role.DNS: NAMES}[role]
         places: dict[Role, dict[str, Answers]] = {one: {} for one in Role} | {role: {named: self.provider}}
         providers = Providers(places[Role.RUNTIME], places[Role.ENDPOINTS], places[Role.DNS])  # type: ignore[arg-type]
         self.looks = Looks(providers, InlineRunner(), self.clock, self.wake)
         self.looks.want(replace(shop(), look_pools=SECOND).desired())
-        self.looks.only_news = only_news
+        self.looks.only_changes = only_changes
 
     def wakes(self, after: int | None = None) -> bool:
         """Make the look that is due then, by default one cadence later."""
@@ -67,7 +67,7 @@ ROLES = pytest.mark.parametrize("role", Role)
 
 @ROLES
 def test_only_a_look_that_finds_something_else_wakes_a_daemon(role):
-    watcher = Watcher(role, only_news=True)
+    watcher = Watcher(role, only_changes=True)
     assert watcher.wakes(0)
     assert not any(watcher.wakes() for _ in range(5))
     watcher.provider.facts = OTHER[role]
@@ -79,13 +79,13 @@ def test_only_a_look_that_finds_something_else_wakes_a_daemon(role):
 
 @ROLES
 def test_a_single_run_hears_of_every_look(role):
-    watcher = Watcher(role, only_news=False)
+    watcher = Watcher(role, only_changes=False)
     assert all(watcher.wakes() for _ in range(3))
 
 
 @ROLES
 def test_a_look_that_fails_and_the_one_that_succeeds_again_wake_a_daemon(role):
-    watcher = Watcher(role, only_news=True)
+    watcher = Watcher(role, only_changes=True)
     watcher.wakes(0)
     watcher.provider.error = Unreachable("it", "no answer")
     assert watcher.wakes()
@@ -97,14 +97,14 @@ def test_a_look_that_fails_and_the_one_that_succeeds_again_wake_a_daemon(role):
 
 @ROLES
 def test_the_same_facts_wake_a_daemon_that_had_ceased_to_believe_them(role):
-    watcher = Watcher(role, only_news=True)
+    watcher = Watcher(role, only_changes=True)
     watcher.wakes(0)
     assert not watcher.wakes(CADENCES * CADENCE[role] - 1)
     assert watcher.wakes(CADENCES * CADENCE[role])
 
 
 def test_the_first_look_at_a_server_of_no_zone_is_heard_of():
-    watcher = Watcher(Role.DNS, only_news=True)
+    watcher = Watcher(Role.DNS, only_changes=True)
     watcher.looks.want(shop(publish=None).desired())
     assert watcher.wakes(0)
     assert not watcher.wakes()

@@ -44,7 +44,7 @@ class Looks:
         self.zones: dict[tuple[str, str], ZoneFacts] = {}
         self.attempts: dict[tuple[Role, str], int] = {}
         self.version = 0
-        self.only_news = False
+        self.only_changes = False
         self.remembered: frozenset[str] = frozenset()
         self._due: dict[tuple[Role, str], int] = {}
         self._under_way: dict[tuple[Role, str], asyncio.Task[None]] = {}
@@ -79,7 +79,7 @@ class Looks:
             Role.DNS: instance.look_dns,
         }[role]
 
-    def hurry(self, role: Role, name: str) -> None:
+    def look_soon(self, role: Role, name: str) -> None:
         """Look at this provider now: something hints that it changed."""
         if (role, name) in self._due:
             self._due[role, name] = self.clock.now().steady
@@ -96,10 +96,10 @@ class Looks:
                 watch(partial(_hint, loop, partial(self._hinted, name)))
 
     def _hinted(self, name: str) -> None:
-        self.hurry(Role.RUNTIME, name)
+        self.look_soon(Role.RUNTIME, name)
         self.wake.set(f"{name} hints at a change")
 
-    def gave_up(self, tries: int) -> bool:
+    def tried_enough(self, tries: int) -> bool:
         """Whether every provider that cannot be read was tried at least this often."""
         facts = [*self.runtimes.values(), *self.pools.values(), *self.zones.values()]
         unknown = {fact.source for fact in facts if isinstance(fact, Unknown)}
@@ -150,7 +150,7 @@ class Looks:
         if key in self._due:
             self._due[key] = began + (0 if key in self._again else again)
         self._again.discard(key)
-        if news or not self.only_news:
+        if news or not self.only_changes:
             self.wake.set(f"looked at {name}")
         else:
             self.wake.stir()  # the next look may be due before the loop would rise
@@ -272,7 +272,7 @@ class Looks:
         self._put_pool((name, pool), fact, began)
         return fact
 
-    def put_told(self, name: str, fact: PoolFact, began: int) -> bool:
+    def put_read_back(self, name: str, fact: PoolFact, began: int) -> bool:
         """Take over what a provider read back by itself, in a call that began then.
 
         False, and nothing is taken over: a look that began later is there already. It may have read before the write, so only

@@ -13,8 +13,8 @@ from manifests.values.desired import SECOND
 from reconciler.core.model.instant import Now
 from reconciler.shell.clock import VirtualClock
 from reconciler.shell.store import audit
-from reconciler.shell.store import state as store_module
-from reconciler.shell.store.state import AuditRow, Entry, Store, StoreError
+from reconciler.shell.store import state_db as store_module
+from reconciler.shell.store.state_db import AuditRow, JournalEntry, Store, StoreError
 
 NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
 AUDIT = AuditRow(NOW.wall, "ada", "r1", "p1", "3", "liveness failed", "done")
@@ -90,7 +90,7 @@ def test_a_ledger_may_go_to_the_disk_later_with_whatever_is_written_next(state, 
 def test_a_ledger_row_that_is_not_json_is_refused_and_nothing_of_the_save_remains(state, clock):
     with Store.open(state, clock) as store:
         store.save_ledger({("a", "x"): "1"})
-        with pytest.raises(StoreError, match="a row was refused"):
+        with pytest.raises(StoreError, match="SQLite refused a row"):
             store.save_ledger({("a", "x"): "2", ("a", "y"): "not json"})
         assert store.load_ledger() == {("a", "x"): "1"}
         assert store.save_ledger({("a", "x"): "2"}) == 1
@@ -114,7 +114,9 @@ def test_an_action_that_was_begun_and_not_ended_is_open_in_the_next_life_of_the_
         first, second = begin(store, "1"), begin(store, "2")
         store.end(first, "done", "stopped in 2s")
     with Store.open(state, clock) as store:
-        assert store.open_entries() == (Entry(second, "2", "Workload/web", "stop", "c1@5", "liveness failed", NOW),)
+        assert store.open_entries() == (
+            JournalEntry(second, "2", "Workload/web", "stop", "c1@5", "liveness failed", NOW),
+        )
         store.end(second, "unknown", "killed")
         assert store.open_entries() == ()
         assert [(e.step, e.outcome, e.detail, e.ended_wall) for e in store.entries()] == [
@@ -165,7 +167,7 @@ def test_commands_of_other_processes_arrive_in_order_and_exactly_once(state, clo
     script = (
         "import sys; from pathlib import Path\n"
         "from reconciler.shell.clock import SystemClock\n"
-        "from reconciler.shell.store.state import Store\n"
+        "from reconciler.shell.store.state_db import Store\n"
         "clock = SystemClock()\n"
         "with Store.join(Path(sys.argv[1]), clock) as store:\n"
         "    for n in range(10): store.append('suspend', str(n), sys.argv[2], clock.now())\n"
@@ -203,7 +205,7 @@ def test_an_inbox_that_nobody_reads_refuses_more(state, clock):
             )
         db.close()
         with pytest.raises(
-            StoreError, match="1000 commands are waiting already; check that reconcile --watch is running"
+            StoreError, match="1000 commands are waiting; make sure that reconcile --watch is running"
         ):
             store.append("suspend", "{}", "ada", NOW)
 
