@@ -1,7 +1,7 @@
-"""The loop: observe, decide, remember, act, tell, sleep until it matters. It holds no rule of its own.
+"""The loop: observe, decide, store, act, report, sleep. It contains no rule of its own. Run by `wire.py`.
 
-`once` runs until nothing is left that time would change; `watch` runs until it is told to stop. An event, a timer or a person only
-makes the next look come sooner. Whatever is decided is stored before it is done, so a kill at any point loses nothing.
+`once` runs until time alone changes nothing more; `watch` runs until a signal. An event, a timer or an operator's command only
+makes the next look or tick come sooner. Every decision is stored before it is carried out, so a kill at any point loses nothing.
 """
 
 import asyncio
@@ -34,20 +34,20 @@ from reconciler.shell.report.summary import Summary, pending, summarize
 from reconciler.shell.store.ledger_store import LedgerStore
 
 LONGEST_SLEEP = 30 * SECOND
-"""The longest sleep: a missed trigger costs no more than this."""
+"""The longest sleep (ns): a missed trigger costs at most this."""
 
 FIRST_LOOKS = 5 * SECOND
-"""How long the first tick waits for providers that do not answer: a tick over nothing would take every ledger for lost."""
+"""How long (ns) the first tick waits for providers that do not answer: without facts every ledger would count as lost."""
 
 UNREADABLE_TRIES = 3
-"""Looks that must fail before a single run gives up on a provider."""
+"""Failed looks after which a single run gives up on a provider."""
 
 SWITCH_SECONDS = 0.0002
-"""How long one thread of a daemon computes while another waits for the interpreter. Python's own 5 ms would be added to each
-answer of a balancer that comes while the loop or a look computes; a switch takes some µs."""
+"""The interpreter's switch interval in a daemon. Python's default of 5 ms would be added to each answer of a balancer that comes
+while the loop or a look computes; a switch takes some µs."""
 
 DONE_KEPT = 10_000
-"""Steps of a run that are kept for its summary."""
+"""Steps that a run keeps for its summary."""
 
 
 class Loop:
@@ -75,17 +75,17 @@ class Loop:
         self._engine_retry = 0
         self._reading_from = -1
 
-    # --- life -----------------------------------------------------------------------------------------------------
+    # --- runs -----------------------------------------------------------------------------------------------------
 
     async def once(self, within: int, wait: bool = True) -> Summary:
         """Converge once.
 
         Args:
-            within: ns after which the run ends whatever is left.
-            wait: sit through waits and holds that end in that time; without it, one pass.
+            within: ns after which the run ends, converged or not.
+            wait: wait for waits and holds that end in that time; without it, one pass.
 
         Raises:
-            StoreError: the ledger or journal cannot be written; nothing is done without them.
+            StoreError: the ledger or journal cannot be written; no action is taken without them.
         """
         self._begin()
         end = self.clock.now().steady + within
@@ -103,7 +103,7 @@ class Loop:
             await self._end()
 
     async def watch(self) -> Exit:
-        """Keep converging until a signal says stop. Raises `StoreError` as `once` does."""
+        """Keep converging until a signal. Raises `StoreError` as `once` does."""
         self._begin()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
@@ -118,38 +118,38 @@ class Loop:
             await self._end()
 
     async def observe_once(self, deadline: int) -> tuple[Decision, Observed, Now]:
-        """One look at everything and one attempt per probe, for a plan: decides, acts on nothing, writes nothing.
+        """One look at every provider and one attempt per probe, for a plan: decides, does not act, writes nothing.
 
         Args:
-            deadline: ns that probes get to answer.
+            deadline: ns that probes have to answer.
         """
         self.probing.network_only = True
         self._begin(write=False)
         try:
             end = self.clock.now().steady + deadline
             await self.looks.look_due()
-            if by_endpoint(self.desired):  # then a first decision says which addresses to ask
+            if by_endpoint(self.desired):  # a first decision gives the addresses to probe
                 self._decide(self._observed(), self.clock.now())
             await self._aim()
             while self.probing.unanswered() and self.clock.now().steady < end and self.stopping is None:
                 self.wake.take()
                 self._take_probes()
-                await self._aim()  # a startup probe that passed lets the others begin
+                await self._aim()  # other probes begin once the startup probe has passed
                 if self.probing.unanswered():
                     await self.clock.sleep_until(min(end, self.clock.now().steady + SECOND), self.wake.event)
-            await self.looks.look_due()  # at what has become old meanwhile
+            await self.looks.look_due()  # read again what became old meanwhile
             now, observed = self.clock.now(), self._observed()
             return self._decide(observed, now), observed, now
         finally:
             await self._end()
 
     def stop(self, how: Exit) -> None:
-        """End after the current actions. A second call ends the process at once: every point survives that."""
+        """End after the current actions. A second call ends the process at once, which is safe at every point."""
         if self.stopping is not None:
             os._exit(int(how))
         self.stopping = how
-        self.reporter.note("stopping after the current actions; once more stops at once")
-        self.wake.set("asked to stop")
+        self.reporter.note("stopping after the current actions; send the signal again to stop at once")
+        self.wake.set("stop requested")
 
     def _begin(self, write: bool = True) -> None:
         loop = asyncio.get_running_loop()
@@ -157,14 +157,14 @@ class Loop:
             try:
                 loop.add_signal_handler(number, self.stop, how)
             except (ValueError, RuntimeError):
-                break  # not the main thread: whoever runs this loop stops it by `stop`
+                break  # not the main thread: the caller uses `stop`
         self.ledger = self.ledger_store.load()
         self.reporting.begin(self.ledger)
         if self.parts.approve and write:
             self.ledger = obey(self.ledger, (Command("approve", self.parts.approve),))
         if write:
-            for sentence in self.memory.close_open_entries():
-                self.reporter.note(sentence, level=logging.WARNING)
+            for message in self.memory.close_open_entries():
+                self.reporter.note(message, level=logging.WARNING)
         self.looks.remembered = self.parts.remembered | self.ledger.zones
         self.looks.want(self.desired)
         self.pushing.want(self.desired)
@@ -175,7 +175,7 @@ class Loop:
             self.looks.listen()
 
     async def _first_looks(self) -> None:
-        """Look at everything once before the first tick; whoever does not answer in time is unknown to it."""
+        """Look at every provider once before the first tick; a provider that does not answer in time is unknown."""
         end = self.clock.now().steady + FIRST_LOOKS
         self.looks.start_due()
         while not all(self.looks.attempts.values()) and self.stopping is None:
@@ -185,7 +185,7 @@ class Loop:
             await self.clock.sleep_until(end, self.wake.event)
 
     def _listen(self) -> None:
-        """Wake up when the probe engine has results."""
+        """Wake the loop when the probe engine has results."""
         loop = asyncio.get_running_loop()
         number = self.parts.prober.fileno()
         if number == self._reading_from:
@@ -193,10 +193,10 @@ class Loop:
         if self._reading_from >= 0:
             loop.remove_reader(self._reading_from)
         if number >= 0:
-            loop.add_reader(number, self._probes_came)
+            loop.add_reader(number, self._on_results)
         self._reading_from = number
 
-    def _probes_came(self) -> None:
+    def _on_results(self) -> None:
         if self._take_probes():
             self.wake.set("a probe verdict changed")
 
@@ -206,13 +206,13 @@ class Loop:
         return changed
 
     def _look_at_failed(self) -> None:
-        """What stopped answering may be gone: look before its cadence says so, but not before its weight is on the way."""
+        """Look at the runtimes early after a failed probe: the container may be gone. Called after its weight change was sent."""
         for name in self.looks.providers.runtimes if self._failing else ():
             self.looks.look_soon(Role.RUNTIME, name)
         self._failing = False
 
     async def _drain(self) -> None:
-        """Let what is under way come to its end; every call has a deadline."""
+        """Wait for the calls under way; every call has a deadline."""
         while self._applying:
             await asyncio.gather(*self._applying)
             self._applying = {task for task in self._applying if not task.done()}
@@ -231,7 +231,7 @@ class Loop:
     # --- one tick -------------------------------------------------------------------------------------------------
 
     async def _tick(self, act: bool = True) -> Decision:
-        """Decide over what is known, store what must be remembered, begin what is due."""
+        """Decide from the known facts, store the result, and begin the steps that are due."""
         self.wake.take()
         for task in [task for task in self._applying if task.done()]:
             self._applying.discard(task)
@@ -252,8 +252,8 @@ class Loop:
         decision = self._decide(self._observed(), now)
         if decision.ledger.history_lost is not None and self.ledger.history_lost is None:
             self.reporter.note(
-                "the ledger is empty beside objects of this instance, or a node cannot be read: nothing is restarted for its "
-                "health until counting is right again, and nothing is pruned without --take-over",
+                "the ledger is empty although objects of this instance exist, or a node cannot be read: health restarts are "
+                "paused until the restart history is complete, and nothing is pruned; to prune now, use --take-over",
                 level=logging.WARNING,
             )
         self.ledger = decision.ledger
@@ -262,7 +262,7 @@ class Loop:
         self.reporting.commands_read(command.verb for _, command in commands)
         if act and decision.steps and self.stopping is None:
             self._act(decision.steps)
-            # Twice around the loop: then the calls are on their threads (or journalled first), before disk and telling take time.
+            # Two turns of the event loop start the calls on their threads (or journal them), before disk and reports take time.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         self.memory.sync()
@@ -275,14 +275,14 @@ class Loop:
         return decision
 
     def _decide(self, observed: Observed, now: Now) -> Decision:
-        """Decide with the garbage collector off: a full collection over all facts would cost more than the decision."""
+        """Decide with the garbage collector off: a full collection over all facts costs more than the decision."""
         gc.disable()
         try:
             decision = decide(self.desired, observed, now)
         finally:
             gc.enable()
         if self.probing.name_targets.follow(self.desired, decision.status.roster):
-            self.wake.set("names lead to other addresses")
+            self.wake.set("target addresses of names changed")
         return decision
 
     def _observed(self) -> Observed:
@@ -323,20 +323,20 @@ class Loop:
         await self.probing.aim(self.desired, self.applier.busy, silent, self.ledger)
 
     def _check_engine(self, now: Now) -> None:
-        """A probe engine that died or fell silent is replaced; until it speaks, nothing is known of probes."""
+        """Restart a probe engine that died or does not answer; until it answers, all verdicts are unknown."""
         silence = self.parts.prober.silent()
         if not silence or now.steady < self._engine_retry:
             return
         self._engine_retry = now.steady + 5 * SECOND
         self.probing.forget()
-        self.reporter.note(f"probes are unknown: {silence}; starting the probe engine again", level=logging.WARNING)
+        self.reporter.note(f"probe results are unknown: {silence}; restarting the probe engine", level=logging.WARNING)
         self.parts.prober.restart()
         self._listen()
 
     # --- the source -----------------------------------------------------------------------------------------------
 
     async def _reread(self, now: Now) -> bool:
-        """Read the manifests again when it is time, and put in force what they say; whether that is something else now."""
+        """Read the manifests again when it is due, and put a new revision in force. Whether there is one."""
         desired = await self.manifest_reload.read(now)
         if desired is None:
             return False
@@ -352,7 +352,7 @@ class Loop:
         return True
 
     def source_changed(self) -> None:
-        """A hint that the source changed: read it at the next tick."""
+        """Read the source at the next tick: something hints at a change."""
         self.manifest_reload.read_soon()
 
     # --- waiting --------------------------------------------------------------------------------------------------
@@ -360,9 +360,9 @@ class Loop:
     async def _sleep(self, decision: Decision, end: int | None) -> None:
         """Sleep until another decision may differ from this one.
 
-        Looks and reads that become due meanwhile only begin: what they find wakes the loop, if it is news. Before `wake_at` the
-        same facts lead to the same decision, and with ten thousand workloads each one costs more than all else that a quiet loop
-        does.
+        Looks and reads that become due meanwhile are only started; they wake the loop if they find a change. Before `wake_at`
+        the same facts lead to the same decision, and with ten thousand workloads one decision costs more than everything else
+        in an idle loop.
         """
         if self.stopping is not None and not self._applying:
             return
@@ -388,8 +388,7 @@ class Loop:
         now = self.clock.now().steady
         if now >= end:
             return True
-        tried = self.looks.attempts.values()
-        if not all(tried):
+        if not all(self.looks.attempts.values()):
             return False
         if not wait:
             return not decision.steps and not decision.unsettled

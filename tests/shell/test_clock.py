@@ -6,7 +6,8 @@ import pytest
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import FOREVER, elapsed, instant
-from reconciler.shell.clock import SystemClock, VirtualClock, utc, utc_stamp
+from reconciler.shell.clock import SystemClock, utc, utc_stamp
+from tests.sim.clock import VirtualClock
 
 
 def test_the_system_clock_reads_the_kernels_clocks_and_boot_id():

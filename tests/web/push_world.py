@@ -14,7 +14,6 @@ from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 from reconciler.core.model.ledger import Ledger
 from reconciler.push import tokens
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
@@ -24,6 +23,7 @@ from reconciler.web.push import push_app
 from reconciler.web.server import make_server
 from reconciler.web.sockets import open_sockets
 from tests.free_ports import free_port
+from tests.sim.clock import VirtualClock
 
 NODE = "node-a"
 

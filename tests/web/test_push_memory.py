@@ -7,9 +7,9 @@ import pytest
 from manifests.values.desired import SECOND
 from reconciler.core.model.ledger import Ledger, from_rows, to_rows
 from reconciler.core.model.push_fact import PushEvent
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.pushing.pushes import FORGET_AFTER, REMEMBER_EVERY, Sender
 from reconciler.shell.store.state_db import Store
+from tests.sim.clock import VirtualClock
 from tests.web.push_world import PushWorld
 
 READY, NOT_READY, STARTUP, DRAINING = PushEvent.READY, PushEvent.NOT_READY, PushEvent.STARTUP, PushEvent.DRAINING

@@ -31,7 +31,7 @@ from reconciler.shell.store.database_file import (
 )
 from reconciler.shell.store.directory import StoreError
 
-__all__ = ["AuditRow", "Command", "Entry", "EvidenceRow", "Store", "StoreError", "StoredDecision"]
+__all__ = ["AuditRow", "EvidenceRow", "InboxCommand", "JournalEntry", "Store", "StoreError", "StoredDecision"]
 
 JOURNAL_KEPT = 10_000
 INBOX_LIMIT = 1_000

@@ -10,10 +10,10 @@ from manifests.values.desired import SECOND, Role
 from providers.errors import ProviderError, Unreachable
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ZoneFact
 from reconciler.core.health.belief import CADENCES
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
+from tests.sim.clock import VirtualClock
 from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, shop
 
 CADENCE = {Role.RUNTIME: 15 * SECOND, Role.ENDPOINTS: SECOND, Role.DNS: 30 * SECOND}

@@ -17,10 +17,10 @@ from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 from providers.wrappers.push_credentials import PreparedRuntime, shares_files
 from reconciler.push import tokens
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.pushing.credentials import DIRECTORY, KEY, Credentials
 from reconciler.shell.store.directory import StoreError
+from tests.sim.clock import VirtualClock
 
 TEMPLATE = Template((), Container("web", ("serve",)), revision="0123456789abcdef")
 MARK = Mark("shop", "web", 0, "0123456789abcdef")

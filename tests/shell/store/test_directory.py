@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.store.directory import StoreError, check_state_dir, make_state_dir, open_private, write_private
 from reconciler.shell.store.state_db import Store
+from tests.sim.clock import VirtualClock
 
 NOBODY = 65534
 

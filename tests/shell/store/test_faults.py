@@ -14,9 +14,9 @@ import pytest
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import Now
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.store.database_file import MIGRATIONS, join_database, open_database
 from reconciler.shell.store.state_db import Store, StoreError
+from tests.sim.clock import VirtualClock
 
 NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
 ROWS = {("restarts", f"Workload/w{n}"): f'{{"n": {n}, "pad": "{"x" * 300}"}}' for n in range(200)}

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from manifests.values.desired import SECOND
-from reconciler.shell.clock import SystemClock, VirtualClock
+from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.lock import Lock, Locked
+from tests.sim.clock import VirtualClock
 
 HOLDER = """
 import sys

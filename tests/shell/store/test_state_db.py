@@ -11,10 +11,10 @@ import pytest
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import Now
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.store import audit
 from reconciler.shell.store import state_db as store_module
 from reconciler.shell.store.state_db import AuditRow, JournalEntry, Store, StoreError
+from tests.sim.clock import VirtualClock
 
 NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
 AUDIT = AuditRow(NOW.wall, "ada", "r1", "p1", "3", "liveness failed", "done")
@@ -204,9 +204,7 @@ def test_an_inbox_that_nobody_reads_refuses_more(state, clock):
                 [()] * store_module.INBOX_LIMIT,
             )
         db.close()
-        with pytest.raises(
-            StoreError, match="1000 commands are waiting; make sure that reconcile --watch is running"
-        ):
+        with pytest.raises(StoreError, match="1000 commands are waiting; make sure that reconcile --watch is running"):
             store.append("suspend", "{}", "ada", NOW)
 
 

@@ -13,8 +13,8 @@ import pytest
 from manifests.values.desired import SECOND
 from reconciler.core.model.ledger import from_rows
 from reconciler.core.model.reasons import Reason, Rule, Waiting
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.store.state_db import Store
+from tests.sim.clock import VirtualClock
 
 STATES = Path(__file__).parent / "states"
 AT = 1_790_000_000 * SECOND

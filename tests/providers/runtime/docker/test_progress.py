@@ -14,10 +14,10 @@ from reconciler import wire
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.progress import Progress, Screen
 from reconciler.exits import Exit
-from reconciler.shell.clock import VirtualClock
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import NETWORK, image_tar
 from tests.providers.runtime.docker.registry import Narrow, RegistryServer, forget
+from tests.sim.clock import VirtualClock
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("docker-registry")]
 
