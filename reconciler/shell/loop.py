@@ -166,8 +166,8 @@ class Loop:
             for message in self.memory.close_open_entries():
                 self.reporter.note(message, level=logging.WARNING)
         self.looks.remembered = self.parts.remembered | self.ledger.zones
-        self.looks.want(self.desired)
-        self.pushing.want(self.desired)
+        self.looks.set_desired(self.desired)
+        self.pushing.set_desired(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
         self.manifest_reload.begin(self.clock.now())
         self._listen()
@@ -320,7 +320,7 @@ class Loop:
 
     async def _aim(self) -> None:
         silent = quiet(self.desired, self.ledger, self.clock.now())
-        await self.probing.aim(self.desired, self.applier.busy, silent, self.ledger)
+        await self.probing.retarget(self.desired, self.applier.busy, silent, self.ledger)
 
     def _check_engine(self, now: Now) -> None:
         """Restart a probe engine that died or does not answer; until it answers, all verdicts are unknown."""
@@ -347,8 +347,8 @@ class Loop:
             old.close()
             self.looks.listen()
         self.desired = desired
-        self.looks.want(desired)
-        self.pushing.want(desired)
+        self.looks.set_desired(desired)
+        self.pushing.set_desired(desired)
         return True
 
     def source_changed(self) -> None:

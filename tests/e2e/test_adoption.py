@@ -95,7 +95,7 @@ def test_adoption_changes_nothing_then_heals_one_in_place_and_destroy_leaves_the
     assert world.serves(addresses)
     assert not world.containers()
     assert {strangers.policy(name) for name in strangers.names} == {strangers.kept}
-    assert f"{first} ({before[first][0][:12]}) on local is a replica from here on" in told
+    assert f"{first} ({before[first][0][:12]}) on local was adopted as a replica" in told
     world.once()
     assert strangers.lives() == before
 

@@ -291,7 +291,7 @@ class Life:
         )
         world.source.next = None
         self.loop = Loop(parts)
-        world.memory.ring = lambda: self.loop.wake.set("somebody left a word")
+        world.memory.ring = lambda: self.loop.wake.set("a command arrived")
         self.task: asyncio.Task[Exit] | None = None
         if watch:
             self.task = self.events.create_task(self.loop.watch())

@@ -58,9 +58,9 @@ class PushWorld:
         """The program starts, over what the ledger remembers."""
         self.wake = Wake()
         self.looks = Looks(Providers({NODE: self.runtime}), InlineRunner(), self.clock, self.wake)
-        self.looks.want(self.desired)
+        self.looks.set_desired(self.desired)
         self.pushing = Pushing(self.looks, self.clock, self.wake)
-        self.pushing.want(self.desired)
+        self.pushing.set_desired(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
 
     def name(self, ordinal: int = 0) -> str:

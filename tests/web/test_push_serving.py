@@ -27,7 +27,7 @@ def world(tmp_path: Path) -> PushWorld:
 def move(world: PushWorld, listener: PushListener | None) -> None:
     """A new revision of the manifests."""
     world.desired = replace(world.desired, instance=replace(world.desired.instance, push=listener))
-    world.pushing.want(world.desired)
+    world.pushing.set_desired(world.desired)
 
 
 def listens(place: tuple[str, int] | str) -> bool:

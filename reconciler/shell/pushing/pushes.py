@@ -101,7 +101,7 @@ class Pushing:
         """Where pushes are to be taken now."""
         return None if self._desired is None else self._desired.instance.push
 
-    def want(self, desired: Desired) -> None:
+    def set_desired(self, desired: Desired) -> None:
         """From now on, replicas of these workloads may push, and pushes are taken where this Instance says."""
         before = self.listener
         self._desired = desired

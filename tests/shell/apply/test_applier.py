@@ -79,7 +79,7 @@ class Bench:
     def __init__(self, provider: Telling) -> None:
         self.clock = VirtualClock()
         self.looks = Looks(Providers({}, {"edge": provider}, {}), InlineRunner(), self.clock, Wake())
-        self.looks.want(shop().desired())
+        self.looks.set_desired(shop().desired())
         self.applier = Applier(self.looks, NoJournal(), self.looks.runner, self.clock)
 
     def apply(self, *actions: EndpointAction) -> list[OutcomeKind]:

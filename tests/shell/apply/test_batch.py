@@ -89,7 +89,7 @@ class Bench:
         looks = Looks(
             Providers({}, {provider.name: provider for provider in providers}, {}), InlineRunner(), clock, Wake()
         )
-        looks.want(shop().desired())
+        looks.set_desired(shop().desired())
         self.journal = Journal()
         self.applier = Applier(looks, self.journal, looks.runner, clock)
         self.looks = looks

@@ -52,7 +52,7 @@ class Watcher:
         places: dict[Role, dict[str, Answers]] = {one: {} for one in Role} | {role: {named: self.provider}}
         providers = Providers(places[Role.RUNTIME], places[Role.ENDPOINTS], places[Role.DNS])  # type: ignore[arg-type]
         self.looks = Looks(providers, InlineRunner(), self.clock, self.wake)
-        self.looks.want(replace(shop(), look_pools=SECOND).desired())
+        self.looks.set_desired(replace(shop(), look_pools=SECOND).desired())
         self.looks.only_changes = only_changes
 
     def wakes(self, after: int | None = None) -> bool:
@@ -105,6 +105,6 @@ def test_the_same_facts_wake_a_daemon_that_had_ceased_to_believe_them(role):
 
 def test_the_first_look_at_a_server_of_no_zone_is_heard_of():
     watcher = Watcher(Role.DNS, only_changes=True)
-    watcher.looks.want(shop(publish=None).desired())
+    watcher.looks.set_desired(shop(publish=None).desired())
     assert watcher.wakes(0)
     assert not watcher.wakes()

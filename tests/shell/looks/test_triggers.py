@@ -159,8 +159,8 @@ async def test_a_directory_that_is_not_there_yet_is_watched_once_it_is(tmp_path,
         (tmp_path / "later").mkdir()
         await woken(wake, by="watching")
     assert caplog.messages == [
-        f"{tmp_path}/later: is not there, so it cannot be watched for changes;"
-        " it is read on its usual cadence and watched again as soon as possible"
+        f"{tmp_path}/later: does not exist, so it cannot be watched for changes;"
+        " changes are found by the periodic read; watching is retried automatically"
     ]
 
 

@@ -11,7 +11,7 @@ def test_a_ring_wakes_whoever_listens_and_nobody_else_is_disturbed(tmp_path):
         with wake_pipe(tmp_path, wake):
             assert wake_holder(tmp_path) is True
             await asyncio.wait_for(wake.event.wait(), 60)
-            assert wake.take() == ("somebody left a word",)
+            assert wake.take() == ("a command arrived",)
         assert wake_holder(tmp_path) is False
 
     asyncio.run(body())

@@ -24,12 +24,12 @@ def waiting(kind: Waiting) -> Decision:
 
 @pytest.mark.parametrize("kind", [Waiting.ACTIVATION, Waiting.DRAIN, Waiting.TTL, Waiting.PAUSE])
 def test_a_wait_that_ends_in_time_is_sat_through(kind):
-    assert pending(waiting(kind), SOON, blind_is_final=True)
+    assert pending(waiting(kind), SOON, unknown_is_final=True)
 
 
 def test_nobody_waits_until_what_is_kept_to_go_back_to_may_go():
     decision = waiting(Waiting.ROLLBACK_WINDOW)
-    assert not pending(decision, SOON + 600 * SECOND, blind_is_final=True)
+    assert not pending(decision, SOON + 600 * SECOND, unknown_is_final=True)
     summary = summarize(decision, (), NOW)
     assert summary.exit is Exit.OK
     assert summary.run_again == (("workload/web: rollback window", SOON),)
