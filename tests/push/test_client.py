@@ -165,7 +165,7 @@ def test_nobody_there_ends_with_1_and_the_reason(tmp_path, start):
 
 def test_an_environment_that_says_nothing_is_explained(start):
     done = start("ready", RECONCILER_PUSH_SOCKET="")
-    assert "a workload with `push` gets them" in done.communicate(timeout=PATIENCE)[1]
+    assert "a workload with `push` get them" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 1
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.shell.logs import LogFormat, Secrets, about, configure
+from reconciler.shell.logs import LogFormat, Secrets, configure, log_context
 
 SENTINEL = "s3ntinel/+\"pass'word\\é"
 
@@ -48,7 +48,7 @@ def lines(stream: io.StringIO) -> list[dict]:
 
 def test_a_text_line_has_time_level_object_message_and_what_came_with_it(stream):
     configure(stream=stream)
-    with about("Workload/web"):
+    with log_context("Workload/web"):
         log.warning("restarted %d times", 3, extra={"limit": 5})
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning Workload/web: restarted 3 times limit=5\n", stream.getvalue()
@@ -57,7 +57,7 @@ def test_a_text_line_has_time_level_object_message_and_what_came_with_it(stream)
 
 def test_a_json_line_has_the_same_as_fields(stream):
     configure(form=LogFormat.JSON, stream=stream)
-    with about("Workload/web", run="r-1"):
+    with log_context("Workload/web", run="r-1"):
         log.warning("restarted %d times", 3, extra={"limit": 5, "nodes": ("a", "b"), "message_": None})
     log.info("plain")
     first, second = lines(stream)
@@ -80,11 +80,11 @@ async def test_tasks_do_not_mix_up_what_they_are_about(stream):
     configure(form=LogFormat.JSON, stream=stream)
 
     async def work(name: str) -> None:
-        with about(f"Workload/{name}"):
+        with log_context(f"Workload/{name}"):
             await asyncio.sleep(0)
             log.info("from %s", name)
 
-    with about(run="r-1"):
+    with log_context(run="r-1"):
         await asyncio.gather(*(work(str(n)) for n in range(5)))
         log.info("from outside")
     *inside, outside = lines(stream)
@@ -103,7 +103,7 @@ def fail() -> None:
 @pytest.mark.parametrize("form", LogFormat)
 def test_a_secret_is_masked_in_messages_arguments_extras_and_exceptions(stream, secrets, form):
     configure("debug", form, stream=stream, secrets=secrets)
-    with about(f"Workload/{SENTINEL}", run=SENTINEL):
+    with log_context(f"Workload/{SENTINEL}", run=SENTINEL):
         log.info(f"plain {SENTINEL}")
         log.info("argument %s", SENTINEL)
         log.info("in a container %s", [SENTINEL])
@@ -160,7 +160,7 @@ def test_the_level_is_the_lowest_that_is_heard_and_a_later_call_wins(stream):
 
 
 def test_an_unknown_level_is_refused(stream):
-    with pytest.raises(ValueError, match="log level 'loud': not known; use debug, info, warning or error"):
+    with pytest.raises(ValueError, match="log level 'loud': unknown; use debug, info, warning or error"):
         configure("loud", stream=stream)
 
 

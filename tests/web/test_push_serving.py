@@ -82,7 +82,7 @@ async def test_a_port_that_is_taken_is_told_once_and_tried_again(world):
         async with serving(world, told):
             await until(lambda: bool(told))
             assert f"push listener {address[0]}:{address[1]}: Address already in use" in told[0]
-            assert "choose another port" in told[0]
+            assert "to a free port" in told[0]
             taken.close()
             await until(lambda: listens(address))
     assert len(told) == 1
@@ -108,7 +108,7 @@ async def test_a_socket_that_a_killed_daemon_left_behind_is_replaced(world):
 )
 async def test_whoever_does_not_finish_a_request_in_time_is_cut(world, sent):
     sockets = open_sockets(world.listener, world.credentials.directory)
-    server = make_server(push_app(world.pushing, world.credentials, slow=0.0), patience=0.1)
+    server = make_server(push_app(world.pushing, world.credentials, slow=0.0), request_seconds=0.1)
     running = asyncio.create_task(server.run_on(sockets))
     reader, writer = await asyncio.open_connection(*world.listener.tcp)
     try:

@@ -103,11 +103,11 @@ async def test_before_the_first_decision_it_says_so(world):
     async with listening(world):
         assert await ask(world, world.credentials.reader()) == (
             503,
-            {"message": "the state directory cannot be read just now"},
+            {"message": "the state directory cannot be read now; try again"},
         )
         with Store.open(world.state, SystemClock()):
             pass
-        assert await ask(world, world.credentials.reader()) == (503, {"message": "nothing has been decided yet"})
+        assert await ask(world, world.credentials.reader()) == (503, {"message": "there is no decision yet; try again"})
 
 
 async def test_a_new_token_counts_at_once_and_its_file_is_closed_to_others(world):

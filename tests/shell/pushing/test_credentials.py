@@ -80,9 +80,9 @@ def test_the_key_outlives_the_program_and_is_closed_to_others(tmp_path):
 @pytest.mark.parametrize("text", ["short", "z" * 64, "0" * 65])
 def test_a_damaged_key_is_not_replaced_in_silence(tmp_path, text):
     (tmp_path / KEY).write_text(text)
-    with pytest.raises(StoreError, match="does not hold a key; remove it"):
+    with pytest.raises(StoreError, match="does not contain a key; remove it"):
         credentials(tmp_path).token("g")
-    with pytest.raises(Unreachable, match="cannot make its push token"):
+    with pytest.raises(Unreachable, match="its push token cannot be created"):
         credentials(tmp_path).prepare(CREATE, False)
     assert (tmp_path / KEY).read_text() == text
 
