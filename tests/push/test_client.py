@@ -145,25 +145,25 @@ def test_one_push_is_signed_and_counts_in_one_sequence_of_the_container(daemon, 
     assert "inflight" not in first
 
 
-def test_requests_under_way_go_along(daemon, start):
+def test_a_push_carries_the_requests_in_flight(daemon, start):
     assert start("draining", "--inflight", "3").wait(PATIENCE) == 0
     assert daemon.next()["inflight"] == 3
 
 
-def test_a_refusal_ends_with_1_and_says_why(daemon, start):
+def test_a_refused_push_exits_with_1_and_the_reason(daemon, start):
     daemon.status = 409
     done = start("ready")
     assert "refused with 409: as told" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 1
 
 
-def test_nobody_there_ends_with_1_and_the_reason(tmp_path, start):
+def test_an_unreachable_daemon_exits_with_1_and_the_reason(tmp_path, start):
     done = start("ready")
     assert "No such file" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 1
 
 
-def test_an_environment_that_says_nothing_is_explained(start):
+def test_missing_variables_are_explained(start):
     done = start("ready", RECONCILER_PUSH_SOCKET="")
     assert "a workload with `push` get them" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 1
@@ -173,7 +173,7 @@ def test_an_environment_that_says_nothing_is_explained(start):
     "words",
     [["rady"], [], ["ready", "--inflight", "x"], ["run", "--interval", "5"], ["run", "--"], ["run", "--probe", "x"]],
 )
-def test_a_wrong_command_line_ends_with_64(start, words):
+def test_a_wrong_command_line_exits_with_64(start, words):
     done = start(*words)
     assert done.wait(PATIENCE) == 64
 
@@ -186,7 +186,7 @@ def test_the_client_loads_nothing_but_the_standard_library(start):
     assert "asyncio" not in done.stdout.split()
 
 
-def test_a_program_is_started_ready_at_once_drained_before_its_signal_and_its_code_is_ours(daemon, start):
+def test_run_pushes_ready_then_draining_before_it_forwards_a_signal(daemon, start):
     done = start("run", "--", *CHILD, WAITS)
     assert [daemon.next()["event"] for _ in range(2)] == ["startup", "ready"]
     assert done.stdout.readline() == "up\n"
@@ -195,7 +195,7 @@ def test_a_program_is_started_ready_at_once_drained_before_its_signal_and_its_co
     assert done.wait(PATIENCE) == 7
 
 
-def test_the_signal_waits_for_the_answer_to_draining_and_no_longer_than_two_seconds(daemon, start):
+def test_the_signal_waits_at_most_2_s_for_the_answer_to_draining(daemon, start):
     done = start("run", "--", *CHILD, WAITS)
     for _ in range(2):
         daemon.next()
@@ -206,22 +206,22 @@ def test_the_signal_waits_for_the_answer_to_draining_and_no_longer_than_two_seco
     assert done.wait(PATIENCE) == 7
 
 
-def test_a_program_ended_by_a_signal_ends_us_with_128_and_its_number(daemon, start):
+def test_run_exits_with_128_plus_the_signal_of_the_program(daemon, start):
     done = start("run", "--", *CHILD, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert done.wait(PATIENCE) == 137
 
 
-def test_a_program_that_ends_by_itself_gives_its_code(daemon, start):
+def test_run_exits_with_the_exit_code_of_the_program(daemon, start):
     assert start("run", "--", *CHILD, "raise SystemExit(5)").wait(PATIENCE) == 5
 
 
-def test_a_program_that_does_not_exist_ends_with_127(daemon, start):
+def test_run_exits_with_127_for_a_missing_program(daemon, start):
     done = start("run", "--", "/nowhere/program")
     assert "No such file" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 127
 
 
-def test_other_signals_are_passed_on_and_say_nothing(daemon, start):
+def test_other_signals_are_forwarded_without_a_push(daemon, start):
     program = "import signal, sys\nsignal.signal(signal.SIGHUP, lambda *_: sys.exit(9))\nprint('up', flush=True)\nsignal.pause()"
     done = start("run", "--", *CHILD, program)
     assert done.stdout.readline() == "up\n"
@@ -230,14 +230,14 @@ def test_other_signals_are_passed_on_and_say_nothing(daemon, start):
     assert "draining" not in [daemon.heard.get_nowait()["event"] for _ in range(daemon.heard.qsize())]
 
 
-def test_without_anybody_to_push_to_the_program_runs_all_the_same(start):
+def test_without_a_push_target_the_program_runs_anyway(start):
     done = start("run", "--", *CHILD, "print('worked')", RECONCILER_PUSH_SOCKET="")
     out, error = done.communicate(timeout=PATIENCE)
     assert (done.returncode, out) == (0, "worked\n")
     assert error.count("\n") == 1
 
 
-def test_a_daemon_that_comes_back_hears_the_state_soon(tmp_path, start):
+def test_a_restarted_daemon_gets_the_state_soon(tmp_path, start):
     done = start("run", "--", *CHILD, WAITS)
     assert done.stdout.readline() == "up\n"
     daemon = Daemon(tmp_path / "push.sock")
@@ -297,7 +297,7 @@ def test_a_probe_decides_between_startup_ready_and_not_ready(daemon, start, app)
     assert done.wait(PATIENCE) == 7
 
 
-def test_a_sidecar_without_a_program_ends_with_0_after_draining(daemon, start, app):
+def test_a_sidecar_without_a_program_exits_with_0_after_draining(daemon, start, app):
     app.status = 200
     done = start("run", "--probe", app.url, "--interval", "50ms")
     assert [daemon.next()["event"] for _ in range(2)] == ["startup", "ready"]
@@ -318,7 +318,7 @@ def test_a_probe_that_never_answers_does_not_delay_a_signal(daemon, start):
             assert done.wait(PATIENCE) == 7
 
 
-def test_as_first_process_it_takes_the_ends_of_orphans(daemon, start):
+def test_as_first_process_it_reaps_orphans(daemon, start):
     """Run in a pid namespace of its own, where what a child leaves behind becomes ours."""
     if subprocess.run(["unshare", "-rpf", "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs unshare with the right to make namespaces")

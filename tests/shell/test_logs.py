@@ -46,7 +46,7 @@ def lines(stream: io.StringIO) -> list[dict]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_text_line_has_time_level_object_message_and_what_came_with_it(stream):
+def test_a_text_line_has_time_level_object_message_and_extra_fields(stream):
     configure(stream=stream)
     with log_context("Workload/web"):
         log.warning("restarted %d times", 3, extra={"limit": 5})
@@ -55,7 +55,7 @@ def test_a_text_line_has_time_level_object_message_and_what_came_with_it(stream)
     )
 
 
-def test_a_json_line_has_the_same_as_fields(stream):
+def test_a_json_line_has_the_same_parts_as_fields(stream):
     configure(form=LogFormat.JSON, stream=stream)
     with log_context("Workload/web", run="r-1"):
         log.warning("restarted %d times", 3, extra={"limit": 5, "nodes": ("a", "b"), "message_": None})
@@ -76,7 +76,7 @@ def test_a_json_line_has_the_same_as_fields(stream):
     assert "run" not in second
 
 
-async def test_tasks_do_not_mix_up_what_they_are_about(stream):
+async def test_concurrent_tasks_keep_their_own_log_context(stream):
     configure(form=LogFormat.JSON, stream=stream)
 
     async def work(name: str) -> None:
@@ -121,7 +121,7 @@ def test_a_secret_is_masked_in_messages_arguments_extras_and_exceptions(stream, 
     assert "ValueError" in written
 
 
-def test_each_line_of_a_secret_is_masked_and_an_empty_one_hides_nothing(secrets):
+def test_each_line_of_a_secret_is_masked_and_an_empty_line_is_not(secrets):
     secrets.add("-----BEGIN KEY-----\nabc123\n\ndef456\n")
     secrets.add("")
     secrets.add("\n")
@@ -142,7 +142,7 @@ def test_a_number_that_is_a_secret_is_masked_too(stream, secrets):
     assert (lines(stream)[0]["pin"], lines(stream)[0]["count"]) == ("***", 7)
 
 
-def test_other_peoples_loggers_are_heard_from_warning_on_at_any_level(stream):
+def test_third_party_loggers_log_from_warning_on_at_any_level(stream):
     configure("debug", stream=stream)
     logging.getLogger("watchfiles.main").info("3 changes detected")
     logging.getLogger("watchfiles.main").warning("trouble")
@@ -150,7 +150,7 @@ def test_other_peoples_loggers_are_heard_from_warning_on_at_any_level(stream):
     assert [line.split(" ", 1)[1] for line in stream.getvalue().splitlines()] == ["warning trouble", "debug ours"]
 
 
-def test_the_level_is_the_lowest_that_is_heard_and_a_later_call_wins(stream):
+def test_records_below_the_level_are_dropped_and_a_later_call_wins(stream):
     configure("debug", stream=io.StringIO())
     configure("error", stream=stream)
     log.warning("no")
@@ -164,21 +164,21 @@ def test_an_unknown_level_is_refused(stream):
         configure("loud", stream=stream)
 
 
-def test_a_text_from_outside_cannot_begin_a_line_or_command_the_terminal(stream):
+def test_external_text_cannot_begin_a_line_or_control_the_terminal(stream):
     configure(stream=stream)
     log.info("name %s", "a\n2026 error forged\x1b[2J\r")
     assert stream.getvalue().endswith("name a\\n2026 error forged\\x1b[2J\\r\n")
     assert stream.getvalue().count("\n") == 1
 
 
-def test_a_malformed_record_costs_one_line_without_its_arguments(stream, secrets):
+def test_a_malformed_record_becomes_one_line_without_its_arguments(stream, secrets):
     configure(stream=stream, secrets=secrets)
     logging.getLogger().handlers[:] = logging.getLogger().handlers[-1:]  # the test runner's own raise
     log.info("%d", SENTINEL)
     assert re.fullmatch(r"a log record of reconciler\.tests:\d+ is malformed \(TypeError\)\n", stream.getvalue())
 
 
-def test_a_program_whose_standard_error_was_closed_goes_on():
+def test_a_program_with_closed_standard_error_goes_on():
     script = (
         "import logging, sys\n"
         "from reconciler.shell.logs import configure\n"

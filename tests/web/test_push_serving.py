@@ -53,7 +53,7 @@ async def serving(world: PushWorld, told: list[str]):
             await task
 
 
-async def test_the_listener_goes_where_the_manifests_want_it(world):
+async def test_the_listener_follows_the_manifests(world):
     first, second, told = free_port(), free_port(), []
     path = str(world.credentials.directory / SOCKET)
     move(world, PushListener(tcp=("127.0.0.1", first)))
@@ -74,7 +74,7 @@ async def test_the_listener_goes_where_the_manifests_want_it(world):
     assert not listens(path)
 
 
-async def test_a_port_that_is_taken_is_told_once_and_tried_again(world):
+async def test_a_port_in_use_is_reported_once_and_tried_again(world):
     told: list[str] = []
     with socket.create_server(("127.0.0.1", free_port())) as taken:
         address = taken.getsockname()
@@ -88,7 +88,7 @@ async def test_a_port_that_is_taken_is_told_once_and_tried_again(world):
     assert len(told) == 1
 
 
-async def test_a_socket_that_a_killed_daemon_left_behind_is_replaced(world):
+async def test_the_socket_of_a_killed_daemon_is_replaced(world):
     world.credentials.directory.mkdir()
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(world.credentials.directory / SOCKET))
@@ -106,7 +106,7 @@ async def test_a_socket_that_a_killed_daemon_left_behind_is_replaced(world):
         b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\nPOST /v1",
     ],
 )
-async def test_whoever_does_not_finish_a_request_in_time_is_cut(world, sent):
+async def test_a_connection_with_an_unfinished_request_is_closed_in_time(world, sent):
     sockets = open_sockets(world.listener, world.credentials.directory)
     server = make_server(push_app(world.pushing, world.credentials, slow=0.0), request_seconds=0.1)
     running = asyncio.create_task(server.run_on(sockets))

@@ -79,7 +79,7 @@ async def ask(world: PushWorld, token: str | None, *, method: str = "GET", unix:
     return await asyncio.to_thread(work)
 
 
-async def test_with_the_token_the_revisions_are_answered_over_both_ways(world):
+async def test_with_the_token_the_revisions_are_served_on_both_sockets(world):
     decided(world)
     async with listening(world):
         token = (world.state / READ).read_text().strip()
@@ -89,7 +89,7 @@ async def test_with_the_token_the_revisions_are_answered_over_both_ways(world):
             assert found == {"instance": "shop", "as_of": "2001-09-09T01:46:40+00:00", "revisions": [TOLD]}
 
 
-async def test_without_it_nothing_is_told(world):
+async def test_without_the_token_the_request_is_refused(world):
     decided(world)
     async with listening(world):
         generation = "shop-web-01234567-0.0123456789abcdef01234567"
@@ -99,7 +99,7 @@ async def test_without_it_nothing_is_told(world):
         assert (await ask(world, None, method="POST"))[0] == 405
 
 
-async def test_before_the_first_decision_it_says_so(world):
+async def test_before_the_first_decision_the_answer_says_so(world):
     async with listening(world):
         assert await ask(world, world.credentials.reader()) == (
             503,
@@ -110,7 +110,7 @@ async def test_before_the_first_decision_it_says_so(world):
         assert await ask(world, world.credentials.reader()) == (503, {"message": "there is no decision yet; try again"})
 
 
-async def test_a_new_token_counts_at_once_and_its_file_is_closed_to_others(world):
+async def test_a_new_token_is_used_at_once_and_its_file_is_private(world):
     decided(world)
     async with listening(world):
         old = world.credentials.reader()

@@ -66,7 +66,7 @@ ROLES = pytest.mark.parametrize("role", Role)
 
 
 @ROLES
-def test_only_a_look_that_finds_something_else_wakes_a_daemon(role):
+def test_only_a_look_that_finds_a_change_wakes_a_daemon(role):
     watcher = Watcher(role, only_changes=True)
     assert watcher.wakes(0)
     assert not any(watcher.wakes() for _ in range(5))
@@ -78,13 +78,13 @@ def test_only_a_look_that_finds_something_else_wakes_a_daemon(role):
 
 
 @ROLES
-def test_a_single_run_hears_of_every_look(role):
+def test_every_look_wakes_a_single_run(role):
     watcher = Watcher(role, only_changes=False)
     assert all(watcher.wakes() for _ in range(3))
 
 
 @ROLES
-def test_a_look_that_fails_and_the_one_that_succeeds_again_wake_a_daemon(role):
+def test_a_failed_look_and_the_next_successful_one_wake_a_daemon(role):
     watcher = Watcher(role, only_changes=True)
     watcher.wakes(0)
     watcher.provider.error = Unreachable("it", "no answer")
@@ -96,14 +96,14 @@ def test_a_look_that_fails_and_the_one_that_succeeds_again_wake_a_daemon(role):
 
 
 @ROLES
-def test_the_same_facts_wake_a_daemon_that_had_ceased_to_believe_them(role):
+def test_unchanged_facts_wake_a_daemon_after_they_had_expired(role):
     watcher = Watcher(role, only_changes=True)
     watcher.wakes(0)
     assert not watcher.wakes(CADENCES * CADENCE[role] - 1)
     assert watcher.wakes(CADENCES * CADENCE[role])
 
 
-def test_the_first_look_at_a_server_of_no_zone_is_heard_of():
+def test_the_first_look_at_a_server_without_zones_wakes_the_loop():
     watcher = Watcher(Role.DNS, only_changes=True)
     watcher.looks.set_desired(shop(publish=None).desired())
     assert watcher.wakes(0)

@@ -5,7 +5,7 @@ from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import FILE, wake_holder, wake_pipe
 
 
-def test_a_ring_wakes_whoever_listens_and_nobody_else_is_disturbed(tmp_path):
+def test_a_wake_up_reaches_the_holder_and_fails_without_one(tmp_path):
     async def body() -> None:
         wake = Wake()
         with wake_pipe(tmp_path, wake):
@@ -18,7 +18,7 @@ def test_a_ring_wakes_whoever_listens_and_nobody_else_is_disturbed(tmp_path):
     assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
 
 
-def test_ringing_without_end_does_not_block_and_needs_one_wake(tmp_path):
+def test_many_wake_ups_do_not_block_and_cause_one_wake(tmp_path):
     async def body() -> None:
         wake = Wake()
         with wake_pipe(tmp_path, wake):
@@ -28,7 +28,7 @@ def test_ringing_without_end_does_not_block_and_needs_one_wake(tmp_path):
     asyncio.run(body())
 
 
-def test_what_is_no_pipe_is_left_alone_and_only_costs_time(tmp_path, caplog):
+def test_a_file_in_place_of_the_pipe_stays_unchanged_and_is_reported(tmp_path, caplog):
     (tmp_path / FILE).write_text("a file")
 
     async def body() -> None:

@@ -18,7 +18,7 @@ def decision(**orders: Override) -> Decision:
     return Decision((), (), (), Status(), ledger, 2_000)
 
 
-def test_an_order_is_told_with_its_owner_and_reason_and_its_end_too():
+def test_an_override_and_its_end_are_events_with_operator_and_reason():
     seen, events = changes(LastReport(), decision(web=DRAIN), NOW)
     assert [(event.kind, event.object, event.step, event.outcome, event.message) for event in events] == [
         ("ordered", "workload/web/0", "drain", "by ada", "bad disk")
@@ -32,7 +32,7 @@ def test_an_order_is_told_with_its_owner_and_reason_and_its_end_too():
     assert [(event.kind, event.step) for event in events] == [("ended", "release force up")]
 
 
-def test_what_an_earlier_process_remembered_is_no_news():
+def test_an_override_from_an_earlier_process_is_not_reported_again():
     before = decision(web=DRAIN)
     _, events = changes(replace(LastReport(), overrides=before.ledger.overrides), before, NOW)
     assert events == []

@@ -105,7 +105,7 @@ async def put_off(reporting: Reporting, wake: Wake, seconds: float) -> None:
     await asyncio.gather(call, return_exceptions=True)
 
 
-async def test_without_calls_under_way_a_decision_is_told_at_once_and_only_once(
+async def test_without_calls_under_way_a_decision_is_reported_at_once_and_once(
     reporting: Reporting, recorder: Recorder
 ) -> None:
     await reporting.after_calls([], Wake())
@@ -113,7 +113,7 @@ async def test_without_calls_under_way_a_decision_is_told_at_once_and_only_once(
     assert [one.partition(" ")[0] for one in recorder.calls] == ["decided", "stored"]
 
 
-async def test_a_call_under_way_goes_first(reporting: Reporting, recorder: Recorder) -> None:
+async def test_a_report_waits_for_a_call_under_way(reporting: Reporting, recorder: Recorder) -> None:
     heard_before: list[int] = []
 
     async def call() -> None:
@@ -125,12 +125,14 @@ async def test_a_call_under_way_goes_first(reporting: Reporting, recorder: Recor
     assert len(recorder.calls) == 2
 
 
-async def test_a_call_that_takes_long_is_not_waited_for(reporting: Reporting, recorder: Recorder) -> None:
+async def test_a_report_does_not_wait_for_a_long_call(reporting: Reporting, recorder: Recorder) -> None:
     await put_off(reporting, Wake(), 60)
     assert len(recorder.calls) == 2
 
 
-async def test_what_wakes_the_loop_goes_first_but_only_for_a_while(reporting: Reporting, recorder: Recorder) -> None:
+async def test_a_report_waits_for_wakes_of_the_loop_but_only_for_a_while(
+    reporting: Reporting, recorder: Recorder
+) -> None:
     wake = Wake()
     wake.set("a probe verdict changed")
     await put_off(reporting, wake, 60)
@@ -140,7 +142,7 @@ async def test_what_wakes_the_loop_goes_first_but_only_for_a_while(reporting: Re
     assert len(recorder.calls) == 2
 
 
-def test_the_audit_is_appended_once_per_revision_with_the_revision_in_force(recorder: Recorder) -> None:
+def test_the_audit_is_appended_once_per_revision_in_force(recorder: Recorder) -> None:
     reporting = Reporting(recorder, recorder)
     outcome = Outcome("weight", OutcomeKind.DONE)
     for revision in ("r1", "r1", "r2"):

@@ -44,7 +44,7 @@ def as_nobody() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("mask", [0, 0o022, 0o277])
-def test_every_directory_that_is_made_is_private(tmp_path, mask):
+def test_every_created_directory_is_private(tmp_path, mask):
     with umask(0o022):
         (tmp_path / "a").mkdir()
     with umask(mask):
@@ -53,21 +53,21 @@ def test_every_directory_that_is_made_is_private(tmp_path, mask):
     assert mode(tmp_path / "a") == 0o755
 
 
-def test_an_empty_directory_is_closed_to_others(tmp_path):
+def test_an_empty_directory_becomes_private(tmp_path):
     (tmp_path / "state").mkdir()
     (tmp_path / "state").chmod(0o755)
     make_state_dir(tmp_path / "state")
     assert mode(tmp_path / "state") == 0o700
 
 
-def test_a_directory_that_was_ours_before_is_closed_to_others_again(tmp_path):
+def test_an_existing_state_directory_becomes_private_again(tmp_path):
     Store.open(tmp_path / "state", VirtualClock()).close()
     (tmp_path / "state").chmod(0o750)
     Store.open(tmp_path / "state", VirtualClock()).close()
     assert mode(tmp_path / "state") == 0o700
 
 
-def test_a_directory_that_others_share_is_refused_and_left_as_it_is(tmp_path):
+def test_a_shared_directory_is_refused_and_stays_unchanged(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home").chmod(0o755)
     (tmp_path / "home" / "letters").touch()
@@ -100,7 +100,7 @@ def test_a_link_in_place_of_the_file_is_refused(tmp_path):
     assert (tmp_path / "target").read_bytes() == b"precious"
 
 
-def test_a_file_or_pipe_in_the_way_is_named(tmp_path):
+def test_a_file_or_pipe_in_place_of_the_directory_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(StoreError, match="choose another state directory"):
         make_state_dir(tmp_path / "file")
@@ -111,7 +111,7 @@ def test_a_file_or_pipe_in_the_way_is_named(tmp_path):
         os.close(open_private(tmp_path / "pipe", os.O_RDWR))
 
 
-def test_reading_where_nothing_ever_ran_says_so_and_creates_nothing(tmp_path):
+def test_joining_an_unused_state_directory_fails_and_creates_nothing(tmp_path):
     with pytest.raises(StoreError, match="run reconcile --once or --watch first"):
         Store.join(tmp_path / "state", VirtualClock())
     assert not (tmp_path / "state").exists()
@@ -131,14 +131,14 @@ def test_a_directory_of_another_user_is_refused():
                 check(state)
 
 
-def test_a_directory_without_the_right_to_write_is_a_clear_error():
+def test_a_directory_without_write_permission_is_a_clear_error():
     with as_nobody() as parent:
         parent.chmod(0o500)
         with pytest.raises(StoreError, match="Permission denied; give this user access to it"):
             Store.open(parent / "state", VirtualClock())
 
 
-def test_a_small_file_is_replaced_in_one_step_and_private(tmp_path):
+def test_a_small_file_is_replaced_atomically_and_is_private(tmp_path):
     with umask(0):
         write_private(tmp_path / "owner", "one")
         with (tmp_path / "owner").open() as reader:

@@ -73,7 +73,7 @@ def set_aside(state: Path) -> dict[str, bytes]:
     [(0, b"garbage" * 600), (24_576, os.urandom(8192)), (8192, b"\0" * 40_000)],
     ids=["at the start", "in the middle", "zeroed pages"],
 )
-def test_a_file_with_garbage_in_it_is_set_aside_whole_and_a_fresh_one_is_begun(state, clock, offset, garbage):
+def test_a_file_with_garbage_is_renamed_and_a_new_one_created(state, clock, offset, garbage):
     broken = damage(state / "state.db", offset, garbage)
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
@@ -87,7 +87,7 @@ def test_a_file_with_garbage_in_it_is_set_aside_whole_and_a_fresh_one_is_begun(s
 
 
 @pytest.mark.parametrize("size", [0, 100, 4096, 30_000])
-def test_a_truncated_file_is_set_aside_and_a_fresh_one_is_begun(state, clock, size):
+def test_a_truncated_file_is_renamed_and_a_new_one_created(state, clock, size):
     os.truncate(state / "state.db", size)
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
@@ -103,7 +103,7 @@ def test_a_value_that_is_no_longer_json_counts_as_damage(state, clock):
         assert "damaged" in store.recovered
 
 
-def test_each_damaged_file_is_kept_even_when_two_fall_into_one_second(state, clock):
+def test_two_damaged_files_of_one_second_are_both_kept(state, clock):
     for _ in range(3):
         damage(state / "state.db", 0, b"garbage" * 600)
         Store.open(state, clock).close()
@@ -114,14 +114,14 @@ def test_each_damaged_file_is_kept_even_when_two_fall_into_one_second(state, clo
     ]
 
 
-def test_the_write_ahead_log_is_set_aside_with_its_file(state, clock):
+def test_the_write_ahead_log_is_renamed_with_its_file(state, clock):
     (state / "state.db-wal").write_bytes(b"log")
     damage(state / "state.db", 0, b"garbage" * 600)
     Store.open(state, clock).close()
     assert set_aside(state)["state.db.corrupt-20270115T080000Z-wal"] == b"log"
 
 
-def test_a_log_whose_database_is_gone_is_never_played_into_a_fresh_one(state, clock):
+def test_a_log_without_its_database_is_never_played_into_a_new_one(state, clock):
     with Store.open(state, clock) as store:
         store.save_ledger({("a", "b"): "1"})
         log = (state / "state.db-wal").read_bytes()
@@ -133,14 +133,14 @@ def test_a_log_whose_database_is_gone_is_never_played_into_a_fresh_one(state, cl
     assert log in set_aside(state).values()
 
 
-def test_a_kill_between_setting_aside_and_beginning_anew_does_not_lose_the_sentence(state, clock):
+def test_a_kill_between_rename_and_creation_does_not_lose_the_message(state, clock):
     (state / "state.db").rename(state / "state.db.corrupt-20270115T075900Z")
     (state / "state.db.new").write_bytes(b"half")
     with Store.open(state, clock) as store:
         assert "state.db.corrupt-20270115T075900Z" in store.recovered
 
 
-def test_whoever_only_joins_sets_nothing_aside(state, clock):
+def test_joining_never_renames_a_damaged_file(state, clock):
     broken = damage(state / "state.db", 0, b"garbage" * 600)
     with pytest.raises(StoreError, match=r"damaged.*start reconcile again"):
         Store.join(state, clock)
@@ -148,7 +148,7 @@ def test_whoever_only_joins_sets_nothing_aside(state, clock):
     assert set_aside(state) == {}
 
 
-def test_damage_that_shows_only_on_reading_is_an_error_that_names_the_way_out(state, clock):
+def test_damage_found_while_reading_is_an_error_with_a_next_step(state, clock):
     with Store.join(state, clock) as store:
         for page in range(2, 15):
             damage(state / "state.db", page * 4096, b"\xff" * 4096)
@@ -159,7 +159,7 @@ def test_damage_that_shows_only_on_reading_is_an_error_that_names_the_way_out(st
 # --- versions ---
 
 
-def test_a_file_of_a_newer_version_is_refused_and_not_touched(state, clock):
+def test_a_file_of_a_newer_version_is_refused_and_stays_unchanged(state, clock):
     with sqlite3.connect(state / "state.db") as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
@@ -170,7 +170,7 @@ def test_a_file_of_a_newer_version_is_refused_and_not_touched(state, clock):
     assert {entry.name: entry.read_bytes() for entry in state.iterdir()} == {"state.db": before}
 
 
-def test_a_file_of_an_older_version_is_upgraded_by_the_holder_and_keeps_its_rows(state):
+def test_the_holder_upgrades_a_file_of_an_older_version_with_its_rows(state):
     newer = (*MIGRATIONS, ("ALTER TABLE inbox ADD COLUMN host TEXT", "CREATE TABLE extra (id INTEGER PRIMARY KEY)"))
     ours, next_one = len(MIGRATIONS), len(newer)
     with pytest.raises(StoreError, match=f"its schema version is {ours}, this program writes version {next_one}"):
@@ -182,14 +182,14 @@ def test_a_file_of_an_older_version_is_upgraded_by_the_holder_and_keeps_its_rows
     db.close()
 
 
-def test_an_upgrade_that_fails_leaves_the_file_at_the_version_before(state, clock):
+def test_a_failed_upgrade_leaves_the_file_at_the_earlier_version(state, clock):
     with pytest.raises(StoreError):
         open_database(state, NOW.wall, (*MIGRATIONS, ("CREATE TABLE extra (id)", "no such statement")))
     with Store.open(state, clock) as store:
         assert store.load_ledger() == ROWS
 
 
-def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path, clock):
+def test_a_database_of_another_program_is_refused_and_stays_unchanged(tmp_path, clock):
     state = tmp_path / "state"
     state.mkdir(0o700)
     with sqlite3.connect(state / "state.db") as db:
@@ -211,7 +211,7 @@ def fill(disk: Path) -> Path:
     return disk / "filler"
 
 
-def test_a_full_disk_is_a_clear_error_and_the_store_goes_on_when_there_is_room_again(small_disk, clock):
+def test_a_full_disk_is_a_clear_error_and_the_store_recovers_afterwards(small_disk, clock):
     with Store.open(small_disk, clock) as store:
         store.save_ledger({("a", "kept"): "1"})
         filler = fill(small_disk)
@@ -226,7 +226,7 @@ def test_a_full_disk_is_a_clear_error_and_the_store_goes_on_when_there_is_room_a
         assert store.load_ledger() == {("a", "kept"): "2"}
 
 
-def test_on_a_full_disk_no_action_can_be_begun(small_disk, clock):
+def test_on_a_full_disk_no_action_can_begin(small_disk, clock):
     with Store.open(small_disk, clock) as store:
         begun = [begin(store)]
         fill(small_disk)
@@ -235,7 +235,7 @@ def test_on_a_full_disk_no_action_can_be_begun(small_disk, clock):
         assert [entry.id for entry in store.open_entries()] == begun
 
 
-def test_a_store_cannot_be_begun_on_a_full_disk_and_nothing_half_made_is_taken_for_one(small_disk, clock):
+def test_a_store_half_created_on_a_full_disk_is_never_used(small_disk, clock):
     filler = fill(small_disk)
     with pytest.raises(StoreError, match=r"[Nn]o space left"):
         Store.open(small_disk, clock)
@@ -254,14 +254,14 @@ def test_a_disk_that_became_read_only_is_a_clear_error(small_disk, clock):
         Store.join(small_disk, clock)
 
 
-def test_a_file_that_was_removed_while_in_use_is_an_error_instead_of_writing_into_nothing(state, clock):
+def test_a_file_removed_while_in_use_is_an_error(state, clock):
     with Store.open(state, clock) as store:
         (state / "state.db").unlink()
         with pytest.raises(StoreError, match="removed or replaced while reconcile was using it; start reconcile again"):
             begin(store)
 
 
-def test_a_process_that_keeps_the_file_locked_is_an_error_after_a_bounded_wait(state, clock):
+def test_a_file_locked_by_another_process_is_an_error_after_a_limit(state, clock):
     with Store.open(state, clock, busy=0.05) as store:
         other = sqlite3.connect(state / "state.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
@@ -293,7 +293,7 @@ while True:
 """
 
 
-def test_everything_acknowledged_before_a_kill_is_there_after_it(tmp_path, clock):
+def test_everything_acknowledged_before_a_kill_survives_it(tmp_path, clock):
     state, acknowledged = tmp_path / "state", 0
     for life in range(4):
         process = subprocess.Popen(

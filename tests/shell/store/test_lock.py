@@ -62,7 +62,7 @@ def holder(state: Path) -> Iterator[subprocess.Popen]:
         process.communicate(timeout=60)
 
 
-def test_the_second_process_is_told_who_holds_the_lock_since_when_and_what_to_do(state):
+def test_the_error_of_a_second_process_names_holder_age_and_next_step(state):
     clock = SystemClock()
     with holder(state) as process:
         record = json.loads((state / "lock.owner").read_text())
@@ -77,7 +77,7 @@ def test_the_second_process_is_told_who_holds_the_lock_since_when_and_what_to_do
         assert error.value.owner.pid == process.pid
 
 
-def test_a_killed_holder_frees_the_lock_at_once_and_its_record_is_not_believed(state):
+def test_a_killed_holder_frees_the_lock_and_its_record_is_ignored(state):
     with holder(state) as process:
         process.send_signal(signal.SIGKILL)
         process.wait(60)
@@ -96,7 +96,7 @@ def test_a_killed_holder_frees_the_lock_at_once_and_its_record_is_not_believed(s
         pytest.param({"since": "yesterday"}, id="of other types"),
     ],
 )
-def test_a_stale_record_is_never_believed_and_the_kernel_is_asked_instead(state, stale):
+def test_a_stale_record_is_ignored_and_the_kernel_gives_the_holder(state, stale):
     with holder(state) as process:
         record = json.loads((state / "lock.owner").read_text()) | {"operation": "an old operation"} | stale
         (state / "lock.owner").write_text(json.dumps(record))
@@ -107,7 +107,7 @@ def test_a_stale_record_is_never_believed_and_the_kernel_is_asked_instead(state,
         assert f"locked by pid {process.pid};" in str(error.value)
 
 
-def test_a_torn_record_does_not_hide_that_the_lock_is_held(state):
+def test_a_torn_record_does_not_hide_the_held_lock(state):
     with holder(state):
         (state / "lock.owner").write_bytes(b'{"pid": \xff')
         with pytest.raises(Locked, match="locked by pid"):
@@ -137,7 +137,7 @@ def test_waiting_for_the_lock_ends_when_it_becomes_free(state):
         assert clock.now().steady - begin == SECOND
 
 
-def test_two_processes_that_race_are_never_both_inside(state):
+def test_two_racing_processes_never_hold_the_lock_at_once(state):
     state.mkdir(0o700)
     (state / "count").write_text("0")
     (state / "lock").touch()
@@ -165,7 +165,7 @@ def test_releasing_twice_does_not_free_the_lock_of_the_next_holder(state):
             Lock.acquire(state, "third", clock)
 
 
-def test_a_lock_file_that_was_removed_and_made_anew_is_locked_anew(state):
+def test_a_removed_and_recreated_lock_file_is_locked_again(state):
     clock = VirtualClock()
     with Lock.acquire(state, "first", clock):
         (state / "lock").unlink()
@@ -173,7 +173,7 @@ def test_a_lock_file_that_was_removed_and_made_anew_is_locked_anew(state):
             Lock.acquire(state, "third", clock)
 
 
-def test_a_program_that_was_started_meanwhile_does_not_keep_the_lock(state):
+def test_a_program_started_meanwhile_does_not_keep_the_lock(state):
     clock = VirtualClock()
     with Lock.acquire(state, "first", clock):
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)

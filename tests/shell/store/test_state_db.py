@@ -41,7 +41,7 @@ def begin(store: Store, step: str = "1") -> int:
 # --- ledger ---
 
 
-def test_the_ledger_comes_back_as_it_was_saved_also_in_another_life_of_the_program(state, clock):
+def test_a_saved_ledger_is_loaded_unchanged_by_a_later_process(state, clock):
     rows = {("restarts", "Workload/web/0"): '{"at": [1, 2]}', ("grants", "Workload/web/0"): "null"}
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
@@ -51,14 +51,14 @@ def test_the_ledger_comes_back_as_it_was_saved_also_in_another_life_of_the_progr
         assert store.load_ledger() == rows
 
 
-def test_saving_a_ledger_writes_what_differs_and_deletes_what_is_gone(state, clock):
+def test_saving_a_ledger_writes_changed_rows_and_deletes_removed_ones(state, clock):
     with Store.open(state, clock) as store:
         store.save_ledger({("a", "same"): "1", ("a", "changed"): "1", ("a", "gone"): "1"})
         assert store.save_ledger({("a", "same"): "1", ("a", "changed"): "2", ("b", "new"): "3"}) == 3
         assert store.load_ledger() == {("a", "same"): "1", ("a", "changed"): "2", ("b", "new"): "3"}
 
 
-def test_a_ledger_that_did_not_change_is_not_written_at_all(state, clock):
+def test_an_unchanged_ledger_is_not_written(state, clock):
     rows = {("a", str(n)): json.dumps({"n": n}) for n in range(100)}
     with Store.open(state, clock) as store:
         store.save_ledger(rows)
@@ -70,7 +70,7 @@ def test_a_ledger_that_did_not_change_is_not_written_at_all(state, clock):
         assert files(state) == before
 
 
-def test_a_ledger_may_go_to_the_disk_later_with_whatever_is_written_next(state, clock):
+def test_a_ledger_saved_later_is_synced_with_the_next_write(state, clock):
     with Store.open(state, clock) as store:
         assert store.sync() is False
         store.save_ledger({("a", "x"): "1"}, later=True)
@@ -87,7 +87,7 @@ def test_a_ledger_may_go_to_the_disk_later_with_whatever_is_written_next(state, 
         assert store.sync() is False
 
 
-def test_a_ledger_row_that_is_not_json_is_refused_and_nothing_of_the_save_remains(state, clock):
+def test_a_row_that_is_not_json_is_refused_with_the_whole_save(state, clock):
     with Store.open(state, clock) as store:
         store.save_ledger({("a", "x"): "1"})
         with pytest.raises(StoreError, match="SQLite refused a row"):
@@ -96,7 +96,7 @@ def test_a_ledger_row_that_is_not_json_is_refused_and_nothing_of_the_save_remain
         assert store.save_ledger({("a", "x"): "2"}) == 1
 
 
-def test_an_acknowledged_command_leaves_the_inbox_together_with_its_effect(state, clock):
+def test_an_acknowledged_command_leaves_the_inbox_with_its_effect(state, clock):
     with Store.open(state, clock) as store:
         first, second = (store.append("suspend", "{}", "ada", NOW) for _ in range(2))
         store.save_ledger({("overrides", "Workload/web"): "{}"}, acknowledge=[first])
@@ -109,7 +109,7 @@ def test_an_acknowledged_command_leaves_the_inbox_together_with_its_effect(state
 # --- journal ---
 
 
-def test_an_action_that_was_begun_and_not_ended_is_open_in_the_next_life_of_the_program(state, clock):
+def test_an_action_without_an_end_is_open_for_the_next_process(state, clock):
     with Store.open(state, clock) as store:
         first, second = begin(store, "1"), begin(store, "2")
         store.end(first, "done", "stopped in 2s")
@@ -125,7 +125,7 @@ def test_an_action_that_was_begun_and_not_ended_is_open_in_the_next_life_of_the_
         ]
 
 
-def test_an_entry_is_on_the_disk_before_begin_returns(state, clock):
+def test_an_entry_is_on_disk_before_begin_returns(state, clock):
     with Store.open(state, clock) as store:
         begin(store)
         with Store.join(state, clock) as other:
@@ -187,7 +187,7 @@ def test_commands_of_other_processes_arrive_in_order_and_exactly_once(state, clo
         assert store.pending() == ()
 
 
-def test_a_command_keeps_its_words_and_its_instant_and_its_id_is_never_used_again(state, clock):
+def test_a_command_keeps_payload_and_instant_and_ids_are_never_reused(state, clock):
     with Store.open(state, clock) as store:
         first = store.append("suspend", '{"object": "Workload/web"}', "ada", NOW)
         command = store.pending()[0]
@@ -196,7 +196,7 @@ def test_a_command_keeps_its_words_and_its_instant_and_its_id_is_never_used_agai
         assert store.append("resume", "{}", "ada", NOW) > first
 
 
-def test_an_inbox_that_nobody_reads_refuses_more(state, clock):
+def test_a_full_inbox_refuses_commands(state, clock):
     with Store.open(state, clock) as store:
         with sqlite3.connect(state / "state.db") as db:
             db.executemany(
@@ -211,7 +211,7 @@ def test_an_inbox_that_nobody_reads_refuses_more(state, clock):
 # --- decision and audit ---
 
 
-def test_the_last_decision_is_read_from_another_process_with_the_instant_since_which_it_stands(state, clock):
+def test_another_process_reads_the_last_decision_with_its_instant(state, clock):
     with Store.open(state, clock) as store:
         assert store.last_decision() is None
         assert store.put_decision('{"n": 1}') is True
@@ -224,14 +224,14 @@ def test_the_last_decision_is_read_from_another_process_with_the_instant_since_w
             assert status.last_decision() == (since + 60 * SECOND, '{"n": 2}')
 
 
-def test_a_decision_that_is_equal_to_the_one_before_the_restart_is_not_written_again(state, clock):
+def test_a_decision_equal_to_the_stored_one_is_not_written_again(state, clock):
     with Store.open(state, clock) as store:
         store.put_decision('{"n": 1}')
     with Store.open(state, clock) as store:
         assert store.put_decision('{"n": 1}') is False
 
 
-def test_the_audit_trail_is_appended_in_order_and_bounded(state, clock):
+def test_the_audit_is_appended_in_order_and_bounded(state, clock):
     with Store.open(state, clock) as store:
         store.audit([])
         store.audit(AUDIT._replace(step=str(n)) for n in range(audit.AUDIT_KEPT + 10))
@@ -241,7 +241,7 @@ def test_the_audit_trail_is_appended_in_order_and_bounded(state, clock):
         assert len(store.audit_rows(10**6)) <= audit.AUDIT_KEPT + audit.PRUNE_EVERY
 
 
-def test_rows_of_the_trail_can_be_followed_by_number_and_by_time(state, clock):
+def test_rows_of_the_audit_can_be_read_by_id_and_by_time(state, clock):
     with Store.open(state, clock) as store:
         store.audit(AUDIT._replace(wall=n, step=str(n)) for n in range(5))
         seen = store.audit_since(wall=3)
@@ -251,7 +251,7 @@ def test_rows_of_the_trail_can_be_followed_by_number_and_by_time(state, clock):
         assert row == AUDIT._replace(wall=2, step="late", kind="held", object="workload/web/0", message="2 of 3")
 
 
-def test_evidence_is_bounded_for_each_replica_and_in_all(state, clock):
+def test_evidence_is_bounded_per_replica_and_in_total(state, clock):
     with Store.open(state, clock) as store:
         for n in range(audit.EVIDENCE_KEPT + 5):
             store.put_evidence(AUDIT._replace(wall=n, object="workload/web/0", kind="evidence"), json.dumps(n))
@@ -264,7 +264,7 @@ def test_evidence_is_bounded_for_each_replica_and_in_all(state, clock):
         assert [one.wall for one in store.evidence("workload/web", limit=2)] == [audit.EVIDENCE_KEPT + 4, 99]
 
 
-def test_an_inbox_that_was_empty_shows_what_anybody_leaves_there(state, clock):
+def test_an_empty_inbox_shows_later_commands_of_any_process(state, clock):
     with Store.open(state, clock) as store, Store.join(state, clock) as other:
         for writer in (other, store, other):
             assert store.pending() == store.pending() == ()
@@ -276,7 +276,7 @@ def test_an_inbox_that_was_empty_shows_what_anybody_leaves_there(state, clock):
 # --- who may do what ---
 
 
-def test_whoever_does_not_hold_the_lock_may_only_read_and_leave_commands(state, clock):
+def test_without_the_lock_a_process_may_only_read_and_append_commands(state, clock):
     Store.open(state, clock).close()
     with Store.join(state, clock) as other:
         assert other.load_ledger() == {}

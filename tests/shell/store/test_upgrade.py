@@ -31,7 +31,7 @@ def state(tmp_path: Path) -> Path:
     return directory
 
 
-def test_the_ledger_of_an_earlier_version_is_read_whole(state):
+def test_the_ledger_of_an_earlier_version_is_read_completely(state):
     with Store.open(state, VirtualClock(wall=AT)) as store:
         ledger = from_rows(store.load_ledger())
         assert store.recovered is None
@@ -42,7 +42,7 @@ def test_the_ledger_of_an_earlier_version_is_read_whole(state):
     assert ledger.requests["r-1"].members[0].object == "workload/web/0"
 
 
-def test_the_audit_and_the_last_decision_of_an_earlier_version_name_the_rules_of_this_one(state):
+def test_audit_and_decision_of_an_earlier_version_get_the_new_rule_names(state):
     with Store.open(state, VirtualClock(wall=AT)) as store:
         rows = store.audit_rows(1_000)
         last = store.last_decision()
