@@ -1,8 +1,7 @@
 """Logging of the whole program: to standard error, as text or as one JSON object per line.
 
-The command line calls `configure` once; all other modules use the standard `logging.getLogger(__name__)`. Each record gets its
-run and its object (context variables, so that tasks do not mix them up), and every resolved secret in it is masked. Third-party
-libraries are logged from level warning on.
+The command line calls `configure` once; all other modules use the standard `logging.getLogger(__name__)`. Every resolved secret
+is masked in every record. Third-party libraries are logged from level warning on.
 
 A record that cannot be written is dropped: a broken pipe must not end a reconcile loop.
 """
@@ -12,9 +11,7 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import IO, Any
 from urllib.parse import quote
@@ -23,9 +20,6 @@ from reconciler.shell.clock import utc
 
 PACKAGES = ("reconciler", "manifests", "providers")
 MASK = "***"
-
-_run: ContextVar[str] = ContextVar("run", default="")
-_object: ContextVar[str] = ContextVar("object", default="")
 
 # Attributes of every record: all others came through `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -82,17 +76,6 @@ SECRETS = Secrets()
 """The secrets of this process: code that resolves a secret adds it here, code that prints masks with it."""
 
 
-@contextmanager
-def log_context(object: str = "", *, run: str = "") -> Iterator[None]:  # noqa: A002
-    """Set object and run of all records in the body. An empty text keeps the outer value."""
-    tokens = [(var, var.set(value)) for var, value in ((_run, run), (_object, object)) if value]
-    try:
-        yield
-    finally:
-        for var, token in reversed(tokens):
-            var.reset(token)
-
-
 def configure(
     level: str = "info",
     form: LogFormat = LogFormat.TEXT,
@@ -139,23 +122,22 @@ class _Handler(logging.StreamHandler[Any]):
 
 
 class _Text(logging.Formatter):
-    """`2026-11-27T09:30:00.123Z warning Workload/web: message key=value`, then the traceback."""
+    """`2026-11-27T09:30:00.123Z warning message key=value`, then the traceback."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        prefix = f"{_object.get()}: " if _object.get() else ""
         extra = "".join(f" {key}={value}" for key, value in _extra(record))
-        line = f"{_time(record)} {record.levelname.lower()} {prefix}{record.getMessage()}{extra}"
+        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{extra}"
         trace = _trace(record)
         text = _one_line(self._secrets.mask(line))
         return f"{text}\n{_lines(self._secrets.mask(trace))}" if trace else text
 
 
 class _JSON(logging.Formatter):
-    """One object per line: time, level, logger, run, object, message, the fields of `extra`, exception."""
+    """One object per line: time, level, logger, message, the fields of `extra`, exception."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
@@ -166,8 +148,6 @@ class _JSON(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "run": _run.get(),
-            "object": _object.get(),
             "message": record.getMessage(),
             "exception": _trace(record),
         }

@@ -1,4 +1,3 @@
-import asyncio
 import io
 import json
 import logging
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.shell.logs import LogFormat, Secrets, configure, log_context
+from reconciler.shell.logs import LogFormat, Secrets, configure
 
 SENTINEL = "s3ntinel/+\"pass'word\\é"
 
@@ -24,9 +23,9 @@ def stream() -> io.StringIO:
 
 @pytest.fixture
 def secrets() -> Secrets:
-    found = Secrets()
-    found.add(SENTINEL)
-    return found
+    secrets = Secrets()
+    secrets.add(SENTINEL)
+    return secrets
 
 
 @pytest.fixture(autouse=True)
@@ -46,51 +45,30 @@ def lines(stream: io.StringIO) -> list[dict]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_text_line_has_time_level_object_message_and_extra_fields(stream):
+def test_a_text_line_has_time_level_message_and_extra_fields(stream):
     configure(stream=stream)
-    with log_context("Workload/web"):
-        log.warning("restarted %d times", 3, extra={"limit": 5})
+    log.warning("restarted %d times", 3, extra={"limit": 5})
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning Workload/web: restarted 3 times limit=5\n", stream.getvalue()
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning restarted 3 times limit=5\n", stream.getvalue()
     )
 
 
 def test_a_json_line_has_the_same_parts_as_fields(stream):
     configure(form=LogFormat.JSON, stream=stream)
-    with log_context("Workload/web", run="r-1"):
-        log.warning("restarted %d times", 3, extra={"limit": 5, "nodes": ("a", "b"), "message_": None})
+    log.warning("restarted %d times", 3, extra={"limit": 5, "nodes": ("a", "b"), "message_": None})
     log.info("plain")
     first, second = lines(stream)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("time"))
     assert first == {
         "level": "warning",
         "logger": "reconciler.tests",
-        "run": "r-1",
-        "object": "Workload/web",
         "message": "restarted 3 times",
         "limit": 5,
         "nodes": ["a", "b"],
         "message_": None,
     }
-    assert "object" not in second
-    assert "run" not in second
-
-
-async def test_concurrent_tasks_keep_their_own_log_context(stream):
-    configure(form=LogFormat.JSON, stream=stream)
-
-    async def work(name: str) -> None:
-        with log_context(f"Workload/{name}"):
-            await asyncio.sleep(0)
-            log.info("from %s", name)
-
-    with log_context(run="r-1"):
-        await asyncio.gather(*(work(str(n)) for n in range(5)))
-        log.info("from outside")
-    *inside, outside = lines(stream)
-    assert [line["object"].removeprefix("Workload/") for line in inside] == [line["message"][5:] for line in inside]
-    assert {line["run"] for line in inside} == {"r-1"}
-    assert "object" not in outside
+    assert second["message"] == "plain"
+    assert "limit" not in second
 
 
 def fail() -> None:
@@ -103,17 +81,16 @@ def fail() -> None:
 @pytest.mark.parametrize("form", LogFormat)
 def test_a_secret_is_masked_in_messages_arguments_extras_and_exceptions(stream, secrets, form):
     configure("debug", form, stream=stream, secrets=secrets)
-    with log_context(f"Workload/{SENTINEL}", run=SENTINEL):
-        log.info(f"plain {SENTINEL}")
-        log.info("argument %s", SENTINEL)
-        log.info("in a container %s", [SENTINEL])
-        log.info("in a URL %s", "http://u:s3ntinel%2F%2B%22pass%27word%5C%C3%A9@host/")
-        log.info("extra", extra={"deep": {"list": [SENTINEL, {SENTINEL: 1}]}, "object_": ValueError(SENTINEL)})
-        log.info("as text in a text %r", f"'{SENTINEL}")
-        try:
-            fail()
-        except ValueError:
-            log.exception("failed", stack_info=True)
+    log.info(f"plain {SENTINEL}")
+    log.info("argument %s", SENTINEL)
+    log.info("in a container %s", [SENTINEL])
+    log.info("in a URL %s", "http://u:s3ntinel%2F%2B%22pass%27word%5C%C3%A9@host/")
+    log.info("extra", extra={"deep": {"list": [SENTINEL, {SENTINEL: 1}]}, "object_": ValueError(SENTINEL)})
+    log.info("as text in a text %r", f"'{SENTINEL}")
+    try:
+        fail()
+    except ValueError:
+        log.exception("failed", stack_info=True)
     written = stream.getvalue()
     assert "s3ntinel" not in written
     assert "word" not in written.replace("password", "")

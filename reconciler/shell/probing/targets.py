@@ -164,7 +164,7 @@ class Probing:
         }
         # Generations on an unknown node may still run.
         self.verdicts = {**self.verdicts, **kept} if node_unknown else kept
-        self._exec = {key: one for key, one in self._exec.items() if key[0] in self.verdicts}
+        self._exec = {key: target for key, target in self._exec.items() if key[0] in self.verdicts}
         self.prober.set_targets(targets)
 
     def _remember_start(self, generation: Generation, at: int) -> None:
