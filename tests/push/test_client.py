@@ -1,4 +1,4 @@
-"""The client as a real process: what it pushes, in which order, and that it never harms the program it is for."""
+"""The client as a real process: its pushes and their order, and that it never harms its program."""
 
 import contextlib
 import hashlib
@@ -23,11 +23,11 @@ PATIENCE = 20
 
 
 class Daemon:
-    """Takes pushes on a unix socket, as the real listener does, and answers as it is told."""
+    """Takes pushes on a unix socket like the real listener; answers with `status`, or not at all."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.heard: queue.Queue[dict] = queue.Queue()
+        self.received_pushes: queue.Queue[dict] = queue.Queue()
         self.status = 200
         self.answer = True
         self.listener = socket.socket(socket.AF_UNIX)
@@ -40,45 +40,45 @@ class Daemon:
     def serve(self) -> None:
         while True:
             try:
-                line, _ = self.listener.accept()
+                connection, _ = self.listener.accept()
             except OSError:
                 return
-            with line, contextlib.suppress(OSError):  # who is interrupted by a signal hangs up
-                self.one(line)
+            with connection, contextlib.suppress(OSError):  # a client interrupted by a signal closes the connection
+                self.handle(connection)
 
-    def one(self, line: socket.socket) -> None:
-        line.settimeout(PATIENCE)
-        found = b""
+    def handle(self, connection: socket.socket) -> None:
+        connection.settimeout(PATIENCE)
+        received = b""
         while True:
-            head, gap, body = found.partition(b"\r\n\r\n")
+            head, gap, body = received.partition(b"\r\n\r\n")
             length = re.search(rb"(?i)content-length: (\d+)", head)
             if gap and length and len(body) >= int(length[1]):
                 break
-            chunk = line.recv(4096)
+            chunk = connection.recv(4096)
             if not chunk:
                 return
-            found += chunk
+            received += chunk
         message = json.loads(body)
         signature = re.search(rb"(?i)reconciler-signature: sha256=(\w+)", head)
         message["signed"] = bool(signature) and hmac.compare_digest(
             signature[1].decode(), hmac.new(TOKEN.encode(), body, hashlib.sha256).hexdigest()
         )
-        self.heard.put(message)
+        self.received_pushes.put(message)
         if not self.answer:
-            self.open.append(line.dup())
+            self.open.append(connection.dup())
             return
         text = b'{"message": "as told"}'
-        line.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (self.status, len(text), text))
+        connection.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (self.status, len(text), text))
 
     def next(self) -> dict:
-        return self.heard.get(timeout=PATIENCE)
+        return self.received_pushes.get(timeout=PATIENCE)
 
     def close(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         self.thread.join(PATIENCE)
-        for one in self.open:
-            one.close()
+        for connection in self.open:
+            connection.close()
 
 
 @pytest.fixture
@@ -90,10 +90,10 @@ def daemon(tmp_path: Path):
 
 @pytest.fixture
 def start(tmp_path: Path):
-    """Start `reconcile push ...`; what still runs at the end is killed."""
+    """Start `reconcile push ...`; processes that still run at the end are killed."""
     running: list[subprocess.Popen] = []
 
-    def begin(*words: str, **variables: str) -> subprocess.Popen:
+    def begin(*arguments: str, **variables: str) -> subprocess.Popen:
         env = {
             "PATH": os.environ["PATH"],
             "RECONCILER_PUSH_SOCKET": str(tmp_path / "push.sock"),
@@ -101,8 +101,8 @@ def start(tmp_path: Path):
             "RECONCILER_PUSH_TOKEN": TOKEN,
             **variables,
         }
-        command = [sys.executable, "-m", "reconciler.push", *words]
-        one = subprocess.Popen(
+        command = [sys.executable, "-m", "reconciler.push", *arguments]
+        process = subprocess.Popen(
             command,
             env=env,
             stdout=subprocess.PIPE,
@@ -111,14 +111,14 @@ def start(tmp_path: Path):
             cwd=ROOT,
             start_new_session=True,
         )
-        running.append(one)
-        return one
+        running.append(process)
+        return process
 
     yield begin
-    for one in running:
-        if one.poll() is None:
-            os.killpg(one.pid, signal.SIGKILL)  # with the program that it has started
-        one.communicate(timeout=PATIENCE)
+    for process in running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # with its program
+        process.communicate(timeout=PATIENCE)
 
 
 ROOT = Path(__file__).parents[2]
@@ -170,19 +170,19 @@ def test_missing_variables_are_explained(start):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [["rady"], [], ["ready", "--inflight", "x"], ["run", "--interval", "5"], ["run", "--"], ["run", "--probe", "x"]],
 )
-def test_a_wrong_command_line_exits_with_64(start, words):
-    done = start(*words)
+def test_a_wrong_command_line_exits_with_64(start, arguments):
+    done = start(*arguments)
     assert done.wait(PATIENCE) == 64
 
 
 def test_the_client_loads_nothing_but_the_standard_library(start):
     program = "import sys; import reconciler.push.run, reconciler.push.__main__; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    ours = {one for one in done.stdout.split() if one.startswith(("reconciler", "providers", "manifests"))}
-    assert {member.rpartition(".")[0] for member in ours} <= {"", "reconciler", "reconciler.push"}
+    ours = {name for name in done.stdout.split() if name.startswith(("reconciler", "providers", "manifests"))}
+    assert {name.rpartition(".")[0] for name in ours} <= {"", "reconciler", "reconciler.push"}
     assert "asyncio" not in done.stdout.split()
 
 
@@ -227,7 +227,9 @@ def test_other_signals_are_forwarded_without_a_push(daemon, start):
     assert done.stdout.readline() == "up\n"
     done.send_signal(signal.SIGHUP)
     assert done.wait(PATIENCE) == 9
-    assert "draining" not in [daemon.heard.get_nowait()["event"] for _ in range(daemon.heard.qsize())]
+    assert "draining" not in [
+        daemon.received_pushes.get_nowait()["event"] for _ in range(daemon.received_pushes.qsize())
+    ]
 
 
 def test_without_a_push_target_the_program_runs_anyway(start):
@@ -248,7 +250,7 @@ def test_a_restarted_daemon_gets_the_state_soon(tmp_path, start):
 
 
 class App:
-    """Something to probe: answers with `status`."""
+    """An application to probe: answers with `status`."""
 
     def __init__(self) -> None:
         self.status = 503
@@ -261,12 +263,12 @@ class App:
     def serve(self) -> None:
         while True:
             try:
-                line, _ = self.listener.accept()
+                connection, _ = self.listener.accept()
             except OSError:
                 return
-            with line, contextlib.suppress(OSError):
-                self.asked.put(line.recv(4096))
-                line.sendall(b"HTTP/1.0 %d X\r\n\r\n" % self.status)
+            with connection, contextlib.suppress(OSError):
+                self.asked.put(connection.recv(4096))
+                connection.sendall(b"HTTP/1.0 %d X\r\n\r\n" % self.status)
 
     def close(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
@@ -312,14 +314,14 @@ def test_a_probe_that_never_answers_does_not_delay_a_signal(daemon, start):
         done = start("run", "--probe", url, "--timeout", "60m", "--", *CHILD, WAITS)
         assert done.stdout.readline() == "up\n"
         assert select.select([silent], [], [], PATIENCE)[0]
-        line, _ = silent.accept()
-        with line:
+        connection, _ = silent.accept()
+        with connection:
             done.send_signal(signal.SIGTERM)
             assert done.wait(PATIENCE) == 7
 
 
 def test_as_first_process_it_reaps_orphans(daemon, start):
-    """Run in a pid namespace of its own, where what a child leaves behind becomes ours."""
+    """In its own pid namespace the client gets the orphans of its children."""
     if subprocess.run(["unshare", "-rpf", "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs unshare with the right to make namespaces")
     program = (
@@ -352,7 +354,7 @@ def test_as_first_process_it_reaps_orphans(daemon, start):
 
 
 def _children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _state(pid: int) -> str:

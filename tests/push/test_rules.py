@@ -1,4 +1,4 @@
-"""The rules by which a push is taken, without any socket: replays, lives, draining, limits, and the way of the pushes itself."""
+"""The rules for pushes, without sockets: replays, generations, draining, limits, and silent senders."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def sent(event=READY, boot="b1", seq=1, at=T, inflight=None) -> Sent:
 
 
 def taken(*messages: Sent, of: Life | None = None) -> Record:
-    """The record after these, all of which must be taken."""
+    """The record after these messages, all of which must be accepted."""
     record = None
     for message in messages:
         ruling = receive(message, of or life(), record, FRESH)
@@ -117,7 +117,7 @@ def test_credentials_of_an_earlier_container_are_refused():
 
 
 def test_a_push_before_the_look_at_the_restart_moves_to_the_new_generation():
-    """The container restarted at T-1; the latest look is older, so the push was put down to the life before."""
+    """The container restarted at T-1; the latest look is older, so the push was first bound to the earlier generation."""
     record = taken(sent(STARTUP, "b2"), of=life(FIRST, looked_at=T - 5 * SECOND))
     assert not record.bound
     moved = settle(record, life(SECOND_LIFE, since=T - SECOND, looked_at=T + SECOND))
@@ -140,14 +140,14 @@ def test_only_a_push_that_can_change_a_decision_counts_as_changed():
     beat = receive(sent(READY, seq=2, at=T + 10 * SECOND), life(), first.record, FRESH)
     late = receive(sent(READY, seq=3, at=T + 40 * SECOND), life(), beat.record, FRESH)
     other = receive(sent(NOT_READY, seq=4, at=T + 41 * SECOND), life(), late.record, FRESH)
-    assert [one.changed for one in (first, beat, late, other)] == [True, False, True, True]
+    assert [ruling.changed for ruling in (first, beat, late, other)] == [True, False, True, True]
 
 
 def test_the_end_of_the_last_request_counts_as_changed():
     busy = receive(sent(DRAINING, seq=1, inflight=2), life(), None, FRESH)
     fewer = receive(sent(DRAINING, seq=2, inflight=1), life(), busy.record, FRESH)
     none = receive(sent(DRAINING, seq=3, inflight=0), life(), fewer.record, FRESH)
-    assert [one.changed for one in (fewer, none)] == [False, True]
+    assert [ruling.changed for ruling in (fewer, none)] == [False, True]
 
 
 def test_a_sender_without_a_look_waits_ten_seconds_to_the_nanosecond():
@@ -163,9 +163,9 @@ def test_after_a_restart_all_stored_states_but_ready_are_in_force():
         for event in PushEvent
     }
     lives = {event.value: life(Generation(event.value, 1)) for event in PushEvent}
-    found = observed(records, lives)
-    assert {one.event for one in found.values()} == {STARTUP, NOT_READY, DRAINING}
-    assert all((one.at, one.restored) == (now, True) for one in found.values())
+    facts = observed(records, lives)
+    assert {fact.event for fact in facts.values()} == {STARTUP, NOT_READY, DRAINING}
+    assert all((fact.at, fact.restored) == (now, True) for fact in facts.values())
 
 
 def test_a_long_downtime_does_not_refresh_old_pushes():
@@ -188,54 +188,54 @@ def test_pushes_of_an_earlier_generation_are_not_in_force():
     assert observed({"c1": record}, {}) == {}
 
 
-# --- the way of the pushes ------------------------------------------------------------------------------------------
+# --- silent senders ------------------------------------------------------------------------------------------
 
 
-def heard(*ages: int) -> list[tuple[Push, PushFact]]:
+def senders(*ages: int) -> list[tuple[Push, PushFact]]:
     return [(Push(), PushFact(READY, T - age * SECOND, T - 900 * SECOND, "b", 1)) for age in ages]
 
 
 def test_more_than_half_of_the_senders_silent_together_suspends_silence():
-    found = channel(heard(31, 35, 40, 5), T)
-    assert (found.suspect, found.silent, found.total) == (True, 3, 4)
-    assert not channel(heard(31, 35, 5, 5), T).suspect
+    state = channel(senders(31, 35, 40, 5), T)
+    assert (state.suspect, state.silent, state.total) == (True, 3, 4)
+    assert not channel(senders(31, 35, 5, 5), T).suspect
 
 
 def test_senders_silent_one_by_one_do_not_suspend_silence():
-    assert not channel(heard(31, 120, 210, 5), T).suspect
+    assert not channel(senders(31, 120, 210, 5), T).suspect
 
 
 def test_one_silent_sender_does_not_suspend_silence():
-    assert not channel(heard(60), T).suspect
+    assert not channel(senders(60), T).suspect
 
 
 def test_a_sender_is_silent_from_the_edge_of_its_window_on():
-    assert not channel(heard(29, 29), T).suspect
-    assert channel(heard(29, 29), T).until == T + SECOND
-    assert channel(heard(30, 30), T).suspect
+    assert not channel(senders(29, 29), T).suspect
+    assert channel(senders(29, 29), T).until == T + SECOND
+    assert channel(senders(30, 30), T).suspect
 
 
 def test_senders_without_heartbeats_are_not_counted():
-    quiet = [(replace(rules, heartbeats=False), fact) for rules, fact in heard(300, 300, 300)]
-    assert channel([*quiet, *heard(5)], T).total == 1
+    quiet = [(replace(rules, heartbeats=False), fact) for rules, fact in senders(300, 300, 300)]
+    assert channel([*quiet, *senders(5)], T).total == 1
 
 
 def test_suspended_silence_ends_by_itself():
     now = T + SUSPECT_LIMIT
-    found = channel(heard(40, 40), now - 10 * SECOND - 1)
-    assert found.suspect
-    assert found.until == now - 10 * SECOND
-    assert not channel(heard(40, 40), found.until).suspect
+    state = channel(senders(40, 40), now - 10 * SECOND - 1)
+    assert state.suspect
+    assert state.until == now - 10 * SECOND
+    assert not channel(senders(40, 40), state.until).suspect
 
 
 @given(st.lists(st.integers(0, 2_000), max_size=12), st.integers(0, 2_000))
 def test_the_channel_state_is_valid_until_its_instant(ages, jump):
-    found = channel(heard(*ages), T)
+    state = channel(senders(*ages), T)
     later = T + jump * SECOND
-    if later < found.until:
-        assert channel(heard(*ages), later)._replace(until=0) == found._replace(until=0)
-    assert found.until > T
-    assert found.until <= FOREVER
+    if later < state.until:
+        assert channel(senders(*ages), later)._replace(until=0) == state._replace(until=0)
+    assert state.until > T
+    assert state.until <= FOREVER
 
 
 # --- limits ---------------------------------------------------------------------------------------------------------

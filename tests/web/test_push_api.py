@@ -1,4 +1,4 @@
-"""The push protocol on real sockets: every status, for the reason that it has."""
+"""The push protocol on real sockets: every status and its reason."""
 
 import asyncio
 import os
@@ -79,7 +79,7 @@ async def test_the_refusal_of_an_invalid_message_names_the_error(world):
             {"seq": None}, {"seq": -1}, {"seq": True}, {"seq": 1.5}, {"seq": "1"}, {"seq": 2**63},
             {"inflight": -1}, {"inflight": "3"},
         ):  # fmt: skip
-            world.clock.advance(SECOND)  # or there would be too many
+            world.clock.advance(SECOND)  # stay within the rate limit
             assert (await sender.push(**members))[0] == 400, members
 
 
@@ -140,7 +140,7 @@ async def test_after_ten_seconds_a_sender_without_a_container_is_unknown(world):
         world.create()
         await world.look()
         world.tick()
-        assert world.pushing.facts() == {}, "what waited too long is not taken"
+        assert world.pushing.facts() == {}, "a push that waited too long is dropped"
 
 
 async def test_a_push_of_a_stopped_container_creates_no_state(world):
@@ -160,13 +160,13 @@ async def test_a_restart_refuses_the_old_generation_and_accepts_the_new_one(worl
     await world.look()
     async with world.listening(ticking=False):
         sender = world.sender()
-        await world.told(sender.push("draining"))
+        await world.push_and_store(sender.push("draining"))
         world.clock.advance(60 * SECOND)
         world.restart()
         await world.look()
         assert (await sender.push("draining"))[0] == 410
         sender.boot = "boot-2"
-        assert (await world.told(sender.push("ready", seq=1)))[0] == 200
+        assert (await world.push_and_store(sender.push("ready", seq=1)))[0] == 200
         assert {key: fact.event for key, fact in world.pushing.facts().items()} == {world.generation(): PushEvent.READY}
 
 
@@ -189,7 +189,7 @@ async def test_credentials_of_an_earlier_container_of_the_name_are_refused(world
     await world.look()
     async with world.listening(ticking=False):
         old = world.sender()
-        await world.told(old.push("ready"))
+        await world.push_and_store(old.push("ready"))
         world.runtime.exit(world.name())
         world.runtime.vanish(world.name())
         world.clock.advance(SECOND)
@@ -197,7 +197,7 @@ async def test_credentials_of_an_earlier_container_of_the_name_are_refused(world
         await world.look()
         world.tick()
         assert (await old.push("ready", boot="boot-9"))[0] == 410
-        assert (await world.told(world.sender().push("ready")))[0] == 200
+        assert (await world.push_and_store(world.sender().push("ready")))[0] == 200
         assert (await old.push("ready", boot="boot-10"))[0] == 410
 
 
@@ -248,9 +248,9 @@ async def test_a_peer_cannot_keep_others_out_by_holding_connections(world):
     async with world.listening():
         held = [await asyncio.open_unix_connection(path) for _ in range(300)]
         try:
-            cut = [await _closed(reader) for reader, _ in held].count(True)
-            assert cut == 300 - 256, "one user of this host has at most so many"
-            assert (await world.sender().push(tcp=True))[0] == 200, "and senders over TCP are somebody else"
+            closed = [await _closed(reader) for reader, _ in held].count(True)
+            assert closed == 300 - 256, "the limit of one user of the host"
+            assert (await world.sender().push(tcp=True))[0] == 200, "senders over TCP are other peers"
         finally:
             for _, writer in held:
                 writer.close()
@@ -258,7 +258,7 @@ async def test_a_peer_cannot_keep_others_out_by_holding_connections(world):
 
 
 async def _closed(reader: asyncio.StreamReader) -> bool:
-    """Whether the other side has closed already."""
+    """Whether the server has closed the connection."""
     try:
         async with asyncio.timeout(0.002):
             return await reader.read(1) == b""

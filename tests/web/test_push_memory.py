@@ -1,4 +1,4 @@
-"""What the program remembers of pushes over its restarts, and what it forgets."""
+"""Stored pushes: what survives a restart of the program, and what is forgotten."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ async def world(tmp_path: Path) -> PushWorld:
 
 
 class Source:
-    """Pushes without HTTP: what the listener calls."""
+    """Pushes without HTTP, as the listener calls them."""
 
     def __init__(self, world: PushWorld, ordinal: int = 0) -> None:
         self.world, self.ordinal, self.seq, self.boot = world, ordinal, 0, "b1"
@@ -36,7 +36,7 @@ class Source:
 
 
 def restarted(world: PushWorld) -> None:
-    """kill -9 and a new process, with nothing but the stored rows."""
+    """kill -9 and a new process, with only the stored rows."""
     world.ledger = from_rows(to_rows(world.ledger))
     world.begin()
 
@@ -59,7 +59,7 @@ async def test_a_stored_ready_is_not_in_force_until_it_is_pushed_again(world):
     restarted(world)
     await world.look()
     assert world.pushing.facts() == {}
-    assert source.push(READY, seq=1) == 409, "a replay is one after a restart, too"
+    assert source.push(READY, seq=1) == 409, "a replay is refused after a restart too"
     assert source.push(READY) == 200
     assert world.pushing.facts()[world.generation()].event is READY
 
@@ -126,7 +126,7 @@ async def test_only_a_container_gone_from_a_readable_node_is_forgotten(world):
         world.clock.advance(FORGET_AFTER)
         world.tick()
     assert world.ledger.pushes
-    assert world.pushing.facts(), "and what was known of it stays in force"
+    assert world.pushing.facts(), "its known state stays in force"
     world.world.mend_reads("node-a")
     world.runtime.exit(world.name())
     world.runtime.vanish(world.name())

@@ -17,9 +17,9 @@ SHELLS = [["busybox", "sh"], ["sh"]]
 
 
 def snippet(name: str) -> str:
-    found = re.search(rf"<!-- snippet: {name} -->\n```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(rf"<!-- snippet: {name} -->\n```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 async def run(shell: list[str], program: str, world: PushWorld) -> tuple[int, str]:

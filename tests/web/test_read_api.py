@@ -1,4 +1,4 @@
-"""Reading revisions over the listener: only with the token, and only reading."""
+"""Reading revisions over the listener: read-only, and only with the token."""
 
 import asyncio
 import http.client
@@ -17,7 +17,7 @@ from reconciler.web.serving import serve
 from tests.web.push_world import PushWorld
 
 ROW = {"workload": "workload/web", "status": "active", "created_wall": 10**18, "due_wall": None}
-TOLD = {"workload": "workload/web", "status": "active", "created": "2001-09-09T01:46:40+00:00", "due": None}
+SHOWN = {"workload": "workload/web", "status": "active", "created": "2001-09-09T01:46:40+00:00", "due": None}
 STORED = {"format_version": 1, "instance": "shop", "at_wall": 10**18, "status": {"revisions": [ROW]}, "holds": []}
 
 
@@ -40,7 +40,7 @@ async def listening(world: PushWorld):
         for _ in range(1_000):
             if _listens(world):
                 break
-            await asyncio.sleep(0.01)  # another task's socket can only be tried
+            await asyncio.sleep(0.01)  # there is no event for a socket that begins to listen
         assert _listens(world)
         yield
     finally:
@@ -50,8 +50,8 @@ async def listening(world: PushWorld):
 
 
 def _listens(world: PushWorld) -> bool:
-    with socket.socket() as one:
-        return one.connect_ex(world.listener.tcp) == 0
+    with socket.socket() as client:
+        return client.connect_ex(world.listener.tcp) == 0
 
 
 class Unix(http.client.HTTPConnection):
@@ -84,9 +84,9 @@ async def test_with_the_token_the_revisions_are_served_on_both_sockets(world):
     async with listening(world):
         token = (world.state / READ).read_text().strip()
         for unix in (False, True):
-            status, found = await ask(world, token, unix=unix)
+            status, document = await ask(world, token, unix=unix)
             assert status == 200
-            assert found == {"instance": "shop", "as_of": "2001-09-09T01:46:40+00:00", "revisions": [TOLD]}
+            assert document == {"instance": "shop", "as_of": "2001-09-09T01:46:40+00:00", "revisions": [SHOWN]}
 
 
 async def test_without_the_token_the_request_is_refused(world):
@@ -94,7 +94,7 @@ async def test_without_the_token_the_request_is_refused(world):
     async with listening(world):
         generation = "shop-web-01234567-0.0123456789abcdef01234567"
         wrong = (None, "", "0" * 64, world.credentials.token(generation))
-        # At once: each waits for its answer.
+        # Concurrently, because each refusal is delayed.
         assert await asyncio.gather(*(ask(world, token) for token in wrong)) == [(401, {"message": "refused"})] * 4
         assert (await ask(world, None, method="POST"))[0] == 405
 

@@ -1,4 +1,4 @@
-"""Which looks wake the loop: for a daemon only those after which another decision may be made."""
+"""Which looks wake the loop: in a daemon only those that may change the decision."""
 
 import asyncio
 from collections.abc import Collection
@@ -31,7 +31,7 @@ OTHER = {
 
 
 class Answers:
-    """A provider of any role that answers what it is told to."""
+    """A provider of any role with given facts, or a given error."""
 
     def __init__(self, facts: object) -> None:
         self.facts: object = facts
@@ -44,19 +44,19 @@ class Answers:
 
 
 class Watcher:
-    """Looks at one provider, and whether each of them woke the loop."""
+    """Looks at one provider, and reports for each look whether it woke the loop."""
 
     def __init__(self, role: Role, *, only_changes: bool) -> None:
         self.role, self.provider, self.clock, self.wake = role, Answers(FIRST[role]), VirtualClock(), Wake()
         named = {Role.RUNTIME: NODE, Role.ENDPOINTS: POOLS, Role.DNS: NAMES}[role]
-        places: dict[Role, dict[str, Answers]] = {one: {} for one in Role} | {role: {named: self.provider}}
-        providers = Providers(places[Role.RUNTIME], places[Role.ENDPOINTS], places[Role.DNS])  # type: ignore[arg-type]
+        providers_of: dict[Role, dict[str, Answers]] = {other: {} for other in Role} | {role: {named: self.provider}}
+        providers = Providers(providers_of[Role.RUNTIME], providers_of[Role.ENDPOINTS], providers_of[Role.DNS])  # type: ignore[arg-type]
         self.looks = Looks(providers, InlineRunner(), self.clock, self.wake)
         self.looks.set_desired(replace(shop(), look_pools=SECOND).desired())
         self.looks.only_changes = only_changes
 
     def wakes(self, after: int | None = None) -> bool:
-        """Make the look that is due then, by default one cadence later."""
+        """Make the look that is due `after` ns, by default one cadence, and report whether it woke the loop."""
         self.clock.advance(CADENCE[self.role] if after is None else after)
         asyncio.run(self.looks.look_due())
         return bool(self.wake.take())
@@ -74,7 +74,7 @@ def test_only_a_look_that_finds_a_change_wakes_a_daemon(role):
     assert watcher.wakes()
     assert not watcher.wakes()
     watcher.provider.facts = ()
-    assert watcher.wakes() is (role is not Role.DNS), "a zone that a server does not tell of stays as it was known"
+    assert watcher.wakes() is (role is not Role.DNS), "a zone that the server does not return keeps its facts"
 
 
 @ROLES

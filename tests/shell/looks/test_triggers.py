@@ -19,7 +19,7 @@ def root(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def watched(root: Path) -> AsyncIterator[Wake]:
-    """The wake of a running trigger; the trigger must end by itself when it is told to."""
+    """The wake of a running trigger; the trigger must end by itself once `stop` is set."""
     wake, stop = Wake(), asyncio.Event()
     task = asyncio.create_task(FileTrigger(root, wake, SystemClock(), check=100).run(stop))
     try:
@@ -31,7 +31,7 @@ async def watched(root: Path) -> AsyncIterator[Wake]:
 
 
 async def woken(wake: Wake, *, by: str = "") -> str:
-    """Wait for a wake-up whose reason contains `by`; at most a minute."""
+    """Wait at most a minute for a wake-up whose reason contains `by`."""
     async with asyncio.timeout(60):
         while True:
             await wake.event.wait()

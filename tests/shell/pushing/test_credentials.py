@@ -1,4 +1,4 @@
-"""What a new container gets to push with, and the key behind it."""
+"""The push credentials of a new container, and the key behind them."""
 
 import os
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_a_container_gets_its_generation_its_token_and_both_targets(tmp_path):
     assert action.extra_mounts == (
         Mount(VolumeKind.BIND, str(tmp_path / DIRECTORY), "/run/reconciler", read_only=True),
     )
-    assert (tmp_path / DIRECTORY).is_dir(), "an engine mounts what is there"
+    assert (tmp_path / DIRECTORY).is_dir(), "an engine mounts only an existing directory"
 
 
 def test_a_process_of_this_host_gets_the_host_path_of_the_socket(tmp_path):

@@ -1,4 +1,4 @@
-"""Orders of people about endpoints are news once, when they come and when they go."""
+"""Overrides are events when they begin and when they end, once each."""
 
 from dataclasses import replace
 
@@ -13,22 +13,22 @@ NOW = Now(1_000, 500, "boot")
 DRAIN = Override(Force.DRAIN, Instant(*NOW), "ada", "bad disk")
 
 
-def decision(**orders: Override) -> Decision:
-    ledger = Ledger(overrides={f"workload/{name}/0": one for name, one in orders.items()})
+def decision(**overrides: Override) -> Decision:
+    ledger = Ledger(overrides={f"workload/{name}/0": override for name, override in overrides.items()})
     return Decision((), (), (), Status(), ledger, 2_000)
 
 
 def test_an_override_and_its_end_are_events_with_operator_and_reason():
-    seen, events = changes(LastReport(), decision(web=DRAIN), NOW)
+    last, events = changes(LastReport(), decision(web=DRAIN), NOW)
     assert [(event.kind, event.object, event.step, event.outcome, event.message) for event in events] == [
         ("ordered", "workload/web/0", "drain", "by ada", "bad disk")
     ]
-    seen, events = changes(seen, decision(web=DRAIN), NOW)
+    last, events = changes(last, decision(web=DRAIN), NOW)
     assert events == []
     forced = DRAIN._replace(force=Force.UP)
-    seen, events = changes(seen, decision(web=forced), NOW)
+    last, events = changes(last, decision(web=forced), NOW)
     assert [event.step for event in events] == ["force up"]
-    _, events = changes(seen, decision(), NOW)
+    _, events = changes(last, decision(), NOW)
     assert [(event.kind, event.step) for event in events] == [("ended", "release force up")]
 
 

@@ -1,4 +1,4 @@
-"""When people are told: after the calls under way, at once without any, and never much later than was decided."""
+"""When decisions are reported: after the calls under way, at once without any, and never much later."""
 
 import asyncio
 import logging
@@ -22,7 +22,7 @@ NOW = Now(1, 1_000 * SECOND, "boot")
 
 
 class Recorder:
-    """Reporter and memory at once: notes in which order it hears what."""
+    """Reporter and memory in one: records the order of the calls."""
 
     def __init__(self) -> None:
         self.calls: list[str] = []
@@ -97,8 +97,8 @@ def reporting(recorder: Recorder) -> Reporting:
     return reporting
 
 
-async def put_off(reporting: Reporting, wake: Wake, seconds: float) -> None:
-    """One wait of the loop while a call of so many seconds is under way; the call is ended afterwards."""
+async def delay(reporting: Reporting, wake: Wake, seconds: float) -> None:
+    """One wait of the loop while a call of `seconds` is under way; cancels the call afterwards."""
     call = asyncio.create_task(asyncio.sleep(seconds))
     await reporting.after_calls([call], wake)
     call.cancel()
@@ -110,23 +110,23 @@ async def test_without_calls_under_way_a_decision_is_reported_at_once_and_once(
 ) -> None:
     await reporting.after_calls([], Wake())
     await reporting.after_calls([], Wake())
-    assert [one.partition(" ")[0] for one in recorder.calls] == ["decided", "stored"]
+    assert [call.partition(" ")[0] for call in recorder.calls] == ["decided", "stored"]
 
 
 async def test_a_report_waits_for_a_call_under_way(reporting: Reporting, recorder: Recorder) -> None:
-    heard_before: list[int] = []
+    calls_before: list[int] = []
 
     async def call() -> None:
         await asyncio.sleep(0)
-        heard_before.append(len(recorder.calls))
+        calls_before.append(len(recorder.calls))
 
     await reporting.after_calls([asyncio.create_task(call())], Wake())
-    assert heard_before == [0]
+    assert calls_before == [0]
     assert len(recorder.calls) == 2
 
 
 async def test_a_report_does_not_wait_for_a_long_call(reporting: Reporting, recorder: Recorder) -> None:
-    await put_off(reporting, Wake(), 60)
+    await delay(reporting, Wake(), 60)
     assert len(recorder.calls) == 2
 
 
@@ -135,10 +135,10 @@ async def test_a_report_waits_for_wakes_of_the_loop_but_only_for_a_while(
 ) -> None:
     wake = Wake()
     wake.set("a probe verdict changed")
-    await put_off(reporting, wake, 60)
+    await delay(reporting, wake, 60)
     assert recorder.calls == []
-    while not recorder.calls:  # ends: nothing is put off for longer than 20 ms
-        await put_off(reporting, wake, 60)
+    while not recorder.calls:  # ends, because no report is delayed by more than 20 ms
+        await delay(reporting, wake, 60)
     assert len(recorder.calls) == 2
 
 

@@ -1,4 +1,4 @@
-"""What a run sits through before it ends."""
+"""When a single run ends, and its exit code."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Who may come near the state: modes, links, owners."""
+"""Access to the state directory: modes, links, owners."""
 
 import os
 import stat
@@ -13,7 +13,7 @@ from reconciler.shell.store.directory import StoreError, check_state_dir, make_s
 from reconciler.shell.store.state_db import Store
 from tests.sim.clock import VirtualClock
 
-NOBODY = 65534
+OTHER_USER = 65534
 
 
 def mode(path: Path) -> int:
@@ -30,13 +30,13 @@ def umask(value: int) -> Iterator[None]:
 
 
 @contextmanager
-def as_nobody() -> Iterator[Path]:
-    """An empty directory of an unprivileged user, entered as that user."""
+def as_other_user() -> Iterator[Path]:
+    """An empty directory of an unprivileged user; the body runs as that user."""
     if os.geteuid() != 0:
         pytest.skip("files of other users need the right to change the user (root)")
     with tempfile.TemporaryDirectory() as name:
-        os.chown(name, NOBODY, NOBODY)
-        os.seteuid(NOBODY)
+        os.chown(name, OTHER_USER, OTHER_USER)
+        os.seteuid(OTHER_USER)
         try:
             yield Path(name)
         finally:
@@ -122,17 +122,18 @@ def test_joining_an_unused_state_directory_fails_and_creates_nothing(tmp_path):
 
 
 def test_a_directory_of_another_user_is_refused():
-    with as_nobody() as state:
+    with as_other_user() as state:
         os.seteuid(0)
         for check in (make_state_dir, check_state_dir):
             with pytest.raises(
-                StoreError, match=f"belongs to user {NOBODY}, and reconcile runs as user 0; run reconcile as that user"
+                StoreError,
+                match=f"belongs to user {OTHER_USER}, and reconcile runs as user 0; run reconcile as that user",
             ):
                 check(state)
 
 
 def test_a_directory_without_write_permission_is_a_clear_error():
-    with as_nobody() as parent:
+    with as_other_user() as parent:
         parent.chmod(0o500)
         with pytest.raises(StoreError, match="Permission denied; give this user access to it"):
             Store.open(parent / "state", VirtualClock())

@@ -1,4 +1,4 @@
-"""Faults of the disk and the file, produced for real."""
+"""Real faults of the disk and of the file."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def state(tmp_path: Path, clock: VirtualClock) -> Path:
-    """A state directory with a store that has been used and closed."""
+    """A state directory with a used and closed store."""
     with Store.open(tmp_path / "state", clock) as store:
         store.save_ledger(ROWS)
     return tmp_path / "state"
@@ -37,7 +37,7 @@ def state(tmp_path: Path, clock: VirtualClock) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 512 KiB of its own."""
+    """A separate file system of 512 KiB."""
     mounted = tmp_path / "disk"
     mounted.mkdir()
     try:
@@ -61,7 +61,7 @@ def damage(file: Path, offset: int, garbage: bytes) -> bytes:
     return file.read_bytes()
 
 
-def set_aside(state: Path) -> dict[str, bytes]:
+def damaged_files(state: Path) -> dict[str, bytes]:
     return {entry.name: entry.read_bytes() for entry in state.glob("state.db.corrupt-*")}
 
 
@@ -77,7 +77,7 @@ def test_a_file_with_garbage_is_renamed_and_a_new_one_created(state, clock, offs
     broken = damage(state / "state.db", offset, garbage)
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
-        assert set_aside(state) == {"state.db.corrupt-20270115T080000Z": broken}
+        assert damaged_files(state) == {"state.db.corrupt-20270115T080000Z": broken}
         assert "damaged" in store.recovered
         assert f"kept as {state}/state.db.corrupt-20270115T080000Z" in store.recovered
         begin(store)
@@ -91,7 +91,7 @@ def test_a_truncated_file_is_renamed_and_a_new_one_created(state, clock, size):
     os.truncate(state / "state.db", size)
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
-        assert len(set_aside(state)["state.db.corrupt-20270115T080000Z"]) == size
+        assert len(damaged_files(state)["state.db.corrupt-20270115T080000Z"]) == size
         assert store.recovered
 
 
@@ -107,7 +107,7 @@ def test_two_damaged_files_of_one_second_are_both_kept(state, clock):
     for _ in range(3):
         damage(state / "state.db", 0, b"garbage" * 600)
         Store.open(state, clock).close()
-    assert sorted(set_aside(state)) == [
+    assert sorted(damaged_files(state)) == [
         "state.db.corrupt-20270115T080000Z",
         "state.db.corrupt-20270115T080000Z.2",
         "state.db.corrupt-20270115T080000Z.3",
@@ -118,7 +118,7 @@ def test_the_write_ahead_log_is_renamed_with_its_file(state, clock):
     (state / "state.db-wal").write_bytes(b"log")
     damage(state / "state.db", 0, b"garbage" * 600)
     Store.open(state, clock).close()
-    assert set_aside(state)["state.db.corrupt-20270115T080000Z-wal"] == b"log"
+    assert damaged_files(state)["state.db.corrupt-20270115T080000Z-wal"] == b"log"
 
 
 def test_a_log_without_its_database_is_never_played_into_a_new_one(state, clock):
@@ -130,7 +130,7 @@ def test_a_log_without_its_database_is_never_played_into_a_new_one(state, clock)
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
         assert store.recovered
-    assert log in set_aside(state).values()
+    assert log in damaged_files(state).values()
 
 
 def test_a_kill_between_rename_and_creation_does_not_lose_the_message(state, clock):
@@ -145,7 +145,7 @@ def test_joining_never_renames_a_damaged_file(state, clock):
     with pytest.raises(StoreError, match=r"damaged.*start reconcile again"):
         Store.join(state, clock)
     assert (state / "state.db").read_bytes() == broken
-    assert set_aside(state) == {}
+    assert damaged_files(state) == {}
 
 
 def test_damage_found_while_reading_is_an_error_with_a_next_step(state, clock):
@@ -172,12 +172,14 @@ def test_a_file_of_a_newer_version_is_refused_and_stays_unchanged(state, clock):
 
 def test_the_holder_upgrades_a_file_of_an_older_version_with_its_rows(state):
     newer = (*MIGRATIONS, ("ALTER TABLE inbox ADD COLUMN host TEXT", "CREATE TABLE extra (id INTEGER PRIMARY KEY)"))
-    ours, next_one = len(MIGRATIONS), len(newer)
-    with pytest.raises(StoreError, match=f"its schema version is {ours}, this program writes version {next_one}"):
+    current, next_version = len(MIGRATIONS), len(newer)
+    with pytest.raises(
+        StoreError, match=f"its schema version is {current}, this program writes version {next_version}"
+    ):
         join_database(state, newer)
     db, recovered = open_database(state, NOW.wall, newer)
     assert recovered is None
-    assert db.execute("PRAGMA user_version").fetchone() == (next_one,)
+    assert db.execute("PRAGMA user_version").fetchone() == (next_version,)
     assert db.execute("SELECT count(*), (SELECT count(*) FROM extra) FROM ledger").fetchone() == (len(ROWS), 0)
     db.close()
 
@@ -197,14 +199,14 @@ def test_a_database_of_another_program_is_refused_and_stays_unchanged(tmp_path, 
     db.close()
     with pytest.raises(StoreError, match="a database of another program"):
         Store.open(state, clock)
-    assert set_aside(state) == {}
+    assert damaged_files(state) == {}
 
 
 # --- disks ---
 
 
 def fill(disk: Path) -> Path:
-    """Use up every free byte."""
+    """Fill the disk."""
     with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(b"x" * 4096)
@@ -295,7 +297,7 @@ while True:
 
 def test_everything_acknowledged_before_a_kill_survives_it(tmp_path, clock):
     state, acknowledged = tmp_path / "state", 0
-    for life in range(4):
+    for run in range(4):
         process = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(state)],
             stdout=subprocess.PIPE,
@@ -306,7 +308,7 @@ def test_everything_acknowledged_before_a_kill_survives_it(tmp_path, clock):
         killer.start()
         for count, line in enumerate(process.stdout):
             acknowledged = int(line)
-            if count == 5 + 7 * life:
+            if count == 5 + 7 * run:
                 process.send_signal(signal.SIGKILL)
                 break
         acknowledged = int((process.stdout.read().split() or [acknowledged])[-1])

@@ -34,7 +34,7 @@ from reconciler.shell.store.lock import Lock
 state = Path(sys.argv[1])
 for _ in range(15):
     with Lock.acquire(state, "race", SystemClock(), wait=20):
-        fd = os.open(state / "inside", os.O_CREAT | os.O_EXCL)  # fails when two are in
+        fd = os.open(state / "inside", os.O_CREAT | os.O_EXCL)  # fails when two processes hold the lock
         count = int((state / "count").read_text())
         (state / "count").write_text(str(count + 1))
         os.close(fd)
@@ -192,7 +192,7 @@ def test_a_forked_child_does_not_keep_the_lock_and_cannot_release_it(state):
         try:
             os.close(write)
             lock.release()
-            os.read(read, 1)  # lives until the parent is done
+            os.read(read, 1)  # wait until the parent is done
         finally:
             os._exit(0)
     os.close(read)

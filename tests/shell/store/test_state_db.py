@@ -173,17 +173,17 @@ def test_commands_of_other_processes_arrive_in_order_and_exactly_once(state, clo
         "    for n in range(10): store.append('suspend', str(n), sys.argv[2], clock.now())\n"
     )
     with Store.open(state, clock) as store:
-        people = [
+        processes = [
             subprocess.Popen([sys.executable, "-c", script, str(state), who], env=dict(os.environ, PYTHONPATH="."))
             for who in ("ada", "bob", "cy")
         ]
         for n in range(20):  # the daemon goes on writing meanwhile
             store.end(begin(store, str(n)), "done")
-        assert [next_step.wait(120) for next_step in people] == [0, 0, 0]
-        seen = store.pending()
+        assert [process.wait(120) for process in processes] == [0, 0, 0]
+        commands = store.pending()
         for who in ("ada", "bob", "cy"):
-            assert [command.payload for command in seen if command.who == who] == [str(n) for n in range(10)]
-        store.acknowledge([command.id for command in seen])
+            assert [command.payload for command in commands if command.who == who] == [str(n) for n in range(10)]
+        store.acknowledge([command.id for command in commands])
         assert store.pending() == ()
 
 
@@ -244,10 +244,10 @@ def test_the_audit_is_appended_in_order_and_bounded(state, clock):
 def test_rows_of_the_audit_can_be_read_by_id_and_by_time(state, clock):
     with Store.open(state, clock) as store:
         store.audit(AUDIT._replace(wall=n, step=str(n)) for n in range(5))
-        seen = store.audit_since(wall=3)
-        assert [row.step for _, row in seen] == ["3", "4"]
+        recent = store.audit_since(wall=3)
+        assert [row.step for _, row in recent] == ["3", "4"]
         store.audit([AUDIT._replace(wall=2, step="late", kind="held", object="workload/web/0", message="2 of 3")])
-        [(_, row)] = store.audit_since(after=seen[-1][0])
+        [(_, row)] = store.audit_since(after=recent[-1][0])
         assert row == AUDIT._replace(wall=2, step="late", kind="held", object="workload/web/0", message="2 of 3")
 
 
@@ -258,10 +258,10 @@ def test_evidence_is_bounded_per_replica_and_in_total(state, clock):
         number = store.put_evidence(AUDIT._replace(wall=99, object="workload/web/10"), '"other"')
         store.amend_evidence(number, '"amended"')
         kept = store.evidence("workload/web/0", limit=1000)
-        assert [json.loads(one.value) for one in kept] == list(range(5, audit.EVIDENCE_KEPT + 5))
-        assert [one.value for one in store.evidence("workload/web/1")] == []
-        assert [one.value for one in store.evidence("workload/web")][-1] == '"amended"'
-        assert [one.wall for one in store.evidence("workload/web", limit=2)] == [audit.EVIDENCE_KEPT + 4, 99]
+        assert [json.loads(row.value) for row in kept] == list(range(5, audit.EVIDENCE_KEPT + 5))
+        assert [row.value for row in store.evidence("workload/web/1")] == []
+        assert [row.value for row in store.evidence("workload/web")][-1] == '"amended"'
+        assert [row.wall for row in store.evidence("workload/web", limit=2)] == [audit.EVIDENCE_KEPT + 4, 99]
 
 
 def test_an_empty_inbox_shows_later_commands_of_any_process(state, clock):
@@ -273,7 +273,7 @@ def test_an_empty_inbox_shows_later_commands_of_any_process(state, clock):
             store.acknowledge([number])
 
 
-# --- who may do what ---
+# --- access ---
 
 
 def test_without_the_lock_a_process_may_only_read_and_append_commands(state, clock):
