@@ -74,7 +74,7 @@ def test_what_somebody_changes_in_a_quiet_world_is_undone_at_the_next_look(world
 
 def test_a_word_that_rings_no_bell_is_obeyed_before_the_longest_sleep_ends(worlds):
     world = ready(worlds(shop()))
-    world.memory.ring = lambda: None
+    world.memory.wake_holder = lambda: None
     world.memory.say("suspend", "workload/web")
     world.run(LONGEST_SLEEP)
     assert not world.memory.inbox
