@@ -27,7 +27,14 @@ class Finding:
 def _named(desired: Desired, role: Role, name: str) -> list[str]:
     """The pools or zones of a provider that the manifests name; for a runtime, its workloads."""
     if role is Role.ENDPOINTS:
-        return sorted({b.pool for service in desired.services for b in service.balancers if b.provider == name})
+        return sorted(
+            {
+                balancer.pool
+                for service in desired.services
+                for balancer in service.balancers
+                if balancer.provider == name
+            }
+        )
     if role is Role.DNS:
         return sorted(zone for provider, zone in desired.zones if provider == name)
     return sorted(workload.key for workload in desired.workloads if name in workload.nodes)

@@ -70,10 +70,10 @@ class Loop:
         self.stopping: Exit | None = None
         self.done: list[tuple[Step, Outcome]] = []
         self._outcomes: list[Outcome] = []
-        self._failing = False
+        self._probe_failed = False
         self._applying: set[asyncio.Task[None]] = set()
         self._engine_retry = 0
-        self._reading_from = -1
+        self._prober_fd = -1
 
     # --- runs -----------------------------------------------------------------------------------------------------
 
@@ -130,11 +130,11 @@ class Loop:
             await self.looks.look_due()
             if by_endpoint(self.desired):  # a first decision gives the addresses to probe
                 self._decide(self._observed(), self.clock.now())
-            await self._aim()
+            await self._retarget()
             while self.probing.unanswered() and self.clock.now().steady < end and self.stopping is None:
                 self.wake.take()
                 self._take_probes()
-                await self._aim()  # other probes begin once the startup probe has passed
+                await self._retarget()  # other probes begin once the startup probe has passed
                 if self.probing.unanswered():
                     await self.clock.sleep_until(min(end, self.clock.now().steady + SECOND), self.wake.event)
             await self.looks.look_due()  # read again what became old meanwhile
@@ -143,19 +143,19 @@ class Loop:
         finally:
             await self._end()
 
-    def stop(self, how: Exit) -> None:
+    def stop(self, exit_code: Exit) -> None:
         """End after the current actions. A second call ends the process at once, which is safe at every point."""
         if self.stopping is not None:
-            os._exit(int(how))
-        self.stopping = how
+            os._exit(int(exit_code))
+        self.stopping = exit_code
         self.reporter.note("stopping after the current actions; send the signal again to stop at once")
         self.wake.set("stop requested")
 
     def _begin(self, write: bool = True) -> None:
         loop = asyncio.get_running_loop()
-        for number, how in ((signal.SIGTERM, Exit.TERMINATED), (signal.SIGINT, Exit.INTERRUPTED)):
+        for number, exit_code in ((signal.SIGTERM, Exit.TERMINATED), (signal.SIGINT, Exit.INTERRUPTED)):
             try:
-                loop.add_signal_handler(number, self.stop, how)
+                loop.add_signal_handler(number, self.stop, exit_code)
             except (ValueError, RuntimeError):
                 break  # not the main thread: the caller uses `stop`
         self.ledger = self.ledger_store.load()
@@ -188,13 +188,13 @@ class Loop:
         """Wake the loop when the probe engine has results."""
         loop = asyncio.get_running_loop()
         number = self.parts.prober.fileno()
-        if number == self._reading_from:
+        if number == self._prober_fd:
             return
-        if self._reading_from >= 0:
-            loop.remove_reader(self._reading_from)
+        if self._prober_fd >= 0:
+            loop.remove_reader(self._prober_fd)
         if number >= 0:
             loop.add_reader(number, self._on_results)
-        self._reading_from = number
+        self._prober_fd = number
 
     def _on_results(self) -> None:
         if self._take_probes():
@@ -202,14 +202,14 @@ class Loop:
 
     def _take_probes(self) -> bool:
         changed, failed = self.probing.read()
-        self._failing |= failed
+        self._probe_failed |= failed
         return changed
 
     def _look_at_failed(self) -> None:
         """Look at the runtimes early after a failed probe: the container may be gone. Called after its weight change was sent."""
-        for name in self.looks.providers.runtimes if self._failing else ():
+        for name in self.looks.providers.runtimes if self._probe_failed else ():
             self.looks.look_soon(Role.RUNTIME, name)
-        self._failing = False
+        self._probe_failed = False
 
     async def _drain(self) -> None:
         """Wait for the calls under way; every call has a deadline."""
@@ -220,9 +220,9 @@ class Loop:
         await self.looks.settle()
 
     async def _end(self) -> None:
-        if self._reading_from >= 0:
-            asyncio.get_running_loop().remove_reader(self._reading_from)
-            self._reading_from = -1
+        if self._prober_fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._prober_fd)
+            self._prober_fd = -1
         for task in self._applying:
             task.cancel()
         await asyncio.gather(*self._applying, return_exceptions=True)
@@ -246,7 +246,7 @@ class Loop:
         self._take_probes()
         self.looks.start_due()
         await asyncio.sleep(0)
-        await self._aim()
+        await self._retarget()
         now = self.clock.now()
         self.ledger = self.pushing.fold(self.ledger, now)
         decision = self._decide(self._observed(), now)
@@ -318,18 +318,18 @@ class Loop:
         task.add_done_callback(lambda _: self.wake.set("steps ended"))
         self._applying.add(task)
 
-    async def _aim(self) -> None:
-        silent = quiet(self.desired, self.ledger, self.clock.now())
-        await self.probing.retarget(self.desired, self.applier.busy, silent, self.ledger)
+    async def _retarget(self) -> None:
+        suspended = quiet(self.desired, self.ledger, self.clock.now())
+        await self.probing.retarget(self.desired, self.applier.busy, suspended, self.ledger)
 
     def _check_engine(self, now: Now) -> None:
         """Restart a probe engine that died or does not answer; until it answers, all verdicts are unknown."""
-        silence = self.parts.prober.silent()
-        if not silence or now.steady < self._engine_retry:
+        problem = self.parts.prober.silent()
+        if not problem or now.steady < self._engine_retry:
             return
         self._engine_retry = now.steady + 5 * SECOND
         self.probing.forget()
-        self.reporter.note(f"probe results are unknown: {silence}; restarting the probe engine", level=logging.WARNING)
+        self.reporter.note(f"probe results are unknown: {problem}; restarting the probe engine", level=logging.WARNING)
         self.parts.prober.restart()
         self._listen()
 

@@ -185,7 +185,14 @@ class Looks:
     async def _look_pools(self, name: str, began: int) -> bool:
         """Read the desired pools of a balancer. Whether any pool changed."""
         assert self._desired is not None  # noqa: S101
-        named = sorted({b.pool for s in self._desired.services for b in s.balancers if b.provider == name})
+        named = sorted(
+            {
+                balancer.pool
+                for service in self._desired.services
+                for balancer in service.balancers
+                if balancer.provider == name
+            }
+        )
         provider = self.providers.endpoints[name]
         facts = await self.runner.run(lambda: provider.observe(named))
         pools = {(name, fact.pool): fact for fact in facts}
@@ -239,7 +246,12 @@ class Looks:
             self.version += 1
             return
         if role is Role.ENDPOINTS:
-            named = {(name, b.pool) for s in self._desired.services for b in s.balancers if b.provider == name}
+            named = {
+                (name, balancer.pool)
+                for service in self._desired.services
+                for balancer in service.balancers
+                if balancer.provider == name
+            }
             # Owned members may be in pools that no manifest names. Without any key nothing would show that they are unknown.
             known = named | {key for key in self.pools if key[0] == name}
             for pool_key in known or {(name, "")}:

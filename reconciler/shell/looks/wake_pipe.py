@@ -17,6 +17,7 @@ from reconciler.shell.looks.triggers import Wake
 log = logging.getLogger(__name__)
 
 FILE = "bell"
+"""The name of the pipe in the state directory."""
 
 SHOW = "show"
 """The command of `status` that has the next decision stored: changes of streaks and ages of checks alone are not stored."""

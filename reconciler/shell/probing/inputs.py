@@ -111,7 +111,7 @@ class ProbeInputs:
             self._wake.set("an input of a probe changed")
 
 
-def needy(desired: Desired) -> tuple[Probe, ...]:
+def probes_with_inputs(desired: Desired) -> tuple[Probe, ...]:
     """The probes of these manifests with inputs. They are few, so all others cost nothing at a tick."""
     containers = (workload.template.container for workload in desired.workloads)
     probes = (

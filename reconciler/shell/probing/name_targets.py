@@ -38,14 +38,14 @@ class NameTargets:
     """The probes of target addresses, and their verdicts.
 
     Attributes:
-        verdicts: the newest fact of each probe that has running.
-        needy: the probes that need a secret.
+        verdicts: the newest result of each probe that has one.
+        with_secrets: the probes that need a secret.
         suspended: the operator has suspended all probes: none runs, and no verdict is waited for.
     """
 
     def __init__(self) -> None:
         self.verdicts: dict[LeafProbe, ProbeFact] = {}
-        self.needy: tuple[Probe, ...] = ()
+        self.with_secrets: tuple[Probe, ...] = ()
         self.suspended = False
         self._running: dict[Generation, _Running] = {}
         self._leaves: tuple[LeafProbe, ...] = ()
@@ -80,7 +80,7 @@ class NameTargets:
             for running in self._running.values()
             if running.leaf in self.verdicts
         }
-        self.needy = tuple(running.probe for running in self._running.values() if _needs_secret(running.probe))
+        self.with_secrets = tuple(running.probe for running in self._running.values() if _needs_secret(running.probe))
         return True
 
     def targets(self, inputs: ProbeInputs) -> list[Target]:

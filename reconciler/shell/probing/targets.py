@@ -19,7 +19,7 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.core.rollouts.revisions import revision_key
 from reconciler.probes.target import Target
 from reconciler.shell.looks.facts import Looks
-from reconciler.shell.probing.inputs import ProbeInputs, needy
+from reconciler.shell.probing.inputs import ProbeInputs, probes_with_inputs
 from reconciler.shell.probing.label_contexts import LabelContexts
 from reconciler.shell.probing.name_targets import LEAF, NameTargets
 
@@ -69,8 +69,8 @@ class Probing:
         self.inputs = ProbeInputs(looks.runner, looks.clock, looks.wake)
         self.label_contexts = LabelContexts()
         self.name_targets = NameTargets()
-        self._needy: tuple[Probe, ...] = ()
-        self._needy_of: Desired | None = None
+        self._with_inputs: tuple[Probe, ...] = ()
+        self._inputs_of: Desired | None = None
         self._probed: dict[Generation, Container] = {}
         self._exec: dict[tuple[Generation, tuple[str, ...]], ExecTarget | None] = {}
         self._dirty = True
@@ -99,7 +99,7 @@ class Probing:
         return changed, failed
 
     def forget(self) -> None:
-        """Drop all verdicts except passed startup probes: the engine died or does not answer."""
+        """Drop all verdicts except those of startup probes: the engine died or does not answer."""
         self.verdicts = {generation: Probes(startup=probes.startup) for generation, probes in self.verdicts.items()}
         self.name_targets.forget()
         self._dirty = True
@@ -121,9 +121,9 @@ class Probing:
             ledger: the adopted containers, and which generations were ready.
         """
         names_changed = self.name_targets.set_desired(desired)
-        if desired is not self._needy_of:
-            self._needy_of, self._needy = desired, needy(desired)
-        await self.inputs.prepare((*self._needy, *self.name_targets.needy), desired.root)
+        if desired is not self._inputs_of:
+            self._inputs_of, self._with_inputs = desired, probes_with_inputs(desired)
+        await self.inputs.prepare((*self._with_inputs, *self.name_targets.with_secrets), desired.root)
         parts = (sorted(stopping), sorted(suspended), sorted(ledger.adopted))
         version = (self.looks.version, f"{desired.revision}/{'/'.join(','.join(part) for part in parts)}")
         if not self._dirty and not names_changed and not self.inputs.changed and version == self._version:
