@@ -43,9 +43,9 @@ from reconciler.shell.clock import SystemClock
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import ThreadRunner
-from reconciler.shell.store.ledger_store import StoreMemory
 from reconciler.shell.store.lock import Lock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.state_db import Store
 from reconciler.tree import load
 from tests.e2e.edge_world import IMAGE, World, engine_with_image, free_port, image, servers, until
 

@@ -30,7 +30,7 @@ from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.apply.applier import Applier
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers, ThreadRunner
 

@@ -29,18 +29,23 @@ from reconciler.shell.clock import SystemClock
 from reconciler.shell.doctor import Finding
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.looks.triggers import FileTrigger, Wake
-from reconciler.shell.looks.wake_pipe import listening
+from reconciler.shell.looks.wake_pipe import wake_pipe
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts, Source, Stopped
 from reconciler.shell.providers import Providers, ThreadRunner
 from reconciler.shell.pushing.credentials import Credentials
 from reconciler.shell.report.summary import Summary
-from reconciler.shell.reporter import Reporter, SignOfLife
+from reconciler.shell.reporter import ProgressReporter, Reporter
 from reconciler.shell.source import DirectorySource
-from reconciler.shell.store.ledger_store import Glimpse, StoreMemory, command_of
 from reconciler.shell.store.lock import Lock
+<<<<<<< HEAD
 from reconciler.shell.store.state import Store, StoreError
 from reconciler.tree import Location
+=======
+from reconciler.shell.store.memory import ReadOnlyMemory, StoreMemory, command_of
+from reconciler.shell.store.state_db import Store, StoreError
+from reconciler.tree import load, state_dir
+>>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
 from reconciler.web.serving import serve
 
 LOCK_WAIT = 5.0
@@ -110,7 +115,7 @@ async def run_once(
     intent: Intent,
     within: int,
     wait: bool,
-    reporter: SignOfLife,
+    reporter: ProgressReporter,
     operation: str = "reconcile --once",
 ) -> Summary:
     """Converge once.
@@ -152,7 +157,11 @@ async def run_once(
             approve=intent.approve,
         )
         loop = Loop(parts)
+<<<<<<< HEAD
         with listening(state, loop.wake):
+=======
+        with wake_pipe(place, loop.wake):
+>>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
             return await loop.once(within, wait)
 
 
@@ -198,7 +207,11 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         trigger = asyncio.create_task(FileTrigger(Path(desired.root), _SourceWake(loop), clock).run(stop))
         pushes = asyncio.create_task(serve(loop.pushing, credentials, partial(reporter.note, level=logging.WARNING)))
         try:
+<<<<<<< HEAD
             with listening(state, loop.wake):
+=======
+            with wake_pipe(place, loop.wake):
+>>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
                 return await loop.watch()
         finally:
             stop.set()
@@ -241,15 +254,23 @@ class _NotesOnly:
         self._note(text)
 
 
+<<<<<<< HEAD
 def _ledger_for_plan(state: Path, clock: SystemClock) -> Glimpse:
     """The ledger in the instance's store; empty for an instance that never ran."""
     try:
         with Store.join(state, clock) as store:
             return Glimpse(store.load_ledger(), [(row.id, command_of(row)) for row in store.pending()])
+=======
+def _glimpse(place: Path, clock: SystemClock) -> ReadOnlyMemory:
+    """The ledger as the instance's store has it; an instance that never ran has none."""
+    try:
+        with Store.join(place, clock) as store:
+            return ReadOnlyMemory(store.load_ledger(), [(one.id, command_of(one)) for one in store.pending()])
+>>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
     except StoreError:
         if (state / "state.db").exists():
             raise
-        return Glimpse({})
+        return ReadOnlyMemory({})
 
 
 async def make_plan(
@@ -284,7 +305,7 @@ async def make_plan(
             remembered=_zones(loaded),
         )
         loop = Loop(parts)
-        decision, observed, now = await loop.glance(deadline)
+        decision, observed, now = await loop.observe_once(deadline)
         if loop.stopping is not None:
             raise Stopped(loop.stopping)
         return forecast(desired, observed, now), decision, now

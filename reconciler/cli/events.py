@@ -16,7 +16,7 @@ from reconciler.cli.view import View
 from reconciler.cli.where import find, joined, path_optional
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock, utc
-from reconciler.shell.store.state import AuditRow
+from reconciler.shell.store.state_db import AuditRow
 
 ASK_EVERY = SECOND // 2
 """How often `--follow` reads new events (ns)."""

@@ -15,10 +15,10 @@ from reconciler.cli.options import Options, usage_error
 from reconciler.cli.where import Place, joined
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.looks.wake_pipe import SHOW, ring
+from reconciler.shell.looks.wake_pipe import SHOW, wake_holder
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.lock import OWNER_FILE, Lock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 
 ANSWER = 2 * SECOND
 """How long to wait for a running process to read the command (ns)."""
@@ -58,9 +58,15 @@ def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
         with Lock.acquire(place.state_dir, f"reconcile {verb}", clock), Store.open(place.state_dir, clock):
             pass
     with joined(place) as store:
+<<<<<<< HEAD
         numbers = {store.append(verb, json.dumps(payload), current_user(), clock.now()) for payload in payloads}
         ring(place.state_dir)
         return _taken(store, numbers, place, clock)
+=======
+        numbers = {store.append(verb, json.dumps(word), current_user(), clock.now()) for word in words}
+        wake_holder(place.state_dir)
+        return _folded(store, numbers, place, clock)
+>>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
 
 
 def send_and_report(
@@ -89,15 +95,20 @@ def _taken(store: Store, numbers: set[int], place: Place, clock: SystemClock) ->
 
 
 def refreshed(place: Place) -> bool:
+<<<<<<< HEAD
     """Ask a running process to store its present decision. Returns False when none runs or it did not answer in time."""
     if not ring(place.state_dir):
+=======
+    """Ask a running process to store how things are now. Returns False when none runs or it did not answer in time."""
+    if not wake_holder(place.state_dir):
+>>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
         return False
     clock = SystemClock()
     asked = clock.now()
     try:
         with joined(place) as store:
             number = store.append(SHOW, json.dumps({"object": "*"}), current_user(), asked)
-            ring(place.state_dir)
+            wake_holder(place.state_dir)
             while clock.now().steady < asked.steady + ANSWER:
                 last = store.last_decision()
                 if last is not None and last.wall >= asked.wall and number not in {row.id for row in store.pending()}:

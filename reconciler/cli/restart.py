@@ -16,7 +16,7 @@ from reconciler.core.model.restart_request import DEADLINE, Request, read_reques
 from reconciler.exits import Exit
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.lock import holder
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 
 ASK_EVERY = SECOND // 2
 """How often `--wait` reads the request (ns)."""

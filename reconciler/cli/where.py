@@ -15,8 +15,8 @@ import click
 from manifests.values.desired import Desired
 from reconciler.cli.options import Options, usage_error
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store.database import FILE
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.database_file import FILE
+from reconciler.shell.store.state_db import Store
 
 F = TypeVar("F", bound=Callable[..., Any])
 

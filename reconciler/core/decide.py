@@ -149,7 +149,7 @@ def _unknown(snap: Snapshot) -> list[Hold]:
             f"change {name}",
             rule,
             unknown.reason,
-            next_step=f"see that provider {unknown.source} can be read; it is looked at again by itself",
+            next_step=f"make provider {unknown.source} reachable; it is retried automatically",
         )
         for rule, name, unknown in unread
     ]

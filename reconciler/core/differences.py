@@ -56,18 +56,18 @@ def _want(group: Group, ordinal: int, kind: Kind, cause: Reason, message: str, b
 def _why_down(fact: ContainerFact) -> tuple[Reason, str]:
     """Why a container is not running, told apart: never started, ended by itself, by us, or with the host."""
     if fact.state is ContainerState.CREATED:
-        return Reason.NOT_STARTED, "created and not started"
+        return Reason.NOT_STARTED, "created but not started"
     if fact.exit_cause is ExitCause.HOST_RESTARTED:
-        return Reason.HOST_RESTARTED, "the host was restarted"
+        return Reason.HOST_RESTARTED, "the host restarted"
     if fact.exit_cause is ExitCause.STOPPED_BY_US:
-        return Reason.STOPPED, "stopped by us and wanted"
+        return Reason.STOPPED, "stopped by reconcile, and wanted again"
     if fact.exit_cause is ExitCause.OOM_KILLED:
         return Reason.OOM_KILLED, "killed at its memory limit"
     if fact.exit_cause is ExitCause.EXITED and fact.exit_code == 0:
-        return Reason.EXITED, "ended by itself with exit code 0"
-    code = "an unknown result" if fact.exit_code is None else f"exit code {fact.exit_code}"
-    signal = " by a signal" if fact.exit_cause is ExitCause.SIGNALLED else ""
-    return Reason.CRASHED, f"ended{signal} with {code}"
+        return Reason.EXITED, "exited with code 0"
+    code = "an unknown exit code" if fact.exit_code is None else f"code {fact.exit_code}"
+    signalled = fact.exit_cause is ExitCause.SIGNALLED
+    return Reason.CRASHED, f"killed by a signal, exited with {code}" if signalled else f"exited with {code}"
 
 
 def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences) -> None:
@@ -75,12 +75,12 @@ def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences)
     fact, workload = belief.fact, group.workload
     names = ", ".join(fact.stale_secrets)
     if workload.on_secret_change is OnSecretChange.RESTART and replacement.made(group):
-        message = f"it was created with other values of {names}"
+        message = f"it still has the old values of {names}"
         out.wants.append(_want(group, ordinal, Kind.RECREATE, Reason.SECRET_CHANGED, message, belief))
         return
     obj = memory.replica_of(workload.key, ordinal)
-    message = f"{fact.name} was created with other values of {names}"
-    next_step = f"write onSecretChange: restart in the spec of {workload.key}, or change its template"
+    message = f"{fact.name} still has the old values of {names}"
+    next_step = f"set onSecretChange: restart in the spec of {workload.key}, or change its template"
     out.holds.append(Hold(obj, f"recreate {fact.name}", Rule.SECRET_CHANGED, message, next_step=next_step))
 
 
@@ -113,35 +113,40 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
     if belief.live is _FAIL:
         drains_until = belief.word.said_at + workload.drain_max if belief.word and belief.word.draining else 0
         if drains_until > now.steady:
-            message = f"{fact.name} says that it is draining; it is not restarted for its health meanwhile"
+            message = (
+                f"{fact.name} reports that it is draining; it is not restarted for its health before the drain ends"
+            )
             out.waits.append(Wait(name, Waiting.DRAIN, message, drains_until))
         else:
             _unhealthy(group, ordinal, belief, ledger, out)
         return
     differs = bool(fact.live) and fact.live != restart_history.settings(workload, name, fact, ledger)
     if fact.state in _UPDATED and (differs or fact.unjoined):
-        cause, message = Reason.SETTINGS_CHANGED, "its limits or its restart policy are not as wanted"
+        cause, message = Reason.SETTINGS_CHANGED, "its resource limits or its restart policy differ from the manifest"
         if differs and name in ledger.taken_over:
             many = len(ledger.attempts.get(name, ()))
-            cause, message = Reason.TAKEN_OVER, f"the runtime restarts it again and again ({many} restarts lately)"
+            cause, message = (
+                Reason.TAKEN_OVER,
+                f"{many} recent restarts; reconcile takes over from the runtime's restart policy",
+            )
         elif fact.unjoined:
-            cause, message = Reason.NETWORK_LOST, f"it is not connected to {', '.join(fact.unjoined)} any more"
+            cause, message = Reason.NETWORK_LOST, f"no longer connected to {', '.join(fact.unjoined)}"
         out.wants.append(_want(group, ordinal, Kind.UPDATE, cause, message, belief))
     if fact.state is ContainerState.RESTARTING:
-        message = f"the runtime is about to start {fact.name} again by itself"
+        message = f"the runtime is restarting {fact.name}"
         out.waits.append(Wait(name, Waiting.READY, message))
     elif belief.ready is _UNKNOWN or (belief.live is _UNKNOWN and fact.state is _RUNNING):
-        message = f"{fact.name} has no verdict of its probes yet"
+        message = f"the probes of {fact.name} have no result yet"
         out.waits.append(Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until))
     elif belief.ready is _FAIL and (order := overrides.kept_out(ledger.overrides, name, fact.name, now)) is not None:
         out.holds.append(order)
     elif belief.ready is _FAIL:
-        message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready'}"
+        message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready yet'}"
         out.waits.append(Wait(name, Waiting.READY, message))
     else:
         ripe = availability.ripe_at(belief, workload.min_ready)
         if ripe > now.steady:
-            message = f"{fact.name} is ready, not yet for minReadySeconds"
+            message = f"{fact.name} is ready, but not for minReadySeconds yet"
             out.waits.append(Wait(name, Waiting.MIN_READY, message, ripe))
 
 
@@ -152,8 +157,8 @@ def _missing(
     workload = group.workload if older is None else older.workload
     pending = snap.roster.pending.get(workload.key)
     if pending:
-        message = f"a container that spec.adopt names is not adopted: {'; '.join(pending)}"
-        next_step = f"do what it says, or narrow spec.adopt of {workload.key}"
+        message = f"spec.adopt names a container that is not adopted: {'; '.join(pending)}"
+        next_step = f"remove the cause, or narrow spec.adopt of {workload.key}"
         out.holds.append(Hold(workload.key, "create replicas", Rule.ADOPT_PENDING, message, next_step=next_step))
         return
     exist = (
@@ -171,8 +176,8 @@ def _missing(
             continue
         obj = memory.replica_of(workload.key, ordinal)
         if (node, name) in snap.roster.foreign:
-            message = f"a container named {name} on {node} carries no mark of {instance}"
-            next_step = f"remove or rename it: docker rename {name} other-name, or delete it"
+            message = f"container {name} on {node} does not belong to instance {instance}"
+            next_step = f"remove it, or rename it: docker rename {name} OTHER-NAME"
             out.holds.append(Hold(obj, f"create {name}", Rule.NAME_TAKEN, message, next_step=next_step))
             continue
         message = f"no container of revision {workload.template.revision[:8]}"
@@ -185,11 +190,11 @@ def why_first(workload: Workload) -> str:
     containers = (workload.template.container, *workload.template.sidecars)
     taken = [port.host_port for container in containers for port in container.ports if port.host_port]
     if taken:
-        return f"it goes first, because both take port {taken[0]} of the host"
+        return f"removed first: both containers need host port {taken[0]}"
     alone = [mount.source for container in containers for mount in container.engine.mounts if mount.exclusive]
     if alone:
-        return f"it goes first, because only one may have the volume {alone[0]}"
-    return "it goes first (strategy: recreate)"
+        return f"removed first: only one container may mount volume {alone[0]}"
+    return "removed first (strategy: recreate)"
 
 
 def _over(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) -> None:
@@ -201,9 +206,9 @@ def _over(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) -> Non
         if belief.fact.id in snap.roster.leaving:
             _released(group, belief, ledger.grants, out)
             continue
-        cause, message = Reason.TEMPLATE_CHANGED, f"revision {mark.revision[:8]} is over"
+        cause, message = Reason.TEMPLATE_CHANGED, f"revision {mark.revision[:8]} no longer has traffic"
         if replacement.stays(group, belief.fact, ledger, snap.now) is not None:
-            cause, message = Reason.SUPERSEDED, f"{message}; it is stopped and kept for a while"
+            cause, message = Reason.SUPERSEDED, f"{message}; it is stopped and kept for rollback"
         elif (failed := why_failed(ledger.rollouts.get(group.workload.key), mark.revision)) is not None:
             cause, message = Reason.REVISION_FAILED, failed
         out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
@@ -215,8 +220,8 @@ def _beside(snap: Snapshot, group: Group, instance: str, ledger: Ledger, out: Di
         _missing(snap, group, instance, out, older)
     for ordinal in replacement.lost(group, ledger):
         obj = memory.replica_of(group.workload.key, ordinal)
-        message = f"it is gone, and what revision {group.serving[:8]} is made from is neither declared nor remembered"
-        next_step = "let the declared revision take over: give it an activateAt in the past"
+        message = f"it is gone, and the template of revision {group.serving[:8]} is neither declared nor in the ledger"
+        next_step = "set an activateAt in the past, so that the declared revision takes over"
         out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, next_step=next_step))
     for belief in replacement.asleep(group, ledger.grants):
         mark = belief.fact.mark
@@ -242,8 +247,8 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
                 # As long as its replacement is not available, the old revision keeps serving: it is started again.
                 cause, why = _why_down(belief.fact)
                 out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
-            what = "adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
-            message, kind = f"{what} is replaced by {revision[:8]}", Kind.RETIRE
+            what = "the adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
+            message, kind = f"{what} is replaced by revision {revision[:8]}", Kind.RETIRE
             if group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas:
                 message, kind = f"{message}; {why_first(group.workload)}", Kind.RECREATE
             out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
@@ -256,14 +261,14 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
         elif mark is not None and belief.fact.id not in grants:
             failed = why_failed(ledger.rollouts.get(group.workload.key), mark.revision)
             cause = Reason.SURPLUS if failed is None else Reason.REVISION_FAILED
-            message = failed or f"{group.workload.replicas} replicas are wanted"
+            message = failed or f"the manifest wants {group.workload.replicas} replicas"
             out.wants.append(_want(group, mark.ordinal, Kind.RETIRE, cause, message, belief))
 
 
 def _released(group: Group, belief: Belief, grants: Mapping[str, Grant], out: Differences) -> None:
     """An adopted container that its workload does not name any more: out of service, and left as it is."""
     if belief.fact.mark is not None and belief.fact.id not in grants:
-        message = f"spec.adopt of {group.workload.key} does not name it any more; it is left as it is"
+        message = f"spec.adopt of {group.workload.key} no longer names it; it is released and keeps running"
         out.wants.append(_want(group, belief.fact.mark.ordinal, Kind.RETIRE, Reason.RELEASED, message, belief))
 
 
@@ -271,7 +276,7 @@ def _partly_blind(
     snap: Snapshot, key: str, group: Group, instance: str, grants: Mapping[str, Grant], out: Differences
 ) -> None:
     """A workload with a node that cannot be seen: what is down on the others is started, nothing that runs is disrupted."""
-    message = f"node {', '.join(group.blind)} cannot be read, so nothing that runs is stopped or removed"
+    message = f"node {', '.join(group.blind)} cannot be read; running containers are neither stopped nor removed"
     out.waits.append(Wait(key, Waiting.NODE, message))
     for ordinal, belief in group.current.items():
         if belief.fact.state in _DOWN and belief.fact.id not in grants:
@@ -317,7 +322,7 @@ def find(snap: Snapshot, ledger: Ledger) -> Differences:
         if mark is not None and fact.id not in grants:
             cause = Reason.DESTROYED if snap.desired.destroy else Reason.PRUNED
             obj = memory.replica_of(f"workload/{mark.workload}", mark.ordinal)
-            message = "destroy was asked for" if snap.desired.destroy else f"no manifest names workload/{mark.workload}"
+            message = "destroy was requested" if snap.desired.destroy else f"no manifest names workload/{mark.workload}"
             want = Want(
                 f"retire {fact.name}", obj, Kind.RETIRE, cause, message, fact.name, fact.node, mark.ordinal, None, fact
             )

@@ -103,7 +103,7 @@ def _anew(grant: Grant, group: Group, now: Now) -> Progress:
     """What comes after the removal of a recreation."""
     ordinal = int(grant.object.rpartition("/")[2])
     if ordinal >= group.workload.replicas:
-        return Progress(None, ended="not wanted any more")
+        return Progress(None, ended="no longer wanted")
     belief = group.current.get(ordinal)
     return sequence.recreated(grant, belief, group.workload, _available(group.workload, belief, now), now)
 
@@ -151,7 +151,7 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             progress = _member(grant, group.workload, belief, current, exit_, now)
             if progress.grant is None and (belief.fact.name in out.under_way or belief.fact.name in out.busy):
                 # It may be its stop, which cannot be called back: what is on its way out stays so until that is known.
-                message = f"{belief.fact.name}: {progress.ended}, and a call on it is under way"
+                message = f"{belief.fact.name}: {progress.ended}, but a call on it is still running"
                 progress = Progress(grant, wait=Wait(grant.object, Waiting.CALL, message))
         elif fact is not None and grant.cause in grants.DELETIONS:
             progress = sequence.leave(grant, fact, exit_, drain, now)
@@ -174,7 +174,7 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             continue
         patience = _quieten(progress, progress.grant, fact, drain.longest, out)
         if patience:
-            message = f"the runtime must not start {fact.name} again by itself"
+            message = f"the runtime has not switched off the restart policy of {fact.name} yet"
             out.waits.append(Wait(grant.object, Waiting.DRAIN, message, patience))
             out.put(steps.quieten(progress.grant, fact))
             continue
@@ -193,7 +193,7 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
                 grace = restart_gates.grace_of(workload.template.container, grant.cause, grace)
             first = grant.recreate and grant.cause is Reason.TEMPLATE_CHANGED
             message = (
-                f"{progress.despite}, which holds it for one drain only"
+                f"{progress.despite}; that delays a stop by one drain at most"
                 if progress.despite
                 else "out of rotation and drained"
             )

@@ -122,13 +122,13 @@ class _Gate:
         # Engines give a stopped container's address to whoever starts next: without an own address any dead one may be it.
         dead = self.first_dead if not address else address if address in self.dead else ""
         if dead:
-            message = f"a pool still sends traffic to {dead}, where nothing lives"
+            message = f"a pool still sends traffic to {dead}, where no container runs"
             return Wait(want.object, Waiting.DEAD_ENDPOINT, message)
         key = want.object if fact is None else memory.failures_of(self.roster.groups[workload.key], fact)
         failures = self.counters.ledger.failures.get(key)
         at = backoff.start_at(key, failures, workload.restarts.backoff, self.now)
         if at > self.now.steady and failures is not None:
-            message = f"{failures.streak} failures in a row"
+            message = f"{want.container} failed {_times(failures.streak)}"
             return Hold(want.object, want.id, Rule.BACK_OFF, message, until=at)
         return None
 
@@ -139,7 +139,7 @@ class _Gate:
             return None
         count = self.started.get(want.node, 0)
         if count >= STARTS_PER_NODE:
-            message = f"{count} containers are being started on {want.node}"
+            message = f"{count} containers are already starting on {want.node} (limit: {STARTS_PER_NODE})"
             return Hold(want.object, want.id, Rule.START_CONCURRENCY, message, until=next_after(0, SECOND, self.now))
         self.started[want.node] = count + 1
         return None
@@ -154,7 +154,7 @@ class _Gate:
         group, counts = self.roster.groups[workload.key], self.counts[workload.key]
         if want.kind is Kind.RECREATE and want.fact is not None and want.fact.state is ContainerState.PAUSED:
             # A grant would end at once, and be asked for again at every look.
-            message = f"{want.container} was paused by somebody, who wants it as it is; it is made anew once it runs"
+            message = f"{want.container} is paused; it will be recreated after it is unpaused"
             return Wait(want.object, Waiting.READY, message)
         prefix = f"{workload.key}/"
         members = self.members_of(workload.key)
@@ -172,7 +172,7 @@ class _Gate:
             retiring = sum(1 for name in self.counters.ledger.grants if name in members.outgoing)
             message = replacement.replaced(group, counts, retiring)
         if want.kind is Kind.RECREATE and want.cause is Reason.TEMPLATE_CHANGED and want.ordinal not in group.current:
-            message = "its replacement is created first, to see that it can be made"
+            message = f"{want.container} stays until its replacement has been created"
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         taken = self.taken.get(workload.key, 0)
@@ -184,8 +184,8 @@ class _Gate:
             and not spare
             and replacement.over_budget(group, counts, available, unknown, taken + dark)
         ):
-            those = f"{dark} of {counts.total} available replicas of {workload.key}"
-            message = f"{those} do not count: the balancer's own checks call them down, or have not confirmed them yet"
+            replicas = f"{dark} of {counts.total} available replicas of {workload.key}"
+            message = f"{replicas} do not count: the balancer's own checks fail or have not passed yet"
             return Wait(want.object, Waiting.BALANCER, message)
         if message:
             until = counts.until if counts.until < FOREVER else None
@@ -197,7 +197,7 @@ class _Gate:
         runs = want.fact is not None and want.fact.state in UP
         counted = available or unknown or (runs and want.kind is not Kind.RETIRE)
         if counted and grants.in_flight(self.counters.ledger.grants.values(), prefix) >= limit:
-            message = f"{limit} of {workload.key} at a time may be on its way out"
+            message = f"{workload.key} allows {limit} disruption{'' if limit == 1 else 's'} at a time"
             return Wait(want.object, Waiting.REPLACEMENT, message)
         if available:
             self.taken[workload.key] = self.taken.get(workload.key, 0) + 1

@@ -1,1 +1,1 @@
-"""The client that instances push their state with. Standard library only, because it runs inside containers."""
+"""The push client, `reconcile push`. Standard library only, because it runs inside containers."""

@@ -1,4 +1,4 @@
-"""Pushing: where to, as whom, and one message. The environment of a container says all of it (see docs/push.md)."""
+"""Sends one push: the environment of a container gives the target and the credentials (see docs/push.md)."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from reconciler.push.tokens import PATH, sign
 EVENTS = ("startup", "ready", "not-ready", "draining")
 
 ANSWER_SECONDS = 2.0
-"""How long one push may take. Whoever listens waits at most half of it for its own disk."""
+"""Seconds that one push may take. The listener waits at most half of that for its disk."""
 
 DEFAULT_SOCKET = "/run/reconciler/push.sock"
 
@@ -21,13 +21,13 @@ _CLOCK = time.CLOCK_BOOTTIME
 
 
 class Misconfigured(Exception):
-    """The environment does not say where to push, or what it says cannot be used."""
+    """The environment has no push target, or an invalid one."""
 
 
 class Target(NamedTuple):
-    """Where to push and as whom. `place` is the path of a unix socket or (host, port); `host` is for the Host header."""
+    """Target and credentials. `address` is the path of a unix socket or (host, port); `host` is for the Host header."""
 
-    place: str | tuple[str, int]
+    address: str | tuple[str, int]
     host: str
     generation: str
     token: str
@@ -35,10 +35,10 @@ class Target(NamedTuple):
 
 
 def target_of(environment: Mapping[str, str]) -> Target:
-    """What the RECONCILER_PUSH_* variables say; the unix socket goes before the URL.
+    """The target in the RECONCILER_PUSH_* variables; the unix socket takes precedence over the URL.
 
     Raises:
-        Misconfigured
+        Misconfigured: the variables are missing or invalid.
     """
     generation = environment.get("RECONCILER_PUSH_GENERATION", "")
     token = environment.get("RECONCILER_PUSH_TOKEN", "")
@@ -50,7 +50,7 @@ def target_of(environment: Mapping[str, str]) -> Target:
         return Target(path, "localhost", generation, token, boot)
     if not url:
         raise Misconfigured(
-            "RECONCILER_PUSH_SOCKET and RECONCILER_PUSH_URL are not set; a workload with `push` gets them when its containers are created"
+            "RECONCILER_PUSH_SOCKET and RECONCILER_PUSH_URL are not set; containers of a workload with `push` get them when they are created"
         )
     return Target(*_split(url), generation, token, boot)
 
@@ -62,14 +62,14 @@ def _split(url: str) -> tuple[tuple[str, int], str]:
     except ValueError as error:
         raise Misconfigured(f"RECONCILER_PUSH_URL: {error}") from error
     if parts.scheme != "http" or not parts.hostname:
-        raise Misconfigured(f"RECONCILER_PUSH_URL is {url!r}; it must be like http://127.0.0.1:9902")
+        raise Misconfigured(f"RECONCILER_PUSH_URL is {url!r}; set it to a URL like http://127.0.0.1:9902")
     return (parts.hostname, port or 80), parts.netloc.rpartition("@")[2]
 
 
 def boot_of_container() -> str:
-    """What this life of the container is called: the kernel's boot, and when the first process of the container was started.
+    """The name of this run of the container: the kernel's boot, and the start time of the container's first process.
 
-    So all that pushes from one container counts in one sequence, and a restarted container has another.
+    So all pushes from one container count in one sequence, and a restarted container has another one.
     """
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
@@ -84,20 +84,20 @@ def boot_of_container() -> str:
 def push(
     target: Target, event: str, inflight: int | None = None, seconds: float = ANSWER_SECONDS, wake: int = -1
 ) -> Answer:
-    """Push one event. Its place in the sequence is the host's own time since its start, which only ever grows.
+    """Push one event. Its sequence number is the host's time since boot, which only grows.
 
     Args:
-        target: where, and as whom.
-        event: one of the four.
-        inflight: requests under way; None = not known.
-        seconds: for all of it.
+        target: target and credentials.
+        event: one of EVENTS.
+        inflight: requests in flight; None = unknown.
+        seconds: the time limit.
         wake: a descriptor that ends the wait; see `exchange`.
 
     Returns:
-        Whatever was answered.
+        the answer, with any status.
 
     Raises:
-        Failed: nothing was answered.
+        Failed: there was no answer.
     """
     message: dict[str, object] = {"event": event, "boot": target.boot, "seq": time.clock_gettime_ns(_CLOCK)}
     if target.generation:
@@ -114,16 +114,15 @@ def push(
     ]
     if target.token:
         head.append(f"Reconciler-Signature: {sign(target.token, body)}")
-    return exchange(target.place, "\r\n".join([*head, "", ""]).encode() + body, seconds, wake)
+    return exchange(target.address, "\r\n".join([*head, "", ""]).encode() + body, seconds, wake)
 
 
-def told(answer: Answer) -> str:
-    """What an answer says, in words."""
+def message_of(answer: Answer) -> str:
+    """The message in the body of an answer."""
     try:
-        found = json.loads(answer.body)
-        return str(found["message"])[:300]
+        return str(json.loads(answer.body)["message"])[:300]
     except (ValueError, KeyError, TypeError):
-        return "no explanation"
+        return "no message in the answer"
 
 
-__all__ = ["EVENTS", "Answer", "Failed", "Misconfigured", "Target", "push", "target_of", "told"]
+__all__ = ["EVENTS", "Answer", "Failed", "Misconfigured", "Target", "message_of", "push", "target_of"]

@@ -1,6 +1,6 @@
-"""One HTTP request and its answer, with one deadline for all of it. Used to push and to probe, inside containers.
+"""One HTTP request and its answer, with one deadline for both. Used for pushes and probes inside containers.
 
-Not `http.client`: that costs ten times the memory and start-up time, and its time-outs are per read.
+It does not use `http.client`, which needs ten times the memory and start-up time and has time-outs per read.
 """
 
 import os
@@ -9,8 +9,8 @@ import socket
 import time
 from typing import NamedTuple
 
-MOST = 64 * 1024
-"""Bytes of an answer that are looked at."""
+ANSWER_BYTES = 64 * 1024
+"""The size limit of an answer; the rest is not read."""
 
 
 class Answer(NamedTuple):
@@ -21,98 +21,98 @@ class Answer(NamedTuple):
 
 
 class Failed(Exception):
-    """No answer: what happened, in words."""
+    """There was no answer; the message says why."""
 
 
 class Interrupted(Failed):
-    """The wait was ended by `wake`, which says nothing about the other side."""
+    """`wake` ended the wait before there was an answer."""
 
 
-def exchange(place: str | tuple[str, int], request: bytes, seconds: float, wake: int = -1) -> Answer:
-    """Connect, send, and read the answer until the other side closes.
+def exchange(address: str | tuple[str, int], request: bytes, seconds: float, wake: int = -1) -> Answer:
+    """Connect, send, and read the answer until the server closes.
 
     Args:
-        place: the path of a unix socket, or (host, port).
-        request: the whole request; it should say `Connection: close`.
-        seconds: for all of it together.
+        address: the path of a unix socket, or (host, port).
+        request: the whole request, with `Connection: close`.
+        seconds: the time limit for everything.
         wake: a descriptor that ends the wait when it becomes readable; -1 = none.
 
     Raises:
-        Failed: not connected, no complete answer in time, or no HTTP.
+        Failed: no connection, no complete answer in time, or the answer is not HTTP.
         Interrupted: `wake` became readable.
     """
     end = time.monotonic() + seconds
     try:
-        with _connected(place, end, wake) as line:
-            line.setblocking(False)
+        with _connected(address, end, wake) as connection:
+            connection.setblocking(False)
             left = memoryview(request)
             while left:
-                _wait(line, select.POLLOUT, end, wake)
-                left = left[line.send(left) :]
-            return _answer(line, end, wake)
+                _wait(connection, select.POLLOUT, end, wake)
+                left = left[connection.send(left) :]
+            return _answer(connection, end, wake)
     except OSError as error:
         raise Failed(error.strerror or str(error)) from error
 
 
-def _connected(place: str | tuple[str, int], end: float, wake: int) -> socket.socket:
-    if isinstance(place, str):
-        return _connected_unix(place)
-    # Names are for people who push by hand; what containers are given is an address.
-    family, kind, _, _, where = socket.getaddrinfo(*place, type=socket.SOCK_STREAM)[0]
-    line = socket.socket(family, kind)
+def _connected(address: str | tuple[str, int], end: float, wake: int) -> socket.socket:
+    if isinstance(address, str):
+        return _connected_unix(address)
+    # Containers get an address; a host name is for manual pushes.
+    family, kind, _, _, socket_address = socket.getaddrinfo(*address, type=socket.SOCK_STREAM)[0]
+    connection = socket.socket(family, kind)
     try:
-        line.setblocking(False)
+        connection.setblocking(False)
         try:
-            line.connect(where)
+            connection.connect(socket_address)
         except BlockingIOError:
-            _wait(line, select.POLLOUT, end, wake)
-            number = line.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            _wait(connection, select.POLLOUT, end, wake)
+            number = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
             if number:
                 raise OSError(number, os.strerror(number)) from None
     except BaseException:
-        line.close()
+        connection.close()
         raise
-    return line
+    return connection
 
 
 def _connected_unix(path: str) -> socket.socket:
-    """Connecting to a unix socket does not wait. A path may be longer than the kernel takes at once."""
-    line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    """Connect to a unix socket; its path may be longer than the kernel allows."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        line.settimeout(1.0)  # a full backlog waits
+        connection.settimeout(1.0)  # for a full backlog
         if len(os.fsencode(path)) <= 107:
-            line.connect(path)
-            return line
+            connection.connect(path)
+            return connection
         directory, name = os.path.split(path)
         fd = os.open(directory, os.O_PATH | os.O_CLOEXEC)
         try:
-            line.connect(f"/proc/self/fd/{fd}/{name}")
+            connection.connect(f"/proc/self/fd/{fd}/{name}")
         finally:
             os.close(fd)
     except BaseException:
-        line.close()
+        connection.close()
         raise
-    return line
+    return connection
 
 
-def _answer(line: socket.socket, end: float, wake: int) -> Answer:
-    found = b""
-    while len(found) < MOST:
-        _wait(line, select.POLLIN, end, wake)
-        chunk = line.recv(16_384)
-        found += chunk
-        if not chunk or _complete(found):
+def _answer(connection: socket.socket, end: float, wake: int) -> Answer:
+    received = b""
+    while len(received) < ANSWER_BYTES:
+        _wait(connection, select.POLLIN, end, wake)
+        chunk = connection.recv(16_384)
+        received += chunk
+        if not chunk or _complete(received):
             break
-    head, _, body = found.partition(b"\r\n\r\n")
-    words = head.split(b"\r\n", 1)[0].split(b" ", 2)
-    if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():
-        raise Failed("the answer is not HTTP" if found else "the connection was closed without an answer")
-    return Answer(int(words[1]), body)
+    head, _, body = received.partition(b"\r\n\r\n")
+    status_line = head.split(b"\r\n", 1)[0].split(b" ", 2)
+    if len(status_line) < 2 or not status_line[0].startswith(b"HTTP/") or not status_line[1].isdigit():
+        raise Failed("the answer is not HTTP" if received else "the connection was closed without an answer")
+    return Answer(int(status_line[1]), body)
 
 
-def _complete(found: bytes) -> bool:
-    """Whether the answer says how long it is, and is all there."""
-    head, gap, body = found.partition(b"\r\n\r\n")
+def _complete(received: bytes) -> bool:
+    """Whether the answer has a Content-Length and is complete."""
+    head, gap, body = received.partition(b"\r\n\r\n")
     if not gap:
         return False
     for header in head.lower().split(b"\r\n")[1:]:
@@ -122,14 +122,14 @@ def _complete(found: bytes) -> bool:
     return False
 
 
-def _wait(line: socket.socket, what: int, end: float, wake: int) -> None:
+def _wait(connection: socket.socket, events: int, end: float, wake: int) -> None:
     poll = select.poll()
-    poll.register(line, what)
+    poll.register(connection, events)
     if wake >= 0:
         poll.register(wake, select.POLLIN)
     left = end - time.monotonic()
     ready = dict(poll.poll(max(0, int(left * 1000)))) if left > 0 else {}
-    if line.fileno() in ready:
+    if connection.fileno() in ready:
         return
     if ready:
         raise Interrupted("interrupted")

@@ -1,1 +1,1 @@
-"""The acting half: clocks, looks, calls, the store and the loop. It decides nothing."""
+"""Everything with side effects: clocks, looks, calls, the store and the loop. It decides nothing."""

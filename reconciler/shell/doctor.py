@@ -1,7 +1,6 @@
-"""Doctor: can every provider be reached, and is it configured for what the manifests ask? Reads only.
+"""Doctor: is every provider reachable and configured for the manifests? Read-only. Called by `wire.examine`.
 
-Providers that know more than a look shows have a `check` method, which returns what is missing, with the lines to add. Called by
-`wire.examine`.
+A provider may have a `check` method, which returns missing settings and rights with the lines to add.
 """
 
 from collections.abc import Callable, Collection
@@ -15,7 +14,7 @@ from reconciler.shell.providers import Providers, Runner, innermost
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One provider: whether it answers, what it showed or why not, and what is missing."""
+    """The result for one provider: whether it answers, a summary or the error, and what is missing."""
 
     provider: str
     role: Role
@@ -25,69 +24,79 @@ class Finding:
     missing: tuple[str, ...] = ()
 
 
-def _asked(desired: Desired, role: Role, name: str) -> list[str]:
-    """The pools or zones that the manifests name of a provider; for a runtime, the workloads on it."""
+def _named(desired: Desired, role: Role, name: str) -> list[str]:
+    """The pools or zones of a provider that the manifests name; for a runtime, its workloads."""
     if role is Role.ENDPOINTS:
-        return sorted({b.pool for service in desired.services for b in service.balancers if b.provider == name})
+        return sorted(
+            {
+                balancer.pool
+                for service in desired.services
+                for balancer in service.balancers
+                if balancer.provider == name
+            }
+        )
     if role is Role.DNS:
         return sorted(zone for provider, zone in desired.zones if provider == name)
     return sorted(workload.key for workload in desired.workloads if name in workload.nodes)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _look(providers: Providers, role: Role, name: str, asked: Collection[str]) -> str:
-    """One look, in a few words. Raises `ProviderError`."""
+def _look(providers: Providers, role: Role, name: str, named: Collection[str]) -> str:
+    """A one-line summary of one look. Raises `ProviderError`."""
     if role is Role.RUNTIME:
         facts = providers.runtimes[name].observe()
         marked = sum(1 for fact in facts if fact.mark is not None)
-        return f"{_count(len(facts), 'container')}, {marked} with a mark"
+        return f"{_count(len(facts), 'container')}, {marked} owned by an instance"
     if role is Role.ENDPOINTS:
-        pools = providers.endpoints[name].observe(asked)
+        pools = providers.endpoints[name].observe(named)
         members = sum(len(pool.members) for pool in pools)
         return f"{_count(len(pools), 'pool')}, {_count(members, 'member')}"
-    zones = providers.dns[name].observe(asked)
+    zones = providers.dns[name].observe(named)
     return (
-        ", ".join(f"{zone.zone} {_count(len(zone.records), 'record set')}" for zone in zones) or "no zone is asked for"
+        ", ".join(f"{zone.zone} {_count(len(zone.records), 'record set')}" for zone in zones)
+        or "no manifest names a zone of it"
     )
 
 
-def _missing(provider: Provider, desired: Desired, role: Role, asked: Collection[str]) -> tuple[str, ...]:
-    """What the provider itself says is missing. Raises `ProviderError`."""
+def _missing(provider: Provider, desired: Desired, role: Role, named: Collection[str]) -> tuple[str, ...]:
+    """The result of the provider's own check. Raises `ProviderError`."""
     check: Callable[..., tuple[str, ...]] | None = getattr(innermost(provider), "check", None)
     if check is None:
         return ()
     if role is not Role.RUNTIME:
-        return check(asked)
+        return check(named)
     return check([workload.template for workload in desired.workloads if provider.name in workload.nodes])
 
 
 async def examine(desired: Desired, providers: Providers, runner: Runner) -> tuple[Finding, ...]:
     """One finding per provider, in the order of roles and names."""
-    types = {one.name: one.type for one in desired.providers}
+    types = {provider.name: provider.type for provider in desired.providers}
     findings: list[Finding] = []
     for provider in providers.all():
         role, name = provider.role, provider.name
-        asked = _asked(desired, role, name)
+        named = _named(desired, role, name)
 
         def ask(
-            provider: Provider = provider, role: Role = role, name: str = name, asked: list[str] = asked
+            provider: Provider = provider, role: Role = role, name: str = name, named: list[str] = named
         ) -> Finding:
             try:
-                summary = _look(providers, role, name, asked)
+                summary = _look(providers, role, name, named)
             except ProviderError as error:
-                return Finding(name, role, types[name], False, str(error), _told(provider, desired, role, asked))
-            return Finding(name, role, types[name], True, summary, _told(provider, desired, role, asked))
+                return Finding(
+                    name, role, types[name], False, str(error), _missing_or_error(provider, desired, role, named)
+                )
+            return Finding(name, role, types[name], True, summary, _missing_or_error(provider, desired, role, named))
 
         findings.append(await runner.run(ask))
     return tuple(findings)
 
 
-def _told(provider: Provider, desired: Desired, role: Role, asked: Collection[str]) -> tuple[str, ...]:
-    """What is missing, or why that cannot be found out."""
+def _missing_or_error(provider: Provider, desired: Desired, role: Role, named: Collection[str]) -> tuple[str, ...]:
+    """What is missing, or the error of the check."""
     try:
-        return _missing(provider, desired, role, asked)
+        return _missing(provider, desired, role, named)
     except ProviderError as error:
         return (str(error),)

@@ -1,8 +1,7 @@
-"""Logging as the whole program uses it: to standard error, as text for people or one JSON object per line for machines.
+"""Logging of the whole program: to standard error, as text or as one JSON object per line.
 
-The command line calls `configure` once; everything else uses the standard `logging.getLogger(__name__)`. Two things are
-added to each record: which run and which object it belongs to (context variables, so that tasks do not mix them up), and a
-mask over every secret that was ever resolved. Other people's libraries are heard from warning on only.
+The command line calls `configure` once; all other modules use the standard `logging.getLogger(__name__)`. Every resolved secret
+is masked in every record. Third-party libraries are logged from level warning on.
 
 A record that cannot be written is dropped: a broken pipe must not end a reconcile loop.
 """
@@ -12,46 +11,41 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import IO, Any
 from urllib.parse import quote
 
 from reconciler.shell.clock import utc
 
-OURS = ("reconciler", "manifests", "providers")
+PACKAGES = ("reconciler", "manifests", "providers")
 MASK = "***"
 
-_run: ContextVar[str] = ContextVar("run", default="")
-_object: ContextVar[str] = ContextVar("object", default="")
-
-# What every record has anyway: whatever else is on one came in through `extra`.
+# Attributes of every record: all others came through `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
-# Control characters, so that a text from outside can neither begin a line of its own nor command the terminal.
+# Control characters are escaped, so that external text can neither begin a new line nor control the terminal.
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class LogFormat(StrEnum):
-    """How log lines look."""
+    """The format of log lines."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Secrets:
-    """The secret texts known to this process, and the mask over them."""
+    """The secrets known to this process; masks them in texts."""
 
     def __init__(self) -> None:
         self._texts: set[str] = set()
         self._pattern: re.Pattern[str] | None = None
 
     def add(self, secret: str) -> None:
-        """From now on, mask this text wherever it occurs, also escaped or percent-encoded, and each line of it.
+        """Mask this text from now on, also escaped or percent-encoded, and each line of it.
 
-        An empty text is ignored. A very short one is masked as well: readable logs matter less than a secret in them.
+        An empty text is ignored. A very short one is masked too: a leaked secret is worse than an unreadable log.
         """
         for part in {secret, secret.strip(), *secret.splitlines()}:
             if part.strip():
@@ -60,12 +54,12 @@ class Secrets:
         self._pattern = re.compile("|".join(map(re.escape, longest_first))) if longest_first else None
 
     def mask(self, text: str) -> str:
-        """The text with every secret replaced."""
+        """The text with every secret replaced by `MASK`."""
         return self._pattern.sub(MASK, text) if self._pattern else text
 
 
 def _escaped(text: str) -> set[str]:
-    """How a text may look inside other texts: `repr` with either kind of quotes, JSON, URLs."""
+    """The forms of a text inside other texts: `repr` with either kind of quotes, JSON, URLs."""
     bare = repr(text)[1:-1].replace("\\'", "'")
     quoted = bare.replace("'", "\\'")
     return {
@@ -79,18 +73,7 @@ def _escaped(text: str) -> set[str]:
 
 
 SECRETS = Secrets()
-"""The secrets of this process: whoever resolves one adds it here, whoever prints asks for the mask."""
-
-
-@contextmanager
-def about(object: str = "", *, run: str = "") -> Iterator[None]:  # noqa: A002
-    """Everything logged inside belongs to this object and run. An empty text leaves what is set outside."""
-    tokens = [(var, var.set(value)) for var, value in ((_run, run), (_object, object)) if value]
-    try:
-        yield
-    finally:
-        for var, token in reversed(tokens):
-            var.reset(token)
+"""The secrets of this process: code that resolves a secret adds it here, code that prints masks with it."""
 
 
 def configure(
@@ -100,33 +83,33 @@ def configure(
     stream: IO[str] | None = None,
     secrets: Secrets = SECRETS,
 ) -> None:
-    """Set up logging for the process. May be called again: the later call wins.
+    """Set up logging for the process. A later call replaces an earlier one.
 
     Args:
-        level: from which level on our own loggers are heard: debug, info, warning or error.
+        level: the lowest level of our own loggers: debug, info, warning or error.
         form: text or JSON.
-        stream: where to; standard error when not given.
-        secrets: what to mask.
+        stream: the output; standard error when not given.
+        secrets: the secrets to mask.
 
     Raises:
-        ValueError: there is no such level.
+        ValueError: the level is unknown.
     """
     number = logging.getLevelNamesMapping().get(level.upper())
     if not number:
-        raise ValueError(f"log level {level!r}: not known; use debug, info, warning or error")
+        raise ValueError(f"log level {level!r}: unknown; use debug, info, warning or error")
     handler = _Handler(stream or sys.stderr)
     handler.setFormatter(_JSON(secrets) if form is LogFormat.JSON else _Text(secrets))
     root = logging.getLogger()
-    for old in [found for found in root.handlers if isinstance(found, _Handler)]:
+    for old in [handler for handler in root.handlers if isinstance(handler, _Handler)]:
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(max(number, logging.WARNING))
-    for name in OURS:
+    for name in PACKAGES:
         logging.getLogger(name).setLevel(number)
 
 
 class _Handler(logging.StreamHandler[Any]):
-    """Drops what it cannot write; says so, without the record's arguments, when it is the record that is at fault."""
+    """Drops records that cannot be written; for a malformed record it writes a line without the arguments."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
         error = sys.exc_info()[1]
@@ -139,23 +122,22 @@ class _Handler(logging.StreamHandler[Any]):
 
 
 class _Text(logging.Formatter):
-    """`2026-11-27T09:30:00.123Z warning Workload/web: message key=value`, then the traceback."""
+    """`2026-11-27T09:30:00.123Z warning message key=value`, then the traceback."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
         self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        about_ = f"{_object.get()}: " if _object.get() else ""
         extra = "".join(f" {key}={value}" for key, value in _extra(record))
-        line = f"{_time(record)} {record.levelname.lower()} {about_}{record.getMessage()}{extra}"
+        line = f"{_time(record)} {record.levelname.lower()} {record.getMessage()}{extra}"
         trace = _trace(record)
         text = _one_line(self._secrets.mask(line))
         return f"{text}\n{_lines(self._secrets.mask(trace))}" if trace else text
 
 
 class _JSON(logging.Formatter):
-    """One object per line: time, level, logger, run, object, message, what came as `extra`, exception."""
+    """One object per line: time, level, logger, message, the fields of `extra`, exception."""
 
     def __init__(self, secrets: Secrets) -> None:
         super().__init__()
@@ -166,8 +148,6 @@ class _JSON(logging.Formatter):
             "time": _time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "run": _run.get(),
-            "object": _object.get(),
             "message": record.getMessage(),
             "exception": _trace(record),
         }
@@ -186,7 +166,7 @@ def _extra(record: logging.LogRecord) -> Iterable[tuple[str, Any]]:
 
 
 def _trace(record: logging.LogRecord) -> str:
-    """Traceback and stack as text, made anew for each handler: logging's own cache would be unmasked."""
+    """Traceback and stack as text, made for each handler: logging's own cache is unmasked."""
     parts = []
     if record.exc_info and record.exc_info[0]:
         parts.append("".join(traceback.format_exception(*record.exc_info)).rstrip())
@@ -196,7 +176,7 @@ def _trace(record: logging.LogRecord) -> str:
 
 
 def _one_line(text: str) -> str:
-    return _CONTROL.sub(lambda found: repr(found.group())[1:-1], text)
+    return _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
 
 
 def _lines(text: str) -> str:
@@ -204,7 +184,7 @@ def _lines(text: str) -> str:
 
 
 def _masked(value: object, secrets: Secrets) -> object:
-    """The value as JSON knows it, masked in all its depth. Anything else becomes its text."""
+    """The value as JSON, masked at every depth. Other types become text."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, int | float):

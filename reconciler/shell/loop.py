@@ -1,7 +1,7 @@
-"""The loop: observe, decide, remember, act, tell, sleep until it matters. It holds no rule of its own.
+"""The loop: observe, decide, store, act, report, sleep. It contains no rule of its own. Run by `wire.py`.
 
-`once` runs until nothing is left that time would change; `watch` runs until it is told to stop. An event, a timer or a person only
-makes the next look come sooner. Whatever is decided is stored before it is done, so a kill at any point loses nothing.
+`once` runs until time alone changes nothing more; `watch` runs until a signal. An event, a timer or an operator's command only
+makes the next look or tick come sooner. Every decision is stored before it is carried out, so a kill at any point loses nothing.
 """
 
 import asyncio
@@ -22,32 +22,32 @@ from reconciler.core.rollouts.revisions import quiet
 from reconciler.exits import Exit
 from reconciler.shell.apply.applier import Applier
 from reconciler.shell.apply.evidence import Witness
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.manifest_reload import Rereading
+from reconciler.shell.manifest_reload import ManifestReload
 from reconciler.shell.parts import Parts
 from reconciler.shell.probing.name_targets import by_endpoint
 from reconciler.shell.probing.targets import Probing
 from reconciler.shell.pushing.pushes import Pushing
-from reconciler.shell.report.reporting import Telling
+from reconciler.shell.report.reporting import Reporting
 from reconciler.shell.report.summary import Summary, pending, summarize
-from reconciler.shell.store.ledger_store import Book
+from reconciler.shell.store.ledger_store import LedgerStore
 
-NAP = 30 * SECOND
-"""The longest sleep: a missed trigger costs no more than this."""
+LONGEST_SLEEP = 30 * SECOND
+"""The longest sleep (ns): a missed trigger costs at most this."""
 
 FIRST_LOOKS = 5 * SECOND
-"""How long the first tick waits for providers that do not answer: a tick over nothing would take every ledger for lost."""
+"""How long (ns) the first tick waits for providers that do not answer: without facts every ledger would count as lost."""
 
-BLIND_TRIES = 3
-"""Looks that must fail before a single run gives up on a provider."""
+UNREADABLE_TRIES = 3
+"""Failed looks after which a single run gives up on a provider."""
 
 SWITCH_SECONDS = 0.0002
-"""How long one thread of a daemon computes while another waits for the interpreter. Python's own 5 ms would be added to each
-answer of a balancer that comes while the loop or a look computes; a switch takes some µs."""
+"""The interpreter's switch interval in a daemon. Python's default of 5 ms would be added to each answer of a balancer that comes
+while the loop or a look computes; a switch takes some µs."""
 
 DONE_KEPT = 10_000
-"""Steps of a run that are kept for its summary."""
+"""Steps that a run keeps for its summary."""
 
 
 class Loop:
@@ -59,33 +59,33 @@ class Loop:
         self.clock, self.reporter, self.memory = parts.clock, parts.reporter, parts.memory
         self.wake = Wake()
         self.looks = Looks(parts.providers, parts.runner, parts.clock, self.wake)
-        self.rereading = Rereading(parts)
+        self.manifest_reload = ManifestReload(parts)
         self.probing = Probing(parts.prober, self.looks)
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
         self.witness = Witness(self.looks, parts.memory, parts.clock, self.probing)
         self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock, self.witness.take)
-        self.telling = Telling(parts.reporter, parts.memory)
-        self.book = Book(parts.memory, parts.reporter)
+        self.reporting = Reporting(parts.reporter, parts.memory)
+        self.ledger_store = LedgerStore(parts.memory, parts.reporter)
         self.ledger = Ledger()
         self.stopping: Exit | None = None
         self.done: list[tuple[Step, Outcome]] = []
         self._outcomes: list[Outcome] = []
-        self._failing = False
+        self._probe_failed = False
         self._applying: set[asyncio.Task[None]] = set()
         self._engine_retry = 0
-        self._reading_from = -1
+        self._prober_fd = -1
 
-    # --- life -----------------------------------------------------------------------------------------------------
+    # --- runs -----------------------------------------------------------------------------------------------------
 
     async def once(self, within: int, wait: bool = True) -> Summary:
         """Converge once.
 
         Args:
-            within: ns after which the run ends whatever is left.
-            wait: sit through waits and holds that end in that time; without it, one pass.
+            within: ns after which the run ends, converged or not.
+            wait: wait for waits and holds that end in that time; without it, one pass.
 
         Raises:
-            StoreError: the ledger or journal cannot be written; nothing is done without them.
+            StoreError: the ledger or journal cannot be written; no action is taken without them.
         """
         self._begin()
         end = self.clock.now().steady + within
@@ -98,17 +98,17 @@ class Loop:
                 await self._sleep(decision, end)
             await self._drain()
             final = await self._tick(act=False)
-            return summarize(final, tuple(self.done), self.clock.now(), self.stopping, self.probing.leaves.open())
+            return summarize(final, tuple(self.done), self.clock.now(), self.stopping, self.probing.name_targets.open())
         finally:
             await self._end()
 
     async def watch(self) -> Exit:
-        """Keep converging until a signal says stop. Raises `StoreError` as `once` does."""
+        """Keep converging until a signal. Raises `StoreError` as `once` does."""
         self._begin()
         sys.setswitchinterval(SWITCH_SECONDS)
         try:
             await self._first_looks()
-            self.looks.only_news = True
+            self.looks.only_changes = True
             while self.stopping is None:
                 decision = await self._tick()
                 await self._sleep(decision, None)
@@ -117,65 +117,65 @@ class Loop:
         finally:
             await self._end()
 
-    async def glance(self, deadline: int) -> tuple[Decision, Observed, Now]:
-        """One look at everything and one attempt per probe, for a plan: decides, acts on nothing, writes nothing.
+    async def observe_once(self, deadline: int) -> tuple[Decision, Observed, Now]:
+        """One look at every provider and one attempt per probe, for a plan: decides, does not act, writes nothing.
 
         Args:
-            deadline: ns that probes get to answer.
+            deadline: ns that probes have to answer.
         """
         self.probing.network_only = True
         self._begin(write=False)
         try:
             end = self.clock.now().steady + deadline
             await self.looks.look_due()
-            if by_endpoint(self.desired):  # then a first decision says which addresses to ask
+            if by_endpoint(self.desired):  # a first decision gives the addresses to probe
                 self._decide(self._observed(), self.clock.now())
-            await self._aim()
+            await self._retarget()
             while self.probing.unanswered() and self.clock.now().steady < end and self.stopping is None:
                 self.wake.take()
                 self._take_probes()
-                await self._aim()  # a startup probe that passed lets the others begin
+                await self._retarget()  # other probes begin once the startup probe has passed
                 if self.probing.unanswered():
                     await self.clock.sleep_until(min(end, self.clock.now().steady + SECOND), self.wake.event)
-            await self.looks.look_due()  # at what has become old meanwhile
+            await self.looks.look_due()  # read again what became old meanwhile
             now, observed = self.clock.now(), self._observed()
             return self._decide(observed, now), observed, now
         finally:
             await self._end()
 
-    def stop(self, how: Exit) -> None:
-        """End after the current actions. A second call ends the process at once: every point survives that."""
+    def stop(self, exit_code: Exit) -> None:
+        """End after the current actions. A second call ends the process at once, which is safe at every point."""
         if self.stopping is not None:
-            os._exit(int(how))
-        self.stopping = how
-        self.reporter.note("stopping after the current actions; once more stops at once")
-        self.wake.set("asked to stop")
+            os._exit(int(exit_code))
+        self.stopping = exit_code
+        self.reporter.note("stopping after the current actions; send the signal again to stop at once")
+        self.wake.set("stop requested")
 
     def _begin(self, write: bool = True) -> None:
         loop = asyncio.get_running_loop()
-        for number, how in ((signal.SIGTERM, Exit.TERMINATED), (signal.SIGINT, Exit.INTERRUPTED)):
+        for number, exit_code in ((signal.SIGTERM, Exit.TERMINATED), (signal.SIGINT, Exit.INTERRUPTED)):
             try:
-                loop.add_signal_handler(number, self.stop, how)
+                loop.add_signal_handler(number, self.stop, exit_code)
             except (ValueError, RuntimeError):
-                break  # not the main thread: whoever runs this loop stops it by `stop`
-        self.ledger = self.book.load()
-        self.telling.begin(self.ledger)
+                break  # not the main thread: the caller uses `stop`
+        self.ledger = self.ledger_store.load()
+        self.reporting.begin(self.ledger)
         if self.parts.approve and write:
             self.ledger = obey(self.ledger, (Command("approve", self.parts.approve),))
         if write:
-            for sentence in self.memory.leftovers():
-                self.reporter.note(sentence, level=logging.WARNING)
+            for message in self.memory.close_open_entries():
+                self.reporter.note(message, level=logging.WARNING)
         self.looks.remembered = self.parts.remembered | self.ledger.zones
-        self.looks.want(self.desired)
-        self.pushing.want(self.desired)
+        self.looks.set_desired(self.desired)
+        self.pushing.set_desired(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
-        self.rereading.begin(self.clock.now())
+        self.manifest_reload.begin(self.clock.now())
         self._listen()
         if write:
             self.looks.listen()
 
     async def _first_looks(self) -> None:
-        """Look at everything once before the first tick; whoever does not answer in time is unknown to it."""
+        """Look at every provider once before the first tick; a provider that does not answer in time is unknown."""
         end = self.clock.now().steady + FIRST_LOOKS
         self.looks.start_due()
         while not all(self.looks.attempts.values()) and self.stopping is None:
@@ -185,44 +185,44 @@ class Loop:
             await self.clock.sleep_until(end, self.wake.event)
 
     def _listen(self) -> None:
-        """Wake up when the probe engine has results."""
+        """Wake the loop when the probe engine has results."""
         loop = asyncio.get_running_loop()
         number = self.parts.prober.fileno()
-        if number == self._reading_from:
+        if number == self._prober_fd:
             return
-        if self._reading_from >= 0:
-            loop.remove_reader(self._reading_from)
+        if self._prober_fd >= 0:
+            loop.remove_reader(self._prober_fd)
         if number >= 0:
-            loop.add_reader(number, self._probes_came)
-        self._reading_from = number
+            loop.add_reader(number, self._on_results)
+        self._prober_fd = number
 
-    def _probes_came(self) -> None:
+    def _on_results(self) -> None:
         if self._take_probes():
             self.wake.set("a probe verdict changed")
 
     def _take_probes(self) -> bool:
         changed, failed = self.probing.read()
-        self._failing |= failed
+        self._probe_failed |= failed
         return changed
 
     def _look_at_failed(self) -> None:
-        """What stopped answering may be gone: look before its cadence says so, but not before its weight is on the way."""
-        for name in self.looks.providers.runtimes if self._failing else ():
-            self.looks.hurry(Role.RUNTIME, name)
-        self._failing = False
+        """Look at the runtimes early after a failed probe: the container may be gone. Called after its weight change was sent."""
+        for name in self.looks.providers.runtimes if self._probe_failed else ():
+            self.looks.look_soon(Role.RUNTIME, name)
+        self._probe_failed = False
 
     async def _drain(self) -> None:
-        """Let what is under way come to its end; every call has a deadline."""
+        """Wait for the calls under way; every call has a deadline."""
         while self._applying:
             await asyncio.gather(*self._applying)
             self._applying = {task for task in self._applying if not task.done()}
-        self.telling.flush()
+        self.reporting.flush()
         await self.looks.settle()
 
     async def _end(self) -> None:
-        if self._reading_from >= 0:
-            asyncio.get_running_loop().remove_reader(self._reading_from)
-            self._reading_from = -1
+        if self._prober_fd >= 0:
+            asyncio.get_running_loop().remove_reader(self._prober_fd)
+            self._prober_fd = -1
         for task in self._applying:
             task.cancel()
         await asyncio.gather(*self._applying, return_exceptions=True)
@@ -231,7 +231,7 @@ class Loop:
     # --- one tick -------------------------------------------------------------------------------------------------
 
     async def _tick(self, act: bool = True) -> Decision:
-        """Decide over what is known, store what must be remembered, begin what is due."""
+        """Decide from the known facts, store the result, and begin the steps that are due."""
         self.wake.take()
         for task in [task for task in self._applying if task.done()]:
             self._applying.discard(task)
@@ -246,43 +246,43 @@ class Loop:
         self._take_probes()
         self.looks.start_due()
         await asyncio.sleep(0)
-        await self._aim()
+        await self._retarget()
         now = self.clock.now()
         self.ledger = self.pushing.fold(self.ledger, now)
         decision = self._decide(self._observed(), now)
         if decision.ledger.history_lost is not None and self.ledger.history_lost is None:
             self.reporter.note(
-                "the ledger is empty beside objects of this instance, or a node cannot be read: nothing is restarted for its "
-                "health until counting is right again, and nothing is pruned without --take-over",
+                "the ledger is empty although objects of this instance exist, or a node cannot be read: health restarts are "
+                "paused until the restart history is complete, and nothing is pruned; to prune now, use --take-over",
                 level=logging.WARNING,
             )
         self.ledger = decision.ledger
         self.looks.remembered = self.parts.remembered | self.ledger.zones
-        self.book.save(self.ledger, tuple(number for number, _ in commands))
-        self.telling.heard(command.verb for _, command in commands)
+        self.ledger_store.save(self.ledger, tuple(number for number, _ in commands))
+        self.reporting.commands_read(command.verb for _, command in commands)
         if act and decision.steps and self.stopping is None:
             self._act(decision.steps)
-            # Twice around the loop: then the calls are on their threads (or journalled first), before disk and telling take time.
+            # Two turns of the event loop start the calls on their threads (or journal them), before disk and reports take time.
             await asyncio.sleep(0)
             await asyncio.sleep(0)
         self.memory.sync()
         self.pushing.saved()
         self._look_at_failed()
         if all(self.looks.attempts.values()):
-            self.telling.decided(decision, self.desired, now)
+            self.reporting.decided(decision, self.desired, now)
         if not self._applying:
-            self.telling.flush()
+            self.reporting.flush()
         return decision
 
     def _decide(self, observed: Observed, now: Now) -> Decision:
-        """Decide with the garbage collector off: a full collection over all facts would cost more than the decision."""
+        """Decide with the garbage collector off: a full collection over all facts costs more than the decision."""
         gc.disable()
         try:
             decision = decide(self.desired, observed, now)
         finally:
             gc.enable()
-        if self.probing.leaves.follow(self.desired, decision.status.roster):
-            self.wake.set("names lead to other addresses")
+        if self.probing.name_targets.follow(self.desired, decision.status.roster):
+            self.wake.set("target addresses of names changed")
         return decision
 
     def _observed(self) -> Observed:
@@ -294,11 +294,11 @@ class Loop:
             probes=dict(self.probing.verdicts),
             pushes=self.pushing.facts(),
             ledger=self.ledger,
-            source_read_at=self.rereading.read_at,
+            source_read_at=self.manifest_reload.read_at,
             busy=looks.providers.busy() - self.applier.busy,
-            contexts=self.probing.foreigners.contexts,
+            contexts=self.probing.label_contexts.contexts,
             under_way=frozenset(self.applier.busy),
-            leaves=dict(self.probing.leaves.verdicts),
+            leaves=dict(self.probing.name_targets.verdicts),
         )
 
     def _act(self, steps: tuple[Step, ...]) -> None:
@@ -308,7 +308,7 @@ class Loop:
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
             if outcome.kind is not OutcomeKind.SKIPPED:
-                self.telling.done((step, outcome, self.clock.now()), self.desired.revision)
+                self.reporting.done((step, outcome, self.clock.now()), self.desired.revision)
             self.reporter.finished(step, outcome)
             self.wake.set(f"{step.id} ended")
 
@@ -318,26 +318,26 @@ class Loop:
         task.add_done_callback(lambda _: self.wake.set("steps ended"))
         self._applying.add(task)
 
-    async def _aim(self) -> None:
-        silent = quiet(self.desired, self.ledger, self.clock.now())
-        await self.probing.aim(self.desired, self.applier.busy, silent, self.ledger)
+    async def _retarget(self) -> None:
+        suspended = quiet(self.desired, self.ledger, self.clock.now())
+        await self.probing.retarget(self.desired, self.applier.busy, suspended, self.ledger)
 
     def _check_engine(self, now: Now) -> None:
-        """A probe engine that died or fell silent is replaced; until it speaks, nothing is known of probes."""
-        silence = self.parts.prober.silent()
-        if not silence or now.steady < self._engine_retry:
+        """Restart a probe engine that died or does not answer; until it answers, all verdicts are unknown."""
+        problem = self.parts.prober.silent()
+        if not problem or now.steady < self._engine_retry:
             return
         self._engine_retry = now.steady + 5 * SECOND
         self.probing.forget()
-        self.reporter.note(f"probes are unknown: {silence}; starting the probe engine again", level=logging.WARNING)
+        self.reporter.note(f"probe results are unknown: {problem}; restarting the probe engine", level=logging.WARNING)
         self.parts.prober.restart()
         self._listen()
 
     # --- the source -----------------------------------------------------------------------------------------------
 
     async def _reread(self, now: Now) -> bool:
-        """Read the manifests again when it is time, and put in force what they say; whether that is something else now."""
-        desired = await self.rereading.read(now)
+        """Read the manifests again when it is due, and put a new revision in force. Whether there is one."""
+        desired = await self.manifest_reload.read(now)
         if desired is None:
             return False
         if self.parts.providers_for is not None and desired.providers != self.desired.providers:
@@ -347,30 +347,30 @@ class Loop:
             old.close()
             self.looks.listen()
         self.desired = desired
-        self.looks.want(desired)
-        self.pushing.want(desired)
+        self.looks.set_desired(desired)
+        self.pushing.set_desired(desired)
         return True
 
     def source_changed(self) -> None:
-        """A hint that the source changed: read it at the next tick."""
-        self.rereading.hurry()
+        """Read the source at the next tick: something hints at a change."""
+        self.manifest_reload.read_soon()
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
     async def _sleep(self, decision: Decision, end: int | None) -> None:
         """Sleep until another decision may differ from this one.
 
-        Looks and reads that become due meanwhile only begin: what they find wakes the loop, if it is news. Before `wake_at` the
-        same facts lead to the same decision, and with ten thousand workloads each one costs more than all else that a quiet loop
-        does.
+        Looks and reads that become due meanwhile are only started; they wake the loop if they find a change. Before `wake_at`
+        the same facts lead to the same decision, and with ten thousand workloads one decision costs more than everything else
+        in an idle loop.
         """
         if self.stopping is not None and not self._applying:
             return
-        self.rereading.prove(decision)
-        until = min(decision.wake_at, self.clock.now().steady + NAP, FOREVER if end is None else end)
+        self.manifest_reload.prove(decision)
+        until = min(decision.wake_at, self.clock.now().steady + LONGEST_SLEEP, FOREVER if end is None else end)
         while True:
-            await self.telling.let_go_first(self._applying, self.wake)
-            upcoming = min(until, self.looks.next_due(), self.rereading.due)
+            await self.reporting.after_calls(self._applying, self.wake)
+            upcoming = min(until, self.looks.next_due(), self.manifest_reload.due)
             await self.clock.sleep_until(upcoming, self.wake.event)
             now = self.clock.now()
             if await self._reread(now) or self.wake.asked or now.steady >= until:
@@ -388,9 +388,10 @@ class Loop:
         now = self.clock.now().steady
         if now >= end:
             return True
-        tried = self.looks.attempts.values()
-        if not all(tried):
+        if not all(self.looks.attempts.values()):
             return False
         if not wait:
             return not decision.steps and not decision.unsettled
-        return not self.probing.leaves.undecided() and not pending(decision, end, self.looks.gave_up(BLIND_TRIES))
+        return not self.probing.name_targets.undecided() and not pending(
+            decision, end, self.looks.tried_enough(UNREADABLE_TRIES)
+        )

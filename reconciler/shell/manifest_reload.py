@@ -1,4 +1,4 @@
-"""When the manifests are read again, and what becomes of what was read. Called by the loop."""
+"""Decides when the manifests are read again, and reads them. Called by the loop."""
 
 import logging
 
@@ -9,14 +9,14 @@ from reconciler.core.model.reasons import Rule
 from reconciler.shell.parts import Parts
 
 READ_SOURCE = 15 * SECOND
-"""How often the source is read again without a trigger."""
+"""How often (ns) the source is read again without a trigger."""
 
 
-class Rereading:
-    """The cadence of the source.
+class ManifestReload:
+    """Reads the source on its cadence.
 
     Attributes:
-        read_at: steady instant (ns) of the last complete read that equals what is in force.
+        read_at: steady instant (ns) of the last complete read that equals the manifests in force.
         due: steady instant (ns) of the next read; FOREVER without a source.
     """
 
@@ -26,30 +26,30 @@ class Rereading:
         self.due = FOREVER
 
     def begin(self, now: Now) -> None:
-        """What is in force was read just now."""
+        """Start the cadence: the manifests in force were read just now."""
         self.read_at = now.steady
         if self.source is not None:
             self.due = now.steady + READ_SOURCE
 
-    def hurry(self) -> None:
-        """A hint that the source changed: read it at the next tick."""
+    def read_soon(self) -> None:
+        """Read the source at the next tick: something hints at a change."""
         if self.source is not None:
             self.due = 0
 
     def prove(self, decision: Decision) -> None:
-        """Make the second read that proves an absence when it is due, not at the next usual one."""
+        """Schedule the second read that proves an absence at the end of its hold, not at the next usual read."""
         for hold in decision.holds if self.source is not None else ():
             if hold.rule is Rule.ABSENCE_UNPROVEN and hold.until is not None:
                 self.due = min(self.due, hold.until)
 
     async def read(self, now: Now) -> Desired | None:
-        """Read when it is due: other manifests to put in force, else None. What is broken changes nothing that is in force."""
+        """Read the source if it is due. Returns new manifests to put in force; None when unchanged or invalid."""
         if self.source is None or now.steady < self.due:
             return None
         self.due = now.steady + READ_SOURCE
-        desired, told = await self.runner.run(self.source.reread)
-        for sentence in told:
-            self.reporter.note(sentence, level=logging.WARNING if desired is None else logging.INFO)
+        desired, messages = await self.runner.run(self.source.reread)
+        for message in messages:
+            self.reporter.note(message, level=logging.WARNING if desired is None else logging.INFO)
         if desired is not None or self.source.same():
             self.read_at = now.steady
         return desired

@@ -1,6 +1,6 @@
-"""What the loop is made of: the ports it has to the outside, as protocols, and the record that holds them.
+"""The parts of the loop: its ports as protocols, and the record `Parts` that holds them.
 
-`wire.py` fills `Parts` with the real things, simulations with their own; `loop.py` knows nothing else.
+`wire.py` fills `Parts` with the real implementations, simulations with their own. `loop.py` uses nothing else.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from reconciler.shell.store.ports import Memory
 
 
 class Stopped(Exception):
-    """A signal ended a run before it had a result. `exit` is how the process should end."""
+    """A signal ended a run before it had a result. `exit` is the exit code of the process."""
 
     def __init__(self, exit_code: Exit) -> None:
         super().__init__(exit_code.sentence)
@@ -25,21 +25,21 @@ class Stopped(Exception):
 
 
 class Source(Protocol):
-    """Where manifests come from."""
+    """The source of manifests."""
 
     def reread(self) -> tuple[Desired | None, tuple[str, ...]]:
-        """Read the source again: a new set of manifests when it changed and is valid, and what to tell about it.
+        """Read the source again: the new set of manifests when it changed and is valid, and messages for the operator.
 
-        Nothing changed is (None, ()). Called on a thread.
+        (None, ()) when nothing changed. Called on a thread.
         """
 
     def same(self) -> bool:
-        """Whether the last read was complete and equal to what is in force."""
+        """Whether the last read was complete and equal to the manifests in force."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Everything the loop is made of; put together by `wire.py`, or by a simulation."""
+    """All parts of the loop."""
 
     desired: Desired
     providers: Providers

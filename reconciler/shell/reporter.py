@@ -1,4 +1,4 @@
-"""Who tells people what happens while a run goes on, as a protocol: the command line has one, simulations have their own."""
+"""The protocol of reporters, which show the operator the progress of a run. Implemented by the command line and simulations."""
 
 import logging
 from collections.abc import Callable
@@ -11,23 +11,23 @@ from reconciler.core.model.step import Step
 
 
 class Reporter(Protocol):
-    """Who tells people what happens. Called from the loop's thread; must not block."""
+    """Shows the operator what happens. Called from the loop's thread; must not block."""
 
     def started(self, step: Step) -> None:
         """A call is about to be made."""
 
     def finished(self, step: Step, outcome: Outcome) -> None:
-        """It ended, or was not made."""
+        """The call ended, or was skipped."""
 
     def decided(self, decision: Decision, now: Now) -> None:
-        """A decision that differs from the one before."""
+        """A decision that differs from the previous one."""
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
-        """Something else worth knowing."""
+        """Any other message."""
 
 
-class SignOfLife(Reporter, Protocol):
-    """A reporter that shows that a run goes on while nothing happens."""
+class ProgressReporter(Reporter, Protocol):
+    """A reporter that also shows which calls are under way while nothing else happens."""
 
     def follow(self, under_way: Callable[[], tuple[str, ...]]) -> None:
-        """Ask this, whenever it shows so, for what is under way; it answers at once, and an empty tuple is nothing."""
+        """Set the function that returns the calls under way. It returns at once; the tuple may be empty."""

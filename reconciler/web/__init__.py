@@ -1,1 +1,1 @@
-"""What the daemon serves over HTTP. Imported only when the Instance says that it listens: it needs the extra `serve`."""
+"""The daemon's HTTP listener. Imported only when the Instance has `push`, because it needs the extra `serve`."""

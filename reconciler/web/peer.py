@@ -1,6 +1,6 @@
-"""Who is at the other end of a unix socket: the kernel says which process, and its control group says which container.
+"""Identifies the peer of a unix socket: the kernel gives its process, and the process's control group gives its container.
 
-So a container can speak for itself without any secret, and never for another. Called by `web/server.py` for every connection.
+So a container can push for itself without a secret, and never for another one. Called by `server.py` for every connection.
 """
 
 import os
@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 _UCRED = struct.Struct("iII")
 _SO_PEERPIDFD = 77
-"""Linux 6.5 and newer (include/uapi/asm-generic/socket.h): a handle on the peer, so that a number used again cannot deceive."""
+"""Linux 6.5 and newer (include/uapi/asm-generic/socket.h): a descriptor of the peer, which guards against a reused pid."""
 
 _CONTAINER = re.compile(r"(?:^|[/:-])([0-9a-f]{64})(?=$|[/.])")
 """The id in a path of /proc/PID/cgroup: `/docker/ID`, `/system.slice/docker-ID.scope`, `/machine.slice/libpod-ID.scope/container`."""
 
 
 class Peer(NamedTuple):
-    """The process that connected (0 = not of our pid namespace), its user, and its container; empty for none."""
+    """The connected process (0 = not in our pid namespace), its user, and its container id; empty when it is in none."""
 
     pid: int
     uid: int
@@ -27,7 +27,7 @@ class Peer(NamedTuple):
 
 
 def peer_of(connection: socket.socket) -> Peer | None:
-    """Who connected; None when this is no unix socket, or the kernel does not say."""
+    """The peer of a connection; None when it is not a unix socket, or the kernel does not give the peer."""
     if connection.family != socket.AF_UNIX:
         return None
     try:
@@ -41,7 +41,7 @@ def peer_of(connection: socket.socket) -> Peer | None:
     try:
         container = container_in(_control_group(pid))
         if handle is not None and _ended(handle):
-            container = ""  # what was read may be of another process that has got the number since
+            container = ""  # the pid may have been reused by another process meanwhile
     finally:
         if handle is not None:
             os.close(handle)
@@ -49,9 +49,9 @@ def peer_of(connection: socket.socket) -> Peer | None:
 
 
 def container_in(control_group: str) -> str:
-    """The container's id in the text of a /proc/PID/cgroup; the innermost one; empty when it names none."""
-    found = [one for line in control_group.splitlines() for one in _CONTAINER.findall(line)]
-    return found[-1] if found else ""
+    """The id of the innermost container in the text of a /proc/PID/cgroup; empty when there is none."""
+    ids = [id_ for line in control_group.splitlines() for id_ in _CONTAINER.findall(line)]
+    return ids[-1] if ids else ""
 
 
 def _control_group(pid: int) -> str:
@@ -63,7 +63,7 @@ def _control_group(pid: int) -> str:
 
 
 def _handle(connection: socket.socket) -> int | None:
-    """A descriptor of the peer process; None on kernels that do not have it, or when the process has ended."""
+    """A descriptor of the peer process; None when the kernel lacks it or the process has ended."""
     try:
         return connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD)
     except OSError:

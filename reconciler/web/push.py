@@ -1,7 +1,7 @@
-"""POST /v1/push: one message of one instance about itself. Who it is comes from the kernel or from a token; rules: `core/pushes.py`.
+"""POST /v1/push: one message of one container about itself. The kernel or a token identifies the sender; see `core/health/pushes.py`.
 
-What is wrong with credentials is not told, and told late: so are too many messages. A flood thereby limits itself, because a
-peer may hold few connections only.
+Answers to invalid credentials have no details and are delayed; answers to too many messages are delayed too. So a flood limits
+itself, because a peer may hold few connections only. The application is served by `serving.py`.
 """
 
 import asyncio
@@ -24,20 +24,20 @@ from reconciler.web.peer import Peer
 
 BODY_BYTES = 4 * 1024
 SLOW_SECONDS = 1.0
-"""How long somebody waits for an answer who sends too much, or may not send at all."""
+"""Seconds until the answer to invalid credentials, or to too many messages."""
 
 REMEMBER_SECONDS = 1.0
-"""How long an answer waits for a new state to be written down. Half of what the shipped client waits."""
+"""Seconds that an answer waits until a new state is stored. The shipped client waits twice as long."""
 
 _BOOT = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-_MOST = 2**63 - 1
+_MAX_COUNT = 2**63 - 1
 
 REFUSED = Ruling(401, "refused")
-NOT_YOU = Ruling(403, "refused")
+OTHER_CONTAINER = Ruling(403, "refused")
 
 
 class Receiver(Protocol):
-    """What the listener needs of the loop: `shell/pushing.py`."""
+    """What the listener needs of the loop: `shell/pushing/pushes.py`."""
 
     def allow(self, subject: str) -> bool:
         """Whether a sender may push now."""
@@ -45,15 +45,15 @@ class Receiver(Protocol):
     def push(self, sender: Sender, event: PushEvent, boot: str, seq: int, inflight: int | None) -> Ruling:
         """Take or refuse one push."""
 
-    def name_of(self, container: str) -> str:
-        """The name of a container that may push; empty when none of them has this id."""
+    def name_of(self, container_id: str) -> str:
+        """The name of a container that may push; empty when no such container has this id."""
 
     async def remembered(self, seconds: float) -> bool:
-        """Wait until what was taken is written down, at most that long."""
+        """Wait at most `seconds` until the pushes taken so far are stored. Whether they are."""
 
 
 class Keys(Protocol):
-    """Makes the token of a generation: `shell/credentials.py`."""
+    """Makes the token of a generation: `shell/pushing/credentials.py`."""
 
     def token(self, generation: str) -> str:
         """64 hex digits."""
@@ -67,7 +67,7 @@ class _Message(NamedTuple):
 
 
 def push_app(receiver: Receiver, keys: Keys, slow: float = SLOW_SECONDS, others: Sequence[Route] = ()) -> Starlette:
-    """The application that takes pushes. `slow` is in seconds; `others` are routes beside it."""
+    """The application that takes pushes. `slow` is the delay of refusals in seconds; `others` are further routes."""
 
     async def handle(request: Request) -> JSONResponse:
         ruling, remembered = await _handle(request)
@@ -82,7 +82,7 @@ def push_app(receiver: Receiver, keys: Keys, slow: float = SLOW_SECONDS, others:
     async def _handle(request: Request) -> tuple[Ruling, bool]:
         body = await _body(request)
         if body is None:
-            return Ruling(413, f"a push has at most {BODY_BYTES} bytes"), False
+            return Ruling(413, f"the body is longer than {BODY_BYTES} bytes"), False
         raw = _parse(body)
         peer: Peer | None = getattr(request.state, "peer", None)
         sender = identify(request, body, raw, peer, receiver, keys)
@@ -101,16 +101,16 @@ def push_app(receiver: Receiver, keys: Keys, slow: float = SLOW_SECONDS, others:
 
 
 async def _body(request: Request) -> bytes | None:
-    """The whole body; None when it is too long. The connection's own deadline bounds how long this takes."""
-    found = bytearray()
+    """The whole body; None when it is too long. The deadline of the connection limits the time."""
+    body = bytearray()
     try:
         async for chunk in request.stream():
-            found += chunk
-            if len(found) > BODY_BYTES:
+            body += chunk
+            if len(body) > BODY_BYTES:
                 return None
     except ClientDisconnect:
         return b""
-    return bytes(found)
+    return bytes(body)
 
 
 def _parse(body: bytes) -> dict[str, Any] | None:
@@ -124,16 +124,16 @@ def _parse(body: bytes) -> dict[str, Any] | None:
 def identify(
     request: Request, body: bytes, raw: dict[str, Any] | None, peer: Peer | None, receiver: Receiver, keys: Keys
 ) -> Sender | Ruling:
-    """Who sends a message, or how it is refused.
+    """The sender of a message, or the refusal.
 
-    Over TCP the body must be signed with the token of the generation. Over the unix socket the token itself will do, and
-    in a container the kernel's word, unless something else is claimed.
+    Over TCP the body must be signed with the token of the generation. Over the unix socket the token itself is enough. A
+    process in a container needs no token, unless the message claims another generation.
     """
     generation = raw.get("generation") if raw is not None else None
     claimed = split(generation) if isinstance(generation, str) else None
     signature = request.headers.get(SIGNATURE_HEADER, "")
     kind, _, bearer = request.headers.get("authorization", "").partition(" ")
-    lives_in = receiver.name_of(peer.container) if peer is not None and peer.container else ""
+    container_name = receiver.name_of(peer.container) if peer is not None and peer.container else ""
     if signature or bearer:
         if claimed is None:
             return REFUSED
@@ -146,31 +146,31 @@ def identify(
             )
         if not proven:
             return REFUSED
-        return NOT_YOU if lives_in and lives_in != claimed[0] else Sender(*claimed)
+        return OTHER_CONTAINER if container_name and container_name != claimed[0] else Sender(*claimed)
     if peer is None or not peer.container:
         return REFUSED
     if generation is None or generation == peer.container:
         return Sender(container=peer.container)
-    if claimed is None or (lives_in and lives_in != claimed[0]):
-        return NOT_YOU
+    if claimed is None or (container_name and container_name != claimed[0]):
+        return OTHER_CONTAINER
     return Sender(container=peer.container)
 
 
 def _read(raw: dict[str, Any] | None) -> _Message | Ruling:
-    """What a message says, or what is wrong with it. Members that nobody knows are left for newer versions."""
+    """The message, or the refusal of an invalid one. Unknown members are ignored, for newer versions."""
     if raw is None:
-        return Ruling(400, "the body is no JSON object")
+        return Ruling(400, "the body is not a JSON object")
     event, boot, seq, inflight = raw.get("event"), raw.get("boot"), raw.get("seq"), raw.get("inflight")
     if event not in tuple(PushEvent):
         return Ruling(400, f"event must be one of {EVENTS}")
     if not isinstance(boot, str) or not _BOOT.fullmatch(boot):
-        return Ruling(400, "boot must be a text of 1 to 128 letters, digits, '_', '.', ':' or '-'")
+        return Ruling(400, "boot must be a string of 1 to 128 letters, digits, '_', '.', ':' or '-'")
     if not _is_count(seq):
-        return Ruling(400, f"seq must be a whole number from 0 to {_MOST}")
+        return Ruling(400, f"seq must be an integer from 0 to {_MAX_COUNT}")
     if inflight is not None and not _is_count(inflight):
-        return Ruling(400, "inflight must be a whole number of requests, or be left out")
+        return Ruling(400, "inflight must be the number of requests in flight, or be omitted")
     return _Message(PushEvent(event), boot, seq, inflight)
 
 
 def _is_count(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT

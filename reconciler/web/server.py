@@ -1,7 +1,7 @@
-"""uvicorn with limits: who may hold how many connections, for how long, and without its own ideas about signals and logs.
+"""uvicorn with limits on the number and time of connections per peer, and without its own handling of signals and logs.
 
-A connection that sends no complete request in time is cut, and so is one too many of the same peer, so that nobody can keep
-others out. Used by `web/serving.py`.
+A connection without a complete request in time is closed, and so is one above the limit of its peer, so that no peer can keep
+others out. Used by `serving.py`.
 """
 
 import asyncio
@@ -28,91 +28,91 @@ App = Callable[
 """An ASGI application."""
 
 CONNECTIONS = 1_024
-"""All connections together: above what a thousand instances use that push now and then."""
+"""Limit of all connections: more than a thousand instances use at a time."""
 
 PER_CONTAINER = 8
-"""Connections of one container over the unix socket: its program, a sidecar and a few calls by hand."""
+"""Limit of one container over the unix socket: its program, a sidecar and a few manual calls."""
 
 PER_ADDRESS = 256
-"""Connections from one address over TCP, or of one user over the unix socket outside of containers: many instances may share it."""
+"""Limit of one address over TCP, or of one user over the unix socket outside of containers: many instances may share it."""
 
 REQUEST_SECONDS = 5.0
-"""How long a request may take to arrive completely, from the connection or from the answer before it."""
+"""Seconds for a complete request, from the connection or from the previous answer on."""
 
 HEAD_BYTES = 8 * 1024
-"""How long the head of a request may be."""
+"""The size limit of the head of a request."""
 
 STOP_SECONDS = 2
-"""How long requests under way may take when the server stops."""
+"""Seconds for requests under way when the server stops."""
 
 
 class Guarded(H11Protocol):
     """One connection, with its limits."""
 
-    crowd: ClassVar[Counter[str]]
-    """Open connections by peer: of a class, because uvicorn makes the objects, which is made for each server."""
+    open_by_peer: ClassVar[Counter[str]]
+    """Open connections by peer. A class attribute, because uvicorn creates the objects; each server has its own class."""
 
-    patience: ClassVar[float]
+    request_seconds: ClassVar[float]
     """Seconds for one request."""
 
     _peer_key = ""
-    _clock: asyncio.TimerHandle | None = None
+    _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Find out who it is, and whether it may be here."""
+        """Identify the peer, and close the connection above a limit."""
         connection = transport.get_extra_info("socket")
         peer = peer_of(connection)
         self.app_state = {**self.app_state, "peer": peer}
         super().connection_made(transport)
-        key, most = _key(peer, transport)
-        if self.crowd[key] >= most or self.crowd.total() >= CONNECTIONS:
+        key, limit = _key(peer, transport)
+        if self.open_by_peer[key] >= limit or self.open_by_peer.total() >= CONNECTIONS:
             transport.abort()
             return
         self._peer_key = key
-        self.crowd[key] += 1
+        self.open_by_peer[key] += 1
         self._await_request()
 
     def data_received(self, data: bytes) -> None:
-        """Pass bytes on, and keep the deadline of a request that is not complete."""
+        """Pass bytes on, and keep the deadline of an incomplete request."""
         super().data_received(data)
         if not self.transport.is_closing():
             self._await_request()
 
     def on_response_complete(self) -> None:
-        """The next request begins."""
+        """Start the deadline of the next request."""
         super().on_response_complete()
         if not self.transport.is_closing():
             self._await_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Make room for others."""
-        self._stop_clock()
+        """Count the connection out."""
+        self._clear_deadline()
         if self._peer_key:
-            self.crowd[self._peer_key] -= 1
-            if not self.crowd[self._peer_key]:
-                del self.crowd[self._peer_key]
+            self.open_by_peer[self._peer_key] -= 1
+            if not self.open_by_peer[self._peer_key]:
+                del self.open_by_peer[self._peer_key]
             self._peer_key = ""
         super().connection_lost(exc)
 
     def _await_request(self) -> None:
-        """While no request is being answered, one must become complete before the clock runs out."""
+        """Start the deadline of a request, unless a request is being answered."""
         if self.cycle is not None and not self.cycle.response_complete and not self.cycle.more_body:
-            self._stop_clock()
-        elif self._clock is None:
-            self._clock = self.loop.call_later(self.patience, self._cut)
+            self._clear_deadline()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self.request_seconds, self._close)
 
-    def _stop_clock(self) -> None:
-        if self._clock is not None:
-            self._clock.cancel()
-            self._clock = None
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
-    def _cut(self) -> None:
-        self._clock = None
+    def _close(self) -> None:
+        self._deadline = None
         self.transport.abort()
 
 
 def _key(peer: Peer | None, transport: asyncio.Transport) -> tuple[str, int]:
-    """What connections of one peer are counted under, and how many it may have."""
+    """The key under which connections of a peer are counted, and their limit."""
     if peer is not None and peer.container:
         return f"container {peer.container}", PER_CONTAINER
     if peer is not None:
@@ -122,15 +122,15 @@ def _key(peer: Peer | None, transport: asyncio.Transport) -> tuple[str, int]:
 
 
 _ACCEPTING = 4
-"""Turns of the loop from a connection's acceptance until its protocol knows it."""
+"""Turns of the event loop from the accept of a connection until its protocol knows it."""
 
 
 class Server(uvicorn.Server):
-    """A server inside the loop's process: signals are the loop's business."""
+    """A server inside the loop's process; the loop handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Leave them alone."""
+        """Do not touch signals."""
         yield
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -138,10 +138,10 @@ class Server(uvicorn.Server):
         self._stopping = asyncio.Event()
 
     async def main_loop(self) -> None:
-        """Wait for `stop`. The library's own loop looks ten times a second whether it is to end, for as long as we run."""
+        """Wait for `stop`. The library's own loop would poll ten times a second."""
         await self.on_tick(0)
         await self._stopping.wait()
-        # No new ones, and those that are being accepted become connections: closed at this moment, they would be lost unclosed.
+        # Accept no new connections, and let accepted ones reach their protocol: otherwise they would never be closed.
         loop = asyncio.get_running_loop()
         for listening in (listener for server in self.servers for listener in server.sockets):
             loop.remove_reader(listening.fileno())
@@ -149,24 +149,24 @@ class Server(uvicorn.Server):
             await asyncio.sleep(0)
 
     async def run_on(self, sockets: list[socket.socket]) -> None:
-        """Serve on these sockets, which are closed at the end, until `stop`."""
+        """Serve on these sockets until `stop`; closes them at the end."""
         await self.serve(sockets=sockets)
 
     def stop(self) -> None:
-        """End it: no new connections, and what is under way has `STOP_SECONDS`.
+        """End the server: no new connections; requests under way have `STOP_SECONDS`.
 
-        The library's own `should_exit` would not close what is accepted between its start and its first look.
+        The library's own `should_exit` would not close connections accepted between its start and its first poll.
         """
         self._stopping.set()
 
 
-def make_server(app: App, patience: float = REQUEST_SECONDS) -> Server:
-    """A server of an application; nothing listens yet. `patience` is how long a request may take to arrive (s)."""
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # who sends nonsense must not fill the log
+def make_server(app: App, request_seconds: float = REQUEST_SECONDS) -> Server:
+    """A server of an application, not listening yet. `request_seconds` is the time limit for a complete request."""
+    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # a peer that sends invalid requests must not fill the log
     config = uvicorn.Config(
         app,
         loop="none",
-        http=type("GuardedHere", (Guarded,), {"crowd": Counter(), "patience": patience}),
+        http=type("GuardedHere", (Guarded,), {"open_by_peer": Counter(), "request_seconds": request_seconds}),
         ws="none",
         lifespan="off",
         log_config=None,

@@ -1,6 +1,6 @@
-"""Keeps a listener open for as long as the Instance wants one, wherever it wants it. Run by `wire.py` beside the loop.
+"""Keeps the push listener open as the Instance in force declares it. Run by `wire.py` beside the loop.
 
-That it cannot listen is told and tried again: containers, weights and names are taken care of all the same.
+When listening fails, it reports that and tries again; the loop goes on without pushes.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from reconciler.shell.report.last_decision import last_decision
 from reconciler.shell.store.directory import StoreError
 from reconciler.web.sockets import open_sockets
 
-AGAIN_FIRST, AGAIN_LONGEST = 1.0, 30.0
-"""Seconds until a listener that failed is tried again; doubled each time."""
+RETRY_FIRST, RETRY_LONGEST = 1.0, 30.0
+"""Seconds until a failed listener is opened again: the first wait, doubled each time up to the longest."""
 
 
 async def serve(pushing: Pushing, credentials: Credentials, note: Callable[[str], None]) -> None:
-    """Listen until cancelled. `note` takes what went wrong."""
-    pause, told = AGAIN_FIRST, ""
+    """Listen until cancelled. `note` reports failures."""
+    pause, reported = RETRY_FIRST, ""
     while True:
         pushing.moved.clear()
         listener = pushing.listener
@@ -34,30 +34,30 @@ async def serve(pushing: Pushing, credentials: Credentials, note: Callable[[str]
         began = asyncio.get_running_loop().time()
         problem = await _listen(listener, pushing, credentials)
         if not problem:
-            pause, told = AGAIN_FIRST, ""
+            pause, reported = RETRY_FIRST, ""
             continue
-        if problem != told:
-            note(f"pushes are not taken: {problem}; trying again")
-        if asyncio.get_running_loop().time() - began > AGAIN_LONGEST:
-            pause = AGAIN_FIRST
-        told = problem
+        if problem != reported:
+            note(f"pushes cannot be received: {problem}; retried automatically")
+        if asyncio.get_running_loop().time() - began > RETRY_LONGEST:
+            pause = RETRY_FIRST
+        reported = problem
         with suppress(TimeoutError):
             await asyncio.wait_for(pushing.moved.wait(), pause)
-        pause = min(2 * pause, AGAIN_LONGEST)
+        pause = min(2 * pause, RETRY_LONGEST)
 
 
 async def _listen(listener: PushListener, pushing: Pushing, credentials: Credentials) -> str:
-    """Listen until the Instance wants something else. Returns what went wrong, empty when nothing did."""
+    """Listen until the listener of the Instance changes. Returns the problem; empty when there was none."""
     try:
-        # Only who listens pays for the server, and may lack it.
+        # Imported only here: the server is an extra, and costs memory.
         from reconciler.web.push import SLOW_SECONDS, push_app  # noqa: PLC0415
         from reconciler.web.reading import read_routes  # noqa: PLC0415
         from reconciler.web.server import make_server  # noqa: PLC0415
     except ImportError as error:
-        return f"{error.name or error} is not installed; install it: pip install 'reconciler[serve]'"
+        return f"{error.name or error} is not installed; run: pip install 'reconciler[serve]'"
     sockets: list[socket.socket] = []
     try:
-        credentials.token("")  # makes the key, so that a state directory that cannot hold it is told now
+        credentials.token("")  # creates the key, so that an unusable state directory is reported now
         sockets = open_sockets(listener, credentials.directory)
         credentials.reader()
         reading = read_routes(partial(last_decision, credentials.state), credentials.reader, SLOW_SECONDS)
@@ -74,9 +74,9 @@ async def _listen(listener: PushListener, pushing: Pushing, credentials: Credent
             return ""
         failed = running.exception()
         logging.getLogger("reconciler").debug("the push listener ended", exc_info=failed)
-        return f"the listener ended: {failed or 'nobody asked it to'}"
+        return f"the listener ended: {failed or 'unexpectedly'}"
     except StoreError as error:
         return str(error)
     finally:
-        for one in sockets:
-            one.close()
+        for listening in sockets:
+            listening.close()

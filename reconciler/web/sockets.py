@@ -1,4 +1,4 @@
-"""The listening sockets: a unix socket for containers of this host, and TCP. Opened by `web/serving.py`."""
+"""Opens the listening sockets for `serving.py`: a unix socket for containers of this host, and TCP."""
 
 import contextlib
 import os
@@ -18,26 +18,26 @@ def open_sockets(listener: PushListener, directory: Path) -> list[socket.socket]
     """All sockets of a listener, bound and listening.
 
     Args:
-        listener: where to listen.
-        directory: the unix socket's own directory, below the state directory. It is made if need be and never replaced,
-            because containers have it mounted.
+        listener: the addresses.
+        directory: the unix socket's own directory, below the state directory. It is created when missing and never replaced,
+            because containers mount it.
 
     Raises:
-        StoreError: a socket cannot be opened; those before it are closed again.
+        StoreError: a socket cannot be opened; the others are closed again.
     """
-    found: list[socket.socket] = []
+    sockets: list[socket.socket] = []
     with contextlib.ExitStack() as undo:
         if listener.socket:
-            found.append(undo.enter_context(_unix(directory)))
+            sockets.append(undo.enter_context(_unix(directory)))
         if listener.tcp is not None:
-            found.append(undo.enter_context(_tcp(*listener.tcp)))
+            sockets.append(undo.enter_context(_tcp(*listener.tcp)))
         undo.pop_all()
-    return found
+    return sockets
 
 
 @contextmanager
 def at_directory(directory: Path) -> Iterator[str]:
-    """A short path of a directory: the path of a socket has at most 107 bytes (unix(7)), and state directories may be deep."""
+    """A short path of a directory: a socket path has at most 107 bytes (unix(7)), and state directories may be deep."""
     fd = os.open(directory, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{fd}"
@@ -52,9 +52,9 @@ def _unix(directory: Path) -> socket.socket:
     try:
         with at_directory(directory) as short:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(f"{short}/{SOCKET}")  # left by a process that was killed: the instance's lock is ours now
+                os.unlink(f"{short}/{SOCKET}")  # left by a killed process: this process has the lock now
             made.bind(f"{short}/{SOCKET}")
-            # Connecting takes the right to write, and containers have users of their own; see `make_directory`.
+            # Connecting needs write permission, and containers have their own users; see `make_directory`.
             os.chmod(f"{short}/{SOCKET}", 0o666)  # noqa: S103
         made.listen(BACKLOG)
         made.setblocking(False)
@@ -74,6 +74,6 @@ def _tcp(address: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         where = f"push listener {address}:{port}"
-        advice = "choose another port for push.tcp.listen in the Instance, or an address that this host has"
+        advice = "change push.tcp.listen in the Instance to a free port and an address of this host"
         raise StoreError(where, error.strerror or str(error), advice) from error
     return made

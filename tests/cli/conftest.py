@@ -47,7 +47,7 @@ from reconciler.core.model.ledger import Ledger, Suspension, to_rows
 from reconciler.core.model.observed import Observed
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.report.summary import decision_json
-from reconciler.shell.store.state import AuditRow, Store
+from reconciler.shell.store.state_db import AuditRow, Store
 
 TREE = """\
 apiVersion: reconciler/v1

@@ -13,7 +13,7 @@ from reconciler.core.model.override import Force, Override
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.report.summary import decision_json
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 
 AGES = re.compile(r"just now|\d+[smhd]+(\d+[smhd]+)? ago|(?<=unchanged for )[\dsmhd]+")
 LEFT = re.compile(r"for \d+[smhd]+(\d+[smhd]+)? more")

@@ -7,7 +7,7 @@ import sys
 
 from manifests.values.desired import SECOND
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store.state import AuditRow, Store
+from reconciler.shell.store.state_db import AuditRow, Store
 
 TIMES = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ")
 

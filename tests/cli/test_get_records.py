@@ -26,7 +26,7 @@ from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.observed import Observed
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.report.summary import decision_json
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 
 ZONE = "example.test."
 CHECK = Check(host="app.example.test", port=8443, path="/up")

@@ -5,8 +5,8 @@ import pytest
 from reconciler.core.model.ledger import from_rows, obey
 from reconciler.core.model.override import Force
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store.ledger_store import StoreMemory
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.state_db import Store
 
 ENDPOINT = "endpoint/pool/web/127.0.0.10:8080"
 

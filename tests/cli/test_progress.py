@@ -12,7 +12,7 @@ from reconciler.cli.render.times import ago, ahead, short
 from reconciler.core.model.ledger import Outcome, OutcomeKind
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
-from reconciler.shell.clock import VirtualClock
+from tests.sim.clock import VirtualClock
 
 STEP = Step(
     "start web-0", "workload/web/0", StartContainer("local", "web-0", Generation("a", 1)), Reason.CRASHED, "down"

@@ -11,10 +11,10 @@ from reconciler.core.model.instant import instant
 from reconciler.core.model.ledger import from_rows, obey, to_rows
 from reconciler.core.model.restart_request import Fate, Member, Request
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.looks.wake_pipe import ring
-from reconciler.shell.store.ledger_store import StoreMemory
+from reconciler.shell.looks.wake_pipe import wake_holder
 from reconciler.shell.store.lock import Lock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.state_db import Store
 
 IDS = re.compile(r"\b[0-9a-f]{8}\b(?!-)")
 AGES = re.compile(r"just now|\d+[smhd]+(\d+[smhd])? ago")
@@ -163,5 +163,10 @@ def test_requests_are_shown_with_their_replicas(stored, reconcile, golden):
     assert "restart request 1a1b1c1d for container proxy: running" in explained
 
 
+<<<<<<< HEAD
 def test_waking_without_a_listener_is_no_error(stored):
     assert ring(stored) is False
+=======
+def test_a_bell_without_a_listener_is_no_error(stored):
+    assert wake_holder(stored) is False
+>>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1

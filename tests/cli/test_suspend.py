@@ -4,9 +4,9 @@ import threading
 from reconciler.core.model.ledger import from_rows, obey, to_rows
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store.ledger_store import StoreMemory
 from reconciler.shell.store.lock import Lock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.memory import StoreMemory
+from reconciler.shell.store.state_db import Store
 
 
 def inbox(state) -> list[tuple[str, dict, str]]:

@@ -12,7 +12,7 @@ import pytest
 from providers.facts import Generation
 from reconciler.core.model.ledger import PushRow, from_rows
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 from tests.e2e.edge_world import IMAGE, PATIENCE, until
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("curl")]

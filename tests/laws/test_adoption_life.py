@@ -84,7 +84,7 @@ def test_an_adopted_world_comes_to_rest_and_an_idle_hour_changes_nothing(strange
     world.run(3600 * SECOND)
     assert (len(world.traffic.writes), world.memory.saves) == (writes, saves)
     assert {name: item.generation for name, item in world.containers().items()} == before
-    assert [text for _, text in world.tape.notes if "is a replica from here on" in text]
+    assert [text for _, text in world.tape.notes if "was adopted as a replica" in text]
 
 
 @pytest.mark.parametrize("memory", ["kept", "lost"])
@@ -169,7 +169,7 @@ def test_what_was_adopted_outlives_destroy(strange):
     assert world.running() == list(NAMES)
     assert not world.weights()
     assert not world.published()
-    assert [text for _, text in world.tape.notes if "it was not made here and is left as it is" in text]
+    assert [text for _, text in world.tape.notes if "because reconcile did not create it" in text]
 
 
 # --- labels -----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from providers.testing.faults import Fault
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import OutcomeKind
 from reconciler.core.model.reasons import Rule
-from reconciler.shell.loop import NAP
+from reconciler.shell.loop import LONGEST_SLEEP
 from tests.laws.examples import examples, stride
 from tests.laws.lives import WEB, ready
 from tests.laws.watchdog import Watchdog
@@ -59,7 +59,7 @@ def test_a_quiet_world_is_looked_at_often_and_decided_over_seldom(worlds):
     world.run(3600 * SECOND)
     looks, ticks = world.traffic.reads - looks, world.memory.ticks - ticks
     assert looks >= 3600
-    assert 3600 * SECOND / NAP <= ticks <= looks / 2
+    assert 3600 * SECOND / LONGEST_SLEEP <= ticks <= looks / 2
 
 
 def test_what_somebody_changes_in_a_quiet_world_is_undone_at_the_next_look(worlds):
@@ -74,9 +74,9 @@ def test_what_somebody_changes_in_a_quiet_world_is_undone_at_the_next_look(world
 
 def test_a_word_that_rings_no_bell_is_obeyed_before_the_longest_sleep_ends(worlds):
     world = ready(worlds(shop()))
-    world.memory.ring = lambda: None
+    world.memory.wake_holder = lambda: None
     world.memory.say("suspend", "workload/web")
-    world.run(NAP)
+    world.run(LONGEST_SLEEP)
     assert not world.memory.inbox
     assert "workload/web" in world.memory.ledger().suspensions
 
@@ -303,7 +303,7 @@ def test_what_a_plan_prints_is_what_apply_then_does(after, worlds):
         world.kill()
         world.shop = shop(**after)
     count, saves = len(world.traffic.writes), world.memory.saves
-    _, observed, now = world.glance()
+    _, observed, now = world.observe_once()
     plan = forecast(world.shop.desired(), observed, now)
     assert (len(world.traffic.writes), world.memory.saves) == (count, saves)
     assert plan.steps

@@ -261,7 +261,7 @@ def test_a_container_that_does_not_exist_ends_the_request_with_those_that_do(the
 
 
 def test_a_plan_says_which_container_is_stopped_and_ends_with_the_request(pods):
-    _, observed, now = pods.glance()
+    _, observed, now = pods.observe_once()
     asked = Request("workload/web/0", instant(now), "ada", only="proxy")
     ledger = replace(observed.ledger, requests={"r1": asked})
     text = to_text(forecast(pods.shop.desired(), replace(observed, ledger=ledger), now))

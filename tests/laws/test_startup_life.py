@@ -46,7 +46,7 @@ def test_a_plan_sees_what_comes_after_the_startup_probe_and_waits_for_nothing_el
     world.run(60 * SECOND)
     world.memory.rows.clear()  # nothing is remembered, so the plan finds out itself
     before = world.clock.now().steady
-    _, observed, now = world.glance()
+    _, observed, now = world.observe_once()
     assert now.steady - before < 10 * SECOND, "the whole time that probes may take was waited for"
     for probes in observed.probes.values():
         assert {probes.startup.value, probes.liveness.last, probes.readiness.last} == {ProbeValue.PASS}

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from manifests.values.desired import SECOND
 from providers.facts import Generation, ProbeFact
 from reconciler.probes.target import Target
-from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.probing.targets import Probing
 from reconciler.shell.providers import InlineRunner, Providers
+from tests.sim.clock import VirtualClock
 
 START = 1000 * SECOND
 

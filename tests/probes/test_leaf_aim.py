@@ -12,7 +12,7 @@ from manifests.values.pod import SecretSource
 from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.probes.target import Target as ProbeTarget
-from reconciler.shell.probing.name_targets import LEAF, TRIES, question, stand_in
+from reconciler.shell.probing.name_targets import LEAF, MAX_UNCLEAR, generation_of, probe_of
 from reconciler.shell.probing.targets import EVERYTHING
 from tests.probes.listening import Shell
 from tests.sim.manifest import Shop
@@ -43,18 +43,18 @@ class World(Shell):
         self.desired = replace(self.desired, policies=policies, checks=checks, instance=instance, revision=revision)
 
     async def aim(self, silent: frozenset[str] = frozenset()) -> list[ProbeTarget]:
-        await self.probing.aim(self.desired, (), silent)
+        await self.probing.retarget(self.desired, (), silent)
         return sorted(self.prober.targets.values(), key=lambda target: target.address)
 
     def says(self, leaf: LeafProbe, value: ProbeValue, last: ProbeValue | None = None) -> tuple[bool, bool]:
         now = self.clock.now().steady
         fact = ProbeFact(value, last or value, 1, 5, now, now, 33 * SECOND, "said")
-        self.prober.results[stand_in(leaf), LEAF] = fact
+        self.prober.results[generation_of(leaf), LEAF] = fact
         return self.probing.read()
 
     @property
     def verdicts(self) -> dict[str, ProbeValue]:
-        return {leaf.address: fact.value for leaf, fact in self.probing.leaves.verdicts.items()}
+        return {leaf.address: fact.value for leaf, fact in self.probing.name_targets.verdicts.items()}
 
 
 async def test_each_address_of_a_policy_is_asked_what_the_policy_asks(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_each_address_of_a_policy_is_asked_what_the_policy_asks(tmp_path: 
 async def test_a_policy_without_a_check_asks_nothing(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1", check=None))
     assert await world.aim() == []
-    assert not world.probing.leaves.undecided()
+    assert not world.probing.name_targets.undecided()
 
 
 async def test_the_same_question_in_two_policies_is_asked_once(tmp_path: Path) -> None:
@@ -95,11 +95,11 @@ async def test_a_health_check_without_a_policy_is_asked_too(tmp_path: Path) -> N
 
 
 async def test_a_host_name_without_a_host_in_its_check_is_asked_under_its_own() -> None:
-    probe = question(LeafProbe("lb.cloud.example.", replace(CHECK, host="")))
+    probe = probe_of(LeafProbe("lb.cloud.example.", replace(CHECK, host="")))
     assert probe.host == "lb.cloud.example"
     assert probe.tls is not None
     assert probe.tls.server_name == "lb.cloud.example"
-    plain = question(LeafProbe("203.0.113.1", replace(CHECK, host="", protocol="HTTP")))
+    plain = probe_of(LeafProbe("203.0.113.1", replace(CHECK, host="", protocol="HTTP")))
     assert (plain.host, plain.tls) == ("", None)
 
 
@@ -158,8 +158,8 @@ async def test_an_engine_that_died_takes_all_verdicts_along_and_is_told_what_to_
 async def test_suspending_all_probes_silences_leaves_too(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     assert await world.aim(frozenset({EVERYTHING})) == []
-    assert not world.probing.leaves.unanswered()
-    assert not world.probing.leaves.undecided()
+    assert not world.probing.name_targets.unanswered()
+    assert not world.probing.name_targets.undecided()
     assert len(await world.aim()) == 1
 
 
@@ -183,7 +183,7 @@ async def test_a_missing_secret_cannot_be_run_and_comes_into_force_when_it_is_th
 async def test_a_single_run_waits_for_verdicts_but_not_for_what_will_never_have_one(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
-    leaves, leaf = world.probing.leaves, LeafProbe("203.0.113.1", CHECK)
+    leaves, leaf = world.probing.name_targets, LeafProbe("203.0.113.1", CHECK)
     assert leaves.unanswered()
     assert leaves.undecided()
     world.says(leaf, UNKNOWN, FAIL)
@@ -191,7 +191,7 @@ async def test_a_single_run_waits_for_verdicts_but_not_for_what_will_never_have_
     assert leaves.undecided()
     world.says(leaf, FAIL)
     assert not leaves.undecided()
-    for _ in range(TRIES):
+    for _ in range(MAX_UNCLEAR):
         assert world.says(leaf, UNKNOWN, UNKNOWN) is not None
     assert not leaves.undecided()
     world.says(leaf, CANNOT_RUN)
@@ -202,7 +202,7 @@ async def test_a_single_run_waits_for_verdicts_but_not_for_what_will_never_have_
 
 
 async def test_a_leaf_is_known_to_the_engine_by_the_same_name_in_every_process() -> None:
-    one = stand_in(LeafProbe("203.0.113.1", CHECK))
-    assert one == stand_in(LeafProbe("203.0.113.1", replace(CHECK)))
-    assert one != stand_in(LeafProbe("203.0.113.1", replace(CHECK, path="/other")))
-    assert one != stand_in(LeafProbe("203.0.113.2", CHECK))
+    one = generation_of(LeafProbe("203.0.113.1", CHECK))
+    assert one == generation_of(LeafProbe("203.0.113.1", replace(CHECK)))
+    assert one != generation_of(LeafProbe("203.0.113.1", replace(CHECK, path="/other")))
+    assert one != generation_of(LeafProbe("203.0.113.2", CHECK))

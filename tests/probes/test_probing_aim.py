@@ -69,7 +69,7 @@ class World(Shell):
         return await self.aim(stopping, silent)
 
     async def aim(self, stopping: Iterable[str] = (), silent: frozenset[str] = frozenset()) -> set[str]:
-        await self.probing.aim(self.desired, stopping, silent)
+        await self.probing.retarget(self.desired, stopping, silent)
         return {name for _, name in self.prober.targets}
 
     def says(self, fact: ContainerFact, name: str, value: ProbeValue) -> tuple[bool, bool]:
@@ -285,10 +285,10 @@ async def test_authorities_outside_the_tree_are_not_read(tmp_path: Path) -> None
     (tree / "ca.pem").symlink_to(tmp_path / "outside.pem")
     world = World(tree, liveness=verified("ca.pem"))
     await world.see(world.container())
-    assert "leads out of the manifests' directory" in problem(world)
+    assert "outside of the manifests' directory" in problem(world)
 
 
-@pytest.mark.parametrize(("text", "words"), [(None, "does not exist"), ("hello", "holds no certificate")])
+@pytest.mark.parametrize(("text", "words"), [(None, "does not exist"), ("hello", "contains no certificate")])
 async def test_a_bad_file_of_authorities_is_a_reason(tmp_path: Path, text: str | None, words: str) -> None:
     if text is not None:
         (tmp_path / "ca.pem").write_text(text)

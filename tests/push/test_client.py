@@ -1,4 +1,4 @@
-"""The client as a real process: what it pushes, in which order, and that it never harms the program it is for."""
+"""The client as a real process: its pushes and their order, and that it never harms its program."""
 
 import contextlib
 import hashlib
@@ -23,11 +23,11 @@ PATIENCE = 20
 
 
 class Daemon:
-    """Takes pushes on a unix socket, as the real listener does, and answers as it is told."""
+    """Takes pushes on a unix socket like the real listener; answers with `status`, or not at all."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.heard: queue.Queue[dict] = queue.Queue()
+        self.received_pushes: queue.Queue[dict] = queue.Queue()
         self.status = 200
         self.answer = True
         self.listener = socket.socket(socket.AF_UNIX)
@@ -40,45 +40,45 @@ class Daemon:
     def serve(self) -> None:
         while True:
             try:
-                line, _ = self.listener.accept()
+                connection, _ = self.listener.accept()
             except OSError:
                 return
-            with line, contextlib.suppress(OSError):  # who is interrupted by a signal hangs up
-                self.one(line)
+            with connection, contextlib.suppress(OSError):  # a client interrupted by a signal closes the connection
+                self.handle(connection)
 
-    def one(self, line: socket.socket) -> None:
-        line.settimeout(PATIENCE)
-        found = b""
+    def handle(self, connection: socket.socket) -> None:
+        connection.settimeout(PATIENCE)
+        received = b""
         while True:
-            head, gap, body = found.partition(b"\r\n\r\n")
+            head, gap, body = received.partition(b"\r\n\r\n")
             length = re.search(rb"(?i)content-length: (\d+)", head)
             if gap and length and len(body) >= int(length[1]):
                 break
-            chunk = line.recv(4096)
+            chunk = connection.recv(4096)
             if not chunk:
                 return
-            found += chunk
+            received += chunk
         message = json.loads(body)
         signature = re.search(rb"(?i)reconciler-signature: sha256=(\w+)", head)
         message["signed"] = bool(signature) and hmac.compare_digest(
             signature[1].decode(), hmac.new(TOKEN.encode(), body, hashlib.sha256).hexdigest()
         )
-        self.heard.put(message)
+        self.received_pushes.put(message)
         if not self.answer:
-            self.open.append(line.dup())
+            self.open.append(connection.dup())
             return
         text = b'{"message": "as told"}'
-        line.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (self.status, len(text), text))
+        connection.sendall(b"HTTP/1.1 %d X\r\nContent-Length: %d\r\n\r\n%s" % (self.status, len(text), text))
 
     def next(self) -> dict:
-        return self.heard.get(timeout=PATIENCE)
+        return self.received_pushes.get(timeout=PATIENCE)
 
     def close(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
         self.listener.close()
         self.thread.join(PATIENCE)
-        for one in self.open:
-            one.close()
+        for connection in self.open:
+            connection.close()
 
 
 @pytest.fixture
@@ -90,10 +90,10 @@ def daemon(tmp_path: Path):
 
 @pytest.fixture
 def start(tmp_path: Path):
-    """Start `reconcile push ...`; what still runs at the end is killed."""
+    """Start `reconcile push ...`; processes that still run at the end are killed."""
     running: list[subprocess.Popen] = []
 
-    def begin(*words: str, **variables: str) -> subprocess.Popen:
+    def begin(*arguments: str, **variables: str) -> subprocess.Popen:
         env = {
             "PATH": os.environ["PATH"],
             "RECONCILER_PUSH_SOCKET": str(tmp_path / "push.sock"),
@@ -101,8 +101,8 @@ def start(tmp_path: Path):
             "RECONCILER_PUSH_TOKEN": TOKEN,
             **variables,
         }
-        command = [sys.executable, "-m", "reconciler.push", *words]
-        one = subprocess.Popen(
+        command = [sys.executable, "-m", "reconciler.push", *arguments]
+        process = subprocess.Popen(
             command,
             env=env,
             stdout=subprocess.PIPE,
@@ -111,14 +111,14 @@ def start(tmp_path: Path):
             cwd=ROOT,
             start_new_session=True,
         )
-        running.append(one)
-        return one
+        running.append(process)
+        return process
 
     yield begin
-    for one in running:
-        if one.poll() is None:
-            os.killpg(one.pid, signal.SIGKILL)  # with the program that it has started
-        one.communicate(timeout=PATIENCE)
+    for process in running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)  # with its program
+        process.communicate(timeout=PATIENCE)
 
 
 ROOT = Path(__file__).parents[2]
@@ -145,48 +145,48 @@ def test_one_push_is_signed_and_counts_in_one_sequence_of_the_container(daemon, 
     assert "inflight" not in first
 
 
-def test_requests_under_way_go_along(daemon, start):
+def test_a_push_carries_the_requests_in_flight(daemon, start):
     assert start("draining", "--inflight", "3").wait(PATIENCE) == 0
     assert daemon.next()["inflight"] == 3
 
 
-def test_a_refusal_ends_with_1_and_says_why(daemon, start):
+def test_a_refused_push_exits_with_1_and_the_reason(daemon, start):
     daemon.status = 409
     done = start("ready")
     assert "refused with 409: as told" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 1
 
 
-def test_nobody_there_ends_with_1_and_the_reason(tmp_path, start):
+def test_an_unreachable_daemon_exits_with_1_and_the_reason(tmp_path, start):
     done = start("ready")
     assert "No such file" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 1
 
 
-def test_an_environment_that_says_nothing_is_explained(start):
+def test_missing_variables_are_explained(start):
     done = start("ready", RECONCILER_PUSH_SOCKET="")
-    assert "a workload with `push` gets them" in done.communicate(timeout=PATIENCE)[1]
+    assert "a workload with `push` get them" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 1
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [["rady"], [], ["ready", "--inflight", "x"], ["run", "--interval", "5"], ["run", "--"], ["run", "--probe", "x"]],
 )
-def test_a_wrong_command_line_ends_with_64(start, words):
-    done = start(*words)
+def test_a_wrong_command_line_exits_with_64(start, arguments):
+    done = start(*arguments)
     assert done.wait(PATIENCE) == 64
 
 
 def test_the_client_loads_nothing_but_the_standard_library(start):
     program = "import sys; import reconciler.push.run, reconciler.push.__main__; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    ours = {one for one in done.stdout.split() if one.startswith(("reconciler", "providers", "manifests"))}
-    assert {member.rpartition(".")[0] for member in ours} <= {"", "reconciler", "reconciler.push"}
+    ours = {name for name in done.stdout.split() if name.startswith(("reconciler", "providers", "manifests"))}
+    assert {name.rpartition(".")[0] for name in ours} <= {"", "reconciler", "reconciler.push"}
     assert "asyncio" not in done.stdout.split()
 
 
-def test_a_program_is_started_ready_at_once_drained_before_its_signal_and_its_code_is_ours(daemon, start):
+def test_run_pushes_ready_then_draining_before_it_forwards_a_signal(daemon, start):
     done = start("run", "--", *CHILD, WAITS)
     assert [daemon.next()["event"] for _ in range(2)] == ["startup", "ready"]
     assert done.stdout.readline() == "up\n"
@@ -195,7 +195,7 @@ def test_a_program_is_started_ready_at_once_drained_before_its_signal_and_its_co
     assert done.wait(PATIENCE) == 7
 
 
-def test_the_signal_waits_for_the_answer_to_draining_and_no_longer_than_two_seconds(daemon, start):
+def test_the_signal_waits_at_most_2_s_for_the_answer_to_draining(daemon, start):
     done = start("run", "--", *CHILD, WAITS)
     for _ in range(2):
         daemon.next()
@@ -206,38 +206,40 @@ def test_the_signal_waits_for_the_answer_to_draining_and_no_longer_than_two_seco
     assert done.wait(PATIENCE) == 7
 
 
-def test_a_program_ended_by_a_signal_ends_us_with_128_and_its_number(daemon, start):
+def test_run_exits_with_128_plus_the_signal_of_the_program(daemon, start):
     done = start("run", "--", *CHILD, "import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
     assert done.wait(PATIENCE) == 137
 
 
-def test_a_program_that_ends_by_itself_gives_its_code(daemon, start):
+def test_run_exits_with_the_exit_code_of_the_program(daemon, start):
     assert start("run", "--", *CHILD, "raise SystemExit(5)").wait(PATIENCE) == 5
 
 
-def test_a_program_that_does_not_exist_ends_with_127(daemon, start):
+def test_run_exits_with_127_for_a_missing_program(daemon, start):
     done = start("run", "--", "/nowhere/program")
     assert "No such file" in done.communicate(timeout=PATIENCE)[1]
     assert done.returncode == 127
 
 
-def test_other_signals_are_passed_on_and_say_nothing(daemon, start):
+def test_other_signals_are_forwarded_without_a_push(daemon, start):
     program = "import signal, sys\nsignal.signal(signal.SIGHUP, lambda *_: sys.exit(9))\nprint('up', flush=True)\nsignal.pause()"
     done = start("run", "--", *CHILD, program)
     assert done.stdout.readline() == "up\n"
     done.send_signal(signal.SIGHUP)
     assert done.wait(PATIENCE) == 9
-    assert "draining" not in [daemon.heard.get_nowait()["event"] for _ in range(daemon.heard.qsize())]
+    assert "draining" not in [
+        daemon.received_pushes.get_nowait()["event"] for _ in range(daemon.received_pushes.qsize())
+    ]
 
 
-def test_without_anybody_to_push_to_the_program_runs_all_the_same(start):
+def test_without_a_push_target_the_program_runs_anyway(start):
     done = start("run", "--", *CHILD, "print('worked')", RECONCILER_PUSH_SOCKET="")
     out, error = done.communicate(timeout=PATIENCE)
     assert (done.returncode, out) == (0, "worked\n")
     assert error.count("\n") == 1
 
 
-def test_a_daemon_that_comes_back_hears_the_state_soon(tmp_path, start):
+def test_a_restarted_daemon_gets_the_state_soon(tmp_path, start):
     done = start("run", "--", *CHILD, WAITS)
     assert done.stdout.readline() == "up\n"
     daemon = Daemon(tmp_path / "push.sock")
@@ -248,7 +250,7 @@ def test_a_daemon_that_comes_back_hears_the_state_soon(tmp_path, start):
 
 
 class App:
-    """Something to probe: answers with `status`."""
+    """An application to probe: answers with `status`."""
 
     def __init__(self) -> None:
         self.status = 503
@@ -261,12 +263,12 @@ class App:
     def serve(self) -> None:
         while True:
             try:
-                line, _ = self.listener.accept()
+                connection, _ = self.listener.accept()
             except OSError:
                 return
-            with line, contextlib.suppress(OSError):
-                self.asked.put(line.recv(4096))
-                line.sendall(b"HTTP/1.0 %d X\r\n\r\n" % self.status)
+            with connection, contextlib.suppress(OSError):
+                self.asked.put(connection.recv(4096))
+                connection.sendall(b"HTTP/1.0 %d X\r\n\r\n" % self.status)
 
     def close(self) -> None:
         self.listener.shutdown(socket.SHUT_RDWR)
@@ -297,7 +299,7 @@ def test_a_probe_decides_between_startup_ready_and_not_ready(daemon, start, app)
     assert done.wait(PATIENCE) == 7
 
 
-def test_a_sidecar_without_a_program_ends_with_0_after_draining(daemon, start, app):
+def test_a_sidecar_without_a_program_exits_with_0_after_draining(daemon, start, app):
     app.status = 200
     done = start("run", "--probe", app.url, "--interval", "50ms")
     assert [daemon.next()["event"] for _ in range(2)] == ["startup", "ready"]
@@ -312,14 +314,14 @@ def test_a_probe_that_never_answers_does_not_delay_a_signal(daemon, start):
         done = start("run", "--probe", url, "--timeout", "60m", "--", *CHILD, WAITS)
         assert done.stdout.readline() == "up\n"
         assert select.select([silent], [], [], PATIENCE)[0]
-        line, _ = silent.accept()
-        with line:
+        connection, _ = silent.accept()
+        with connection:
             done.send_signal(signal.SIGTERM)
             assert done.wait(PATIENCE) == 7
 
 
-def test_as_first_process_it_takes_the_ends_of_orphans(daemon, start):
-    """Run in a pid namespace of its own, where what a child leaves behind becomes ours."""
+def test_as_first_process_it_reaps_orphans(daemon, start):
+    """In its own pid namespace the client gets the orphans of its children."""
     if subprocess.run(["unshare", "-rpf", "true"], capture_output=True, check=False).returncode:
         pytest.skip("needs unshare with the right to make namespaces")
     program = (
@@ -352,7 +354,7 @@ def test_as_first_process_it_takes_the_ends_of_orphans(daemon, start):
 
 
 def _children(pid: int) -> list[int]:
-    return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def _state(pid: int) -> str:

@@ -1,4 +1,4 @@
-"""The rules by which a push is taken, without any socket: replays, lives, draining, limits, and the way of the pushes itself."""
+"""The rules for pushes, without sockets: replays, generations, draining, limits, and silent senders."""
 
 from dataclasses import replace
 
@@ -47,7 +47,7 @@ def sent(event=READY, boot="b1", seq=1, at=T, inflight=None) -> Sent:
 
 
 def taken(*messages: Sent, of: Life | None = None) -> Record:
-    """The record after these, all of which must be taken."""
+    """The record after these messages, all of which must be accepted."""
     record = None
     for message in messages:
         ruling = receive(message, of or life(), record, FRESH)
@@ -57,13 +57,13 @@ def taken(*messages: Sent, of: Life | None = None) -> Record:
     return record
 
 
-def test_the_first_push_of_a_running_container_is_taken_with_its_receipt_as_its_age():
+def test_the_age_of_the_first_push_counts_from_its_receipt():
     record = taken(sent(STARTUP, at=T + 5))
     assert record.push == PushFact(STARTUP, T + 5, T + 5, "b1", 1)
     assert record.generation == FIRST
 
 
-def test_a_heartbeat_refreshes_the_age_and_keeps_since_when_the_state_is_that():
+def test_a_heartbeat_refreshes_the_age_and_keeps_the_start_of_the_state():
     record = taken(sent(READY, seq=1, at=T), sent(READY, seq=2, at=T + 10 * SECOND))
     assert (record.push.at, record.push.since) == (T + 10 * SECOND, T)
 
@@ -83,14 +83,14 @@ def test_draining_is_final_for_its_generation_and_may_be_repeated():
     assert receive(sent(DRAINING, seq=2), life(), record, FRESH).status == 200
 
 
-def test_a_new_life_is_free_of_the_draining_of_the_one_before():
+def test_a_new_generation_is_not_draining():
     record = taken(sent(DRAINING, boot="b1"))
     ruling = receive(sent(READY, "b2", at=T + 60 * SECOND), life(SECOND_LIFE, T + 50 * SECOND), record, FRESH)
     assert ruling.status == 200
     assert ruling.record.generation == SECOND_LIFE
 
 
-def test_a_late_message_of_an_earlier_life_is_gone_and_stays_gone():
+def test_a_late_message_of_an_earlier_generation_stays_refused():
     record = taken(sent(READY, "b1", seq=5))
     after = life(SECOND_LIFE, since=T + 50 * SECOND, looked_at=T + 51 * SECOND)
     assert receive(sent(READY, "b1", seq=6, at=T + 52 * SECOND), after, record, FRESH).status == 410
@@ -98,82 +98,82 @@ def test_a_late_message_of_an_earlier_life_is_gone_and_stays_gone():
     assert receive(sent(READY, "b1", seq=7, at=T + 53 * SECOND), after, record, FRESH).status == 410
 
 
-def test_an_earlier_run_of_the_sender_in_the_same_life_is_refused_as_not_newer():
+def test_an_earlier_boot_in_the_same_generation_is_refused():
     record = taken(sent(READY, "b1", seq=5), sent(STARTUP, "b2", seq=1))
     assert receive(sent(READY, "b1", seq=6), life(), record, FRESH).status == 409
 
 
-def test_a_push_that_came_before_its_container_started_is_of_another_life():
+def test_a_push_from_before_the_start_belongs_to_another_generation():
     late = life(since=T + SLACK + 1)
     assert receive(sent(), late, None, FRESH).status == 410
     assert receive(sent(), life(since=T + SLACK), None, FRESH).status == 200
 
 
-def test_credentials_of_an_earlier_container_are_gone():
+def test_credentials_of_an_earlier_container_are_refused():
     record = taken(sent())._replace(nonce="02")
     assert receive(sent(seq=2), life(), record, FRESH, nonce="01").status == 410
     assert receive(sent(seq=2), life(), record, FRESH, nonce="02").status == 200
     assert receive(sent(seq=2), life(), record, FRESH, nonce="03").record.nonce == "03"
 
 
-def test_a_push_heard_before_the_look_that_shows_the_restart_moves_on_to_the_new_life():
-    """The container restarted at T-1; the latest look is older, so the push was put down to the life before."""
+def test_a_push_before_the_look_at_the_restart_moves_to_the_new_generation():
+    """The container restarted at T-1; the latest look is older, so the push was first bound to the earlier generation."""
     record = taken(sent(STARTUP, "b2"), of=life(FIRST, looked_at=T - 5 * SECOND))
     assert not record.bound
     moved = settle(record, life(SECOND_LIFE, since=T - SECOND, looked_at=T + SECOND))
     assert (moved.generation, moved.bound) == (SECOND_LIFE, True)
 
 
-def test_a_push_that_a_later_look_confirmed_does_not_move_on():
+def test_a_push_confirmed_by_a_later_look_does_not_move():
     record = settle(taken(sent(), of=life(looked_at=T - 1)), life(looked_at=T + 1))
     assert record.bound
     assert settle(record, life(SECOND_LIFE, since=T + SECOND, looked_at=T + 2 * SECOND)).generation == FIRST
 
 
-def test_a_push_does_not_move_on_to_a_life_that_began_long_after_it():
+def test_a_push_does_not_move_to_a_generation_that_began_much_later():
     record = taken(sent(), of=life(looked_at=T - 1))
     assert settle(record, life(SECOND_LIFE, since=T + 10 * SECOND, looked_at=T + 11 * SECOND)).generation == FIRST
 
 
-def test_what_changes_a_decision_is_said_to():
+def test_only_a_push_that_can_change_a_decision_counts_as_changed():
     first = receive(sent(READY, seq=1), life(), None, FRESH)
     beat = receive(sent(READY, seq=2, at=T + 10 * SECOND), life(), first.record, FRESH)
     late = receive(sent(READY, seq=3, at=T + 40 * SECOND), life(), beat.record, FRESH)
     other = receive(sent(NOT_READY, seq=4, at=T + 41 * SECOND), life(), late.record, FRESH)
-    assert [one.changed for one in (first, beat, late, other)] == [True, False, True, True]
+    assert [ruling.changed for ruling in (first, beat, late, other)] == [True, False, True, True]
 
 
-def test_the_end_of_the_last_request_is_said_at_once():
+def test_the_end_of_the_last_request_counts_as_changed():
     busy = receive(sent(DRAINING, seq=1, inflight=2), life(), None, FRESH)
     fewer = receive(sent(DRAINING, seq=2, inflight=1), life(), busy.record, FRESH)
     none = receive(sent(DRAINING, seq=3, inflight=0), life(), fewer.record, FRESH)
-    assert [one.changed for one in (fewer, none)] == [False, True]
+    assert [ruling.changed for ruling in (fewer, none)] == [False, True]
 
 
-def test_somebody_unseen_waits_ten_seconds_for_a_look_to_the_nanosecond():
+def test_a_sender_without_a_look_waits_ten_seconds_to_the_nanosecond():
     assert unseen(T, known=False, now=T + EARLY - 1).status == 202
     assert unseen(T, known=False, now=T + EARLY).status == 404
     assert unseen(T, known=True, now=T + EARLY).status == 410
 
 
-def test_after_a_restart_of_the_program_a_remembered_ready_is_not_in_force_and_the_others_are():
+def test_after_a_restart_all_stored_states_but_ready_are_in_force():
     now = T + 20 * SECOND
     records = {
         event.value: restore(taken(sent(event))._replace(generation=Generation(event.value, 1)), now)
         for event in PushEvent
     }
     lives = {event.value: life(Generation(event.value, 1)) for event in PushEvent}
-    found = observed(records, lives)
-    assert {one.event for one in found.values()} == {STARTUP, NOT_READY, DRAINING}
-    assert all((one.at, one.restored) == (now, True) for one in found.values())
+    facts = observed(records, lives)
+    assert {fact.event for fact in facts.values()} == {STARTUP, NOT_READY, DRAINING}
+    assert all((fact.at, fact.restored) == (now, True) for fact in facts.values())
 
 
-def test_a_program_that_was_down_for_long_does_not_make_old_pushes_young():
+def test_a_long_downtime_does_not_refresh_old_pushes():
     record = restore(taken(sent(NOT_READY)), T + RESTORED_WITHIN + 1)
     assert record.push.at == T
 
 
-def test_a_remembered_ready_counts_again_once_it_is_heard_and_not_by_a_replay():
+def test_a_stored_ready_counts_after_a_new_push_and_not_after_a_replay():
     record = restore(taken(sent(READY, seq=9)), T + 5)
     lives = {"c1": life()}
     assert receive(sent(READY, seq=9, at=T + 6), life(), record, FRESH).status == 409
@@ -182,67 +182,67 @@ def test_a_remembered_ready_counts_again_once_it_is_heard_and_not_by_a_replay():
     assert observed({"c1": ruling.record}, lives)[FIRST].at == T + 6
 
 
-def test_pushes_of_a_life_that_is_over_are_not_in_force():
+def test_pushes_of_an_earlier_generation_are_not_in_force():
     record = taken(sent(DRAINING))
     assert observed({"c1": record}, {"c1": life(SECOND_LIFE)}) == {}
     assert observed({"c1": record}, {}) == {}
 
 
-# --- the way of the pushes ------------------------------------------------------------------------------------------
+# --- silent senders ------------------------------------------------------------------------------------------
 
 
-def heard(*ages: int) -> list[tuple[Push, PushFact]]:
+def senders(*ages: int) -> list[tuple[Push, PushFact]]:
     return [(Push(), PushFact(READY, T - age * SECOND, T - 900 * SECOND, "b", 1)) for age in ages]
 
 
-def test_more_than_half_silent_together_is_a_suspect_way():
-    found = channel(heard(31, 35, 40, 5), T)
-    assert (found.suspect, found.silent, found.total) == (True, 3, 4)
-    assert not channel(heard(31, 35, 5, 5), T).suspect
+def test_more_than_half_of_the_senders_silent_together_suspends_silence():
+    state = channel(senders(31, 35, 40, 5), T)
+    assert (state.suspect, state.silent, state.total) == (True, 3, 4)
+    assert not channel(senders(31, 35, 5, 5), T).suspect
 
 
-def test_those_who_fell_silent_one_by_one_are_no_reason_to_suspect_the_way():
-    assert not channel(heard(31, 120, 210, 5), T).suspect
+def test_senders_silent_one_by_one_do_not_suspend_silence():
+    assert not channel(senders(31, 120, 210, 5), T).suspect
 
 
-def test_one_sender_alone_proves_nothing():
-    assert not channel(heard(60), T).suspect
+def test_one_silent_sender_does_not_suspend_silence():
+    assert not channel(senders(60), T).suspect
 
 
-def test_silence_becomes_silence_at_the_edge_of_the_window():
-    assert not channel(heard(29, 29), T).suspect
-    assert channel(heard(29, 29), T).until == T + SECOND
-    assert channel(heard(30, 30), T).suspect
+def test_a_sender_is_silent_from_the_edge_of_its_window_on():
+    assert not channel(senders(29, 29), T).suspect
+    assert channel(senders(29, 29), T).until == T + SECOND
+    assert channel(senders(30, 30), T).suspect
 
 
-def test_senders_that_repeat_nothing_are_not_counted():
-    quiet = [(replace(rules, heartbeats=False), fact) for rules, fact in heard(300, 300, 300)]
-    assert channel([*quiet, *heard(5)], T).total == 1
+def test_senders_without_heartbeats_are_not_counted():
+    quiet = [(replace(rules, heartbeats=False), fact) for rules, fact in senders(300, 300, 300)]
+    assert channel([*quiet, *senders(5)], T).total == 1
 
 
-def test_suspicion_ends_by_itself():
+def test_suspended_silence_ends_by_itself():
     now = T + SUSPECT_LIMIT
-    found = channel(heard(40, 40), now - 10 * SECOND - 1)
-    assert found.suspect
-    assert found.until == now - 10 * SECOND
-    assert not channel(heard(40, 40), found.until).suspect
+    state = channel(senders(40, 40), now - 10 * SECOND - 1)
+    assert state.suspect
+    assert state.until == now - 10 * SECOND
+    assert not channel(senders(40, 40), state.until).suspect
 
 
 @given(st.lists(st.integers(0, 2_000), max_size=12), st.integers(0, 2_000))
-def test_the_answer_about_the_way_holds_until_it_says(ages, jump):
-    found = channel(heard(*ages), T)
+def test_the_channel_state_is_valid_until_its_instant(ages, jump):
+    state = channel(senders(*ages), T)
     later = T + jump * SECOND
-    if later < found.until:
-        assert channel(heard(*ages), later)._replace(until=0) == found._replace(until=0)
-    assert found.until > T
-    assert found.until <= FOREVER
+    if later < state.until:
+        assert channel(senders(*ages), later)._replace(until=0) == state._replace(until=0)
+    assert state.until > T
+    assert state.until <= FOREVER
 
 
 # --- limits ---------------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.integers(0, 3 * SECOND), max_size=200))
-def test_no_instance_gets_more_than_its_burst_and_rate_in_any_span(gaps):
+def test_no_container_exceeds_burst_and_rate_in_any_span(gaps):
     bucket, now, allowed = None, T, []
     for gap in gaps:
         now += gap
@@ -255,7 +255,7 @@ def test_no_instance_gets_more_than_its_burst_and_rate_in_any_span(gaps):
             assert end - start + 1 <= BURST + RATE * span / SECOND + 1
 
 
-def test_a_clock_that_steps_back_refills_nothing():
+def test_a_clock_that_steps_back_does_not_refill_the_bucket():
     bucket = None
     for _ in range(BURST):
         bucket, _ = take(bucket, T)
@@ -276,7 +276,7 @@ MESSAGES = st.lists(
 
 
 @given(MESSAGES)
-def test_whatever_was_taken_once_is_never_taken_again(messages):
+def test_an_accepted_push_is_never_accepted_again(messages):
     record, now, accepted = None, T, set()
     for event, boot, seq, gap in messages:
         now += gap * SECOND
@@ -292,7 +292,7 @@ def test_whatever_was_taken_once_is_never_taken_again(messages):
 
 
 @given(MESSAGES)
-def test_once_draining_a_generation_drains_for_ever(messages):
+def test_a_draining_generation_drains_for_ever(messages):
     record, draining = None, False
     for event, boot, seq, _ in messages:
         ruling = receive(Sent(event, boot, seq, None, T), life(), record, FRESH)
@@ -304,7 +304,7 @@ def test_once_draining_a_generation_drains_for_ever(messages):
 # --- the ledger -----------------------------------------------------------------------------------------------------
 
 
-def test_a_remembered_push_survives_as_a_row_and_does_not_hide_a_lost_ledger():
+def test_a_stored_push_is_a_row_and_does_not_hide_a_lost_ledger():
     moment = Instant(1, 2, "boot")
     row = PushRow(FIRST, "draining", moment, moment, "b1", 7, 3, "0a", (("b0", 100),))
     ledger = Ledger(pushes={"c1": row})

@@ -6,10 +6,11 @@ import pytest
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import FOREVER, elapsed, instant
-from reconciler.shell.clock import SystemClock, VirtualClock, utc, utc_stamp
+from reconciler.shell.clock import SystemClock, utc, utc_stamp
+from tests.sim.clock import VirtualClock
 
 
-def test_the_system_clock_reads_the_kernels_clocks_and_boot_id():
+def test_the_system_clock_reads_the_clocks_and_boot_id_of_the_kernel():
     before = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     now = SystemClock().now()
     assert before <= now.steady <= time.clock_gettime_ns(time.CLOCK_BOOTTIME)
@@ -24,7 +25,7 @@ async def test_a_system_sleep_ends_at_its_instant_and_not_before():
     assert clock.now().steady >= until
 
 
-async def test_a_system_sleep_of_any_length_ends_as_soon_as_it_is_woken():
+async def test_a_system_sleep_of_any_length_ends_at_a_wake():
     clock, wake = SystemClock(), asyncio.Event()
     asyncio.get_running_loop().call_later(0.01, wake.set)
     async with asyncio.timeout(60):
@@ -33,7 +34,7 @@ async def test_a_system_sleep_of_any_length_ends_as_soon_as_it_is_woken():
 
 
 @pytest.mark.parametrize("clock", [SystemClock(), VirtualClock()])
-async def test_a_sleep_that_is_already_due_still_lets_other_tasks_run(clock):
+async def test_a_sleep_that_is_already_due_still_yields_to_other_tasks(clock):
     ran = asyncio.Event()
     task = asyncio.create_task(_set(ran))
     await clock.sleep_until(0, asyncio.Event())
@@ -51,14 +52,14 @@ async def test_a_virtual_sleep_jumps_to_its_instant_on_both_clocks():
     assert clock.now() == (100 + 3600 * SECOND, 10 + 3600 * SECOND, "virtual-boot-1")
 
 
-async def test_a_virtual_sleep_that_is_woken_takes_no_time():
+async def test_a_virtual_sleep_ended_by_a_wake_takes_no_time():
     clock, wake = VirtualClock(steady=10), asyncio.Event()
     wake.set()
     await clock.sleep_until(FOREVER - 1, wake)
     assert clock.now().steady == 10
 
 
-async def test_a_virtual_sleep_is_woken_by_a_task_that_was_ready_to_run():
+async def test_a_virtual_sleep_lets_ready_tasks_set_the_wake_first():
     clock, wake = VirtualClock(steady=10), asyncio.Event()
     task = asyncio.create_task(_set(wake))
     await clock.sleep_until(5 * SECOND, wake)
@@ -66,7 +67,7 @@ async def test_a_virtual_sleep_is_woken_by_a_task_that_was_ready_to_run():
     await task
 
 
-async def test_a_virtual_sleep_without_an_end_waits_for_the_wake_and_does_not_jump():
+async def test_a_virtual_sleep_without_end_waits_only_for_the_wake():
     clock, wake = VirtualClock(steady=10), asyncio.Event()
     sleeper = asyncio.create_task(clock.sleep_until(FOREVER, wake))
     await asyncio.sleep(0)
@@ -91,7 +92,7 @@ async def test_of_several_virtual_sleepers_the_earliest_goes_first():
     assert woken == [(10, 10), (10, 10), (20, 20), (30, 30)]
 
 
-def test_a_step_of_the_wall_clock_leaves_the_steady_clock_alone():
+def test_a_step_of_the_wall_clock_does_not_move_the_steady_clock():
     clock = VirtualClock(wall=1000, steady=10)
     since = instant(clock.now())
     clock.step_wall(-900)
@@ -99,7 +100,7 @@ def test_a_step_of_the_wall_clock_leaves_the_steady_clock_alone():
     assert elapsed(since, clock.now()) == 0
 
 
-def test_a_virtual_reboot_starts_the_steady_clock_anew_under_another_boot_id():
+def test_a_virtual_reboot_resets_the_steady_clock_and_changes_the_boot_id():
     clock = VirtualClock()
     since = instant(clock.now())
     clock.reboot("virtual-boot-2", downtime=90 * SECOND)
@@ -107,7 +108,7 @@ def test_a_virtual_reboot_starts_the_steady_clock_anew_under_another_boot_id():
     assert elapsed(since, clock.now()) == 90 * SECOND
 
 
-def test_virtual_time_never_runs_backwards():
+def test_virtual_time_never_goes_back():
     with pytest.raises(ValueError, match="cannot advance"):
         VirtualClock().advance(-1)
 

@@ -1,4 +1,3 @@
-import asyncio
 import io
 import json
 import logging
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.shell.logs import LogFormat, Secrets, about, configure
+from reconciler.shell.logs import LogFormat, Secrets, configure
 
 SENTINEL = "s3ntinel/+\"pass'word\\é"
 
@@ -24,9 +23,9 @@ def stream() -> io.StringIO:
 
 @pytest.fixture
 def secrets() -> Secrets:
-    found = Secrets()
-    found.add(SENTINEL)
-    return found
+    secrets = Secrets()
+    secrets.add(SENTINEL)
+    return secrets
 
 
 @pytest.fixture(autouse=True)
@@ -46,51 +45,30 @@ def lines(stream: io.StringIO) -> list[dict]:
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
-def test_a_text_line_has_time_level_object_message_and_what_came_with_it(stream):
+def test_a_text_line_has_time_level_message_and_extra_fields(stream):
     configure(stream=stream)
-    with about("Workload/web"):
-        log.warning("restarted %d times", 3, extra={"limit": 5})
+    log.warning("restarted %d times", 3, extra={"limit": 5})
     assert re.fullmatch(
-        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning Workload/web: restarted 3 times limit=5\n", stream.getvalue()
+        r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z warning restarted 3 times limit=5\n", stream.getvalue()
     )
 
 
-def test_a_json_line_has_the_same_as_fields(stream):
+def test_a_json_line_has_the_same_parts_as_fields(stream):
     configure(form=LogFormat.JSON, stream=stream)
-    with about("Workload/web", run="r-1"):
-        log.warning("restarted %d times", 3, extra={"limit": 5, "nodes": ("a", "b"), "message_": None})
+    log.warning("restarted %d times", 3, extra={"limit": 5, "nodes": ("a", "b"), "message_": None})
     log.info("plain")
     first, second = lines(stream)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", first.pop("time"))
     assert first == {
         "level": "warning",
         "logger": "reconciler.tests",
-        "run": "r-1",
-        "object": "Workload/web",
         "message": "restarted 3 times",
         "limit": 5,
         "nodes": ["a", "b"],
         "message_": None,
     }
-    assert "object" not in second
-    assert "run" not in second
-
-
-async def test_tasks_do_not_mix_up_what_they_are_about(stream):
-    configure(form=LogFormat.JSON, stream=stream)
-
-    async def work(name: str) -> None:
-        with about(f"Workload/{name}"):
-            await asyncio.sleep(0)
-            log.info("from %s", name)
-
-    with about(run="r-1"):
-        await asyncio.gather(*(work(str(n)) for n in range(5)))
-        log.info("from outside")
-    *inside, outside = lines(stream)
-    assert [line["object"].removeprefix("Workload/") for line in inside] == [line["message"][5:] for line in inside]
-    assert {line["run"] for line in inside} == {"r-1"}
-    assert "object" not in outside
+    assert second["message"] == "plain"
+    assert "limit" not in second
 
 
 def fail() -> None:
@@ -103,17 +81,16 @@ def fail() -> None:
 @pytest.mark.parametrize("form", LogFormat)
 def test_a_secret_is_masked_in_messages_arguments_extras_and_exceptions(stream, secrets, form):
     configure("debug", form, stream=stream, secrets=secrets)
-    with about(f"Workload/{SENTINEL}", run=SENTINEL):
-        log.info(f"plain {SENTINEL}")
-        log.info("argument %s", SENTINEL)
-        log.info("in a container %s", [SENTINEL])
-        log.info("in a URL %s", "http://u:s3ntinel%2F%2B%22pass%27word%5C%C3%A9@host/")
-        log.info("extra", extra={"deep": {"list": [SENTINEL, {SENTINEL: 1}]}, "object_": ValueError(SENTINEL)})
-        log.info("as text in a text %r", f"'{SENTINEL}")
-        try:
-            fail()
-        except ValueError:
-            log.exception("failed", stack_info=True)
+    log.info(f"plain {SENTINEL}")
+    log.info("argument %s", SENTINEL)
+    log.info("in a container %s", [SENTINEL])
+    log.info("in a URL %s", "http://u:s3ntinel%2F%2B%22pass%27word%5C%C3%A9@host/")
+    log.info("extra", extra={"deep": {"list": [SENTINEL, {SENTINEL: 1}]}, "object_": ValueError(SENTINEL)})
+    log.info("as text in a text %r", f"'{SENTINEL}")
+    try:
+        fail()
+    except ValueError:
+        log.exception("failed", stack_info=True)
     written = stream.getvalue()
     assert "s3ntinel" not in written
     assert "word" not in written.replace("password", "")
@@ -121,7 +98,7 @@ def test_a_secret_is_masked_in_messages_arguments_extras_and_exceptions(stream, 
     assert "ValueError" in written
 
 
-def test_each_line_of_a_secret_is_masked_and_an_empty_one_hides_nothing(secrets):
+def test_each_line_of_a_secret_is_masked_and_an_empty_line_is_not(secrets):
     secrets.add("-----BEGIN KEY-----\nabc123\n\ndef456\n")
     secrets.add("")
     secrets.add("\n")
@@ -142,7 +119,7 @@ def test_a_number_that_is_a_secret_is_masked_too(stream, secrets):
     assert (lines(stream)[0]["pin"], lines(stream)[0]["count"]) == ("***", 7)
 
 
-def test_other_peoples_loggers_are_heard_from_warning_on_at_any_level(stream):
+def test_third_party_loggers_log_from_warning_on_at_any_level(stream):
     configure("debug", stream=stream)
     logging.getLogger("watchfiles.main").info("3 changes detected")
     logging.getLogger("watchfiles.main").warning("trouble")
@@ -150,7 +127,7 @@ def test_other_peoples_loggers_are_heard_from_warning_on_at_any_level(stream):
     assert [line.split(" ", 1)[1] for line in stream.getvalue().splitlines()] == ["warning trouble", "debug ours"]
 
 
-def test_the_level_is_the_lowest_that_is_heard_and_a_later_call_wins(stream):
+def test_records_below_the_level_are_dropped_and_a_later_call_wins(stream):
     configure("debug", stream=io.StringIO())
     configure("error", stream=stream)
     log.warning("no")
@@ -160,25 +137,25 @@ def test_the_level_is_the_lowest_that_is_heard_and_a_later_call_wins(stream):
 
 
 def test_an_unknown_level_is_refused(stream):
-    with pytest.raises(ValueError, match="log level 'loud': not known; use debug, info, warning or error"):
+    with pytest.raises(ValueError, match="log level 'loud': unknown; use debug, info, warning or error"):
         configure("loud", stream=stream)
 
 
-def test_a_text_from_outside_cannot_begin_a_line_or_command_the_terminal(stream):
+def test_external_text_cannot_begin_a_line_or_control_the_terminal(stream):
     configure(stream=stream)
     log.info("name %s", "a\n2026 error forged\x1b[2J\r")
     assert stream.getvalue().endswith("name a\\n2026 error forged\\x1b[2J\\r\n")
     assert stream.getvalue().count("\n") == 1
 
 
-def test_a_malformed_record_costs_one_line_without_its_arguments(stream, secrets):
+def test_a_malformed_record_becomes_one_line_without_its_arguments(stream, secrets):
     configure(stream=stream, secrets=secrets)
     logging.getLogger().handlers[:] = logging.getLogger().handlers[-1:]  # the test runner's own raise
     log.info("%d", SENTINEL)
     assert re.fullmatch(r"a log record of reconciler\.tests:\d+ is malformed \(TypeError\)\n", stream.getvalue())
 
 
-def test_a_program_whose_standard_error_was_closed_goes_on():
+def test_a_program_with_closed_standard_error_goes_on():
     script = (
         "import logging, sys\n"
         "from reconciler.shell.logs import configure\n"

@@ -1,4 +1,4 @@
-"""The applications inside the containers: when each starts to answer, falls ill, lies or ends. No process, no thread."""
+"""The applications in simulated containers: when each answers, fails, misleads probes or crashes. No process, no thread."""
 
 from dataclasses import dataclass, field
 
@@ -16,13 +16,12 @@ CODES = {
 
 @dataclass(slots=True)
 class Apps:
-    """What every application does, by container name and generation.
+    """The behaviour of every application, by container name and generation.
 
-    `start_delay` is how long a generation takes until it answers (ns), `slow` the same for single containers. `sick` and
-    `unready` generations fail their probe until restarted; `cursed` containers fail liveness in every generation, `mute`
-    ones readiness. `lies` overrides what a probe of a container sees, whatever is true: (container, probe) -> value.
-    `flaps` makes a probe of a container alternate with this period (ns). `crash_after` ends each generation of a container
-    that long after its start.
+    `start_delay` is the time until a generation answers (ns), `slow` overrides it per container. Generations in `sick` fail
+    liveness, those in `unready` fail readiness, until restarted. Containers in `cursed` fail liveness in every generation, those
+    in `mute` fail readiness. `lies` overrides the result of a probe: (container, probe) -> value. `flaps` makes a probe alternate
+    with this period (ns). `crash_after` ends each generation of a container this long (ns) after its start.
     """
 
     start_delay: int = 2 * SECOND
@@ -39,13 +38,13 @@ class Apps:
         return self.slow.get(name, self.start_delay)
 
     def healthy(self, name: str, generation: Generation) -> bool:
-        """Whether nothing is wrong with it: what an all-knowing observer would say."""
+        """Whether the application really works, whatever its probes show."""
         return not (
             generation in self.sick or generation in self.unready or name in self.cursed or name in self.mute
-        ) and not any(one == name for one, _ in (*self.lies, *self.flaps))
+        ) and not any(container == name for container, _ in (*self.lies, *self.flaps))
 
     def answer(self, name: str, generation: Generation, probe: str, running_for: int, steady: int) -> int:
-        """The single result of one probe now, as a code of `reconciler.probes.streak`."""
+        """The result of one probe now, as a code of `reconciler.probes.streak`."""
         lie = self.lies.get((name, probe)) or self.lies.get(("*", probe))
         if lie is not None:
             return CODES[lie]

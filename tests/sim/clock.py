@@ -1,16 +1,74 @@
-"""Virtual time that stops where the simulation wants: on the way there every probe is made and everything due happens."""
+"""Virtual time: a clock that jumps for tests, and the clock of the simulation, which makes everything happen on the way."""
 
 import asyncio
 from collections.abc import Callable
 
-from reconciler.core.model.instant import FOREVER
-from reconciler.shell.clock import VirtualClock
+from manifests.values.desired import SECOND
+from reconciler.core.model.instant import FOREVER, Now
+
+
+class VirtualClock:
+    """A clock that jumps: a sleeper is at once at its instant. Implements `Clock` and `BlockingClock`. All times in ns.
+
+    With several sleepers the earliest goes first, so that time never passes another sleeper's instant.
+    """
+
+    __slots__ = ("_boot", "_sleepers", "_steady", "_wall")
+
+    def __init__(
+        self, wall: int = 1_800_000_000 * SECOND, steady: int = 1_000 * SECOND, boot: str = "virtual-boot-1"
+    ) -> None:
+        self._wall = wall
+        self._steady = steady
+        self._boot = boot
+        self._sleepers: list[int] = []
+
+    def now(self) -> Now:
+        """One reading of all clocks."""
+        return Now(self._wall, self._steady, self._boot)
+
+    def advance(self, duration: int) -> None:
+        """Let `duration` ns pass on both clocks."""
+        if duration < 0:
+            raise ValueError(f"virtual clock: cannot advance by {duration} ns; step_wall moves the wall clock back")
+        self._wall += duration
+        self._steady += duration
+
+    def step_wall(self, step: int) -> None:
+        """Set the wall clock forward or back, as an operator or NTP does. The steady clock does not change."""
+        self._wall += step
+
+    def reboot(self, boot: str, downtime: int = 60 * SECOND, steady: int = 10 * SECOND) -> None:
+        """Reboot the host: another boot id, the steady clock near zero, the wall clock later by `downtime`."""
+        self._boot = boot
+        self._steady = steady
+        self._wall += downtime
+
+    def pause(self, duration: int) -> None:
+        """Jump by `duration` ns."""
+        self.advance(max(0, duration))
+
+    async def sleep_until(self, steady: int, wake: asyncio.Event) -> None:
+        """Jump to the instant unless `wake` is set. For FOREVER, wait for `wake` alone."""
+        self._sleepers.append(steady)
+        try:
+            await asyncio.sleep(0)
+            if steady >= FOREVER:
+                await wake.wait()
+            while not wake.is_set() and self._steady < steady:
+                if steady == min(self._sleepers):
+                    self.advance(steady - self._steady)
+                    return
+                await asyncio.sleep(0)
+        finally:
+            self._sleepers.remove(steady)
 
 
 class SimClock(VirtualClock):
     """A `VirtualClock` whose sleeper walks from event to event and waits at the horizon until the test goes on.
 
-    `base_tasks` is how many tasks there are while no call is under way. `next_event` gives the next instant at which something happens by itself, `happen` lets it happen.
+    `base_tasks` is the number of tasks while no call is under way. `next_event` gives the next instant at which something happens
+    by itself; `happen` makes it happen.
     """
 
     __slots__ = ("base_tasks", "happen", "horizon", "next_event", "paused", "resumed")
@@ -42,11 +100,11 @@ class SimClock(VirtualClock):
             await self._settle(wake)
 
     async def _settle(self, wake: asyncio.Event) -> None:
-        """Calls take no virtual time: let all that are under way come to an end, and descriptors be read."""
+        """Calls take no virtual time: wait until all calls under way have ended and descriptors were read."""
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         for _ in range(1000):
             if wake.is_set() or len(asyncio.all_tasks()) <= self.base_tasks:
                 return
             await asyncio.sleep(0)
-        raise AssertionError("calls do not come to an end")
+        raise AssertionError("calls do not end")

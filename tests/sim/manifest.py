@@ -1,4 +1,4 @@
-"""Desired values for simulations, made directly: what the manifests of a small shop would resolve to."""
+"""Desired values for simulations, made directly: the resolved manifests of a small shop."""
 
 from dataclasses import dataclass, field, replace
 
@@ -31,7 +31,7 @@ NAMES = "names"
 ZONE = "example.test."
 HOST = "app.example.test."
 VIRTUAL = "203.0.113.10"
-"""Where clients reach the balancer."""
+"""The address of the balancer for clients."""
 
 HTTP = Probe(ProbeKind.HTTP, port=8080, period=5 * SECOND, failure_threshold=2)
 STARTUP = replace(HTTP, failure_threshold=20)
@@ -39,7 +39,7 @@ STARTUP = replace(HTTP, failure_threshold=20)
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """One workload with a service in front of it and a name on top; the defaults are what most tests want."""
+    """One workload with a service and a name; the defaults fit most tests."""
 
     name: str = "web"
     replicas: int = 3
@@ -62,7 +62,9 @@ class Spec:
     host: str = ""
     strategy: Strategy = Strategy.ROLLING
     rollout: Rollout = DEFAULT_ROLLOUT
-    sidecars: tuple[str, ...] = field(default=(), repr=False)  # no part of the revision that is made from all others
+    sidecars: tuple[str, ...] = field(
+        default=(), repr=False
+    )  # not part of the revision, which is made from all other fields
 
     @property
     def key(self) -> str:
@@ -74,7 +76,7 @@ class Spec:
 
     @property
     def quiet(self) -> int:
-        """How long nothing must be in flight before a stop: the whole drain, so that laws can count on it."""
+        """How long (ns) no request may be in flight before a stop: the whole drain, so that laws can rely on it."""
         return self.drain
 
 
@@ -124,7 +126,7 @@ def policy(spec: Spec) -> DNSPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Shop:
-    """All manifests of a simulation. `revision` is made from everything else."""
+    """All manifests of a simulation. `revision` is made from all other fields."""
 
     specs: tuple[Spec, ...] = (Spec(),)
     prune: bool = False
@@ -137,7 +139,7 @@ class Shop:
 
     def desired(self) -> Desired:
         specs = sorted(self.specs, key=lambda spec: spec.name)
-        wanted = () if self.destroy else tuple(specs)
+        declared = () if self.destroy else tuple(specs)
         instance = Instance(INSTANCE, self.prune, 15 * SECOND, self.look_pools, 30 * SECOND)
         return Desired(
             source=self.source,
@@ -147,10 +149,10 @@ class Shop:
             instance=instance,
             guard=self.guard,
             providers=(),
-            workloads=tuple(workload(one) for one in wanted),
-            services=tuple(service(one) for one in wanted),
-            policies=tuple(policy(one) for one in wanted if one.publish is not None),
-            services_of={one.key: ((f"service/{one.name}", 8080),) for one in wanted},
+            workloads=tuple(workload(spec) for spec in declared),
+            services=tuple(service(spec) for spec in declared),
+            policies=tuple(policy(spec) for spec in declared if spec.publish is not None),
+            services_of={spec.key: ((f"service/{spec.name}", 8080),) for spec in declared},
             prune=self.prune,
             destroy=self.destroy,
             take_over=self.take_over,

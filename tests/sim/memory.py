@@ -1,5 +1,5 @@
-"""What the loop remembers, kept in memory with the promises of the real store: what was saved survives a kill, and a power cut
-once it was synced."""
+"""The loop's memory without a disk, with the guarantees of the real store: saved rows survive a kill, and a power cut once they
+were synced."""
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -8,14 +8,14 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Command, Ledger, Outcome, from_rows
 from reconciler.core.model.restart_request import Request
 from reconciler.core.model.step import Step
-from reconciler.shell.store.audit import Event, HoldKey, known_holds
+from reconciler.shell.store.audit import Event, HoldKey, stored_holds
 from reconciler.shell.store.directory import StoreError
 
 
 class SimMemory:
-    """Implements the loop's `Memory`. It outlives the loops; each gets its own `handle` with the hook of its life.
+    """The state on the simulated disk. It outlives processes; each gets its own `handle`, which implements `Memory`, with its hook.
 
-    `ticks` counts the reads of the inbox: one for each tick. `ring` wakes the loop that listens.
+    `ticks` counts the reads of the inbox: one per tick. `wake_holder` wakes the current loop.
     """
 
     def __init__(self) -> None:
@@ -32,39 +32,39 @@ class SimMemory:
         self.full = False
         self.commands_made = 0
         self.ticks = 0
-        self.ring: Callable[[], None] = lambda: None
+        self.wake_holder: Callable[[], None] = lambda: None
         self._synced = (self.rows, self.inbox)
 
     def handle(self, hook: Callable[[str], None]) -> "SimMemoryHandle":
-        """The memory as one loop sees it; `hook` is called at every point where a process may die."""
+        """The memory for one loop; `hook` is called at every point where a process may be killed."""
         return SimMemoryHandle(self, hook)
 
     def sync(self) -> bool:
-        """From here on a power cut does not undo what was saved."""
+        """Make saved rows survive a power cut."""
         before, self._synced = self._synced, (dict(self.rows), list(self.inbox))
         return before != self._synced
 
     def cut(self) -> None:
-        """The power of its machine is gone: back to what is on the disk."""
+        """Power cut: go back to the synced state."""
         self.rows, self.inbox = dict(self._synced[0]), list(self._synced[1])
 
     def say(self, verb: str, object: str, until_wall: int = 0) -> None:  # noqa: A002
-        """A person's command."""
-        self._told(Command(verb, object, "somebody", "a test", until_wall))
+        """Leave an operator's command."""
+        self._append(Command(verb, object, "somebody", "a test", until_wall))
 
     def request(self, name: str, request: Request) -> None:
-        """A person asks for a restart."""
-        self._told(Command("restart", name, request.who, request.reason, request=request))
+        """Leave an operator's restart request."""
+        self._append(Command("restart", name, request.who, request.reason, request=request))
 
-    def _told(self, command: Command) -> None:
-        """What a person says is on the disk before the command line answers, with all that was saved before it."""
+    def _append(self, command: Command) -> None:
+        """A command is on disk before the command line answers, with everything saved before it."""
         self.commands_made += 1
         self.inbox.append((self.commands_made, command))
         self.sync()
-        self.ring()
+        self.wake_holder()
 
     def ledger(self) -> Ledger:
-        """What is stored, read back."""
+        """The stored ledger."""
         return from_rows(self.rows)
 
     def check_space(self) -> None:
@@ -74,7 +74,7 @@ class SimMemory:
 
 
 class SimMemoryHandle:
-    """One loop's handle."""
+    """The handle of one loop."""
 
     def __init__(self, store: SimMemory, hook: Callable[[str], None]) -> None:
         self.store, self.hook = store, hook
@@ -91,7 +91,7 @@ class SimMemoryHandle:
         self.store.check_space()
         differ = {*rows.items()} ^ {*self.store.rows.items()}
         self.store.rows = dict(rows)
-        self.store.inbox = [one for one in self.store.inbox if one[0] not in acknowledge]
+        self.store.inbox = [entry for entry in self.store.inbox if entry[0] not in acknowledge]
         self.store.saves += bool(differ)
         self.hook("after save")
         return len(differ)
@@ -109,13 +109,15 @@ class SimMemoryHandle:
         self.store.ticks += 1
         return tuple(self.store.inbox)
 
-    def leftovers(self) -> Sequence[str]:
+    def close_open_entries(self) -> Sequence[str]:
         left = {number: step for number, (step, outcome) in self.store.journal.items() if not outcome}
         for number, step in left.items():
             self.store.journal[number] = (step, "looked-again")
-        return [f"{step}: not known; looking again" for step in left.values()]
+        return [f"{step}: unknown outcome; observing again" for step in left.values()]
 
-    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
+    def append_audit(
+        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
+    ) -> None:
         self.hook("before audit")
         self.store.sync()
         self.store.audit.extend((step.id, outcome.kind.value) for step, outcome, _ in done)
@@ -123,14 +125,14 @@ class SimMemoryHandle:
         self.store.events.extend(events)
         del self.store.events[:-1000]
 
-    def held(self) -> Mapping[HoldKey, str]:
-        return known_holds(json.loads(self.store.decision)["holds"]) if self.store.decision else {}
+    def reported_holds(self) -> Mapping[HoldKey, str]:
+        return stored_holds(json.loads(self.store.decision)["holds"]) if self.store.decision else {}
 
-    def put_evidence(self, told: Event, value: str) -> int:
+    def put_evidence(self, event: Event, value: str) -> int:
         self.hook("before evidence")
         self.store.check_space()
-        self.store.events.append(told)
-        self.store.evidence.append((told.object, json.loads(value)))
+        self.store.events.append(event)
+        self.store.evidence.append((event.object, json.loads(value)))
         return len(self.store.evidence)
 
     def amend_evidence(self, number: int, value: str) -> None:

@@ -1,6 +1,6 @@
-"""The innermost decorator of every simulated provider: it records what really reached the world, and lets watchers judge it.
+"""The innermost wrapper of every simulated provider: it records the calls that reach the world, and runs checks after each write.
 
-Here a test can also make a provider lie ("done", without doing it), and kill the process right before or after a write.
+Here a test can also make a provider lie (success without the write), and kill the process right before or after a write.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -14,7 +14,7 @@ from providers.spi import ExecTarget
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """One call that reached the world: when (steady), what, whether it changed anything."""
+    """One write that reached the world: steady instant, action, and whether it changed anything."""
 
     at: int
     action: Action
@@ -23,29 +23,29 @@ class Write:
 
 @dataclass(slots=True)
 class Traffic:
-    """Everything that passes between the program and the world. `check` is called after each write."""
+    """All calls between the program and the world. `check` is called after each write."""
 
     steady: Callable[[], int]
     snapshot: Callable[[], object]
     check: Callable[[Action], None]
     writes: list[Write] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
-    """How many actions each call for many of them had."""
+    """The number of actions of each batch call."""
 
     reads: int = 0
     lies: int = 0
-    """How many of the next writes are answered with success and not done."""
+    """How many of the next writes return success without being done."""
 
     kinds: tuple[type, ...] = (object,)
-    """Which actions the lies apply to."""
+    """The kinds of actions that `lies` applies to."""
 
     def count(self, kind: type) -> int:
-        """How many effective writes of one kind there were."""
+        """The number of effective writes of one kind."""
         return sum(1 for write in self.writes if isinstance(write.action, kind) and write.effective)
 
 
 class Watched:
-    """Any provider, watched. It has the verbs of all three roles."""
+    """Any provider, recorded. It has the methods of all three roles."""
 
     def __init__(self, inner: Any, traffic: Traffic, hook: Callable[[str], None]) -> None:
         self.name, self.role, self.Settings = inner.name, inner.role, inner.Settings
@@ -82,7 +82,7 @@ class Watched:
 
 
 class WatchedBatches(Watched):
-    """Endpoints that do many actions in one call, watched at each of them: a process may die in the middle of a batch."""
+    """Endpoints with batch calls, recorded at each action: a process may be killed in the middle of a batch."""
 
     def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
         self.traffic.batches.append(len(actions))
@@ -102,5 +102,5 @@ class WatchedBatches(Watched):
 
 
 def watched(inner: Any, traffic: Traffic, hook: Callable[[str], None]) -> Watched:
-    """The provider, watched; what it can do in one call it can do so still."""
+    """The provider, recorded; batch calls stay possible if it has them."""
     return (WatchedBatches if hasattr(inner, "perform_all") else Watched)(inner, traffic, hook)

@@ -1,4 +1,4 @@
-"""A balancer that checks its members by itself, as HAProxy does with `check inter 2s fall 3`: what it calls down gets nothing."""
+"""A balancer with its own checks, like HAProxy's `check inter 2s fall 3`: a member that is down gets no requests."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ INTER, FALL, RISE = 2 * SECOND, 3, 2
 
 @dataclass(slots=True)
 class _Standing:
-    """What it thinks of one member, and how many checks in a row said otherwise."""
+    """The state of one member, and the number of contrary checks in a row."""
 
     up: bool
     streak: int
 
     @property
-    def word(self) -> str:
-        """As HAProxy's state is told: up only while the last check says so, too."""
+    def operational(self) -> str:
+        """The state as HAProxy reports it: `checking` when the last check disagrees with `up`."""
         return "down" if not self.up else "checking" if self.streak else "up"
 
 
@@ -28,8 +28,8 @@ class OwnChecks:
     """The checks of all pools.
 
     Args:
-        trusting: a new member is up until its first failure; else it is down until it has passed.
-        lag: what these checks ask for answers so many ns later than what probes and clients ask for.
+        trusting: a new member is up until its first failure; otherwise it is down until it has passed.
+        lag: ns by which checks get the answer of an application later than probes and clients.
     """
 
     def __init__(self, outside: MemoryWorld, apps: Apps, trusting: bool = True, lag: int = 0) -> None:
@@ -38,7 +38,7 @@ class OwnChecks:
         self.standings: dict[tuple[str, Endpoint], _Standing] = {}
 
     def pump(self, now: int) -> None:
-        """Check every member, if it is time."""
+        """Check every member if a check is due."""
         if now < self.due:
             return
         self.due = now + INTER
@@ -50,18 +50,18 @@ class OwnChecks:
                 standing.streak += 1
                 if standing.streak >= (FALL if standing.up else RISE):
                     standing.up, standing.streak = not standing.up, 0
-            member.operational = standing.word
+            member.operational = standing.operational
 
     def meet(self) -> dict[tuple[str, Endpoint], MemoryMember]:
-        """All members; new ones have their first word from here on."""
-        there = {(pool, end): one for pool, of in self._pools().items() for end, one in of.items()}
-        self.standings = {key: self.standings.get(key) or self._new() for key in there}
-        for key, member in there.items():
-            member.operational = self.standings[key].word
-        return there
+        """All members; new ones get their first state."""
+        members = {(pool, end): member for pool, of in self._pools().items() for end, member in of.items()}
+        self.standings = {key: self.standings.get(key) or self._new() for key in members}
+        for key, member in members.items():
+            member.operational = self.standings[key].operational
+        return members
 
     def serving(self, pool: str, now: int) -> list[str]:
-        """The containers that get requests of clients and answer them."""
+        """The containers that get requests and answer them."""
         members = self._pools().get(pool, {}).items()
         return [m.name for end, m in members if m.weight and m.operational != "down" and self._answers(end, now)]
 

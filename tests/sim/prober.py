@@ -1,4 +1,4 @@
-"""A probe engine in virtual time: the real schedule's periods and the real streaks, the answers of simulated applications."""
+"""A probe engine in virtual time: real periods and streaks, with the answers of simulated applications."""
 
 import os
 from collections.abc import Mapping
@@ -20,22 +20,22 @@ class _Running:
 
 
 class SimProber:
-    """Implements the loop's `Prober`. `pump` makes every probe that is due; results wake the loop through a descriptor."""
+    """Implements the loop's `Prober`. `pump` runs every probe that is due; results wake the loop through a descriptor."""
 
     def __init__(self, outside: MemoryWorld, apps: Apps) -> None:
         self.outside, self.apps = outside, apps
         self.running: dict[tuple[Generation, str], _Running] = {}
         self.results: dict[tuple[Generation, str], ProbeFact] = {}
         self.why_silent = ""
-        self.rung = False
+        self.readable = False
         self.restarts = 0
         self.made = 0
-        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
 
-    # --- what the loop calls ------------------------------------------------------------------------------------
+    # --- for the loop ------------------------------------------------------------------------------------
 
     def set_targets(self, targets: list[Target]) -> None:
-        """Probe exactly these from now on; known ones keep their streak."""
+        """Run exactly these probes from now on; known ones keep their streak."""
         now = self.outside.steady()
         before, self.running = self.running, {}
         for target in targets:
@@ -49,47 +49,47 @@ class SimProber:
     def read(self) -> Mapping[tuple[Generation, str], ProbeFact]:
         """All results since the last call."""
         results, self.results = self.results, {}
-        if self.rung:
-            os.eventfd_read(self._bell)
-            self.rung = False
+        if self.readable:
+            os.eventfd_read(self._eventfd)
+            self.readable = False
         return results
 
     def fileno(self) -> int:
-        """Readable when there are results."""
-        return self._bell
+        """A descriptor that is readable when there are results."""
+        return self._eventfd
 
     def silent(self) -> str:
-        """Why the engine is not to be believed now."""
+        """Why the results cannot be used now; empty when they can."""
         return self.why_silent
 
     def restart(self) -> None:
-        """A new child: it speaks again, and has forgotten everything."""
+        """A new engine: it answers again, and has lost all streaks."""
         self.restarts += 1
         self.why_silent = ""
         self.running.clear()
         self.results.clear()
 
     def close(self) -> None:
-        """Let go of the descriptor."""
-        os.close(self._bell)
+        """Close the descriptor."""
+        os.close(self._eventfd)
 
-    # --- what the simulation calls ------------------------------------------------------------------------------
+    # --- for the simulation ------------------------------------------------------------------------------
 
     def next_due(self) -> int:
         """The instant of the next probe."""
         if self.why_silent or not self.running:
             return 2**62
-        return min(one.due for one in self.running.values())
+        return min(probe.due for probe in self.running.values())
 
     def pump(self, now: int) -> bool:
-        """Make every probe that is due; whether there are results that were not read."""
+        """Run every probe that is due. Whether there are unread results."""
         if not self.why_silent:
-            for key, one in self.running.items():
-                if one.due <= now:
-                    self._probe(key, one, now)
-        if self.results and not self.rung:
-            os.eventfd_write(self._bell, 1)
-            self.rung = True
+            for key, running in self.running.items():
+                if running.due <= now:
+                    self._probe(key, running, now)
+        if self.results and not self.readable:
+            os.eventfd_write(self._eventfd, 1)
+            self.readable = True
         return bool(self.results)
 
     def _probe(self, key: tuple[Generation, str], running: _Running, now: int) -> None:

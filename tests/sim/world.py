@@ -1,8 +1,8 @@
-"""A world in virtual time that runs the real loop over in-memory providers: what the laws are tested in.
+"""A simulated world in virtual time that runs the real loop over in-memory providers. The tests of laws use it.
 
-`World` is what lies outside the program and outlives it: containers, pools, zones, applications, the store and the clock.
-`Life` is one process: the real `Loop` with its parts on an event loop of its own. A life can end politely, or by kill -9 at
-any point where it touches the world or the store; the next one starts over the same world.
+`World` is everything outside the program: containers, pools, zones, applications, the store and the clock. `Life` is one process:
+the real `Loop` with its parts on its own event loop. A process can end by SIGTERM, or by kill -9 at any point where it touches
+the world or the store; the next process starts over the same world.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
 from reconciler.shell.providers import InlineRunner, Providers
 from reconciler.shell.report.summary import Summary
-from reconciler.shell.store.ledger_store import Glimpse
+from reconciler.shell.store.memory import ReadOnlyMemory
 from tests.sim.apps import Apps
 from tests.sim.clock import SimClock
 from tests.sim.events import SimEvents
@@ -42,11 +42,11 @@ from tests.sim.prober import SimProber
 
 
 class Killed(BaseException):
-    """kill -9: nothing of the process runs after it."""
+    """kill -9: no code of the process runs after it."""
 
 
 class Tape:
-    """A reporter that remembers what was told."""
+    """A reporter that records everything."""
 
     def __init__(self) -> None:
         self.decided_count = 0
@@ -67,14 +67,14 @@ class Tape:
         self.decided_count += 1
         self.last = decision
         ids = [step.id for step in decision.steps]
-        assert len(ids) == len(set(ids)), f"two steps of one name: {ids}"
+        assert len(ids) == len(set(ids)), f"two steps with the same id: {ids}"
 
     def note(self, text: str, *, level: int = logging.INFO) -> None:
         self.notes.append((level, text))
 
 
 class Script:
-    """A source that a test writes to. `broken` makes every read fail until it is mended."""
+    """A source that tests write to. While `broken` is set, every read fails with it."""
 
     def __init__(self) -> None:
         self.next: Desired | None = None
@@ -91,7 +91,7 @@ class Script:
 
 
 class World:
-    """Everything outside, and the process inside it."""
+    """Everything outside of the program, and its current process."""
 
     def __init__(self, shop: Shop, nodes: tuple[str, ...] = ("node-a",)) -> None:
         self.shop, self.nodes = shop, nodes
@@ -116,7 +116,7 @@ class World:
         self.points = 0
         self.lives = 0
 
-    # --- looking at it ------------------------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------------------
 
     @property
     def runtime(self) -> MemoryRuntime:
@@ -133,7 +133,7 @@ class World:
         return self.containers()[name].generation
 
     def weights(self, pool: str = "web") -> dict[str, int]:
-        """Container -> weight of our members."""
+        """The weights of owned members by container."""
         members = self.outside.pools.get(POOLS, {}).get(pool, {})
         return {member.name: member.weight for member in members.values() if member.owner == INSTANCE}
 
@@ -160,7 +160,7 @@ class World:
         for check in self.checks:
             check(action)
 
-    # --- what happens in it -------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------
 
     def push(self, shop: Shop) -> None:
         """A new revision of the source."""
@@ -168,17 +168,17 @@ class World:
         self.source.next = shop.desired()
 
     def fail_next(self, provider: str, *faults: Fault) -> None:
-        """The next writes of this provider go wrong like this."""
+        """Make the next writes of this provider fail with these faults."""
         self.faults.setdefault(provider, []).extend(faults)
 
     def start_by_hand(self, name: str) -> None:
-        """A person starts a container behind our back."""
+        """An operator starts a container without the program."""
         for node, runtime in self.runtimes.items():
             if name in self.outside.nodes.get(node, {}):
                 runtime.perform(StartContainer(node, name, self.outside.nodes[node][name].generation))
 
     def next_event(self) -> int:
-        """The next probe, check of the balancer's own, or crash."""
+        """The instant of the next probe, check of the balancer, or crash."""
         soonest = self.life.prober.next_due() if self.life is not None else FOREVER
         if self.own_checks is not None:
             soonest = min(soonest, self.own_checks.due)
@@ -189,7 +189,7 @@ class World:
         return soonest
 
     def happen(self) -> None:
-        """Let everything happen that is due now."""
+        """Make everything happen that is due now."""
         now = self.clock.now().steady
         for name, after in self.apps.crash_after.items():
             item = self.containers().get(name)
@@ -201,7 +201,7 @@ class World:
             self.life.prober.pump(now)
 
     def reboot_host(self) -> None:
-        """The host goes down with everything on it, and comes up again without a process of ours."""
+        """The host reboots: all containers stop, and no process of the program runs."""
         self.kill()
         self.memory.cut()
         for runtime in self.runtimes.values():
@@ -211,13 +211,13 @@ class World:
     # --- the process --------------------------------------------------------------------------------------------
 
     def start(self) -> "Life":
-        """A new process over what the store remembers."""
+        """Start a process over the stored state."""
         assert self.life is None
         self.life = Life(self)
         return self.life
 
     def run(self, duration: int) -> None:
-        """Let time pass. A process that was killed on the way is replaced by a new one at once."""
+        """Let time pass. A process that is killed meanwhile is replaced by a new one at once."""
         end = self.clock.now().steady + duration
         while self.clock.now().steady < end:
             life = self.life or self.start()
@@ -226,13 +226,13 @@ class World:
             self.life = None
 
     def kill(self) -> None:
-        """kill -9 of the process now."""
+        """Kill -9 the process now."""
         if self.life is not None:
             self.life.kill()
             self.life = None
 
     def restart(self) -> None:
-        """Stop the process politely and start a new one."""
+        """Stop the process with SIGTERM and start a new one."""
         if self.life is not None:
             with suppress(Killed):
                 assert self.life.stop() is Exit.TERMINATED
@@ -244,7 +244,7 @@ class World:
         self.kill()
 
     def once(self, within: int = 600 * SECOND, wait: bool = True) -> Summary:
-        """One whole `--once` run."""
+        """One complete `--once` run."""
         self.kill()
         life = self.life = Life(self, watch=False)
         self.clock.horizon = FOREVER
@@ -253,19 +253,19 @@ class World:
         finally:
             self.kill()
 
-    def glance(self) -> tuple[Decision, Observed, Now]:
-        """What a plan sees: read-only providers, nothing written."""
+    def observe_once(self) -> tuple[Decision, Observed, Now]:
+        """The decision of a plan: read-only providers, no writes."""
         self.kill()
         life = self.life = Life(self, watch=False, plan=True)
         self.clock.horizon = FOREVER
         try:
-            return life.events.run_until_complete(life.loop.glance(10 * SECOND))
+            return life.events.run_until_complete(life.loop.observe_once(10 * SECOND))
         finally:
             self.kill()
 
 
 class Life:
-    """One process."""
+    """One process of the program."""
 
     def __init__(self, world: World, watch: bool = True, plan: bool = False) -> None:
         self.world = world
@@ -277,13 +277,13 @@ class Life:
         clock.next_event, clock.happen = world.next_event, world.happen
         clock.base_tasks = 3 if watch else 1
         self.prober = SimProber(world.outside, world.apps)
-        self.events.listen(lambda: self.prober.rung)
+        self.events.listen(lambda: self.prober.readable)
         parts = Parts(
             desired=world.shop.desired(),
             providers=self._providers(plan),
             providers_for=None,
             prober=self.prober,
-            memory=Glimpse(world.memory.rows) if plan else world.memory.handle(self.hook),
+            memory=ReadOnlyMemory(world.memory.rows) if plan else world.memory.handle(self.hook),
             source=None if plan else world.source,
             reporter=world.tape,
             clock=clock,
@@ -291,32 +291,32 @@ class Life:
         )
         world.source.next = None
         self.loop = Loop(parts)
-        world.memory.ring = lambda: self.loop.wake.set("somebody left a word")
+        world.memory.wake_holder = lambda: self.loop.wake.set("a command arrived")
         self.task: asyncio.Task[Exit] | None = None
         if watch:
             self.task = self.events.create_task(self.loop.watch())
 
     def _providers(self, plan: bool) -> Providers:
-        def dress(provider: object) -> object:
+        def wrap(provider: object) -> object:
             name = provider.name  # type: ignore[attr-defined]
 
             def script(call: Call) -> Fault:
                 left = self.world.faults.get(name)
                 return left.pop(0) if left and call.verb == "perform" else Fault.NONE
 
-            seen = watched(provider, self.world.traffic, self.hook)
-            safe = owned(faulty(seen, script), INSTANCE)  # type: ignore[call-overload]
+            recorded = watched(provider, self.world.traffic, self.hook)
+            safe = owned(faulty(recorded, script), INSTANCE)  # type: ignore[call-overload]
             return read_only(safe) if plan else safe
 
         world = self.world
         return Providers(
-            {node: dress(one) for node, one in world.runtimes.items()},  # type: ignore[misc]
-            {POOLS: dress(world.pools)},  # type: ignore[dict-item]
-            {NAMES: dress(world.zones)},  # type: ignore[dict-item]
+            {node: wrap(runtime) for node, runtime in world.runtimes.items()},  # type: ignore[misc]
+            {POOLS: wrap(world.pools)},  # type: ignore[dict-item]
+            {NAMES: wrap(world.zones)},  # type: ignore[dict-item]
         )
 
     def hook(self, point: str) -> None:
-        """A point at which this process may die. Whoever is dead does nothing more."""
+        """A point at which this process may be killed. A killed process does nothing more."""
         if self.dead:
             raise Killed
         if point == "read":
@@ -332,7 +332,7 @@ class Life:
                 raise Killed
 
     def run_to(self, end: int) -> bool:
-        """Run until the instant: True when it came to it, False when the process died on the way."""
+        """Run until the instant. False when the process was killed before it."""
         clock = self.world.clock
         clock.horizon = end
         clock.paused.clear()
@@ -358,7 +358,7 @@ class Life:
         raise AssertionError("the loop ended by itself")
 
     def stop(self) -> Exit:
-        """SIGTERM, and wait for the end."""
+        """Send SIGTERM, and wait for the end."""
         assert self.task is not None
         clock = self.world.clock
         clock.horizon = FOREVER
@@ -370,7 +370,7 @@ class Life:
             self.kill()
 
     def kill(self) -> None:
-        """End at once; nothing of it touches the world any more."""
+        """End at once; the process never touches the world again."""
         self.dead = True
         tasks = asyncio.all_tasks(self.events)
         for task in tasks:

@@ -1,4 +1,4 @@
-"""A push listener on real sockets over an in-memory runtime in virtual time, and a small client that can send anything."""
+"""A push listener on real sockets over an in-memory runtime in virtual time, and a client that can send any message."""
 
 import asyncio
 import json
@@ -14,8 +14,7 @@ from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 from reconciler.core.model.ledger import Ledger
 from reconciler.push import tokens
-from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
 from reconciler.shell.pushing.credentials import SOCKET, Credentials
@@ -24,6 +23,7 @@ from reconciler.web.push import push_app
 from reconciler.web.server import make_server
 from reconciler.web.sockets import open_sockets
 from tests.free_ports import free_port
+from tests.sim.clock import VirtualClock
 
 NODE = "node-a"
 
@@ -55,19 +55,19 @@ class PushWorld:
         self.begin()
 
     def begin(self) -> None:
-        """The program starts, over what the ledger remembers."""
+        """Start the program with the current ledger."""
         self.wake = Wake()
         self.looks = Looks(Providers({NODE: self.runtime}), InlineRunner(), self.clock, self.wake)
-        self.looks.want(self.desired)
+        self.looks.set_desired(self.desired)
         self.pushing = Pushing(self.looks, self.clock, self.wake)
-        self.pushing.want(self.desired)
+        self.pushing.set_desired(self.desired)
         self.pushing.restore(self.ledger, self.clock.now())
 
     def name(self, ordinal: int = 0) -> str:
         return name_of(ordinal)
 
     def create(self, ordinal: int = 0) -> str:
-        """A started container; its name."""
+        """Create and start a container. Returns its name."""
         mark = Mark("shop", "web", ordinal, "0123456789abcdef")
         template = self.desired.workloads[0].template
         self.runtime.perform(CreateContainer(NODE, self.name(ordinal), mark, template, "/", push=True))
@@ -78,7 +78,7 @@ class PushWorld:
         self.runtime.perform(StartContainer(NODE, self.name(ordinal), self.generation(ordinal)))
 
     def restart(self, ordinal: int = 0) -> None:
-        """It exits and is started again, behind our back."""
+        """The container exits and is started again, without the program."""
         self.runtime.exit(self.name(ordinal))
         self.clock.advance(1)
         self.start(ordinal)
@@ -87,19 +87,19 @@ class PushWorld:
         return self.world.nodes[NODE][self.name(ordinal)].generation
 
     async def look(self) -> None:
-        self.looks.hurry(Role.RUNTIME, NODE)
+        self.looks.look_soon(Role.RUNTIME, NODE)
         self.looks.start_due()
         await self.looks.settle()
 
     def tick(self) -> None:
-        """What the loop does at every tick."""
+        """The part of a tick that is about pushes."""
         before = self.ledger
         self.ledger = self.pushing.fold(self.ledger, self.clock.now())
         self.saves += self.ledger is not before
         self.pushing.saved()
 
-    async def told(self, push: Coroutine[None, None, tuple[int, dict]]) -> tuple[int, dict]:
-        """The answer to a push of a new state, written down by a tick as soon as it is there."""
+    async def push_and_store(self, push: Coroutine[None, None, tuple[int, dict]]) -> tuple[int, dict]:
+        """The answer to a push of a new state; a tick stores the push as soon as it arrives."""
         self.wake.take()
         answer = asyncio.create_task(push)
         await asyncio.wait_for(self.wake.event.wait(), 60)
@@ -107,14 +107,14 @@ class PushWorld:
         return await answer
 
     def sender(self, ordinal: int = 0) -> "Client":
-        """Somebody with fresh credentials of that container."""
+        """A client with new credentials of that container."""
         self.clock.advance(1)
         generation = tokens.generation(self.name(ordinal), self.clock.now().wall, b"\0\0\0\0")
         return Client(self, generation, self.credentials.token(generation))
 
     @asynccontextmanager
     async def listening(self, ticking: bool = True, slow: float = 0.0) -> AsyncIterator[None]:
-        """With the server up, and a loop that ticks whenever it is woken. `slow`: as for `push_app`."""
+        """Run the server, and a loop that ticks whenever it is woken. `slow` as for `push_app`."""
         sockets = open_sockets(self.listener, self.credentials.directory)
         server = make_server(push_app(self.pushing, self.credentials, slow))
         running = asyncio.create_task(server.run_on(sockets))
@@ -139,7 +139,7 @@ class PushWorld:
 
 
 class Client:
-    """Sends pushes; every call is a connection of its own."""
+    """Sends pushes; each call uses its own connection."""
 
     def __init__(self, world: PushWorld, generation: str, token: str) -> None:
         self.world, self.generation, self.token = world, generation, token
@@ -148,7 +148,7 @@ class Client:
     async def push(
         self, event: object = "ready", tcp: bool = True, how: str = "signed", **members: object
     ) -> tuple[int, dict]:
-        """(status, answer). Members override those of a right message; None leaves one out."""
+        """Push. Returns (status, answer). `members` override those of a valid message; None omits a member."""
         self.seq += 1
         message = {"event": event, "generation": self.generation, "boot": self.boot, "seq": self.seq, **members}
         body = json.dumps({key: value for key, value in message.items() if value is not None}).encode()

@@ -1,4 +1,4 @@
-"""The push protocol on real sockets: every status, for the reason that it has."""
+"""The push protocol on real sockets: every status and its reason."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ def world(tmp_path: Path) -> PushWorld:
     return PushWorld(tmp_path)
 
 
-async def test_a_signed_push_is_taken_over_tcp_and_over_the_socket(world):
+async def test_a_signed_push_is_accepted_over_tcp_and_over_the_socket(world):
     world.create()
     await world.look()
     async with world.listening():
@@ -29,7 +29,7 @@ async def test_a_signed_push_is_taken_over_tcp_and_over_the_socket(world):
         assert (fact.event, fact.boot, fact.seq, fact.inflight) == (PushEvent.READY, "boot-1", 2, None)
 
 
-async def test_over_the_socket_the_token_itself_will_do_and_over_tcp_it_will_not(world):
+async def test_the_bare_token_is_accepted_over_the_socket_and_not_over_tcp(world):
     world.create()
     await world.look()
     async with world.listening():
@@ -39,7 +39,7 @@ async def test_over_the_socket_the_token_itself_will_do_and_over_tcp_it_will_not
 
 
 @pytest.mark.parametrize("tcp", [True, False])
-async def test_bad_credentials_are_refused_without_a_word_about_what_is_wrong(world, tcp):
+async def test_invalid_credentials_are_refused_without_details(world, tcp):
     world.create()
     await world.look()
     async with world.listening():
@@ -58,7 +58,7 @@ async def test_bad_credentials_are_refused_without_a_word_about_what_is_wrong(wo
         assert world.pushing.facts() == {}
 
 
-async def test_a_body_that_was_changed_on_the_way_does_not_fit_its_signature(world):
+async def test_a_body_changed_in_transit_does_not_match_its_signature(world):
     world.create()
     await world.look()
     async with world.listening():
@@ -67,7 +67,7 @@ async def test_a_body_that_was_changed_on_the_way_does_not_fit_its_signature(wor
         assert (await sender.send(b'{"event": "ready"}', signature=signature))[0] == 401
 
 
-async def test_what_is_wrong_with_a_message_is_told_to_its_sender(world):
+async def test_the_refusal_of_an_invalid_message_names_the_error(world):
     world.create()
     await world.look()
     async with world.listening():
@@ -79,11 +79,11 @@ async def test_what_is_wrong_with_a_message_is_told_to_its_sender(world):
             {"seq": None}, {"seq": -1}, {"seq": True}, {"seq": 1.5}, {"seq": "1"}, {"seq": 2**63},
             {"inflight": -1}, {"inflight": "3"},
         ):  # fmt: skip
-            world.clock.advance(SECOND)  # or there would be too many
+            world.clock.advance(SECOND)  # stay within the rate limit
             assert (await sender.push(**members))[0] == 400, members
 
 
-async def test_members_that_nobody_knows_are_left_for_newer_versions(world):
+async def test_unknown_members_are_ignored(world):
     world.create()
     await world.look()
     async with world.listening():
@@ -103,7 +103,7 @@ async def test_a_replay_is_refused_and_refreshes_nothing(world):
         assert world.pushing.facts() == before
 
 
-async def test_after_draining_nothing_but_draining_is_taken(world):
+async def test_after_draining_only_draining_is_accepted(world):
     world.create()
     await world.look()
     async with world.listening():
@@ -116,7 +116,7 @@ async def test_after_draining_nothing_but_draining_is_taken(world):
         assert (fact.event, fact.inflight) == (PushEvent.DRAINING, 0)
 
 
-async def test_a_sender_that_no_look_has_shown_waits_and_is_taken_with_the_look(world):
+async def test_a_push_before_the_first_look_is_accepted_with_that_look(world):
     await world.look()
     async with world.listening(ticking=False):
         sender = world.sender()
@@ -130,7 +130,7 @@ async def test_a_sender_that_no_look_has_shown_waits_and_is_taken_with_the_look(
         assert (await sender.push("ready"))[0] == 200
 
 
-async def test_after_ten_seconds_a_sender_that_nobody_knows_is_unknown(world):
+async def test_after_ten_seconds_a_sender_without_a_container_is_unknown(world):
     await world.look()
     async with world.listening(ticking=False):
         sender = world.sender()
@@ -140,10 +140,10 @@ async def test_after_ten_seconds_a_sender_that_nobody_knows_is_unknown(world):
         world.create()
         await world.look()
         world.tick()
-        assert world.pushing.facts() == {}, "what waited too long is not taken"
+        assert world.pushing.facts() == {}, "a push that waited too long is dropped"
 
 
-async def test_no_push_brings_an_instance_into_being_that_does_not_run(world):
+async def test_a_push_of_a_stopped_container_creates_no_state(world):
     world.create()
     world.runtime.exit(world.name())
     await world.look()
@@ -155,22 +155,22 @@ async def test_no_push_brings_an_instance_into_being_that_does_not_run(world):
         assert world.pushing.facts() == {}
 
 
-async def test_an_old_generation_is_gone_after_a_restart_and_the_new_one_begins_afresh(world):
+async def test_a_restart_refuses_the_old_generation_and_accepts_the_new_one(world):
     world.create()
     await world.look()
     async with world.listening(ticking=False):
         sender = world.sender()
-        await world.told(sender.push("draining"))
+        await world.push_and_store(sender.push("draining"))
         world.clock.advance(60 * SECOND)
         world.restart()
         await world.look()
         assert (await sender.push("draining"))[0] == 410
         sender.boot = "boot-2"
-        assert (await world.told(sender.push("ready", seq=1)))[0] == 200
+        assert (await world.push_and_store(sender.push("ready", seq=1)))[0] == 200
         assert {key: fact.event for key, fact in world.pushing.facts().items()} == {world.generation(): PushEvent.READY}
 
 
-async def test_a_push_that_is_faster_than_the_look_at_the_restart_is_not_lost(world):
+async def test_a_push_before_the_look_at_the_restart_is_not_lost(world):
     world.create()
     await world.look()
     world.clock.advance(60 * SECOND)
@@ -184,12 +184,12 @@ async def test_a_push_that_is_faster_than_the_look_at_the_restart_is_not_lost(wo
         assert (await sender.push("ready"))[0] == 200
 
 
-async def test_credentials_of_an_earlier_container_of_the_name_are_gone(world):
+async def test_credentials_of_an_earlier_container_of_the_name_are_refused(world):
     world.create()
     await world.look()
     async with world.listening(ticking=False):
         old = world.sender()
-        await world.told(old.push("ready"))
+        await world.push_and_store(old.push("ready"))
         world.runtime.exit(world.name())
         world.runtime.vanish(world.name())
         world.clock.advance(SECOND)
@@ -197,11 +197,11 @@ async def test_credentials_of_an_earlier_container_of_the_name_are_gone(world):
         await world.look()
         world.tick()
         assert (await old.push("ready", boot="boot-9"))[0] == 410
-        assert (await world.told(world.sender().push("ready")))[0] == 200
+        assert (await world.push_and_store(world.sender().push("ready")))[0] == 200
         assert (await old.push("ready", boot="boot-10"))[0] == 410
 
 
-async def test_a_workload_without_push_takes_none(world):
+async def test_pushes_of_a_workload_without_push_are_refused(world):
     world.create()
     world.desired = desired_of(2, world.listener, None)
     world.begin()
@@ -217,7 +217,7 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_read(world):
         assert (await sender.send(b"x" * 4097))[0] == 413
 
 
-async def test_other_places_and_methods_are_refused(world):
+async def test_other_paths_and_methods_are_refused(world):
     async with world.listening():
         sender = world.sender()
         assert (await sender.raw(b"GET /v1/push HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))[0] == 405
@@ -227,7 +227,7 @@ async def test_other_places_and_methods_are_refused(world):
         assert (await sender.raw(b"nonsense\r\n\r\n"))[0] == 400
 
 
-async def test_too_many_pushes_of_one_instance_are_refused_and_others_are_not(world):
+async def test_the_rate_limit_of_one_container_does_not_affect_others(world):
     world.create(0)
     world.create(1)
     await world.look()
@@ -241,16 +241,16 @@ async def test_too_many_pushes_of_one_instance_are_refused_and_others_are_not(wo
         assert (await flood.push("ready"))[0] == 200
 
 
-async def test_nobody_can_keep_others_out_by_holding_connections(world):
+async def test_a_peer_cannot_keep_others_out_by_holding_connections(world):
     world.create()
     await world.look()
     path = str(world.credentials.directory / SOCKET)
     async with world.listening():
         held = [await asyncio.open_unix_connection(path) for _ in range(300)]
         try:
-            cut = [await _closed(reader) for reader, _ in held].count(True)
-            assert cut == 300 - 256, "one user of this host has at most so many"
-            assert (await world.sender().push(tcp=True))[0] == 200, "and senders over TCP are somebody else"
+            closed = [await _closed(reader) for reader, _ in held].count(True)
+            assert closed == 300 - 256, "the limit of one user of the host"
+            assert (await world.sender().push(tcp=True))[0] == 200, "senders over TCP are other peers"
         finally:
             for _, writer in held:
                 writer.close()
@@ -258,7 +258,7 @@ async def test_nobody_can_keep_others_out_by_holding_connections(world):
 
 
 async def _closed(reader: asyncio.StreamReader) -> bool:
-    """Whether the other side has closed already."""
+    """Whether the server has closed the connection."""
     try:
         async with asyncio.timeout(0.002):
             return await reader.read(1) == b""
@@ -285,7 +285,7 @@ async def test_a_new_state_wakes_the_loop_at_once_and_a_heartbeat_does_not(world
         assert not world.wake.event.is_set()
 
 
-async def test_the_answer_to_a_new_state_waits_until_it_is_written_down(world):
+async def test_the_answer_to_a_new_state_waits_until_it_is_stored(world):
     world.create()
     await world.look()
     async with world.listening(ticking=False):
@@ -298,7 +298,7 @@ async def test_the_answer_to_a_new_state_waits_until_it_is_written_down(world):
         assert [row.event for row in world.ledger.pushes.values()] == ["draining"]
 
 
-def test_the_key_is_closed_to_others(world):
+def test_the_key_is_private(world):
     world.credentials.token("x")
     assert os.stat(world.state / KEY).st_mode & 0o777 == 0o600
 
@@ -309,7 +309,7 @@ async def test_the_socket_is_open_to_every_user_of_a_container(world):
         assert os.stat(world.credentials.directory / SOCKET).st_mode & 0o777 == 0o666
 
 
-async def test_a_state_directory_deeper_than_a_socket_path_can_be_still_works(tmp_path):
+async def test_a_state_directory_longer_than_a_socket_path_works(tmp_path):
     deep = tmp_path / ("d" * 100) / ("e" * 100)
     deep.mkdir(parents=True)
     world = PushWorld(deep)

@@ -1,4 +1,4 @@
-"""What the program remembers of pushes over its restarts, and what it forgets."""
+"""Stored pushes: what survives a restart of the program, and what is forgotten."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ import pytest
 from manifests.values.desired import SECOND
 from reconciler.core.model.ledger import Ledger, from_rows, to_rows
 from reconciler.core.model.push_fact import PushEvent
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.pushing.pushes import FORGET_AFTER, REMEMBER_EVERY, Sender
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
+from tests.sim.clock import VirtualClock
 from tests.web.push_world import PushWorld
 
 READY, NOT_READY, STARTUP, DRAINING = PushEvent.READY, PushEvent.NOT_READY, PushEvent.STARTUP, PushEvent.DRAINING
@@ -24,7 +24,7 @@ async def world(tmp_path: Path) -> PushWorld:
 
 
 class Source:
-    """Pushes without HTTP: what the listener calls."""
+    """Pushes without HTTP, as the listener calls them."""
 
     def __init__(self, world: PushWorld, ordinal: int = 0) -> None:
         self.world, self.ordinal, self.seq, self.boot = world, ordinal, 0, "b1"
@@ -36,7 +36,7 @@ class Source:
 
 
 def restarted(world: PushWorld) -> None:
-    """kill -9 and a new process, with nothing but the stored rows."""
+    """kill -9 and a new process, with only the stored rows."""
     world.ledger = from_rows(to_rows(world.ledger))
     world.begin()
 
@@ -52,19 +52,19 @@ async def test_draining_not_ready_and_startup_stay_in_force_over_a_restart(world
     assert (fact.event, fact.restored, fact.at) == (event, True, world.clock.now().steady)
 
 
-async def test_a_remembered_ready_does_not_until_it_is_heard_again(world):
+async def test_a_stored_ready_is_not_in_force_until_it_is_pushed_again(world):
     source = Source(world)
     source.push(READY)
     world.tick()
     restarted(world)
     await world.look()
     assert world.pushing.facts() == {}
-    assert source.push(READY, seq=1) == 409, "a replay is one after a restart, too"
+    assert source.push(READY, seq=1) == 409, "a replay is refused after a restart too"
     assert source.push(READY) == 200
     assert world.pushing.facts()[world.generation()].event is READY
 
 
-async def test_what_was_remembered_of_a_container_that_was_restarted_meanwhile_is_of_no_account(world):
+async def test_a_stored_state_of_a_restarted_container_is_ignored(world):
     source = Source(world)
     source.push(DRAINING)
     world.tick()
@@ -78,7 +78,7 @@ async def test_what_was_remembered_of_a_container_that_was_restarted_meanwhile_i
     assert source.push(READY) == 200
 
 
-async def test_over_a_reboot_of_the_host_the_wall_clock_says_how_long_a_state_has_lasted(world):
+async def test_after_a_reboot_the_wall_clock_gives_the_age_of_a_state(world):
     source = Source(world)
     source.push(STARTUP)
     world.tick()
@@ -89,7 +89,7 @@ async def test_over_a_reboot_of_the_host_the_wall_clock_says_how_long_a_state_ha
     assert world.clock.now().steady - fact.since == 60 * SECOND
 
 
-async def test_a_new_state_is_written_at_once_and_heartbeats_together_and_seldom(world):
+async def test_a_new_state_is_stored_at_once_and_heartbeats_only_every_10_s(world):
     source = Source(world)
     source.push(READY)
     world.tick()
@@ -117,7 +117,7 @@ async def test_an_hour_without_pushes_writes_nothing(world):
     assert world.saves == 1
 
 
-async def test_a_container_that_is_gone_is_forgotten_after_a_while_and_an_unreadable_node_forgets_nothing(world):
+async def test_only_a_container_gone_from_a_readable_node_is_forgotten(world):
     Source(world).push(DRAINING)
     world.tick()
     world.world.break_reads("node-a")
@@ -126,7 +126,7 @@ async def test_a_container_that_is_gone_is_forgotten_after_a_while_and_an_unread
         world.clock.advance(FORGET_AFTER)
         world.tick()
     assert world.ledger.pushes
-    assert world.pushing.facts(), "and what was known of it stays in force"
+    assert world.pushing.facts(), "its known state stays in force"
     world.world.mend_reads("node-a")
     world.runtime.exit(world.name())
     world.runtime.vanish(world.name())
@@ -138,7 +138,7 @@ async def test_a_container_that_is_gone_is_forgotten_after_a_while_and_an_unread
     assert not world.ledger.pushes
 
 
-async def test_an_event_of_a_newer_version_is_left_out(world):
+async def test_an_event_of_a_newer_version_is_ignored(world):
     Source(world).push(READY)
     world.tick()
     (key, row), *_ = world.ledger.pushes.items()
@@ -157,7 +157,7 @@ async def test_rows_survive_the_real_store(world, tmp_path):
         assert from_rows(store.load_ledger()).pushes == world.ledger.pushes
 
 
-async def test_many_strangers_fill_a_bounded_buffer_and_no_more(world):
+async def test_the_buffer_for_unknown_senders_is_bounded(world):
     statuses = [
         world.pushing.push(Sender(container=f"{number:064x}"), READY, "b", 1, None).status for number in range(300)
     ]

@@ -1,4 +1,4 @@
-"""Who is at the other end of a unix socket."""
+"""The peer of a unix socket."""
 
 import os
 import socket
@@ -29,7 +29,7 @@ def test_the_container_is_the_innermost_one_of_the_control_group(text, container
     assert container_in(text) == container
 
 
-def test_a_process_of_this_host_is_known_by_its_number_and_user(tmp_path: Path):
+def test_a_process_of_this_host_is_identified_by_pid_and_user(tmp_path: Path):
     path = str(tmp_path / "s")
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
         listener.bind(path)
@@ -42,7 +42,7 @@ def test_a_process_of_this_host_is_known_by_its_number_and_user(tmp_path: Path):
     assert (peer.pid, peer.uid) == (os.getpid(), os.getuid())
 
 
-def test_nothing_is_known_of_who_comes_over_tcp():
+def test_a_peer_over_tcp_is_not_identified():
     with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
         server, _ = listener.accept()
         with server:

@@ -1,4 +1,4 @@
-"""The listener as the daemon keeps it: where the Instance wants it, and cut for whoever takes too long."""
+"""The listener of the daemon: it follows the Instance, and closes slow connections."""
 
 import asyncio
 import socket
@@ -25,26 +25,26 @@ def world(tmp_path: Path) -> PushWorld:
 
 
 def move(world: PushWorld, listener: PushListener | None) -> None:
-    """A new revision of the manifests."""
+    """Put a new revision of the manifests in force."""
     world.desired = replace(world.desired, instance=replace(world.desired.instance, push=listener))
-    world.pushing.want(world.desired)
+    world.pushing.set_desired(world.desired)
 
 
-def listens(place: tuple[str, int] | str) -> bool:
-    with socket.socket(socket.AF_UNIX if isinstance(place, str) else socket.AF_INET) as one:
-        return one.connect_ex(place) == 0
+def listens(address: tuple[str, int] | str) -> bool:
+    with socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET) as client:
+        return client.connect_ex(address) == 0
 
 
-async def until(what) -> None:
+async def until(condition) -> None:
     end = time.monotonic() + 60
-    while not what():
+    while not condition():
         assert time.monotonic() < end
-        await asyncio.sleep(0.01)  # another process's socket can only be tried
+        await asyncio.sleep(0.01)  # there is no event for a socket that begins to listen
 
 
 @asynccontextmanager
-async def serving(world: PushWorld, told: list[str]):
-    task = asyncio.create_task(serve(world.pushing, world.credentials, told.append))
+async def serving(world: PushWorld, notes: list[str]):
+    task = asyncio.create_task(serve(world.pushing, world.credentials, notes.append))
     try:
         yield
     finally:
@@ -53,11 +53,11 @@ async def serving(world: PushWorld, told: list[str]):
             await task
 
 
-async def test_the_listener_goes_where_the_manifests_want_it(world):
-    first, second, told = free_port(), free_port(), []
+async def test_the_listener_follows_the_manifests(world):
+    first, second, notes = free_port(), free_port(), []
     path = str(world.credentials.directory / SOCKET)
     move(world, PushListener(tcp=("127.0.0.1", first)))
-    async with serving(world, told):
+    async with serving(world, notes):
         await until(lambda: listens(("127.0.0.1", first)) and listens(path))
         inode = world.credentials.directory.stat().st_ino
         move(world, PushListener(socket=False, tcp=("127.0.0.1", second)))
@@ -69,26 +69,26 @@ async def test_the_listener_goes_where_the_manifests_want_it(world):
         move(world, PushListener())
         await until(lambda: listens(path))
         assert world.credentials.listener == PushListener()
-        assert world.credentials.directory.stat().st_ino == inode, "containers have this very directory mounted"
-    assert told == []
+        assert world.credentials.directory.stat().st_ino == inode, "containers mount this very directory"
+    assert notes == []
     assert not listens(path)
 
 
-async def test_a_port_that_is_taken_is_told_once_and_tried_again(world):
-    told: list[str] = []
+async def test_a_port_in_use_is_reported_once_and_tried_again(world):
+    notes: list[str] = []
     with socket.create_server(("127.0.0.1", free_port())) as taken:
         address = taken.getsockname()
         move(world, PushListener(tcp=address))
-        async with serving(world, told):
-            await until(lambda: bool(told))
-            assert f"push listener {address[0]}:{address[1]}: Address already in use" in told[0]
-            assert "choose another port" in told[0]
+        async with serving(world, notes):
+            await until(lambda: bool(notes))
+            assert f"push listener {address[0]}:{address[1]}: Address already in use" in notes[0]
+            assert "to a free port" in notes[0]
             taken.close()
             await until(lambda: listens(address))
-    assert len(told) == 1
+    assert len(notes) == 1
 
 
-async def test_a_socket_that_a_killed_daemon_left_behind_is_replaced(world):
+async def test_the_socket_of_a_killed_daemon_is_replaced(world):
     world.credentials.directory.mkdir()
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(world.credentials.directory / SOCKET))
@@ -106,15 +106,15 @@ async def test_a_socket_that_a_killed_daemon_left_behind_is_replaced(world):
         b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\nPOST /v1",
     ],
 )
-async def test_whoever_does_not_finish_a_request_in_time_is_cut(world, sent):
+async def test_a_connection_with_an_unfinished_request_is_closed_in_time(world, sent):
     sockets = open_sockets(world.listener, world.credentials.directory)
-    server = make_server(push_app(world.pushing, world.credentials, slow=0.0), patience=0.1)
+    server = make_server(push_app(world.pushing, world.credentials, slow=0.0), request_seconds=0.1)
     running = asyncio.create_task(server.run_on(sockets))
     reader, writer = await asyncio.open_connection(*world.listener.tcp)
     try:
         writer.write(sent)
         with suppress(ConnectionError):
-            await asyncio.wait_for(reader.read(), 4)  # to the end, well before uvicorn's own limit of 5 s
+            await asyncio.wait_for(reader.read(), 4)  # until the end, well before uvicorn's own limit of 5 s
     finally:
         writer.close()
         with suppress(ConnectionError):

@@ -17,9 +17,9 @@ SHELLS = [["busybox", "sh"], ["sh"]]
 
 
 def snippet(name: str) -> str:
-    found = re.search(rf"<!-- snippet: {name} -->\n```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    return found[1]
+    match = re.search(rf"<!-- snippet: {name} -->\n```sh\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert match is not None
+    return match[1]
 
 
 async def run(shell: list[str], program: str, world: PushWorld) -> tuple[int, str]:
@@ -68,7 +68,7 @@ async def test_the_snippet_for_curl_pushes_over_the_socket(world):
 
 
 @pytest.mark.server("curl")
-async def test_a_refusal_is_an_error_of_the_snippet(world):
+async def test_a_refused_push_fails_the_snippet(world):
     async with world.listening():
         code, _ = await run(["sh"], snippet("curl") + "push running", world)
         assert code != 0

@@ -1,4 +1,4 @@
-"""Reading revisions over the listener: only with the token, and only reading."""
+"""Reading revisions over the listener: read-only, and only with the token."""
 
 import asyncio
 import http.client
@@ -12,12 +12,12 @@ import pytest
 
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.pushing.credentials import READ, SOCKET
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 from reconciler.web.serving import serve
 from tests.web.push_world import PushWorld
 
 ROW = {"workload": "workload/web", "status": "active", "created_wall": 10**18, "due_wall": None}
-TOLD = {"workload": "workload/web", "status": "active", "created": "2001-09-09T01:46:40+00:00", "due": None}
+SHOWN = {"workload": "workload/web", "status": "active", "created": "2001-09-09T01:46:40+00:00", "due": None}
 STORED = {"format_version": 1, "instance": "shop", "at_wall": 10**18, "status": {"revisions": [ROW]}, "holds": []}
 
 
@@ -40,7 +40,7 @@ async def listening(world: PushWorld):
         for _ in range(1_000):
             if _listens(world):
                 break
-            await asyncio.sleep(0.01)  # another task's socket can only be tried
+            await asyncio.sleep(0.01)  # there is no event for a socket that begins to listen
         assert _listens(world)
         yield
     finally:
@@ -50,8 +50,8 @@ async def listening(world: PushWorld):
 
 
 def _listens(world: PushWorld) -> bool:
-    with socket.socket() as one:
-        return one.connect_ex(world.listener.tcp) == 0
+    with socket.socket() as client:
+        return client.connect_ex(world.listener.tcp) == 0
 
 
 class Unix(http.client.HTTPConnection):
@@ -79,38 +79,38 @@ async def ask(world: PushWorld, token: str | None, *, method: str = "GET", unix:
     return await asyncio.to_thread(work)
 
 
-async def test_with_the_token_the_revisions_are_answered_over_both_ways(world):
+async def test_with_the_token_the_revisions_are_served_on_both_sockets(world):
     decided(world)
     async with listening(world):
         token = (world.state / READ).read_text().strip()
         for unix in (False, True):
-            status, found = await ask(world, token, unix=unix)
+            status, document = await ask(world, token, unix=unix)
             assert status == 200
-            assert found == {"instance": "shop", "as_of": "2001-09-09T01:46:40+00:00", "revisions": [TOLD]}
+            assert document == {"instance": "shop", "as_of": "2001-09-09T01:46:40+00:00", "revisions": [SHOWN]}
 
 
-async def test_without_it_nothing_is_told(world):
+async def test_without_the_token_the_request_is_refused(world):
     decided(world)
     async with listening(world):
         generation = "shop-web-01234567-0.0123456789abcdef01234567"
         wrong = (None, "", "0" * 64, world.credentials.token(generation))
-        # At once: each waits for its answer.
+        # Concurrently, because each refusal is delayed.
         assert await asyncio.gather(*(ask(world, token) for token in wrong)) == [(401, {"message": "refused"})] * 4
         assert (await ask(world, None, method="POST"))[0] == 405
 
 
-async def test_before_the_first_decision_it_says_so(world):
+async def test_before_the_first_decision_the_answer_says_so(world):
     async with listening(world):
         assert await ask(world, world.credentials.reader()) == (
             503,
-            {"message": "the state directory cannot be read just now"},
+            {"message": "the state directory cannot be read now; try again"},
         )
         with Store.open(world.state, SystemClock()):
             pass
-        assert await ask(world, world.credentials.reader()) == (503, {"message": "nothing has been decided yet"})
+        assert await ask(world, world.credentials.reader()) == (503, {"message": "there is no decision yet; try again"})
 
 
-async def test_a_new_token_counts_at_once_and_its_file_is_closed_to_others(world):
+async def test_a_new_token_is_used_at_once_and_its_file_is_private(world):
     decided(world)
     async with listening(world):
         old = world.credentials.reader()

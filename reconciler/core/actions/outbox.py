@@ -26,11 +26,11 @@ class Outbox:
         """Take one step in, unless its target or its own past holds it."""
         if step.id in self.ids:
             # A replica that moves has the same name on both nodes for a while: one call at a time, so that each has its own outcome.
-            self.waits.append(Wait(step.object, Waiting.CALL, f"another call on {step.target} goes first"))
+            self.waits.append(Wait(step.object, Waiting.CALL, f"another call on {step.target} runs first"))
             return
         self.ids.add(step.id)
         if step.target in self.under_way:
-            self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is under way"))
+            self.waits.append(Wait(step.object, Waiting.CALL, f"a call on {step.target} is still running"))
             return
         hold = suspensions.busy_or_failed(self.ledger, self.busy, step.id, step.target, step.object, self.now)
         if hold is None:

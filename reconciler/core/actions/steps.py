@@ -139,14 +139,14 @@ def quieten(grant: Grant, fact: ContainerFact) -> Step:
     """Switch off the runtime's own restarting before a drain and a stop: what ends then stays down."""
     live = restart_history.without_restarts(fact.live)
     action = UpdateContainer(fact.node, fact.name, fact.generation, live, adopted=fact.adopted)
-    message = "the runtime must not start it again by itself while it leaves"
+    message = "its restart policy is switched off before it is stopped"
     return Step(f"update {fact.name}", grant.object, action, grant.cause, message)
 
 
 def restart_start(grant: Grant, fact: ContainerFact) -> Step:
     """The second half of a restart."""
     action = StartContainer(fact.node, fact.name, fact.generation, adopted=fact.adopted)
-    message = "stopped for its restart"
+    message = "stopped for a restart"
     return Step(f"start {fact.name}", grant.object, action, grant.cause, message, (f"stop {fact.name}",), journal=True)
 
 
@@ -163,7 +163,7 @@ def cut(grant: Grant, fact: ContainerFact, place: Place) -> Step:
     """End what is still under way on a container that has drained for as long as it may."""
     provider, _, pool = place.pool.partition("/")
     action = CutSessions(provider, pool, place.endpoint, fact.name)
-    message = f"{place.requests} requests are still under way after the longest drain"
+    message = f"{place.requests} requests are still in flight after the longest drain"
     identity = f"cut {place_id(place)[7:]}"
     return Step(identity, grant.object, action, grant.cause, message)
 
@@ -171,7 +171,7 @@ def cut(grant: Grant, fact: ContainerFact, place: Place) -> Step:
 def remove(grant: Grant, fact: ContainerFact, ledger: Ledger) -> Step:
     """Remove a container that is down and not wanted."""
     action = RemoveContainer(fact.node, fact.name, Generation(fact.id, fact.started_at), adopted=fact.adopted)
-    message = "down and not wanted"
+    message = "down and no longer wanted"
     if grant.cause is Reason.REVISION_FAILED and fact.mark is not None:
         failed = why_failed(ledger.rollouts.get(grant.object.rpartition("/")[0]), fact.mark.revision)
         message = f"{message}; {failed}" if failed else message
@@ -186,22 +186,22 @@ WHY_WEIGHT = {
     Reason.NOT_RUNNING: "it is not running",
     Reason.PAUSED: "the runtime paused it",
     Reason.RESTARTING: "it is about to be restarted",
-    Reason.DRAINING: "it is on its way out",
-    Reason.GONE: "nothing lives there any more",
+    Reason.DRAINING: "it is leaving service",
+    Reason.GONE: "no container runs there any more",
     Reason.INACTIVE: "its revision has no share of the traffic",
     Reason.CANARY: "ready, with the share of its revision",
     Reason.PRUNED: "no manifest names it",
-    Reason.PUSHED_READY: "it says that it is ready",
-    Reason.PUSHED_NOT_READY: "it says that it is not ready",
-    Reason.PUSHED_STARTUP: "it says that it is starting",
-    Reason.PUSHED_DRAINING: "it says that it is draining",
-    Reason.DRAINED_BY_OPERATOR: "a person drains it",
-    Reason.FORCED_UP: "a person forces it up",
-    Reason.FORCED_DOWN: "a person forces it down",
-    Reason.PENDING: "started again, and not ready yet",
-    Reason.RAMP: "ready, and growing to its weight",
-    Reason.REASSERTED: "the balancer's process has changed and lost it",
-    Reason.SPREAD: "too few are ready, so all get the same",
+    Reason.PUSHED_READY: "it reports that it is ready",
+    Reason.PUSHED_NOT_READY: "it reports that it is not ready",
+    Reason.PUSHED_STARTUP: "it reports that it is starting",
+    Reason.PUSHED_DRAINING: "it reports that it is draining",
+    Reason.DRAINED_BY_OPERATOR: "an operator drained it",
+    Reason.FORCED_UP: "an operator forced it up",
+    Reason.FORCED_DOWN: "an operator forced it down",
+    Reason.PENDING: "restarted, and not ready yet",
+    Reason.RAMP: "ready, and ramping up to its weight",
+    Reason.REASSERTED: "the balancer was restarted and lost the weight",
+    Reason.SPREAD: "too few endpoints are ready, so all get the same weight",
 }
 """Why an endpoint has the weight that it has or gets, in words."""
 

@@ -228,9 +228,9 @@ def hold(snap: Snapshot, ledger: Ledger, outbreaks: Outbreaks, want: Want, ends:
     limits, now = snap.desired.guard.mass_failure, snap.now
     for key in outbreaks.of.get(want.fact.id, ()) if want.fact is not None else ():
         row, extent = ledger.outbreaks[key], outbreaks.active[key]
-        many = f"{extent.bad} of {extent.size} containers of {key} are bad since about the same time"
+        many = f"{extent.bad} of {extent.size} containers of {key} started to fail at about the same time"
         if row.canary:
-            message = f"{many}; {row.canary} is restarted first, to see whether that helps"
+            message = f"{many}; {row.canary} is restarted first, the others follow if it becomes available"
             until = ends.get(row.canary, FOREVER)
             until = next_after(0, SECOND, now) if until == FOREVER else until
             return Hold(want.object, want.id, Rule.MASS_FAILURE, message, until=max(until, now.steady + 1))
@@ -238,9 +238,9 @@ def hold(snap: Snapshot, ledger: Ledger, outbreaks: Outbreaks, want: Want, ends:
             until = due(row.last, pause(row.failures, limits), now)
             if until > now.steady:
                 message = (
-                    f"{many}, and restarting one did not help ({row.failures} tried): "
-                    "their probe or something they depend on is suspect"
+                    f"{many}; restarting one of them did not help ({row.failures} tried), "
+                    "so their probe or a shared dependency is suspect"
                 )
-                next_step = "check the probe and what they depend on; one of them is tried again by itself"
+                next_step = "check the probe and the shared dependencies; one container is retried automatically"
                 return Hold(want.object, want.id, Rule.MASS_FAILURE, message, until=until, next_step=next_step)
     return None

@@ -37,7 +37,7 @@ def _history_lost(candidate: Candidate) -> Hold | None:
     if counters.ledger.history_lost is None:
         return None
     until = due(counters.ledger.history_lost, memory.amnesia(counters.snap.desired), counters.snap.now)
-    message = "the ledger was lost, so how often this was restarted lately is not known"
+    message = "the ledger was lost, so the number of recent restarts is unknown"
     return _hold(want, Rule.LEDGER_LOST, message, until)
 
 
@@ -46,9 +46,12 @@ def _foreign_healer(candidate: Candidate) -> Hold | None:
     healer = want.fact.healer if want.fact is not None else ""
     if not healer:
         return None
-    message = f"{healer} restarts {want.container} for its health already; two healers would take turns"
+    message = f"{healer} already restarts {want.container} for its health"
     return _hold(
-        want, Rule.FOREIGN_HEALER, message, next_step=f"take {want.container} away from {healer} to let us do it"
+        want,
+        Rule.FOREIGN_HEALER,
+        message,
+        next_step=f"remove {want.container} from {healer}, so that reconcile restarts it",
     )
 
 
@@ -58,8 +61,8 @@ def _prober_fault(candidate: Candidate) -> Hold | None:
     erring, probed = counters.probing.get(want.node, (0, 0))
     if erring < 2 or erring * 2 < probed:
         return None
-    message = f"the probes of {erring} of {probed} containers on {want.node} have no result: the fault is on our side"
-    next_step = f"see that the machine that probes {want.node} reaches it and is not overloaded"
+    message = f"the probes of {erring} of {probed} containers on {want.node} give no result, so the prober is suspect"
+    next_step = f"check that the machine that probes {want.node} can reach it and is not overloaded"
     return _hold(want, Rule.PROBER_FAULT, message, next_step=next_step)
 
 
@@ -86,15 +89,13 @@ def _turn(candidate: Candidate) -> Hold | None:
     every = sum(1 for grant in counters.ledger.grants.values() if grant.object.startswith(prefix))
     if every >= workload.max_unavailable:
         message = (
-            f"{mine[0].object} is being restarted ({mine[0].cause.value}); {every} of {workload.key} are being "
-            f"disrupted, at most {max(1, workload.max_unavailable)} may be"
+            f"{mine[0].object} is being restarted ({mine[0].cause.value}); {workload.key} has {every} open "
+            f"disruption{'' if every == 1 else 's'}, at most {max(1, workload.max_unavailable)} may be open"
         )
         return _hold(want, Rule.RESTART_IN_PROGRESS, message, until)
     settled = counters.outbreaks.settled_at.get(workload.key, now.steady)
     if settled > now.steady:
-        message = (
-            f"{mine[0].object} is being restarted; whether others fail too shows within the window of a mass failure"
-        )
+        message = f"{mine[0].object} is being restarted; other restarts wait until a mass failure is ruled out"
         return _hold(want, Rule.RESTART_IN_PROGRESS, message, min(until, settled))
     return None
 
@@ -104,12 +105,12 @@ def _failed(candidate: Candidate) -> Hold | None:
     row = counters.ledger.escalations.get(want.object)
     if row is None or want.fact is None or not backoff.exhausted(row.tries, workload, want.fact):
         return None
-    message = f"{row.tries} restarts in a row did not make {want.object} available; nothing more is tried"
-    next_step = f"find out why, then: reconcile resume {want.object}; a change of its template does the same"
+    message = f"{want.object} did not become available after {row.tries} restarts in a row; restarts have stopped"
+    next_step = f"find the cause, then run: reconcile resume {want.object}; a changed template has the same effect"
     probe = _never_passed(candidate)
     if probe:
         message += f"; its {probe} probe has never passed on {want.node}"
-        next_step = f"see whether the {probe} probe asks for the right thing; else {next_step}"
+        next_step = f"check that its {probe} probe is configured correctly; if it is, {next_step}"
     return _hold(want, Rule.FAILED, message, next_step=next_step)
 
 
@@ -131,7 +132,7 @@ def _back_off(candidate: Candidate) -> Hold | None:
     at = backoff.restart_at(want.object, failures, workload.restarts.backoff, counters.snap.now)
     if at <= counters.snap.now.steady or failures is None:
         return None
-    return _hold(want, Rule.BACK_OFF, f"{failures.streak} failures in a row", at)
+    return _hold(want, Rule.BACK_OFF, f"{want.object} failed {_times(failures.streak)}", at)
 
 
 def _attempts(candidate: Candidate) -> Hold | None:
@@ -140,7 +141,12 @@ def _attempts(candidate: Candidate) -> Hold | None:
     at = backoff.attempts_left_at(attempts, rule.limit, rule.window, counters.snap.now)
     if at <= counters.snap.now.steady:
         return None
-    return _hold(want, Rule.RESTART_LIMIT, f"{rule.limit} restarts in {rule.window // SECOND}s are spent", at)
+    return _hold(
+        want,
+        Rule.RESTART_LIMIT,
+        f"{want.object} reached its limit of {rule.limit} restarts in {rule.window // SECOND}s",
+        at,
+    )
 
 
 def _node(candidate: Candidate) -> Hold | None:
@@ -149,7 +155,7 @@ def _node(candidate: Candidate) -> Hold | None:
     if len(there) < limit:
         return None
     until = max(exit_times.soonest_end(counters.snap, there), counters.snap.now.steady + 1)
-    message = f"{len(there)} replicas are being restarted on {want.node}, at most {limit} may be"
+    message = f"{len(there)} replicas are being restarted on {want.node} (limit: {limit})"
     return _hold(want, Rule.NODE_RESTART_LIMIT, message, until)
 
 
@@ -171,7 +177,7 @@ def _rate(candidate: Candidate) -> Hold | None:
     ):
         at = backoff.next_at([one for those in mine for one in those], rate, now)
         if at > now.steady:
-            message = f"{name}: at most {rate.per_minute} restarts a minute, {rate.burst} at once"
+            message = f"{name} reached its restart rate: {rate.per_minute} a minute, {rate.burst} at once"
             return _hold(want, Rule.RATE, message, at)
     return None
 
@@ -181,12 +187,10 @@ def _observe(candidate: Candidate) -> Hold | None:
     why = observes(counters.snap.desired, workload)
     if not why:
         return None
-    return _hold(
-        want, Rule.OBSERVE_ONLY, f"it would be restarted now; {why}", next_step=f"set {_SWITCH} when you trust it"
-    )
+    return _hold(want, Rule.OBSERVE_ONLY, f"{want.container} would be restarted now, but {why}", next_step=_ACT)
 
 
-_SWITCH = "restarts.mode to act, in the Guard and in the workload,"
+_ACT = "set restarts.mode to act and restarts.share to 100 in the Guard, and restarts.mode to act in the workload"
 
 
 def observes(desired: Desired, workload: Workload) -> str:
@@ -198,7 +202,9 @@ def observes(desired: Desired, workload: Workload) -> str:
         return f"{workload.key} only observes (spec.restarts.mode)"
     place = int.from_bytes(sha256(workload.key.encode()).digest()[:8]) % 100
     if place >= guard.share:
-        return f"the Guard lets {guard.share} % of the workloads act (spec.restarts.share), and this is not one of them"
+        return (
+            f"{workload.key} is not among the {guard.share}% of workloads that the Guard lets act (spec.restarts.share)"
+        )
     return ""
 
 

@@ -64,7 +64,7 @@ def wants(snap: Snapshot, ledger: Ledger, others: Iterable[Want]) -> list[Want]:
                 continue
             if fact.state is not ContainerState.RUNNING:
                 continue
-            message = f"asked for by {request.who or 'somebody'}: {request.reason or 'no reason given'}"
+            message = f"requested by {request.who or 'an operator'}: {request.reason or 'no reason given'}"
             what = f"{fact.name} only {member.only}" if member.only else fact.name
             found[fact.name] = Want(
                 f"{Kind.RESTART.value} {what}",
@@ -91,16 +91,21 @@ def waits(snap: Snapshot, ledger: Ledger) -> list[Wait]:
             continue
         members = one.members or ()
         decided = sum(1 for member in members if member.fate in FINAL)
-        message = f"restart request {name}: {decided} of {len(members)} replicas decided"
+        message = f"restart request {name}: {decided} of {len(members)} replicas done"
         if one.members is None:
-            message = f"restart request {name}: its replicas cannot be seen yet"
+            message = f"restart request {name}: its replicas have not been observed yet"
         found.append(Wait(one.object, Waiting.REQUEST, message, due(one.at, one.deadline, snap.now)))
         for member in members:
             belief = _moved_on(member, snap.roster) if member.fate not in FINAL else None
             at = FOREVER if belief is None else _ripe(one, belief, snap.roster, member)
             if snap.now.steady < at < FOREVER:
                 found.append(
-                    Wait(member.object, Waiting.MIN_READY, f"{member.container} was restarted and is ready", at)
+                    Wait(
+                        member.object,
+                        Waiting.MIN_READY,
+                        f"{member.container} was restarted and is ready, but not for long enough yet",
+                        at,
+                    )
                 )
     return found
 
@@ -125,7 +130,7 @@ def _advance(snap: Snapshot, request: Request, grants: Mapping[str, Grant]) -> R
             if not expired:
                 return request
             return request._replace(
-                members=(), finished=instant(snap.now), message="its replicas could not be seen in time"
+                members=(), finished=instant(snap.now), message="its replicas were not observed before the deadline"
             )
         if not request.members:
             message = request.message or f"{request.object} has no replicas to restart"
@@ -137,7 +142,11 @@ def _advance(snap: Snapshot, request: Request, grants: Mapping[str, Grant]) -> R
         if member.fate in FINAL:
             continue
         if expired:
-            message = f"not restarted before the deadline ({member.message})" if member.message else "not begun in time"
+            message = (
+                f"not restarted before the deadline ({member.message})"
+                if member.message
+                else "not begun before the deadline"
+            )
             members[place] = member._replace(fate=Fate.EXPIRED, message=message)
         elif failed is not None and request.failure_policy is FailurePolicy.FAIL and member.fate is Fate.WAITING:
             members[place] = member._replace(fate=Fate.SKIPPED, message=f"not begun, because {failed.object} failed")
@@ -170,7 +179,7 @@ def _resolve(snap: Snapshot, request: Request) -> Request:
         if life is None:
             member = member._replace(fate=Fate.SKIPPED, message=f"it has no container {only}")
         elif fact.state in _UP and _since(fact, only) > asked_at:
-            member = member._replace(fate=Fate.DONE, message="started after it was asked for")
+            member = member._replace(fate=Fate.DONE, message="started after the request")
         members.append(member)
     for belief in (*group.outgoing, *group.surplus):
         obj = memory.replica_of(key, belief.fact.mark.ordinal if belief.fact.mark else -1)
@@ -215,20 +224,20 @@ def _decide(snap: Snapshot, member: Member, request: Request, grants: Mapping[st
         return member
     group, ordinal = _place(member.object, snap.roster)
     if group is None or ordinal >= group.workload.replicas:
-        return member._replace(fate=Fate.SKIPPED, message="not wanted any more")
+        return member._replace(fate=Fate.SKIPPED, message="no longer wanted")
     belief = _moved_on(member, snap.roster)
     if belief is None:
         if any(_carries_out(grant, member) for grant in grants.values()):
-            return member._replace(fate=Fate.RESTARTING, message="on its way out of service")
+            return member._replace(fate=Fate.RESTARTING, message="leaving service")
         return member._replace(fate=Fate.WAITING, message="")
     fact = belief.fact
     if not fact.started_at:
-        return member._replace(fate=Fate.RESTARTING, message="made anew and not started yet")
+        return member._replace(fate=Fate.RESTARTING, message="recreated, not started yet")
     if fact.state is ContainerState.EXITED:
-        code = "an unknown result" if fact.exit_code is None else f"exit code {fact.exit_code}"
-        return member._replace(fate=Fate.FAILED, message=f"the new generation ended with {code}")
+        code = "an unknown exit code" if fact.exit_code is None else f"code {fact.exit_code}"
+        return member._replace(fate=Fate.FAILED, message=f"exited with {code} after the restart")
     if belief.live is ProbeValue.FAIL:
-        return member._replace(fate=Fate.FAILED, message="the new generation fails its probe")
+        return member._replace(fate=Fate.FAILED, message="fails its probe after the restart")
     if _ripe(request, belief, snap.roster, member) <= snap.now.steady:
         return member._replace(fate=Fate.DONE, message="restarted and available")
     return member._replace(fate=Fate.RESTARTING, message="restarted, not available yet")

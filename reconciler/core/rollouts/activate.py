@@ -154,7 +154,7 @@ def _open(turn: Turn, evidence: Evidence, row: Revision) -> None:
         wait = backoff.delay(f"{workload.key}@{row.revision}", row.failures + 1, workload.restarts.backoff)
         until = due(row.failed_at, wait, now)
         if until > now.steady:
-            message = f"{row.failures} tries were called off, the last one because {row.why}"
+            message = f"{row.failures} activation{'' if row.failures == 1 else 's'} of revision {row.revision[:8]} failed, the last because {row.why}"
             turn.holds.append(Hold(workload.key, action, Rule.BACK_OFF, message, until=until))
             return
     if not health.whole:
@@ -162,7 +162,7 @@ def _open(turn: Turn, evidence: Evidence, row: Revision) -> None:
         return
     others = {other.revision for other in turn.rollout.rows} - {row.revision, turn.rollout.active}
     if others & evidence.carrying:
-        message = f"a revision that is over still carries weight; {row.revision[:8]} follows"
+        message = f"an older revision still carries weight; revision {row.revision[:8]} follows when that is 0"
         turn.waits.append(Wait(workload.key, Waiting.WEIGHT, message))
         return
     turn.rollout = turn.rollout.put(
@@ -175,8 +175,8 @@ def _not_verified(turn: Turn, evidence: Evidence, row: Revision, health: Health)
     workload, now = evidence.workload, evidence.now
     message = (
         f"{health.available} of {health.wanted} replicas of revision {row.revision[:8]} are verified "
-        f"({health.failing} failing, {health.unknown} without a verdict, {max(0, health.missing)} not there or not started); "
-        f"{turn.rollout.active[:8]} stays"
+        f"({health.failing} failing, {health.unknown} without a result, {max(0, health.missing)} missing or not started); "
+        f"revision {turn.rollout.active[:8]} keeps the traffic"
     )
     if row.due is None:
         turn.waits.append(Wait(workload.key, Waiting.VERIFIED, message))
@@ -187,14 +187,14 @@ def _not_verified(turn: Turn, evidence: Evidence, row: Revision, health: Health)
     elif health.failing or health.missing > 0:
         failure = evidence.start_failures.get(row.revision)
         seconds = workload.rollout.pending_grace // SECOND
-        why = f"it was not well within {seconds}s: {failure.message if failure else message}"
+        why = f"it was not verified within {seconds}s: {failure.message if failure else message}"
         standing = Standing.EXPIRED if failure is None else Standing.FAILED
         row = row._replace(standing=standing, ended=instant(now), due=None, why=why)
         turn.rollout = turn.rollout.put(row)
         turn.holds.append(_not_eligible(workload.key, row))
     else:
         # Nothing speaks against it but that nothing is known, and that takes nothing away.
-        next_step = f"see that the probes of {workload.key} can run"
+        next_step = f"check that the probes of {workload.key} can run"
         action = f"activate {row.revision[:8]}"
         turn.holds.append(Hold(workload.key, action, Rule.PROBER_FAULT, message, next_step=next_step))
 
@@ -215,7 +215,9 @@ def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
     if row.step < len(steps):
         step = steps[row.step]
         if not health.whole:
-            message = f"the replicas of revision {row.revision[:8]} have no verdict; it stays at {step.share / 100:g}%"
+            message = (
+                f"not all probes of revision {row.revision[:8]} have a result; its share stays at {step.share / 100:g}%"
+            )
             turn.waits.append(Wait(workload.key, Waiting.VERDICT, message))
             turn.rollout = turn.rollout if row.stepped is None else turn.rollout.put(row._replace(stepped=None))
             return
@@ -234,14 +236,14 @@ def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
         turn.rollout = _settle(turn.rollout, row, now)
         return
     active = turn.rollout.active[:8]
-    message = f"the replicas of revision {row.revision[:8]} have weight and no verdict; {active} stays too"
+    message = f"not all probes of revision {row.revision[:8]} have a result; revision {active} keeps its weight too"
     turn.waits.append(Wait(workload.key, Waiting.VERDICT, message))
 
 
 def _call_off(turn: Turn, evidence: Evidence, row: Revision, health: Health, stepwise: bool) -> None:
     """Replicas of a revision that was being let in fail: it is out at once, and tried again later unless it was a canary."""
     workload, at = evidence.workload, instant(evidence.now)
-    why = f"{health.failing + health.lost(row.scale)} of its {health.wanted} replicas failed while it was let in"
+    why = f"{health.failing + health.lost(row.scale)} of its {health.wanted} replicas failed while it was activated"
     floor = max(1, min(workload.replicas, row.scale or workload.replicas) - workload.max_unavailable)
     if not stepwise:
         called_off = row._replace(opened=None, failures=row.failures + 1, failed_at=at, why=why)
@@ -254,7 +256,9 @@ def _call_off(turn: Turn, evidence: Evidence, row: Revision, health: Health, ste
         return
     turn.rollout = turn.rollout if row.stepped is None else turn.rollout.put(row._replace(stepped=None))
     available = f"{health.available} of {health.wanted} replicas of revision {row.revision[:8]}"
-    turn.waits.append(Wait(workload.key, Waiting.VERIFIED, f"{available} are well; it gets no more for now"))
+    turn.waits.append(
+        Wait(workload.key, Waiting.VERIFIED, f"{available} are available; its share is not raised for now")
+    )
 
 
 # --- reporting it ---------------------------------------------------------------------------------------------------
@@ -271,7 +275,7 @@ def _report(turn: Turn, evidence: Evidence) -> None:
             continue
         until = due(row.ended, window, now)
         if row.revision in evidence.stopped and row.revision != turn.rollout.back:
-            message = f"revision {row.revision[:8]} is kept, stopped, to take the traffic back"
+            message = f"revision {row.revision[:8]} is stopped and kept for rollback"
             turn.waits.append(Wait(workload.key, Waiting.ROLLBACK_WINDOW, message, until))
         if keeps(row, window, now) and until > now.steady:
             turn.until = min(turn.until, until)
@@ -279,6 +283,6 @@ def _report(turn: Turn, evidence: Evidence) -> None:
 
 def _not_eligible(key: str, row: Revision) -> Hold:
     """A declared revision that does not get the traffic: reported at every look, until the manifest changes."""
-    message = f"revision {row.revision[:8]} is {row.standing.value}: {row.why}"
-    next_step = f"change the template of {key}, or when it is activated, to have it tried again"
+    message = f"revision {row.revision[:8]} has {row.standing.value}: {row.why}"
+    next_step = f"change the template or the activation time of {key} to retry it"
     return Hold(key, f"activate {row.revision[:8]}", Rule.REVISION_NOT_ELIGIBLE, message, next_step=next_step)

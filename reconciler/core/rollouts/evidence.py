@@ -76,7 +76,7 @@ def _hold(snap: Snapshot, ledger: Ledger, workload: Workload, jumped: bool) -> H
     """What of ours holds an activation however well the replicas are."""
     key, now = workload.key, snap.now
     if jumped:
-        message = "wall clock and steady clock have jumped against each other, so what is due is looked at once more"
+        message = "the wall clock jumped against the steady clock, so due activations are checked again"
         return Hold(key, "", Rule.CLOCK_JUMP, message, until=next_after(0, SECOND, now))
     hold = suspensions.suspended(snap.desired, ledger, suspensions.Subject(key, key), "", now)
     if hold is None and workload.suspend:

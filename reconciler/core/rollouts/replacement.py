@@ -36,7 +36,7 @@ def may_create(group: Group, counts: Availability, created: int) -> str:
     existing = len(group.current) + len(group.outgoing) + created
     room = group.workload.replicas + SURGE
     if existing >= room:
-        return f"{existing} replicas exist, at most {room} may while a revision replaces another"
+        return f"{existing} replicas exist, and at most {room} may exist during a rollout"
     waiting = len(group.current) + created - counts.current
     if waiting > 0:
         return f"{waiting} new replica{'' if waiting == 1 else 's'} must become available first"
@@ -50,7 +50,7 @@ def may_start(group: Group, fact: ContainerFact | None) -> str:
     for one in group.outgoing:
         same = one.fact.mark is not None and fact.mark is not None and one.fact.mark.ordinal == fact.mark.ordinal
         if same and one.fact.id != fact.id and one.fact.state is not ContainerState.CREATED:
-            return "the replica of the old revision goes first"
+            return "the replica of the old revision has not been removed yet"
     return ""
 
 
@@ -67,7 +67,7 @@ def replaced(group: Group, counts: Availability, retiring: int) -> str:
     if group.outgoing and wanted and len(group.outgoing) - retiring + arrived <= wanted:
         if counts.arriving:
             return f"{counts.arriving} of {counts.current} available new replicas do not get traffic from every pool and name yet"
-        return f"{counts.current} of {wanted} new replicas are available; the next old one waits for one more"
+        return f"{counts.current} of {wanted} new replicas are available; the next old replica waits for one more"
     return ""
 
 

@@ -173,10 +173,17 @@ def _rebuilt(group: Group, mark: RevisionMark, weighed: Mapping[tuple[str, str],
     for revision in sorted(running):
         if revision == active:
             number = mark.number if revision == wanted else 0
-            row = Revision(revision, number, Standing.ACTIVE, at, activated=at, why="it was found with the traffic")
+            row = Revision(
+                revision,
+                number,
+                Standing.ACTIVE,
+                at,
+                activated=at,
+                why="it had the traffic when the history was rebuilt",
+            )
             rollout = rollout.put(row)
         elif revision != wanted:
-            why = "found beside the active one"
+            why = "it existed beside the active revision when the history was rebuilt"
             rollout = rollout.put(Revision(revision, 0, Standing.SUPERSEDED, at, activated=at, ended=at, why=why))
     return rollout
 

@@ -39,7 +39,7 @@ def _asked(rollout: Rollout, evidence: Evidence) -> Rollout:
     assert rollout.asked is not None  # noqa: S101  (asked by the caller)
     who, reason = rollout.asked
     rollout = rollout._replace(asked=None)
-    why = f"taken back by {who or 'an operator'}: {reason or 'no reason given'}"
+    why = f"rolled back by {who or 'an operator'}: {reason or 'no reason given'}"
     for row in rollout.rows:
         if row.standing is Standing.SCHEDULED and row.revision != rollout.active:
             failed = row._replace(standing=Standing.FAILED, ended=instant(evidence.now), why=why)
@@ -48,7 +48,7 @@ def _asked(rollout: Rollout, evidence: Evidence) -> Rollout:
     if active is None:
         return rollout
     if previous is None:
-        return rollout.put(active._replace(why="it was asked to be taken back, but no revision before it is kept"))
+        return rollout.put(active._replace(why="a rollback was requested, but no earlier revision is kept"))
     rollout = rollout.put(active._replace(standing=Standing.FAILED, why=why))
     return rollout._replace(back=previous.revision, low=None)
 

@@ -65,7 +65,7 @@ def _declared_last(rollout: Rollout, wanted: str, now: Now) -> Rollout:
     if row is None:
         return rollout
     if rollout.asked is not None:
-        why = "it was asked to be taken back, but a rolling rollout keeps nothing; change the template instead"
+        why = "a rollback was requested, but a rolling rollout keeps no earlier revision; change the template instead"
         row = row._replace(why=why)
         rollout = rollout._replace(asked=None).put(row)
     for other in rollout.rows:
@@ -105,10 +105,10 @@ def _stuck(group: Group, row: Revision, lacking: str) -> Hold:
     workload = group.workload
     message = (
         f"revision {row.revision[:8]} has made no progress for {workload.rollout.progress_deadline // SECOND}s: {lacking}"
-        f"{'; the old ones stay' if group.outgoing else ''}"
+        f"{'; the old replicas keep running' if group.outgoing else ''}"
     )
     next_step = (
-        f"correct the template of {workload.key}, which takes over at once; or remove the cause, and then: "
+        f"correct the template of {workload.key}, which starts at once; or remove the cause and run: "
         f"reconcile resume {workload.key}"
     )
     return Hold(workload.key, f"roll out {row.revision[:8]}", Rule.PROGRESS, message, next_step=next_step)

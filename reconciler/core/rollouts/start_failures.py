@@ -62,8 +62,8 @@ def _ended(group: Group, revision: str, ledger: Ledger) -> Iterator[StartFailure
         failures = ledger.failures.get(memory.failures_of(group, fact))
         if failures is not None and failures.generation == fact.generation:
             times = "once" if failures.streak == 1 else f"{failures.streak} times in a row"
-            code = "" if fact.exit_code is None else f", with exit code {fact.exit_code}"
-            yield StartFailure(f"{fact.name} ended {times}{code}", True, failures.streak > limit)
+            code = "" if fact.exit_code is None else f", exit code {fact.exit_code}"
+            yield StartFailure(f"{fact.name} exited {times}{code}", True, failures.streak > limit)
 
 
 def _short(text: str) -> str:

@@ -116,31 +116,33 @@ class Held:
     def _hold(self, floor: Floor, names: list[str]) -> Hold:
         who = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         pool, rules = self.balancer.pool, self.service.panic
-        action = f"take the weight of {who} in pool {pool}"
-        check = f"check the probes of {self.service.key} and what they depend on"
+        action = f"remove the weight of {who} in pool {pool}"
+        check = f"check the probes of {self.service.key} and their dependencies"
         match floor:
             case Floor.PANIC:
                 message = (
-                    f"{self.ready} of {self.considered} endpoints are ready, below {rules.threshold}%: weights stay"
+                    f"{self.ready} of {self.considered} endpoints are ready, below {rules.threshold}%; weights are kept"
                 )
                 return Hold(self.service.key, action, Rule.PANIC, message, next_step=check)
             case Floor.RATE:
-                message = f"at most {SHARE}% of a pool (at least one) lose weight for health in {SPAN // SECOND} s"
+                message = f"at most {SHARE}% of a pool (at least 1 endpoint) may lose weight for failed health in {SPAN // SECOND}s"
                 return Hold(self.service.key, action, Rule.WEIGHT_REMOVAL_LIMIT, message, until=self.until[floor])
             case Floor.BLIND:
-                message = "a node with endpoints of it cannot be read, so nothing is taken away for observed health"
-                next_step = "see that all its nodes can be read; it is looked at again by itself"
+                message = f"a node with endpoints of {self.service.key} cannot be read; weights are kept"
+                next_step = "make all its nodes reachable; they are retried automatically"
                 return Hold(self.service.key, action, Rule.UNKNOWN_RUNTIME, message, next_step=next_step)
             case Floor.DOUBT:
-                message = "every verdict of every probe fails, so it is our probing that is doubted"
+                message = "every probe of every container fails, so the prober is suspect; weights are kept"
                 return Hold(self.service.key, action, Rule.ALL_FAILING, message, next_step=check)
 
 
 def suspect(service: Service, belief: Belief, before: int) -> Hold:
     """Its liveness failure is doubted, because many fail together."""
     name = belief.fact.name
-    message = f"{name} fails together with many others, so it is its probe that is doubted and it keeps its weight"
-    next_step = "check the probe and what they depend on; a failing readiness probe of its own takes it out of the pool"
+    message = f"{name} keeps its weight: it fails together with many others, so the probe is suspect"
+    next_step = (
+        "check the probe and its dependencies; a failing readiness probe still takes a container out of the pool"
+    )
     return Hold(service.key, f"weight {name} {before} -> 0", Rule.MASS_FAILURE, message, next_step=next_step)
 
 
@@ -149,18 +151,24 @@ def last_member(
 ) -> Hold:
     """It is the last one that carries weight; or, `shunned`, the last of those that the balancer gives traffic for it."""
     name, pool = belief.fact.name, balancer.pool
-    message = f"no other endpoint of pool {pool} is ready and carries weight, so {name} ({why.value}) keeps {before}"
-    next_step = f"bring another endpoint of {service.key} back, or scale it to 0 in its manifest"
+    message = (
+        f"{name} ({why.value}) keeps weight {before}: no other endpoint of pool {pool} is ready and carries weight"
+    )
+    next_step = f"bring another endpoint of {service.key} back, or set replicas of its workload to 0"
     if shunned:
-        message = f"the balancer's own checks of pool {pool} call every other ready endpoint down, so {name} ({why.value}) keeps {before}"
-        next_step = f"see why the balancer's own checks of pool {pool} fail, if they do not pass in a few seconds"
+        message = f"{name} ({why.value}) keeps weight {before}: the balancer's own checks of pool {pool} fail for every other ready endpoint"
+        next_step = (
+            f"if this lasts for more than a few seconds, find out why the balancer's own checks of pool {pool} fail"
+        )
     return Hold(service.key, f"weight {name} {before} -> 0", Rule.LAST_MEMBER, message, next_step=next_step)
 
 
 def conflict(obj: str, pool: str, action: str, row: Weighed, writer: str, until: int) -> Hold:
     """Somebody else writes the same member."""
     times = "once" if len(row.reversals) == 1 else f"{len(row.reversals)} times in 5 minutes"
-    who = writer or "somebody else"
-    message = f"{who} changed it {times}, the last time from {row.before} to {row.after}; it is left alone for now"
-    next_step = f"keep other writers off pool {pool}: an agent-check, a script, a person on the balancer's socket"
+    who = writer or "another writer"
+    message = (
+        f"{who} changed this weight {times}, last from {row.before} to {row.after}; reconcile does not write it for now"
+    )
+    next_step = f"stop other writers of pool {pool}: an agent-check, a script, an operator on the balancer's socket"
     return Hold(obj, action, Rule.CONFLICTING_WRITER, message, until=until, next_step=next_step)

@@ -207,7 +207,7 @@ class Pool:
         share, step = shares.grown(weight, self.service.ramp, row.since, now)
         if share == weight:
             return weight, _READY
-        message = f"{fact.name} has {share} of {weight} in pool {self.balancer.pool} and grows"
+        message = f"{fact.name} has weight {share} of {weight} in pool {self.balancer.pool} and is ramping up"
         self.out.waits.append(Wait(self.service.key, Waiting.RAMP, message, step))
         return share, Reason.RAMP
 

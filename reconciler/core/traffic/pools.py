@@ -127,8 +127,8 @@ def _workload(grant: Grant, roster: Roster) -> Workload | None:
 
 
 def _last_member(change: MemberChange) -> Hold:
-    message = f"no other endpoint of pool {change.pool} is ready and gets traffic, so {change.container} keeps {change.before}"
-    next_step = f"bring another endpoint of {change.object} back, or scale it to 0 in its manifest"
+    message = f"{change.container} keeps weight {change.before}: no other endpoint of pool {change.pool} is ready and gets traffic"
+    next_step = f"bring another endpoint of {change.object} back, or set replicas of its workload to 0"
     action = f"weight {change.container} {change.before} -> 0"
     return Hold(change.object, action, Rule.LAST_MEMBER, message, next_step=next_step)
 

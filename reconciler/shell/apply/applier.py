@@ -30,7 +30,7 @@ from reconciler.core.model.ledger import Outcome, OutcomeKind
 from reconciler.core.model.step import Step, target_of
 from reconciler.shell.apply.batch import Batch, Raises, batches
 from reconciler.shell.clock import Clock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.providers import Runner, perform
 from reconciler.shell.store.ports import Journal
 
@@ -229,7 +229,7 @@ class Applier:
         """The members of each pool of a batch after its call: as its provider told them, else by a look at the pool."""
         read: dict[str, Members | ProviderError] = {}
         for fact in told:
-            if self.looks.put_told(batch.provider.name, fact, began):
+            if self.looks.put_read_back(batch.provider.name, fact, began):
                 read[fact.pool] = _members(fact)
         unread = sorted({action.pool for action in batch.actions} - read.keys())
         looks = (self._look_at(batch.provider.name, pool) for pool in unread)
@@ -272,11 +272,11 @@ class Applier:
 
     def _hurry(self, action: Action) -> None:
         if isinstance(action, ChangeRecords):
-            self.looks.hurry(Role.DNS, action.provider)
+            self.looks.look_soon(Role.DNS, action.provider)
         elif isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
-            self.looks.hurry(Role.ENDPOINTS, action.provider)
+            self.looks.look_soon(Role.ENDPOINTS, action.provider)
         else:
-            self.looks.hurry(Role.RUNTIME, action.node)
+            self.looks.look_soon(Role.RUNTIME, action.node)
 
     async def _look_at(self, provider: str, pool: str) -> Members | ProviderError:
         """The members of a pool, or why it cannot be read."""

@@ -18,10 +18,10 @@ from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.clock import Clock
 from reconciler.shell.logs import SECRETS
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.store.audit import Event
 from reconciler.shell.store.directory import StoreError
-from reconciler.shell.store.ports import Cabinet
+from reconciler.shell.store.ports import EvidenceStore
 
 PATIENCE = 2.0
 """Seconds that a step waits for the log at most."""
@@ -64,7 +64,7 @@ class Witness:
     """Takes evidence for the steps that need it."""
 
     def __init__(
-        self, looks: Looks, cabinet: Cabinet, clock: Clock, probing: Verdicts, patience: float = PATIENCE
+        self, looks: Looks, cabinet: EvidenceStore, clock: Clock, probing: Verdicts, patience: float = PATIENCE
     ) -> None:
         self._looks, self._cabinet, self._clock, self._probing = looks, cabinet, clock, probing
         self._patience = patience

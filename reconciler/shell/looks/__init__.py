@@ -1,1 +1,1 @@
-"""When each provider is read, and what makes that sooner."""
+"""Looks: when each provider is read, the facts that result, and the triggers of early looks."""

@@ -1,8 +1,8 @@
-"""What may make the next look come sooner. Events never say what is the case: they only say "look now".
+"""Triggers that make the next look or read come sooner. A trigger carries no facts: it only says "look now".
 
-The loop owns one `Wake` and waits on it; `FileTrigger` sets it when something below a directory of manifests changes. Hidden
-and backup files are not filtered out here: the reader decides what a manifest is. A trigger that fails costs time, never
-correctness, because the loop looks at everything on its own cadence as well.
+The loop owns one `Wake` and waits on it; `FileTrigger`, run by `wire.py`, sets it when a file of the manifests changes. It does
+not filter hidden or backup files: the reader decides what a manifest is. A trigger that fails costs time, never correctness,
+because the loop reads everything on its cadence as well.
 """
 
 import asyncio
@@ -19,29 +19,29 @@ from reconciler.shell.clock import Clock
 log = logging.getLogger(__name__)
 
 SETTLE_MS = 50
-"""Changes that follow each other more closely than this belong together."""
+"""Changes with shorter gaps (ms) than this are one group."""
 
 GROUP_MS = 400
-"""Changes are handed on after this time even when they do not stop coming."""
+"""A group of changes is passed on after this time (ms) even when changes keep coming."""
 
 CHECK_MS = 2_000
-"""How often the watched directory is compared with the one that the path leads to now (one `stat`). The kernel reports
-nothing about a directory that was removed or swapped behind a link."""
+"""How often (ms) the watched directory is compared with the one that the path leads to now (one `stat`). The kernel reports
+nothing when the directory is removed or a link to it is changed."""
 
 REASONS_KEPT = 8
-"""More reasons than this for one wake-up help nobody."""
+"""Reasons kept for one wake-up."""
 
 REARM_FIRST = SECOND // 2
 REARM_LONGEST = 60 * SECOND
-"""Waits (ns) before watching again: the first, doubled up to the longest while it goes on failing. A directory that is
-missing is looked for at the first interval: that is one `stat`."""
+"""Waits (ns) before watching again: the first one, doubled up to the longest while watching fails. A missing directory is
+checked at the first interval, with one `stat`."""
 
 
 class Wake:
-    """An event with reasons. Anybody on the event loop may set it; the loop takes it.
+    """An event with reasons. Any code on the event loop may set it; the loop takes it.
 
     Attributes:
-        event: set from the first reason, or `stir`, until `take`.
+        event: set from the first reason, or `end_sleep`, until `take`.
     """
 
     def __init__(self) -> None:
@@ -49,22 +49,22 @@ class Wake:
         self._reasons: dict[str, None] = {}
 
     def set(self, reason: str) -> None:
-        """Ask for a look. Equal reasons count once."""
+        """Ask for a tick. Equal reasons count once."""
         if len(self._reasons) < REASONS_KEPT:
             self._reasons[reason] = None
         self.event.set()
 
-    def stir(self) -> None:
-        """End the sleep without asking for a look: whoever sleeps finds out anew until when."""
+    def end_sleep(self) -> None:
+        """End the sleep without asking for a tick: the sleeper computes the end of its sleep again."""
         self.event.set()
 
     @property
     def asked(self) -> bool:
-        """Whether there is a reason that was not taken."""
+        """Whether there is a reason that was not taken yet."""
         return bool(self._reasons)
 
     def take(self) -> tuple[str, ...]:
-        """The reasons since the last call, oldest first; clears the event. What comes later sets it again."""
+        """The reasons since the last call, oldest first; clears the event."""
         reasons = tuple(self._reasons)
         self._reasons.clear()
         self.event.clear()
@@ -72,7 +72,7 @@ class Wake:
 
 
 class _Stop(asyncio.Event):
-    """Set when `outer` is. A cancelled `awatch` sets the event that it was given, and `outer` is not ours to set."""
+    """Set when `outer` is set. A cancelled `awatch` sets its own event, and must not set `outer`."""
 
     def __init__(self, outer: asyncio.Event) -> None:
         super().__init__()
@@ -85,12 +85,12 @@ class _Stop(asyncio.Event):
 class FileTrigger:
     """Wakes the loop when anything below a directory changes.
 
-    A wake-up also follows each time the watch begins, because what changed before that went unseen. The directory may
-    vanish, come back, or be a link that is swapped.
+    It also wakes the loop when a watch begins, because earlier changes were missed. The directory may vanish and return, or be
+    a link that changes.
 
     Args:
         root: the directory; links below it are not followed.
-        wake: what to set.
+        wake: is set at a change.
         clock: waits between attempts to watch.
         check: how often to compare the directory with the path, in milliseconds.
     """
@@ -102,34 +102,34 @@ class FileTrigger:
         self._check = check
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Watch until `stop` is set. Raises nothing: a failing watch is logged once and begun again, ever more slowly."""
-        pause, told = REARM_FIRST, ""
+        """Watch until `stop` is set. Raises nothing: a failing watch is logged once and begun again, with growing waits."""
+        pause, logged = REARM_FIRST, ""
         while not stop.is_set():
             try:
                 watched = await self._watch(stop)
             except (
                 OSError,
                 RuntimeError,
-            ) as error:  # watchfiles raises both: no watches left, no rights, gone meanwhile
+            ) as error:  # watchfiles raises both: no watches left, no permission, removed meanwhile
                 problem = f"{self._root}: cannot be watched for changes: {error}"
                 watched = False
             else:
-                problem = f"{self._root}: is not there, so it cannot be watched for changes"
+                problem = f"{self._root}: does not exist, so it cannot be watched for changes"
             if watched:
-                pause, told = REARM_FIRST, ""
+                pause, logged = REARM_FIRST, ""
                 continue
-            if problem != told:
-                log.warning("%s; it is read on its usual cadence and watched again as soon as possible", problem)
+            if problem != logged:
+                log.warning("%s; changes are found by the periodic read; watching is retried automatically", problem)
             if not self._root.exists():
                 pause = REARM_FIRST
-            told = problem
+            logged = problem
             await self._clock.sleep_until(self._clock.now().steady + pause, stop)
             pause = min(pause * 2, REARM_LONGEST)
 
     async def _watch(self, stop: asyncio.Event) -> bool:
-        """Watch one directory as long as the path leads to it. Returns whether there was one to watch."""
-        armed = _identity(self._root)
-        if armed is None:
+        """Watch one directory as long as the path leads to it. Returns whether it existed."""
+        watched = _identity(self._root)
+        if watched is None:
             return False
         begun = False
         watching = awatch(
@@ -149,22 +149,22 @@ class FileTrigger:
                 elif not begun:
                     self._wake.set(f"watching {self._root}")
                 begun = True
-                if _identity(self._root) != armed:
+                if _identity(self._root) != watched:
                     self._wake.set(f"{self._root} was removed or replaced")
                     break
         return True
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which directory the path leads to now, None when to none."""
+    """The directory that the path leads to now: (device, inode); None when it does not exist."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _reason(root: Path, paths: set[str]) -> str:
-    """One changed path, relative to the root, stands for all: the reader reads everything anyway."""
+    """One changed path, relative to the root, and the number of others: the reader reads everything anyway."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"changed: {os.path.relpath(min(paths), root)}{more}"

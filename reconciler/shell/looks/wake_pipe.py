@@ -1,7 +1,7 @@
-"""The bell of an instance: a named pipe by which a command wakes the process that holds the lock, so that it reads its inbox at once.
+"""A named pipe: a command wakes the process that holds the lock with it, so that the process reads its inbox at once.
 
-`Bell` is the holder's end, opened by `wire`; `ring` is the commands' end. A bell that cannot be made or rung costs time, never
-correctness: the inbox is read at every tick as well.
+`wake_pipe` is the holder's end, opened by `wire.py`; `wake_holder` is the commands' end. A pipe that cannot be used costs time,
+never correctness: the inbox is read at every tick as well.
 """
 
 import asyncio
@@ -17,26 +17,27 @@ from reconciler.shell.looks.triggers import Wake
 log = logging.getLogger(__name__)
 
 FILE = "bell"
+"""The name of the pipe in the state directory."""
 
 SHOW = "show"
-"""The command by which `status` asks for the present: streaks and the age of checks are no news, and so are not stored as they go."""
+"""The command of `status` that has the next decision stored: changes of streaks and ages of checks alone are not stored."""
 
 
 @contextmanager
-def listening(state_dir: Path, wake: Wake) -> Iterator[None]:
-    """Set `wake` whenever somebody rings, as long as the body runs. Needs a running event loop; raises nothing."""
+def wake_pipe(state_dir: Path, wake: Wake) -> Iterator[None]:
+    """Set `wake` whenever a command writes to the pipe, as long as the body runs. Needs a running event loop; raises nothing."""
     fd = _open(state_dir / FILE)
     if fd < 0:
         yield
         return
     loop = asyncio.get_running_loop()
 
-    def rung() -> None:
+    def on_readable() -> None:
         with suppress(BlockingIOError):
             os.read(fd, 4096)
-        wake.set("somebody left a word")
+        wake.set("a command arrived")
 
-    loop.add_reader(fd, rung)
+    loop.add_reader(fd, on_readable)
     try:
         yield
     finally:
@@ -44,16 +45,16 @@ def listening(state_dir: Path, wake: Wake) -> Iterator[None]:
         os.close(fd)
 
 
-def ring(state_dir: Path) -> bool:
-    """Wake the process that holds the instance. Returns whether one listens."""
+def wake_holder(state_dir: Path) -> bool:
+    """Wake the process that holds the instance. Returns whether there is one."""
     try:
         fd = os.open(state_dir / FILE, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:  # no pipe, or nobody at its other end
+    except OSError:  # no pipe, or no reader
         return False
     try:
         if not stat.S_ISFIFO(os.fstat(fd).st_mode):
             return False
-        with suppress(BlockingIOError):  # full of rings that are not heard yet
+        with suppress(BlockingIOError):  # full of unread wake-ups
             os.write(fd, b"!")
     except OSError:
         return False
@@ -63,12 +64,12 @@ def ring(state_dir: Path) -> bool:
 
 
 def _open(path: Path) -> int:
-    """The pipe's end to read from, made where it is missing; -1 where there can be none."""
+    """The reading end of the pipe, created when it is missing; -1 when that fails."""
     fd = -1
     try:
         with suppress(FileExistsError):
             os.mkfifo(path, 0o600)
-        # Open for both: with the last writer gone, a pipe that is only read would be readable for ever.
+        # Open for both: without any writer, a pipe opened only for reading would be readable all the time.
         fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         if not stat.S_ISFIFO(os.fstat(fd).st_mode):
             raise FileExistsError(17, "it is not a pipe", str(path))
@@ -76,7 +77,7 @@ def _open(path: Path) -> int:
         if fd >= 0:
             os.close(fd)
         log.warning(
-            "%s: %s; commands of people are read before the next decision, half a minute later at the latest, instead of at once",
+            "%s: %s; commands may take up to 30s to take effect",
             path,
             error.strerror,
         )

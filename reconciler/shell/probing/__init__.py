@@ -1,1 +1,1 @@
-"""Which probes run for what was observed, and the verdicts that come back."""
+"""Probing: the targets of the probe engine, made from manifests and facts, and its verdicts."""

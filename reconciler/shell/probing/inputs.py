@@ -1,8 +1,8 @@
-"""What probes need and manifests only name: secrets in headers, and files of trusted authorities. Used by `probing.py`.
+"""Reads what manifests of probes only name: secrets in headers, and files of trusted authorities. Used by `targets.py`.
 
-Read on threads, never in the way of a tick: a file system that hangs holds up nobody. Everything is read again every
-REFRESH, so that a rotated secret counts within a minute. What cannot be read is a reason why a probe cannot be run, and
-never a failure; what was read before stays in use while it cannot be read just now.
+Inputs are read on threads, so a file system that hangs delays no tick. All inputs are read again every REFRESH, so a rotated
+secret is used within a minute. A probe with an unreadable input cannot be run; that is never a failed probe. While an input
+cannot be read, its last value stays in use.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Runner
 
 REFRESH = 30 * SECOND
-"""How often everything is read again; the loop sleeps at most as long, so a change counts within a minute."""
+"""How often (ns) all inputs are read again; the loop sleeps at most as long, so a change is used within a minute."""
 
 RETRY = 5 * SECOND
-"""How soon what could not be read is tried again."""
+"""Time (ns) until an input that could not be read is tried again."""
 
 PATIENCE = 0.5
-"""Seconds that one call waits for what was never read before, all of it together."""
+"""Seconds that one call waits in total for inputs that were never read before."""
 
 MAX_BYTES = 1024 * 1024
-"""A file of authorities above this size is refused: that of a whole system has a quarter of it."""
+"""The size limit of a file of authorities: that of a whole system has a quarter of it."""
 
 Key = SecretSource | tuple[str, str]
 """A secret, or (root of the tree, path below it) of a file of authorities."""
@@ -38,7 +38,7 @@ Key = SecretSource | tuple[str, str]
 
 @dataclass(slots=True)
 class _Read:
-    """What is known of one input. `value` is None while there is none; `problem` says why the last try failed."""
+    """The state of one input. `value` is None before the first success; `problem` says why the last read failed."""
 
     value: Secret | str | None = None
     problem: str = "not read yet"
@@ -46,7 +46,7 @@ class _Read:
 
 
 class ProbeInputs:
-    """Everything that was read, and what is being read. `changed` is set when something has another value than before."""
+    """All inputs, and the reads under way. `changed` is set when an input got another value."""
 
     def __init__(self, runner: Runner, clock: Clock, wake: Wake) -> None:
         self._runner, self._clock, self._wake = runner, clock, wake
@@ -55,11 +55,11 @@ class ProbeInputs:
         self.changed = False
 
     async def prepare(self, probes: Sequence[Probe], root: str) -> None:
-        """Read what these probes need as far as it is due; wait, briefly, only for what was never read. Forgets the rest."""
+        """Start the due reads for these probes; wait briefly for inputs that were never read. Forgets all other inputs."""
         if not probes and not self._known:
             return
         wanted = {key for probe in probes for key in _needs(probe, root)}
-        self._known = {key: one for key, one in self._known.items() if key in wanted}
+        self._known = {key: read for key, read in self._known.items() if key in wanted}
         now = self._clock.now().steady
         for key in wanted:
             if key not in self._reading and self._known.setdefault(key, _Read()).again_at <= now:
@@ -69,35 +69,35 @@ class ProbeInputs:
             await asyncio.wait(first, timeout=PATIENCE)
 
     def given(self, probe: Probe, root: str) -> Given:
-        """What this probe needs, as it is known now."""
+        """The inputs of this probe as they are known now."""
         needs = _needs(probe, root)
         if not needs:
             return NOTHING_GIVEN
         secrets: list[Secret] = []
         ca = ""
         for key in needs:
-            one = self._known.get(key, _Read())
-            if one.value is None:
-                return Given(problem=one.problem)
-            if isinstance(one.value, Secret):
-                secrets.append(one.value)
+            read = self._known.get(key, _Read())
+            if read.value is None:
+                return Given(problem=read.problem)
+            if isinstance(read.value, Secret):
+                secrets.append(read.value)
             else:
-                ca = one.value
+                ca = read.value
         return Given(tuple(secrets), ca)
 
     async def _read(self, key: Key) -> None:
-        found: Secret | str | None = None
+        value: Secret | str | None = None
         problem = ""
         try:
-            found = await self._runner.run(lambda: _fetch(key))
+            value = await self._runner.run(lambda: _fetch(key))
         except Unreachable as error:
             known = self._known.get(key)
-            found = known.value if known is not None else None
+            value = known.value if known is not None else None
             problem = str(error)
         except ProviderError as error:
             problem = str(error)
-        except ValueError:  # a name that is no variable's
-            problem = "the header of a probe: its secret's name is not that of a variable or file"
+        except ValueError:  # the name cannot be a variable's
+            problem = "the header of a probe: the name of its secret is not valid for a variable or a file"
         finally:
             self._reading.pop(key, None)
         known = self._known.get(key)
@@ -105,14 +105,14 @@ class ProbeInputs:
             return
         before = known.value, known.problem
         known.again_at = self._clock.now().steady + (RETRY if problem else REFRESH)
-        known.value, known.problem = found, problem
-        if _shown(before[0]) != _shown(found) or (found is None and before[1] != problem):
+        known.value, known.problem = value, problem
+        if _revealed(before[0]) != _revealed(value) or (value is None and before[1] != problem):
             self.changed = True
-            self._wake.set("what a probe needs has changed")
+            self._wake.set("an input of a probe changed")
 
 
-def needy(desired: Desired) -> tuple[Probe, ...]:
-    """The probes of a set of manifests that need anything: few, so that the rest costs nothing at every tick."""
+def probes_with_inputs(desired: Desired) -> tuple[Probe, ...]:
+    """The probes of these manifests with inputs. They are few, so all others cost nothing at a tick."""
     containers = (workload.template.container for workload in desired.workloads)
     probes = (
         probe for container in containers for probe in (container.startup, container.liveness, container.readiness)
@@ -127,12 +127,12 @@ def _needs(probe: Probe, root: str) -> list[Key]:
     return keys
 
 
-def _shown(value: Secret | str | None) -> str | None:
+def _revealed(value: Secret | str | None) -> str | None:
     return value.reveal() if isinstance(value, Secret) else value
 
 
 def _fetch(key: Key) -> Secret | str:
-    """One input as it is now. Raises `Rejected` or `Unreachable`; runs on a thread."""
+    """Read one input. Raises `Rejected` or `Unreachable`; runs on a thread."""
     if isinstance(key, SecretSource):
         ref = SecretRef(env=key.env) if key.env else SecretRef(file=key.file)
         return ref.resolve("the header of a probe")
@@ -141,18 +141,20 @@ def _fetch(key: Key) -> Secret | str:
 
 
 def _authorities(root: str, path: str) -> str:
-    """The text of a file of authorities, which must lie in the tree: a manifest cannot have any file of this host read."""
+    """The text of a file of authorities. It must be in the manifests' tree: a manifest must not read any file of the host."""
     target = f"caFile {path}"
     home = os.path.realpath(root)
     real = os.path.realpath(os.path.join(home, path))
     if os.path.commonpath((home, real)) != home:
-        raise Rejected(target, "it is a link that leads out of the manifests' directory", "put the file itself there")
+        raise Rejected(
+            target, "it is a link to a file outside of the manifests' directory", "replace the link by the file"
+        )
     try:
         descriptor = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
         try:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_BYTES:
-                raise Rejected(target, f"it is no regular file of at most {MAX_BYTES} bytes", "name a PEM file")
+                raise Rejected(target, f"it is not a regular file of at most {MAX_BYTES} bytes", "use a PEM file")
             raw = os.read(descriptor, MAX_BYTES)
         finally:
             os.close(descriptor)
@@ -162,5 +164,5 @@ def _authorities(root: str, path: str) -> str:
         raise Unreachable(target, f"it cannot be read: {error.strerror}") from error
     text = raw.decode("ascii", errors="replace")
     if "-----BEGIN CERTIFICATE-----" not in text:
-        raise Rejected(target, "it holds no certificate", "store the authorities in PEM form")
+        raise Rejected(target, "it contains no certificate", "store the authorities in PEM format")
     return text

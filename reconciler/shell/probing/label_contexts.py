@@ -1,6 +1,6 @@
-"""Somebody else's containers as the shell needs them: probe contexts read once per text, and what is to be probed of whom.
+"""Probe contexts in labels of containers without a mark: each text is parsed once. Called by `targets.py`.
 
-Who is treated as ours is a rule of the core (`core/foreign.py`); this module only reads labels for it. Called by `probing`.
+Which of these containers are probed is a rule of the core (`core/replicas/foreign.py`); this module only parses labels for it.
 """
 
 from collections.abc import Mapping
@@ -15,14 +15,14 @@ from reconciler.core.replicas.foreign import probed
 from reconciler.core.replicas.labelled import labelled
 
 Probed = Mapping[str, tuple[ContainerFact, str, Container]]
-"""By container id: its fact, the key of the workload it is treated as part of, and its probes."""
+"""By container id: its fact, the key of its workload, and the container with its probes."""
 
 
-class Foreigners:
+class LabelContexts:
     """The probe contexts of the latest facts.
 
     Attributes:
-        contexts: what was read, by the label's text.
+        contexts: the parsed contexts, by the label's text.
     """
 
     def __init__(self) -> None:
@@ -30,19 +30,19 @@ class Foreigners:
         self._allowed: object = None
 
     def find(self, desired: Desired, runtimes: Mapping[str, RuntimeFacts], ledger: Ledger) -> Probed:
-        """Who of somebody else's containers is probed, and how. A text is read again only when the Guard allows other commands."""
-        seen = {node: one.value for node, one in runtimes.items() if isinstance(one, Known)}
+        """The containers without a mark to probe. A text is parsed again only when the Guard allows other commands."""
+        facts = {node: known.value for node, known in runtimes.items() if isinstance(known, Known)}
         texts: set[str] = set()
         if desired.instance.enhanced_liveness:
-            texts = {text for facts in seen.values() for fact in facts if (text := labelled(fact))}
+            texts = {text for containers in facts.values() for fact in containers if (text := labelled(fact))}
         allowed = desired.guard.exec_commands
         known = self.contexts if allowed == self._allowed else {}
-        self.contexts = {text: known.get(text) or _read(text, allowed) for text in texts}
+        self.contexts = {text: known.get(text) or _parse(text, allowed) for text in texts}
         self._allowed = allowed
-        return probed(desired, seen, set(runtimes) - set(seen), ledger, self.contexts)
+        return probed(desired, facts, set(runtimes) - set(facts), ledger, self.contexts)
 
 
-def _read(text: str, allowed: tuple[tuple[str, ...], ...] | None) -> Context:
+def _parse(text: str, allowed: tuple[tuple[str, ...], ...] | None) -> Context:
     try:
         return Context(parse_context(text, allowed))
     except ValueError as error:

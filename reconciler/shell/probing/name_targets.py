@@ -1,8 +1,8 @@
-"""Probes of leaves: the addresses that names lead to, asked by the same engine as containers. Used by `probing.py`.
+"""Probes of the target addresses of names, made by the same engine as probes of containers. Used by `targets.py`.
 
-What is asked comes from `core.leaf_health`; here it becomes targets of the engine, and their results the facts of
-`Observed.leaves`. A verdict lives as long as something asks that question: editing a target's weight keeps it, and
-an engine that died takes all of them along, which leaves what is published as it is.
+`core/dns/target_health.py` says what to probe. Here that becomes targets of the engine, and their results become
+`Observed.leaves`. A verdict is kept while any policy asks for that probe: a new weight of a target keeps it. A dead engine loses
+all verdicts, which leaves the published records unchanged.
 """
 
 from dataclasses import dataclass, replace
@@ -19,125 +19,131 @@ from reconciler.probes.target import Target
 from reconciler.shell.probing.inputs import ProbeInputs
 
 LEAF = "leaf"
-"""The name under which the engine knows these probes, beside startup, liveness and readiness."""
+"""The name of these probes in the engine, beside startup, liveness and readiness."""
 
-TRIES = 3
-"""Results of no meaning (no route, no resolver) after which a single run does not wait for a verdict any more."""
+MAX_UNCLEAR = 3
+"""Results in a row that are neither pass nor fail (no route, no resolver) after which a single run stops waiting for a verdict."""
 
 
 @dataclass(slots=True)
-class _Asked:
-    """One question as the engine has it; `blind` counts its results of no meaning in a row."""
+class _Running:
+    """One probe in the engine; `unclear` counts its results in a row that are neither pass nor fail."""
 
     leaf: LeafProbe
     probe: Probe
-    blind: int = 0
+    unclear: int = 0
 
 
-class Leaves:
-    """What is asked about the leaves of names, and the answers so far.
+class NameTargets:
+    """The probes of target addresses, and their verdicts.
 
     Attributes:
-        verdicts: the newest fact of each question that has one.
-        needy: those of the probes that need a secret.
-        silent: a person has suspended all probes: nothing is asked, and no answer is waited for.
+        verdicts: the newest result of each probe that has one.
+        with_secrets: the probes that need a secret.
+        suspended: the operator has suspended all probes: none runs, and no verdict is waited for.
     """
 
     def __init__(self) -> None:
         self.verdicts: dict[LeafProbe, ProbeFact] = {}
-        self.needy: tuple[Probe, ...] = ()
-        self.silent = False
-        self._asked: dict[Generation, _Asked] = {}
+        self.with_secrets: tuple[Probe, ...] = ()
+        self.suspended = False
+        self._running: dict[Generation, _Running] = {}
         self._leaves: tuple[LeafProbe, ...] = ()
         self._desired: Desired | None = None
-        self._crew: Roster | None = None
+        self._roster: Roster | None = None
         self._allowed: tuple[str, ...] = ()
 
     def follow(self, desired: Desired, roster: Roster) -> bool:
-        """Take note of what runs: names may lead to its addresses. Whether that changes what is asked."""
+        """Take over the roster, because names may publish addresses of its containers. Whether the probes change."""
         if not by_endpoint(desired):
             return False
-        self._crew = roster
+        self._roster = roster
         return leaf_probes(desired, roster) != self._leaves
 
-    def want(self, desired: Desired) -> bool:
-        """Ask what these manifests want to know, and no more; whether that is anything new."""
+    def set_desired(self, desired: Desired) -> bool:
+        """Run exactly the probes of these manifests. Whether the probes changed."""
         if desired is self._desired and not by_endpoint(desired):
             return False
-        leaves = leaf_probes(desired, self._crew)
+        leaves = leaf_probes(desired, self._roster)
         allowed = desired.instance.allow_addresses
         self._desired = desired
         if leaves == self._leaves and allowed == self._allowed:
             return False
         self._leaves, self._allowed = leaves, allowed
-        before = self._asked
-        named = {stand_in(leaf): leaf for leaf in leaves}
-        self._asked = {key: before.get(key) or _Asked(leaf, question(leaf)) for key, leaf in named.items()}
-        self.verdicts = {one.leaf: self.verdicts[one.leaf] for one in self._asked.values() if one.leaf in self.verdicts}
-        self.needy = tuple(one.probe for one in self._asked.values() if _needs_secret(one.probe))
+        before = self._running
+        self._running = {
+            key: before.get(key) or _Running(leaf, probe_of(leaf))
+            for key, leaf in ((generation_of(leaf), leaf) for leaf in leaves)
+        }
+        self.verdicts = {
+            running.leaf: self.verdicts[running.leaf]
+            for running in self._running.values()
+            if running.leaf in self.verdicts
+        }
+        self.with_secrets = tuple(running.probe for running in self._running.values() if _needs_secret(running.probe))
         return True
 
     def targets(self, inputs: ProbeInputs) -> list[Target]:
-        """What the engine should ask, with the secrets as they are known now."""
+        """The targets for the engine, with the secrets as they are known now."""
         root = self._desired.root if self._desired is not None else ""
         return [
             Target(
                 key,
                 LEAF,
-                one.probe,
-                one.leaf.address,
-                one.probe.port,
+                running.probe,
+                running.leaf.address,
+                running.probe.port,
                 0,
                 None,
                 False,
-                inputs.given(one.probe, root),
+                inputs.given(running.probe, root),
                 self._allowed,
             )
-            for key, one in (() if self.silent else self._asked.items())
+            for key, running in (() if self.suspended else self._running.items())
         ]
 
     def take(self, key: Generation, fact: ProbeFact) -> bool:
-        """Take a result; whether the verdict changed."""
-        asked = self._asked.get(key)
-        if asked is None:
-            return False  # of a question that is not asked any more
-        asked.blind = 0 if fact.last in _MEANT else asked.blind + 1
-        before = self.verdicts.get(asked.leaf)
-        self.verdicts[asked.leaf] = fact
+        """Take a result. Whether the verdict changed."""
+        running = self._running.get(key)
+        if running is None:
+            return False  # the probe was removed meanwhile
+        running.unclear = 0 if fact.last in _CLEAR else running.unclear + 1
+        before = self.verdicts.get(running.leaf)
+        self.verdicts[running.leaf] = fact
         return before is None or before.value is not fact.value
 
     def forget(self) -> None:
-        """Nothing is known any more: the engine died or fell silent."""
+        """Drop all verdicts: the engine died or does not answer."""
         self.verdicts = {}
 
     def unanswered(self) -> bool:
-        """Whether something that is asked has no result at all yet."""
-        return not self.silent and any(one.leaf not in self.verdicts for one in self._asked.values())
+        """Whether a probe has no result yet."""
+        return not self.suspended and any(running.leaf not in self.verdicts for running in self._running.values())
 
     def undecided(self) -> bool:
-        """Whether a verdict may still come by waiting for it: not where nothing can be asked, or nothing is understood."""
-        for one in self._asked.values():
-            fact = self.verdicts.get(one.leaf)
-            if fact is None or (fact.value is ProbeValue.UNKNOWN and one.blind < TRIES):
-                return not self.silent
+        """Whether waiting may still bring a verdict: not for probes with only unclear results."""
+        for running in self._running.values():
+            fact = self.verdicts.get(running.leaf)
+            if fact is None or (fact.value is ProbeValue.UNKNOWN and running.unclear < MAX_UNCLEAR):
+                return not self.suspended
         return False
 
     def open(self) -> tuple[str, ...]:
-        """Whatever has no verdict now, in a sentence each with the reason: in a single run that is the end of it."""
-        found = []
-        for one in self._asked.values():
-            fact = self.verdicts.get(one.leaf)
-            if fact is None or fact.value not in _MEANT:
+        """One message with the reason for each probe without a verdict. Called at the end of a single run."""
+        messages = []
+        for running in self._running.values():
+            fact = self.verdicts.get(running.leaf)
+            if fact is None or fact.value not in _CLEAR:
                 detail = "no answer yet" if fact is None else fact.detail
-                found.append(f"{one.leaf.address.removesuffix('.')}: its check has no verdict ({detail})")
-        return tuple(found)
+                messages.append(f"{running.leaf.address.removesuffix('.')}: its check has no verdict ({detail})")
+        return tuple(messages)
 
 
-_MEANT = {ProbeValue.PASS, ProbeValue.FAIL}
+_CLEAR = {ProbeValue.PASS, ProbeValue.FAIL}
 
 
-def question(leaf: LeafProbe) -> Probe:
-    """The probe of a leaf. A host name is asked under its own name where its policy gives no other."""
+def probe_of(leaf: LeafProbe) -> Probe:
+    """The probe of a target address. For a host name, Host header and TLS name default to the host name itself."""
     probe = leaf.probe()
     if probe.host or not leaf.is_name:
         return probe
@@ -146,14 +152,14 @@ def question(leaf: LeafProbe) -> Probe:
     return replace(probe, host=host, tls=tls)
 
 
-def stand_in(leaf: LeafProbe) -> Generation:
-    """What the engine knows a leaf by: the same in every process, so that its phase within the interval stays."""
+def generation_of(leaf: LeafProbe) -> Generation:
+    """The id of a target address in the engine: equal in every process, so that its phase within the interval stays."""
     digest = blake2b(repr(leaf.check).encode(), digest_size=16).hexdigest()
     return Generation(f"{LEAF} {leaf.address} {digest}", 0)
 
 
 def by_endpoint(desired: Desired) -> bool:
-    """Whether leaves depend on what runs: a target publishes the endpoints of a service and is asked for its health."""
+    """Whether target addresses depend on running containers: a target publishes the endpoints of a service, with a check."""
     return any(
         target.publish is Publish.ENDPOINTS and policy.check is not None
         for policy in desired.policies

@@ -1,1 +1,1 @@
-"""Pushes of instances: who may say what, and what is kept of it."""
+"""Pushes: credentials of senders, and the pushes taken from them."""

@@ -1,7 +1,7 @@
-"""What a container gets to push with, and the key behind it. `wire.py` makes one and hands it to runtimes and to the listener.
+"""The push credentials of containers, and the key behind them. `wire.py` gives `Credentials` to runtimes and to the listener.
 
-The key is a file of the state directory, mode 0600. The socket lies in a directory of its own, which is mounted in containers:
-it alone is open to every user, and the state directory around it keeps it from other users of this host.
+The key is a file of the state directory, mode 0600. The socket has its own directory, which is mounted in containers. Only this
+directory is open to every user; the state directory around it keeps other users of the host out.
 """
 
 import os
@@ -15,28 +15,28 @@ from manifests.values.pod import Mount, VolumeKind
 from providers.actions import PUSH_GENERATION, CreateContainer
 from providers.errors import Unreachable
 from reconciler.push import tokens
-from reconciler.shell.clock import Waiting
+from reconciler.shell.clock import BlockingClock
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.store.directory import StoreError, explain, open_private, write_private
 
 KEY = "push.key"
 READ = "read.token"
-"""What readers of the listener must show."""
+"""The file of the token for readers of the listener."""
 
 DIRECTORY = "push"
 SOCKET = "push.sock"
 
-INSIDE = "/run/reconciler"
-"""Where containers find the socket's directory."""
+MOUNT_PATH = "/run/reconciler"
+"""The socket's directory inside containers."""
 
 
 def load_key(state: Path, name: str = KEY) -> bytes:
-    """A key of this instance, made when there is none yet.
+    """A key of this instance; created when it does not exist yet.
 
-    A lost push key makes the tokens of running containers worthless: they are refused until they are created anew.
+    A lost push key invalidates the tokens of running containers: their pushes are refused until they are recreated.
 
     Raises:
-        StoreError: it cannot be read or written, or does not hold a key.
+        StoreError: the file cannot be read or written, or contains no key.
     """
     path = state / name
     fd = open_private(path, os.O_RDWR)
@@ -48,28 +48,28 @@ def load_key(state: Path, name: str = KEY) -> bytes:
     if len(text) != 64 or not set(text) <= set("0123456789abcdef"):
         raise StoreError(
             path,
-            "it does not hold a key",
-            "remove it: a new one is made; with a new push key, containers that push by token need to be created anew",
+            "it does not contain a key",
+            "remove it, and a new one is created; after a new push key, recreate the containers that push with a token",
         )
     return bytes.fromhex(text)
 
 
 def make_directory(path: Path) -> None:
-    """The socket's directory. It is never replaced, because containers have it mounted. Raises StoreError."""
+    """Create the socket's directory. It is never replaced, because containers mount it. Raises StoreError."""
     try:
         with suppress(FileExistsError):
             path.mkdir(mode=0o755)
-        # Any user inside a container must get through; the state directory around it is closed to those of this host.
+        # Any user inside a container must be able to enter; the state directory around it keeps users of the host out.
         path.chmod(0o755)
     except OSError as error:
         raise explain(path, error) from error
 
 
 class Credentials:
-    """Makes and checks the tokens of one instance."""
+    """Makes the tokens of one instance."""
 
-    def __init__(self, state: Path, clock: Waiting, listener: PushListener | None) -> None:
-        """`listener` is where pushes are taken now; whoever listens says so when it moves. Does no I/O yet."""
+    def __init__(self, state: Path, clock: BlockingClock, listener: PushListener | None) -> None:
+        """`listener` is the current push listener; `reconciler/web/serving.py` sets it when it changes. Does no I/O."""
         self.state, self.directory = state, state / DIRECTORY
         self.listener = listener
         self._clock = clock
@@ -81,11 +81,11 @@ class Credentials:
         return tokens.token(self._key, generation)
 
     def reader(self) -> str:
-        """The token of those who read the listener: 64 hex digits, from a file that is read each time. Raises StoreError."""
+        """The token for readers of the listener: 64 hex digits; the file is read each time. Raises StoreError."""
         return load_key(self.state, READ).hex()
 
     def prepare(self, action: CreateContainer, shares_files: bool) -> CreateContainer:
-        """The action with what the new container needs to push. Without a listener it gets nothing. Raises Unreachable."""
+        """Add environment and mount for pushes to a create action, if there is a listener. Raises Unreachable."""
         listener = self.listener
         if listener is None:
             return action
@@ -94,15 +94,17 @@ class Credentials:
             secret = self.token(generation)
             make_directory(self.directory)
         except StoreError as error:
-            raise Unreachable(action.name, f"cannot make its push token: {error.cause}", error.next_step) from error
+            raise Unreachable(
+                action.name, f"its push token cannot be created: {error.cause}", error.next_step
+            ) from error
         SECRETS.add(secret)
         env = [(PUSH_GENERATION, generation), ("RECONCILER_PUSH_TOKEN", secret)]
         mounts: tuple[Mount, ...] = ()
         if listener.socket:
-            where = str(self.directory) if shares_files else INSIDE
-            env.append(("RECONCILER_PUSH_SOCKET", f"{where}/{SOCKET}"))
+            directory = str(self.directory) if shares_files else MOUNT_PATH
+            env.append(("RECONCILER_PUSH_SOCKET", f"{directory}/{SOCKET}"))
             if not shares_files:
-                mounts = (Mount(VolumeKind.BIND, str(self.directory), INSIDE, read_only=True),)
+                mounts = (Mount(VolumeKind.BIND, str(self.directory), MOUNT_PATH, read_only=True),)
         if listener.tcp is not None:
             env.append(("RECONCILER_PUSH_URL", url(*listener.tcp)))
         return replace(action, extra_env=tuple(env), extra_mounts=mounts)

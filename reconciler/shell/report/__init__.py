@@ -1,1 +1,1 @@
-"""What was decided and done, for people, scripts and the audit."""
+"""Reports of decisions and actions: to the operator, to scripts and to the audit."""

@@ -1,6 +1,6 @@
-"""What happened between two decisions, as rows for the audit: holds that began or ended, verdicts that changed, requests that moved on.
+"""The events between two decisions, as rows for the audit: begun and ended holds, changed verdicts, progress of requests.
 
-Pure functions over decisions; `telling` calls `changes` for every decision that it tells, and `reconcile events` shows the rows.
+Pure functions over decisions. `reporting.py` calls `changes` for every decision that it reports; `reconcile events` shows the rows.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ from reconciler.shell.store.audit import Event, HoldKey
 PROBES = ("startup", "liveness", "readiness")
 
 ADOPTION = frozenset({"adopted", "left"})
-"""Kinds of events that are told at once too: a container of somebody else became a replica, or is none any more."""
+"""Kinds of events that also go to the reporter: another owner's container became a replica, or is no longer one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What of the decision before is needed to tell what changed. `held` may come from the store after a restart."""
+class LastReport:
+    """The state of the previous decision that the events are computed from. `held` comes from the store after a restart."""
 
     held: Mapping[HoldKey, str] = field(default_factory=dict)
     probes: Mapping[Generation, Probes] = field(default_factory=dict)
@@ -36,8 +36,8 @@ class Seen:
     overrides: Mapping[str, Override] = field(default_factory=dict)
 
 
-def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Event]]:
-    """What to remember of this decision, and what happened since the one before."""
+def changes(before: LastReport, decision: Decision, now: Now) -> tuple[LastReport, list[Event]]:
+    """The state of this decision for the next call, and the events since the previous decision."""
     held = {HoldKey(hold.object, hold.action, hold.rule.value): hold.message for hold in decision.holds}
     events = [
         _held(hold, now)
@@ -64,23 +64,23 @@ def changes(before: Seen, decision: Decision, now: Now) -> tuple[Seen, list[Even
     overrides = decision.ledger.overrides
     if overrides is not before.overrides:
         events += _overrides(before.overrides, overrides, now)
-    return Seen(held, probes, requests, suspensions, adopted, overrides), events
+    return LastReport(held, probes, requests, suspensions, adopted, overrides), events
 
 
 def _adoptions(before: Mapping[str, Adopted], after: Mapping[str, Adopted], now: Now) -> list[Event]:
-    """Who was taken over, and who is nobody's replica any more."""
+    """Containers that were adopted, and containers that are no longer replicas."""
     events: list[Event] = []
-    there = {name: row for name, row in after.items() if not row.left}
-    was = {name: row for name, row in before.items() if not row.left}
-    for name, row in sorted(there.items()):
-        if name not in was:
-            what = f"{row.name} ({name[:12]}) on {row.node} is a replica from here on; it was not touched"
-            events.append(_adoption("adopted", row, "Adopted", what, now))
-    for name, row in sorted(was.items()):
-        if name not in there:
-            tail = "; it was not made here and is left as it is" if name in after else ""
-            what = f"{row.name} ({name[:12]}) on {row.node} is no replica any more{tail}"
-            events.append(_adoption("left", row, "Released", what, now))
+    adopted_now = {name: row for name, row in after.items() if not row.left}
+    adopted_before = {name: row for name, row in before.items() if not row.left}
+    for name, row in sorted(adopted_now.items()):
+        if name not in adopted_before:
+            message = f"{row.name} ({name[:12]}) on {row.node} was adopted as a replica; the container is unchanged"
+            events.append(_adoption("adopted", row, "Adopted", message, now))
+    for name, row in sorted(adopted_before.items()):
+        if name not in adopted_now:
+            tail = "; the container stays unchanged, because reconcile did not create it" if name in after else ""
+            message = f"{row.name} ({name[:12]}) on {row.node} is no longer a replica{tail}"
+            events.append(_adoption("left", row, "Released", message, now))
     return events
 
 
@@ -89,12 +89,12 @@ def _adoption(kind: str, row: Adopted, cause: str, message: str, now: Now) -> Ev
 
 
 def _held(hold: Hold, now: Now) -> Event:
-    tail = f"; to end it: {hold.next_step}" if hold.next_step else ""
+    tail = f"; next step: {hold.next_step}" if hold.next_step else ""
     return Event(now.wall, "held", hold.object, hold.action, hold.rule.value, "", f"{hold.message}{tail}")
 
 
 def _suspensions(before: Mapping[str, Suspension], after: Mapping[str, Suspension], now: Now) -> list[Event]:
-    """Words of people that came into force, and that were taken back or ran out."""
+    """Suspensions that began, and that were resumed or expired."""
     begun = [
         Event(
             now.wall,
@@ -102,76 +102,78 @@ def _suspensions(before: Mapping[str, Suspension], after: Mapping[str, Suspensio
             "" if name == "*" else name,
             "suspend everything" if name == "*" else "suspend",
             "Suspended",
-            f"by {one.who or 'somebody'}",
-            f"{one.reason or 'no reason given'}{', without probes' if one.probes else ''}",
+            f"by {suspension.who or 'unknown'}",
+            f"{suspension.reason or 'no reason given'}{', including probes' if suspension.probes else ''}",
         )
-        for name, one in sorted(after.items())
-        if before.get(name) != one
+        for name, suspension in sorted(after.items())
+        if before.get(name) != suspension
     ]
     ended = [
-        Event(now.wall, "resumed", "" if name == "*" else name, "resume", "Suspended", "", one.reason)
-        for name, one in sorted(before.items())
+        Event(now.wall, "resumed", "" if name == "*" else name, "resume", "Suspended", "", suspension.reason)
+        for name, suspension in sorted(before.items())
         if name not in after
     ]
     return begun + ended
 
 
 def _overrides(before: Mapping[str, Override], after: Mapping[str, Override], now: Now) -> list[Event]:
-    """Orders of people about endpoints that came into force, and that were taken back or ran out."""
+    """Overrides that began, and that were released or expired."""
     begun = [
         Event(
             now.wall,
             "ordered",
             name,
-            _ordered(one),
+            _verb(override),
             "Overridden",
-            f"by {one.who or 'somebody'}",
-            one.reason or "no reason given",
+            f"by {override.who or 'unknown'}",
+            override.reason or "no reason given",
         )
-        for name, one in sorted(after.items())
-        if before.get(name) != one
+        for name, override in sorted(after.items())
+        if before.get(name) != override
     ]
     ended = [
-        Event(now.wall, "ended", name, f"release {_ordered(one)}", "Overridden", "", one.reason)
-        for name, one in sorted(before.items())
+        Event(now.wall, "ended", name, f"release {_verb(override)}", "Overridden", "", override.reason)
+        for name, override in sorted(before.items())
         if name not in after
     ]
     return begun + ended
 
 
-def _ordered(override: Override) -> str:
+def _verb(override: Override) -> str:
     return override.force.value if override.force is Force.DRAIN else f"force {override.force.value}"
 
 
 def _requests(before: Mapping[str, Request], after: Mapping[str, Request], now: Now) -> list[Event]:
-    """Restart requests that came, and members that were decided."""
+    """New restart requests, decided members, and finished requests."""
     events: list[Event] = []
-    for name, one in sorted(after.items()):
+    for name, request in sorted(after.items()):
         old = before.get(name)
-        if old is one:
+        if old is request:
             continue
-        who = one.who or "somebody"
-        if old is None and one.finished is None:
-            why = one.reason or "no reason given"
-            if one.only:
-                why = f"container {one.only}: {why}"
+        who = request.who or "unknown"
+        if old is None and request.finished is None:
+            why = request.reason or "no reason given"
+            if request.only:
+                why = f"container {request.only}: {why}"
             events.append(
-                Event(now.wall, "request", one.object, f"restart {name}", "Requested", f"asked by {who}", why)
+                Event(now.wall, "request", request.object, f"restart {name}", "Requested", f"requested by {who}", why)
             )
         known = {} if old is None or old.members is None else {member.object: member.fate for member in old.members}
         events += [
             Event(now.wall, "request", member.object, f"restart {name}", "Requested", member.fate.value, member.message)
-            for member in one.members or ()
+            for member in request.members or ()
             if member.fate is not known.get(member.object) and member.fate is not Fate.WAITING
         ]
-        if one.finished is not None and (old is None or old.finished is None):
-            result = "succeeded" if one.succeeded else "did not succeed"
-            events.append(Event(now.wall, "request", one.object, f"restart {name}", "Requested", result, one.message))
+        if request.finished is not None and (old is None or old.finished is None):
+            result = "succeeded" if request.succeeded else "failed"
+            events.append(
+                Event(now.wall, "request", request.object, f"restart {name}", "Requested", result, request.message)
+            )
     return events
 
 
 def _verdicts(before: Mapping[Generation, Probes], decision: Decision, now: Now) -> list[Event]:
-    """Verdicts that differ. What a new generation begins with is no change, unless it fails."""
+    """Verdicts that changed. The first verdict of a generation counts only when it is not a pass."""
     events: list[Event] = []
     facts: dict[Generation, tuple[str, ContainerFact]] | None = None
     acted: _Acted | None = None
@@ -200,7 +202,7 @@ def _verdicts(before: Mapping[Generation, Probes], decision: Decision, now: Now)
 
 
 class _Acted:
-    """Whether and how a decision answers a verdict."""
+    """How a decision reacts to verdicts."""
 
     def __init__(self, decision: Decision) -> None:
         self.grants = {grant.object: grant.cause.value for grant in decision.ledger.grants.values()}
@@ -216,7 +218,7 @@ class _Acted:
                 self.holds.setdefault(hold.object, hold)
 
     def on(self, obj: str, container: str, probe: str, value: ProbeValue) -> str:
-        """The answer in words, beginning with `acted on` or `not acted on`."""
+        """The reaction to a verdict, as a text that begins with `acted on` or `not acted on`."""
         done = []
         if value is ProbeValue.FAIL and probe != "readiness":
             if obj in self.grants:
@@ -229,5 +231,5 @@ class _Acted:
         if done:
             return f"acted on: {', '.join(done)}"
         if container in self.kept:
-            return "not acted on: its weight is kept by LastMember"
-        return "not acted on: nothing depends on it now"
+            return "not acted on: LastMember keeps its weight"
+        return "not acted on: no action depends on it now"

@@ -1,6 +1,6 @@
-"""Report: the last decision as it is stored for `status` and `explain`, and the judgement of how a run ended.
+"""The last decision as stored for `status` and `explain`, and the exit code of a run with its reasons.
 
-Pure functions over decisions; the loop stores and returns what they make.
+Pure functions over decisions, called by the loop and by `reporting.py`.
 """
 
 import json
@@ -23,9 +23,9 @@ ASKED_FOR = {
     Waiting.PAUSE,
     Waiting.ROLLBACK_WINDOW,
 }
-"""Waits that the manifests ask for: nothing is wrong while they last."""
+"""Waits that the manifests ask for: they count as converged."""
 
-PERSON = {
+MANUAL = {
     Rule.NAME_TAKEN,
     Rule.FOREIGN_RECORD,
     Rule.MASS_CHANGE,
@@ -42,20 +42,20 @@ PERSON = {
     Rule.REVISION_NOT_ELIGIBLE,
     Rule.TEMPLATE_GONE,
 }
-"""Holds that only a person ends."""
+"""Holds that only an operator ends."""
 
 UNKNOWNS = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE}
-"""Holds because a provider cannot be read."""
+"""Holds because of a provider that cannot be read."""
 
 HARMLESS = {Rule.PRUNE_OFF, Rule.ABSENCE_UNPROVEN, Rule.BUSY, Rule.POLICY_KEPT}
-"""Holds that leave nothing wrong: what is left over stays where it is, and is told."""
+"""Holds that count as converged: leftovers stay where they are, and are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How a run ended: the exit code, why, the last decision, what was done, and what to come back for (steady instants).
+    """The end of a run: exit code, reasons, last decision, steps done, and when to run again for what (steady instants).
 
-    `undecided` are sentences on checks that have no verdict.
+    `undecided` has one message for each check without a verdict.
     """
 
     exit: Exit
@@ -66,27 +66,27 @@ class Summary:
     undecided: tuple[str, ...] = ()
 
 
-def pending(decision: Decision, end: int, blind_is_final: bool) -> bool:
+def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
     """Whether a run should go on: something is due, is under way, or ends by itself before `end`.
 
     Args:
-        decision: the latest one.
+        decision: the latest decision.
         end: steady instant of the deadline.
-        blind_is_final: providers that cannot be read were tried often enough.
+        unknown_is_final: providers that cannot be read were tried often enough.
     """
     if decision.steps or decision.unsettled:
         return True
     for wait in decision.waits:
         if wait.waiting is Waiting.ROLLBACK_WINDOW:
-            continue  # everything is as wanted: what is kept to go back to goes in a later run
+            continue  # converged: a later run removes what is kept for a rollback
         if wait.waiting is Waiting.NODE:
-            if not blind_is_final:
+            if not unknown_is_final:
                 return True
         elif wait.waiting not in ASKED_FOR or wait.until is None or wait.until <= end:
             return True
     for hold in decision.holds:
         if hold.rule in UNKNOWNS:
-            if not blind_is_final:
+            if not unknown_is_final:
                 return True
         elif hold.until is not None and hold.until <= end and not (hold.rule is Rule.STEP_FAILED and hold.next_step):
             return True
@@ -96,7 +96,11 @@ def pending(decision: Decision, end: int, blind_is_final: bool) -> bool:
 def _judge_hold(hold: Hold) -> Exit:
     if hold.rule in HARMLESS:
         return Exit.OK
+<<<<<<< HEAD
     return Exit.MANUAL if hold.rule in PERSON else Exit.UNFINISHED
+=======
+    return Exit.PERSON if hold.rule in MANUAL else Exit.UNFINISHED
+>>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
 
 
 def _judge_wait(wait: Wait, now: Now) -> Exit:
@@ -111,7 +115,15 @@ def summarize(
     stopped: Exit | None = None,
     undecided: tuple[str, ...] = (),
 ) -> Summary:
-    """Judge the end of a run. `stopped` is set when a signal ended it; `undecided` says what has no verdict that it needs."""
+    """Judge the end of a run.
+
+    Args:
+        decision: the last decision.
+        done: the steps of the run with their outcomes.
+        now: the time of the decision.
+        stopped: the exit code when a signal ended the run.
+        undecided: messages about checks without a verdict.
+    """
     codes: list[Exit] = []
     reasons: list[str] = []
     run_again: list[tuple[str, int]] = []
@@ -132,16 +144,16 @@ def summarize(
     for step in decision.steps:
         codes.append(Exit.UNFINISHED)
         reasons.append(f"{step.object}: {describe(step.action)} was not done")
-    codes += [Exit.UNFINISHED for _ in undecided]
+    codes += [Exit.UNFINISHED] * len(undecided)
     reasons += undecided
     exit_code = stopped if stopped is not None else worst(codes)
     return Summary(exit_code, tuple(dict.fromkeys(reasons)), decision, done, tuple(sorted(run_again)), undecided)
 
 
 def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: int = 0) -> str:
-    """The decision as it is stored: status, holds, waits and steps; instants as wall-clock ns, so that they stay true.
+    """The decision as stored: status, holds, waits and steps; instants are wall-clock ns, which stay valid.
 
-    `since_wall` is since when decisions have said the same as this one; 0 = this is the first.
+    `since_wall` is the time of the first of the equal decisions up to this one; 0 = this one.
     """
 
     def wall(until: int | None) -> int | None:
@@ -191,17 +203,18 @@ def decision_json(decision: Decision, desired: Desired, now: Now, since_wall: in
     )
 
 
-def news(decision: Decision) -> tuple[object, ...]:
-    """What makes a decision worth telling or storing again: not the passing of time."""
+def fingerprint(decision: Decision) -> tuple[object, ...]:
+    """What must change in a decision for it to be reported and stored again: time alone changes nothing here."""
     return (
         tuple(step.id for step in decision.steps),
         tuple((hold.object, hold.action, hold.rule, hold.message) for hold in decision.holds),
         tuple((wait.object, wait.waiting, wait.message) for wait in decision.waits if wait.waiting is not Waiting.CALL),
-        # Which calls are under way is no news; that none is any more is, or the stored decision would tell of them for ever.
+        # Which calls are under way does not count. Whether any is does, or the stored decision would show them for ever.
         any(wait.waiting is Waiting.CALL for wait in decision.waits),
         tuple(decision.status.workloads),
         tuple(
-            (key, one.active, [row[:3] for row in one.rows]) for key, one in sorted(decision.ledger.rollouts.items())
+            (key, rollout.active, [row[:3] for row in rollout.rows])
+            for key, rollout in sorted(decision.ledger.rollouts.items())
         ),
         tuple((leaf, fact.value) for leaf, fact in decision.status.observed.leaves.items()),
     )

@@ -1,7 +1,7 @@
-"""The part of the store that tells what happened: the audit (steps, holds, verdicts, requests) and evidence of failed replicas.
+"""The append-only tables of the store: the audit (steps, holds, verdicts, requests) and evidence of failed replicas.
 
-A base of `Store`, which has the connection and the transactions; apart from it because these tables are only ever appended to and
-read by people (`events`, `explain`).
+`Audit` is a base of `Store`, which owns the connection and the transactions. Only operators read these tables, with
+`reconcile events` and `reconcile explain`.
 """
 
 import sqlite3
@@ -13,20 +13,20 @@ from typing import Any, NamedTuple
 AUDIT_KEPT = 50_000
 
 PRUNE_EVERY = 256
-"""Old rows are pruned once per so many new ones: a table holds at most this many more than it keeps."""
+"""New rows between two prunings: a table holds at most this many rows more than it keeps."""
 
 EVIDENCE_KEPT = 20
-"""Pieces of evidence kept for each replica: more than four times what a replica may be restarted in a row."""
+"""Pieces of evidence kept per replica: more than four times the restarts in a row that a replica may have."""
 
 EVIDENCE_ALL = 2_000
-"""Pieces of evidence kept in all: with the size of a piece capped, the table stays below some 40 MB."""
+"""Pieces of evidence kept in total: the size of a piece is capped, so the table stays below about 40 MB."""
 
 
 class AuditRow(NamedTuple):
-    """Who had what done, when and why. `wall` in ns; `plan` is the plan's hash.
+    """Who did what, when and why. `wall` is in ns; `plan` is the plan's hash.
 
-    `kind` says what sort of thing it tells: `step`, `held`, `released`, `verdict`, `request`, `evidence`, `adopted` or
-    `left` (no replica any more). `object` is the key of what it is about, empty in rows of versions that did not keep it.
+    `kind` is `step`, `held`, `released`, `verdict`, `request`, `evidence`, `suspended`, `resumed`, `ordered`, `ended`, `adopted`
+    or `left` (no longer a replica). `object` is the key of the subject; it is empty in rows of schema version 1.
     """
 
     wall: int
@@ -42,7 +42,7 @@ class AuditRow(NamedTuple):
 
 
 class EvidenceRow(NamedTuple):
-    """What was left of a replica before it was stopped or started again. `value` is JSON, `wall` in ns."""
+    """What was saved of a replica before it was stopped or started again. `value` is JSON, `wall` is in ns."""
 
     id: int
     object: str
@@ -54,19 +54,19 @@ _AUDIT = "wall, actor, revision, plan, step, cause, outcome, kind, object, messa
 _INSERT = f"INSERT INTO audit ({_AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608  (names of columns)
 
 
-class Trail(ABC):
-    """Audit and evidence."""
+class Audit(ABC):
+    """Reads and writes audit and evidence."""
 
     @abstractmethod
     def _read(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """All rows of a query. Raises StoreError."""
 
     @abstractmethod
-    def _writing(self, anybody: bool = False) -> AbstractContextManager[sqlite3.Connection]:
+    def _writing(self, any_process: bool = False) -> AbstractContextManager[sqlite3.Connection]:
         """One transaction. Raises StoreError."""
 
     def audit(self, rows: Iterable[AuditRow]) -> None:
-        """Append to the audit trail, all rows together; the newest 50,000 are kept."""
+        """Append rows to the audit in one transaction; the newest 50,000 are kept."""
         added = list(rows)
         if not added:
             return
@@ -77,13 +77,13 @@ class Trail(ABC):
                 db.execute("DELETE FROM audit WHERE id <= ?", (newest - AUDIT_KEPT,))
 
     def audit_rows(self, limit: int = 100) -> tuple[AuditRow, ...]:
-        """The latest `limit` rows of the audit trail, oldest first."""
+        """The latest `limit` rows of the audit, oldest first."""
         return tuple(row for _, row in self.audit_since(limit=limit))
 
     def audit_since(
         self, *, after: int = 0, wall: int = 0, limit: int = AUDIT_KEPT
     ) -> tuple[tuple[int, AuditRow], ...]:
-        """The latest `limit` rows with a number above `after` and not older than `wall` (ns), oldest first, with their numbers."""
+        """The latest `limit` rows with an id above `after` that are not older than `wall` (ns), oldest first, as (id, row)."""
         rows = self._read(
             f"SELECT id, {_AUDIT} FROM audit WHERE id > ? AND wall >= ? ORDER BY id DESC LIMIT ?",  # noqa: S608
             after,
@@ -93,39 +93,41 @@ class Trail(ABC):
         return tuple((row[0], AuditRow(*row[1:])) for row in reversed(rows))
 
     def audit_last(self) -> int:
-        """The number of the latest row; 0 before the first."""
+        """The id of the latest row; 0 when there is none."""
         return int(self._read("SELECT coalesce(max(id), 0) FROM audit")[0][0])
 
-    def put_evidence(self, told: AuditRow, value: str) -> int:
-        """Keep what was left of a replica; the newest 20 of each replica are kept, and 2,000 in all.
+    def put_evidence(self, audit_row: AuditRow, value: str) -> int:
+        """Keep a piece of evidence; the newest 20 per replica are kept, and 2,000 in total.
 
         Args:
-            told: its row in the audit, with the replica's key and when it was taken.
+            audit_row: the evidence's row in the audit, with the replica's key and the time of the evidence.
             value: JSON.
 
         Returns:
-            its number, for `amend_evidence`.
+            the id of the evidence, for `amend_evidence`.
         """
         with self._writing() as db:
-            db.execute(_INSERT, told)
-            named = (told.object, told.wall, value)
-            row = db.execute("INSERT INTO evidence (object, wall, value) VALUES (?, ?, ?)", named)
+            db.execute(_INSERT, audit_row)
+            row = db.execute(
+                "INSERT INTO evidence (object, wall, value) VALUES (?, ?, ?)",
+                (audit_row.object, audit_row.wall, value),
+            )
             db.execute(
                 "DELETE FROM evidence WHERE object = ? AND id NOT IN"
                 " (SELECT id FROM evidence WHERE object = ? ORDER BY id DESC LIMIT ?)",
-                (told.object, told.object, EVIDENCE_KEPT),
+                (audit_row.object, audit_row.object, EVIDENCE_KEPT),
             )
             added = row.lastrowid or 0
             db.execute("DELETE FROM evidence WHERE id <= ?", (added - EVIDENCE_ALL,))
             return added
 
     def amend_evidence(self, number: int, value: str) -> None:
-        """Replace the text of a piece of evidence: how the replica ended is known only after it did."""
+        """Replace the text of a piece of evidence: the replica's exit is known only after it ended."""
         with self._writing() as db:
             db.execute("UPDATE evidence SET value = ? WHERE id = ?", (value, number))
 
     def evidence(self, object: str, limit: int = EVIDENCE_KEPT) -> tuple[EvidenceRow, ...]:  # noqa: A002
-        """The latest `limit` pieces about an object (a replica, or all replicas of a workload), oldest first."""
+        """The latest `limit` pieces about a replica, or about all replicas of a workload, oldest first."""
         rows = self._read(
             "SELECT id, object, wall, value FROM evidence WHERE object = ? OR substr(object, 1, ?) = ?"
             " ORDER BY id DESC LIMIT ?",
@@ -138,7 +140,7 @@ class Trail(ABC):
 
 
 class Event(NamedTuple):
-    """One thing that happened. The fields are those of `AuditRow`, whose writer adds who and which revision."""
+    """One event, with fields of `AuditRow`. The writer of the row adds the actor and the revision."""
 
     wall: int
     kind: str
@@ -150,13 +152,13 @@ class Event(NamedTuple):
 
 
 class HoldKey(NamedTuple):
-    """What makes two holds the same one: not the numbers in its message, which change while it lasts."""
+    """The identity of a hold. The message is no part of it, because its numbers change while the hold lasts."""
 
     object: str
     action: str
     rule: str
 
 
-def known_holds(holds: list[dict[str, str]]) -> dict[HoldKey, str]:
-    """The holds of a stored decision, so that a restart of the program does not tell them anew."""
+def stored_holds(holds: list[dict[str, str]]) -> dict[HoldKey, str]:
+    """The holds of a stored decision, so that a restarted process does not report them again."""
     return {HoldKey(hold["object"], hold["action"], hold["rule"]): hold["message"] for hold in holds}

@@ -1,7 +1,7 @@
-"""The instance's private directory: how it and the files in it are made, so that nobody else can read or redirect them.
+"""The state directory: creates it and its files so that no other user can read or redirect them.
 
-The store and the lock call this before they open anything. Modes are set through descriptors: what the umask says and what
-somebody does to the path meanwhile does not matter.
+Called by the store, the lock, the push credentials and the push listener before they open a file. Modes are set through
+descriptors, so neither the umask nor a concurrent change of the path matters.
 """
 
 import os
@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-OURS = ("state.db", "lock")
-"""A directory that holds one of these has been a state directory before."""
+STATE_FILES = ("state.db", "lock")
+"""A directory that holds one of these files is a state directory."""
 
 
 class StoreError(Exception):
-    """The state directory or a file in it cannot be used, so nothing may be done that would have to be remembered.
+    """The state directory or a file in it cannot be used. The caller must not act, because it could not remember the act.
 
     Args:
         target: the file or directory.
         cause: what is wrong with it.
-        next_step: what a person can do about it.
+        next_step: what the operator can do about it.
     """
 
     def __init__(self, target: str | Path, cause: str, next_step: str) -> None:
@@ -34,13 +34,13 @@ class StoreError(Exception):
 
 
 def make_state_dir(path: Path) -> None:
-    """Make sure that `path` is a directory of mode 0700 that belongs to this user, creating it where it is missing.
+    """Make sure that `path` is a directory of mode 0700 that belongs to this user; create it when it is missing.
 
-    A directory that others may read is closed to them when it is empty or was ours before. Any other is refused, because it
-    may be shared on purpose (`/tmp`, a home directory).
+    A directory that other users may read gets mode 0700 when it is empty or already a state directory. Any other is refused,
+    because it may be shared on purpose (`/tmp`, a home directory).
 
     Raises:
-        StoreError: a link, not a directory, somebody else's, shared, or it cannot be created.
+        StoreError: a link, not a directory, another user's, shared, or it cannot be created.
     """
     with _explained(path):
         for missing in reversed([p for p in (path, *path.parents) if not p.exists() and not p.is_symlink()]):
@@ -51,12 +51,12 @@ def make_state_dir(path: Path) -> None:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode == 0o700:
             return
-        held = os.listdir(fd)
-        if mode & 0o077 and held and not any(name in held for name in OURS):
+        entries = os.listdir(fd)
+        if mode & 0o077 and entries and not any(name in entries for name in STATE_FILES):
             raise StoreError(
                 path,
-                f"others may enter it (mode {mode:04o}) and it already holds other files",
-                f"choose another state directory, or close this one: chmod 700 {path}",
+                f"other users may enter it (mode {mode:04o}) and it holds files that are not of reconcile",
+                f"choose another state directory, or make it private: chmod 700 {path}",
             )
         with _explained(path):
             os.fchmod(fd, 0o700)
@@ -69,17 +69,17 @@ def check_state_dir(path: Path) -> None:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """Open a file of the state directory, creating it with mode 0600 if need be. Closed on exec, links are refused.
+    """Open a file of the state directory; create it with mode 0600 when it is missing. Close-on-exec; links are refused.
 
     Args:
         path: the file; its directory was checked before.
-        flags: as for `os.open`; creating, no-follow and close-on-exec are added.
+        flags: as for `os.open`; create, no-follow and close-on-exec are added.
 
     Returns:
         the descriptor, which the caller closes.
 
     Raises:
-        StoreError: a link or not a plain file, or it cannot be opened.
+        StoreError: a link, not a regular file, or it cannot be opened.
     """
     with _explained(path):
         fd = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
@@ -92,16 +92,16 @@ def open_private(path: Path, flags: int) -> int:
 
 
 def _make_private(path: Path, fd: int) -> None:
-    found = os.fstat(fd)
-    if not stat.S_ISREG(found.st_mode):
-        raise StoreError(path, "it is not a plain file", "move it away")
-    if stat.S_IMODE(found.st_mode) != 0o600:
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        raise StoreError(path, "it is not a regular file", "move it away")
+    if stat.S_IMODE(status.st_mode) != 0o600:
         with _explained(path):
             os.fchmod(fd, 0o600)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a small file of the state directory in one step: readers see the old text or the new one, never a part.
+    """Replace a small file of the state directory atomically: readers see the old text or the new one.
 
     Raises:
         StoreError: it cannot be written.
@@ -115,7 +115,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make created and renamed names in a directory survive a power cut. Raises StoreError."""
+    """Make files that were created or renamed in a directory survive a power cut. Raises StoreError."""
     with _opened(path) as fd, _explained(path):
         os.fsync(fd)
 
@@ -129,8 +129,8 @@ def _opened(path: Path) -> Iterator[int]:
         if owner != os.geteuid():
             raise StoreError(
                 path,
-                f"it belongs to user {owner} and this program runs as user {os.geteuid()}",
-                "run as that user, or choose another state directory",
+                f"it belongs to user {owner}, and reconcile runs as user {os.geteuid()}",
+                "run reconcile as that user, or choose another state directory",
             )
         yield fd
     finally:
@@ -146,13 +146,13 @@ def _explained(path: Path) -> Iterator[None]:
 
 
 def explain(path: Path, error: OSError) -> StoreError:
-    """What an error of the operating system means for a file or directory of kept state, and what to do about it."""
+    """The StoreError for an error of the operating system on a file or directory of the state directory."""
     if path.is_symlink():
-        return StoreError(path, "it is a symbolic link, which could lead anywhere", "give the real path")
+        return StoreError(path, "it is a symbolic link, which could lead anywhere", "use the real path")
     advice = {
-        PermissionError: "give this user the right to it, or choose another state directory",
-        FileNotFoundError: "nothing has run with this state directory yet",
+        PermissionError: "give this user access to it, or choose another state directory",
+        FileNotFoundError: "run reconcile --once or --watch first, or check the path of the state directory",
         NotADirectoryError: "a part of the path is a file: choose another state directory",
-        FileExistsError: "a file is in the way: move it, or choose another state directory",
-    }.get(type(error), "make room or repair the file system, then try again")
+        FileExistsError: "move the file that is in the way, or choose another state directory",
+    }.get(type(error), "free disk space or repair the file system, then try again")
     return StoreError(path, error.strerror or str(error), advice)

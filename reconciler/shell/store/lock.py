@@ -1,8 +1,8 @@
-"""One writer per instance: a kernel lock on a file in the state directory, and beside it a record of who holds it.
+"""One writer per instance: a kernel lock on a file in the state directory, and a record of its holder beside it.
 
-The command line takes it before it opens the store. The kernel frees the lock when its holder dies in any way, so there is
-nothing to clean up and no expiry. The record is only for people: it names the holder in the error of whoever comes second,
-and it is believed only when the process in it still lives.
+The command line takes the lock before it opens the store. The kernel frees the lock when its holder dies in any way, so there
+is no cleanup and no expiry. The record is only shown: it names the holder in the error of the second process. It is used
+only while the process in it is alive.
 """
 
 import fcntl
@@ -17,17 +17,17 @@ from typing import NamedTuple, Self
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import Now
-from reconciler.shell.clock import Waiting
+from reconciler.shell.clock import BlockingClock
 from reconciler.shell.store.directory import explain, make_state_dir, open_private, write_private
 
 LOCK_FILE = "lock"
 OWNER_FILE = "lock.owner"
 TRY_EVERY = SECOND // 10
-"""The kernel offers no lock call with a deadline, so the lock is tried again after this time (ns)."""
+"""Time (ns) between two tries: the kernel has no lock call with a deadline."""
 
 
 class Owner(NamedTuple):
-    """Who holds the lock. `started` is the process's start time in kernel ticks since boot `boot`; `since` is wall ns."""
+    """The holder of the lock. `started` is the process's start time in kernel ticks since boot `boot`; `since` is wall ns."""
 
     pid: int
     operation: str
@@ -40,7 +40,7 @@ class Owner(NamedTuple):
 
 
 class Locked(Exception):
-    """Another process holds the lock. `owner` is None when the holder left no record that can be believed."""
+    """Another process holds the lock. `owner` is None when there is no valid record of the holder."""
 
     def __init__(self, state_dir: Path, holder: str, owner: Owner | None) -> None:
         super().__init__(state_dir, holder, owner)
@@ -49,7 +49,7 @@ class Locked(Exception):
         self.owner = owner
 
     def __str__(self) -> str:
-        return f"{self.state_dir}: held by {self.holder}; wait for it to end or stop it, then try again"
+        return f"{self.state_dir}: locked by {self.holder}; wait until it ends, or stop it, then try again"
 
 
 class Lock:
@@ -62,17 +62,17 @@ class Lock:
         _held.add(self)
 
     @classmethod
-    def acquire(cls, state_dir: Path, operation: str, clock: Waiting, wait: float = 0.0) -> Self:
-        """Take the lock, waiting for it at most `wait` seconds.
+    def acquire(cls, state_dir: Path, operation: str, clock: BlockingClock, wait: float = 0.0) -> Self:
+        """Take the lock; wait for it at most `wait` seconds.
 
         Args:
-            state_dir: the instance's state directory; created with mode 0700 where it is missing.
-            operation: what the holder is doing, for people: `reconcile --watch manifests`. No secrets.
-            clock: tells the time and waits.
+            state_dir: the instance's state directory; created with mode 0700 when it is missing.
+            operation: the holder's command as it is shown to others: `reconcile --watch manifests`. No secrets.
+            clock: gives the time and waits.
             wait: in seconds; 0 tries once.
 
         Raises:
-            Locked: another process holds it, still so after the wait.
+            Locked: another process still holds it after the wait.
             StoreError: the state directory or the lock file cannot be used.
         """
         make_state_dir(state_dir)
@@ -91,15 +91,15 @@ class Lock:
         return cls(state_dir, fd, owner)
 
     def release(self) -> None:
-        """Let others have the lock. May be called again. The lock file stays: removing it would make two locks of one."""
+        """Release the lock; idempotent. The lock file stays: removing it would allow two locks at once."""
         if self._fd < 0:
             return
         try:
             (self._state_dir / OWNER_FILE).unlink(missing_ok=True)
         except OSError:
-            pass  # a record that stays is not believed once this process is gone
+            pass  # a record that stays is ignored once this process is gone
         finally:
-            # Closing alone would leave the lock with a child that was forked a moment ago and has not dropped it yet.
+            # Closing alone is not enough: a child that was just forked may still have the lock.
             fcntl.flock(self._fd, fcntl.LOCK_UN)
             self._close()
 
@@ -120,7 +120,7 @@ _held: "weakref.WeakSet[Lock]" = weakref.WeakSet()
 
 
 def _drop_in_child() -> None:
-    """The kernel's lock belongs to the open file, which a forked child shares: it would keep the lock after our death."""
+    """Close the lock in a forked child: it shares the open file, and would keep the lock after this process died."""
     for lock in list(_held):
         lock._close()
 
@@ -129,7 +129,7 @@ os.register_at_fork(after_in_child=_drop_in_child)
 
 
 def _try(path: Path) -> int | None:
-    """The descriptor that holds the lock, or None while somebody else does."""
+    """The descriptor that holds the lock; None while another process holds it."""
     fd = open_private(path, os.O_RDWR)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -139,7 +139,7 @@ def _try(path: Path) -> int | None:
     except OSError as error:
         os.close(fd)
         raise explain(path, error) from error
-    # Somebody may have removed the file after it was opened: then this is a lock on a file that nobody else will open.
+    # If the file was removed after it was opened, no other process will ever open the file that is locked here.
     if not _same_file(fd, path):
         os.close(fd)
         return None
@@ -161,19 +161,19 @@ def _myself(operation: str, now: Now) -> Owner:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in many containers
+    except (KeyError, OSError):  # the user has no name, as in many containers
         return str(os.geteuid())
 
 
 def _version() -> str:
     try:
         return metadata.version("reconciler")
-    except metadata.PackageNotFoundError:  # run from a tree that was never installed
+    except metadata.PackageNotFoundError:  # run from a source tree that is not installed
         return "unknown"
 
 
 def _started(pid: int) -> int | None:
-    """A process's start time in kernel ticks since boot: field 22 of /proc/PID/stat. None when there is no such process."""
+    """A process's start time in kernel ticks since boot (field 22 of /proc/PID/stat); None when it does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -181,13 +181,13 @@ def _started(pid: int) -> int | None:
     return int(stat[stat.rindex(b")") + 2 :].split()[19])
 
 
-def holder(state_dir: Path, clock: Waiting) -> Owner | None:
-    """The living process that holds the instance's lock, as it wrote itself down; None when none does."""
-    return _believable(state_dir / OWNER_FILE, clock.now())
+def holder(state_dir: Path, clock: BlockingClock) -> Owner | None:
+    """The record of the live process that holds the instance's lock; None when there is none."""
+    return _live_owner(state_dir / OWNER_FILE, clock.now())
 
 
 def _locked(state_dir: Path, now: Now) -> Locked:
-    owner = _believable(state_dir / OWNER_FILE, now)
+    owner = _live_owner(state_dir / OWNER_FILE, now)
     if owner is None:
         pid = _kernel_holder(state_dir / LOCK_FILE)
         return Locked(state_dir, f"pid {pid}" if pid else "another process", None)
@@ -196,8 +196,8 @@ def _locked(state_dir: Path, now: Now) -> Locked:
     )
 
 
-def _believable(path: Path, now: Now) -> Owner | None:
-    """The record, when it is whole and the very process in it still lives (pids are used again)."""
+def _live_owner(path: Path, now: Now) -> Owner | None:
+    """The record, when it is complete and its very process is still alive (pids are reused)."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         owner = Owner(**raw)
@@ -210,16 +210,16 @@ def _believable(path: Path, now: Now) -> Owner | None:
 
 
 def _kernel_holder(path: Path) -> int | None:
-    """The pid that the kernel knows as the holder, from /proc/locks; None when it does not say.
+    """The pid of the holder in /proc/locks; None when the kernel does not list it.
 
-    A line there is `ordinal: FLOCK ADVISORY WRITE pid major:minor:inode start end`, the device in hexadecimal.
+    A line is `ordinal: FLOCK ADVISORY WRITE pid major:minor:inode start end`, the device in hexadecimal.
     """
     try:
-        found = path.stat(follow_symlinks=False)
+        status = path.stat(follow_symlinks=False)
         lines = Path("/proc/locks").read_text(encoding="ascii").splitlines()
     except (OSError, ValueError):
         return None
-    wanted = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    wanted = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     for line in lines:
         words = line.split()
         if words[1:2] == ["FLOCK"] and wanted in words and words[4].isdigit() and int(words[4]) > 0:
@@ -228,7 +228,7 @@ def _kernel_holder(path: Path) -> int | None:
 
 
 def _age(duration: int) -> str:
-    """Nanoseconds in the largest unit that fits: 5m. A clock that was set back gives 0s."""
+    """Nanoseconds in the largest unit that fits: 5m. 0s when the clock was set back."""
     seconds = max(0, duration) // SECOND
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:

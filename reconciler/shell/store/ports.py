@@ -1,4 +1,4 @@
-"""What the loop needs of the store, as protocols: the real store, a plan and simulations implement them."""
+"""What the loop needs of the store, as protocols: `memory.py` implements them, and so do simulations."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
@@ -13,48 +13,50 @@ class Journal(Protocol):
     """What `apply` needs of the store."""
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
-        """Write down, durably, that a call is about to be made."""
+        """Record durably that a call is about to be made. Returns the id of the entry."""
 
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
-        """Write down how it ended."""
+        """Record the outcome of the call."""
 
     def sync(self) -> bool:
-        """Wait until the ledger is on the disk. False when it was already."""
+        """Wait until the ledger is on disk. False when it already was."""
 
 
-class Cabinet(Protocol):
-    """What evidence needs of the store."""
+class EvidenceStore(Protocol):
+    """What `Witness` needs of the store."""
 
-    def put_evidence(self, told: Event, value: str) -> int:
-        """Keep what was left of a replica, and tell that it was kept. Returns its number."""
+    def put_evidence(self, event: Event, value: str) -> int:
+        """Keep evidence (JSON) of a replica, and append the event to the audit. Returns the id of the evidence."""
 
     def amend_evidence(self, number: int, value: str) -> None:
-        """Add how it ended."""
+        """Replace the evidence once the replica's exit is known."""
 
 
-class Memory(Journal, Cabinet, Protocol):
+class Memory(Journal, EvidenceStore, Protocol):
     """What the loop needs of the store."""
 
     def load_ledger(self) -> dict[tuple[str, str], str]:
         """All rows of the ledger."""
 
     def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
-        """Store the rows that differ, and acknowledge folded commands in the same transaction.
+        """Store the rows that differ and acknowledge folded commands, in one transaction.
 
-        It survives a kill at once, and a power cut once `sync` or `begin` has returned.
+        The rows survive a kill at once, and a power cut once `sync` or `begin` has returned.
         """
 
     def put_decision(self, text: str) -> bool:
-        """Store the last decision when it changed."""
+        """Store the last decision if it changed."""
 
     def commands(self) -> Sequence[tuple[int, Command]]:
-        """People's commands that are not folded yet, with their numbers."""
+        """Operators' commands that are not folded yet, as (id, command)."""
 
-    def leftovers(self) -> Sequence[str]:
-        """Close what an earlier process left open in the journal; a sentence for each."""
+    def close_open_entries(self) -> Sequence[str]:
+        """Close the journal entries that an earlier process left open; one message for each."""
 
-    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
-        """Append to the audit: steps with their outcomes, and what else happened."""
+    def append_audit(
+        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
+    ) -> None:
+        """Append steps with their outcomes, and other events, to the audit."""
 
-    def held(self) -> Mapping[HoldKey, str]:
-        """The holds that an earlier process told last."""
+    def reported_holds(self) -> Mapping[HoldKey, str]:
+        """The holds that an earlier process reported last."""

@@ -1,4 +1,4 @@
-"""The tables of the state file and their history: what each version added, and what it called otherwise. Used by `database.py`."""
+"""The tables of the state file: the statements that upgrade each schema version to the next. Used by `database_file.py`."""
 
 from collections.abc import Mapping
 
@@ -11,20 +11,20 @@ RULES = {
     "WeightLossRate": "WeightRemovalLimit",
     "RevisionOver": "RevisionNotEligible",
 }
-"""Rules of holds by the names that versions before schema 3 gave them."""
+"""Rules of holds: the names before schema 3 -> the names now."""
 
 REASONS = {"DrainedByHand": "DrainedByOperator"}
-"""Likewise reasons."""
+"""Reasons: the names before schema 3 -> the names now."""
 
 SECTIONS = {"taken": "taken_over", "leaving": "exit_times"}
-"""Likewise sections of the ledger."""
+"""Sections of the ledger: the names before schema 3 -> the names now."""
 
 
 def _renamed(rules: Mapping[str, str], reasons: Mapping[str, str], sections: Mapping[str, str]) -> tuple[str, ...]:
-    """Statements that give rows of before schema 3 the names of today. The names are those above: nothing is quoted here.
+    """Statements that rename rules, reasons and sections in the rows of schema 2. Names contain no quotes.
 
-    The stored decision and grants are JSON as `json.dumps` writes it; a quote inside one of its strings is escaped, so a
-    quoted key or value is found in no message.
+    The stored decision and grants are JSON as `json.dumps` writes it. Quotes inside its strings are escaped, so a quoted name
+    never matches inside a message.
     """
     words = {**rules, **reasons}
     statements = [f"UPDATE audit SET cause = '{new}' WHERE cause = '{old}'" for old, new in words.items()]  # noqa: S608

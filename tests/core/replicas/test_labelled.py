@@ -19,7 +19,7 @@ from reconciler.core.model.observed import Observed
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.replicas.labelled import group_key
-from reconciler.shell.probing.label_contexts import Foreigners
+from reconciler.shell.probing.label_contexts import LabelContexts
 from tests.builders import FAIL, NOW, PASS, SEEN
 from tests.sim.manifest import NODE, Shop
 
@@ -179,7 +179,7 @@ def test_one_that_we_stopped_is_started_however_late_that_is(hours):
 def test_a_context_that_makes_no_sense_is_said_and_never_a_reason_to_restart(text, told):
     fact = labelled(1, text)
     runtimes = {NODE: Known((fact,), NODE, SEEN)}
-    foreigners = Foreigners()
+    foreigners = LabelContexts()
     foreigners.find(wanted(), runtimes, GATES)
     observed = Observed(
         runtimes=runtimes,
@@ -225,7 +225,7 @@ def test_a_label_cannot_reach_for_what_is_ours(probe):
 def test_only_what_is_read_is_probed_and_a_changed_guard_reads_again():
     fact = labelled(1, '[{"name": "web", "livenessProbe": {"exec": {"command": ["check"]}}}]')
     runtimes = {NODE: Known((fact,), NODE, SEEN)}
-    foreigners = Foreigners()
+    foreigners = LabelContexts()
     (_, key, container), *_ = foreigners.find(wanted(), runtimes, GATES).values()
     assert key == KEY
     assert container.liveness.command == ("check",)

@@ -18,10 +18,10 @@ from reconciler.core.model.ledger import Outcome, OutcomeKind
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.apply.applier import Applier
-from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
+from tests.sim.clock import VirtualClock
 from tests.sim.manifest import shop
 
 PLACES = [Endpoint("192.0.2.1", port) for port in (80, 81)]
@@ -79,7 +79,7 @@ class Bench:
     def __init__(self, provider: Telling) -> None:
         self.clock = VirtualClock()
         self.looks = Looks(Providers({}, {"edge": provider}, {}), InlineRunner(), self.clock, Wake())
-        self.looks.want(shop().desired())
+        self.looks.set_desired(shop().desired())
         self.applier = Applier(self.looks, NoJournal(), self.looks.runner, self.clock)
 
     def apply(self, *actions: EndpointAction) -> list[OutcomeKind]:

@@ -18,10 +18,10 @@ from reconciler.core.model.ledger import Outcome, OutcomeKind
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.apply.applier import Applier
-from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
+from tests.sim.clock import VirtualClock
 from tests.sim.manifest import shop
 from tests.sim.world import World
 
@@ -89,7 +89,7 @@ class Bench:
         looks = Looks(
             Providers({}, {provider.name: provider for provider in providers}, {}), InlineRunner(), clock, Wake()
         )
-        looks.want(shop().desired())
+        looks.set_desired(shop().desired())
         self.journal = Journal()
         self.applier = Applier(looks, self.journal, looks.runner, clock)
         self.looks = looks

@@ -15,12 +15,12 @@ from providers.facts import ContainerFact, ContainerState, ExitCause, Generation
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.apply.evidence import Witness
-from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers
 from reconciler.shell.store.audit import Event
 from reconciler.shell.store.directory import StoreError
+from tests.sim.clock import VirtualClock
 
 T = TypeVar("T")
 LIFE = Generation("id-0", 5)

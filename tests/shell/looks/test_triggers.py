@@ -19,7 +19,7 @@ def root(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def watched(root: Path) -> AsyncIterator[Wake]:
-    """The wake of a running trigger; the trigger must end by itself when it is told to."""
+    """The wake of a running trigger; the trigger must end by itself once `stop` is set."""
     wake, stop = Wake(), asyncio.Event()
     task = asyncio.create_task(FileTrigger(root, wake, SystemClock(), check=100).run(stop))
     try:
@@ -31,7 +31,7 @@ async def watched(root: Path) -> AsyncIterator[Wake]:
 
 
 async def woken(wake: Wake, *, by: str = "") -> str:
-    """Wait for a wake-up whose reason contains `by`; at most a minute."""
+    """Wait at most a minute for a wake-up whose reason contains `by`."""
     async with asyncio.timeout(60):
         while True:
             await wake.event.wait()
@@ -65,7 +65,7 @@ async def test_a_wake_holds_a_bounded_number_of_reasons():
 # --- the file trigger ---
 
 
-async def test_beginning_to_watch_wakes_because_earlier_changes_went_unseen(root):
+async def test_the_begin_of_a_watch_wakes_because_earlier_changes_were_missed(root):
     async with watched(root) as wake:
         assert await woken(wake) == f"watching {root}"
 
@@ -100,7 +100,7 @@ async def test_a_change_deep_in_the_tree_and_in_a_new_directory_wakes(root):
         await woken(wake, by="new/b.yaml")
 
 
-async def test_changes_that_do_not_stop_coming_still_wake(root):
+async def test_changes_without_a_pause_still_wake(root):
     async with watched(root) as wake:
         await woken(wake, by="watching")
         saving = asyncio.create_task(_save_without_end(root / "web.yaml"))
@@ -116,7 +116,7 @@ async def _save_without_end(file: Path) -> None:
         await asyncio.sleep(0)
 
 
-async def test_a_directory_that_is_removed_and_made_again_is_watched_again(root):
+async def test_a_directory_that_is_removed_and_recreated_is_watched_again(root):
     async with watched(root) as wake:
         await woken(wake, by="watching")
         shutil.rmtree(root)
@@ -127,7 +127,7 @@ async def test_a_directory_that_is_removed_and_made_again_is_watched_again(root)
         await woken(wake, by="web.yaml")
 
 
-async def test_a_directory_that_is_swapped_by_a_rename_is_watched_again(root):
+async def test_a_directory_replaced_by_a_rename_is_watched_again(root):
     async with watched(root) as wake:
         await woken(wake, by="watching")
         (root.parent / "next").mkdir()
@@ -139,7 +139,7 @@ async def test_a_directory_that_is_swapped_by_a_rename_is_watched_again(root):
         await woken(wake, by="web.yaml")
 
 
-async def test_a_link_that_is_swapped_to_another_directory_wakes_and_is_followed(root):
+async def test_a_link_that_changes_to_another_directory_wakes_and_is_followed(root):
     (root.parent / "next").mkdir()
     link = root.parent / "current"
     link.symlink_to("tree")
@@ -153,18 +153,18 @@ async def test_a_link_that_is_swapped_to_another_directory_wakes_and_is_followed
         await woken(wake, by="web.yaml")
 
 
-async def test_a_directory_that_is_not_there_yet_is_watched_once_it_is(tmp_path, caplog):
+async def test_a_missing_directory_is_watched_once_it_exists(tmp_path, caplog):
     async with watched(tmp_path / "later") as wake:
         await asyncio.sleep(0)
         (tmp_path / "later").mkdir()
         await woken(wake, by="watching")
     assert caplog.messages == [
-        f"{tmp_path}/later: is not there, so it cannot be watched for changes;"
-        " it is read on its usual cadence and watched again as soon as possible"
+        f"{tmp_path}/later: does not exist, so it cannot be watched for changes;"
+        " changes are found by the periodic read; watching is retried automatically"
     ]
 
 
-async def test_a_quiet_directory_wakes_nobody(root):
+async def test_an_unchanged_directory_does_not_wake(root):
     async with watched(root) as wake:
         await woken(wake, by="watching")
         with pytest.raises(TimeoutError):
@@ -172,7 +172,7 @@ async def test_a_quiet_directory_wakes_nobody(root):
                 await wake.event.wait()
 
 
-async def test_a_cancelled_trigger_ends_and_does_not_stop_anybody_else(root):
+async def test_a_cancelled_trigger_ends_and_does_not_stop_other_tasks(root):
     stop = asyncio.Event()
     wake = Wake()
     task = asyncio.create_task(FileTrigger(root, wake, SystemClock(), check=100).run(stop))

@@ -1,4 +1,4 @@
-"""What a new container gets to push with, and the key behind it."""
+"""The push credentials of a new container, and the key behind them."""
 
 import os
 from dataclasses import replace
@@ -17,10 +17,10 @@ from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 from providers.wrappers.push_credentials import PreparedRuntime, shares_files
 from reconciler.push import tokens
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.pushing.credentials import DIRECTORY, KEY, Credentials
 from reconciler.shell.store.directory import StoreError
+from tests.sim.clock import VirtualClock
 
 TEMPLATE = Template((), Container("web", ("serve",)), revision="0123456789abcdef")
 MARK = Mark("shop", "web", 0, "0123456789abcdef")
@@ -32,7 +32,7 @@ def credentials(state: Path, listener: PushListener | None = BOTH) -> Credential
     return Credentials(state, VirtualClock(), listener)
 
 
-def test_a_container_gets_its_generation_its_token_and_both_ways(tmp_path):
+def test_a_container_gets_its_generation_its_token_and_both_targets(tmp_path):
     made = credentials(tmp_path)
     action = made.prepare(CREATE, shares_files=False)
     env = dict(action.extra_env)
@@ -44,10 +44,10 @@ def test_a_container_gets_its_generation_its_token_and_both_ways(tmp_path):
     assert action.extra_mounts == (
         Mount(VolumeKind.BIND, str(tmp_path / DIRECTORY), "/run/reconciler", read_only=True),
     )
-    assert (tmp_path / DIRECTORY).is_dir(), "an engine mounts what is there"
+    assert (tmp_path / DIRECTORY).is_dir(), "an engine mounts only an existing directory"
 
 
-def test_a_process_of_this_host_finds_the_socket_where_it_is(tmp_path):
+def test_a_process_of_this_host_gets_the_host_path_of_the_socket(tmp_path):
     action = credentials(tmp_path, PushListener()).prepare(CREATE, shares_files=True)
     env = dict(action.extra_env)
     assert env["RECONCILER_PUSH_SOCKET"] == str(tmp_path / DIRECTORY / "push.sock")
@@ -55,7 +55,7 @@ def test_a_process_of_this_host_finds_the_socket_where_it_is(tmp_path):
     assert action.extra_mounts == ()
 
 
-def test_two_containers_of_one_name_have_different_tokens_and_the_later_nonce_is_greater(tmp_path):
+def test_containers_of_one_name_have_other_tokens_and_rising_nonces(tmp_path):
     clock = VirtualClock()
     made = Credentials(tmp_path, clock, BOTH)
     first = dict(made.prepare(CREATE, False).extra_env)
@@ -65,29 +65,29 @@ def test_two_containers_of_one_name_have_different_tokens_and_the_later_nonce_is
     assert tokens.split(first["RECONCILER_PUSH_GENERATION"])[1] < tokens.split(second["RECONCILER_PUSH_GENERATION"])[1]
 
 
-def test_the_token_is_in_no_text_of_the_action_and_masked_in_logs(tmp_path):
+def test_the_token_is_in_no_text_of_the_action_and_is_masked_in_logs(tmp_path):
     action = credentials(tmp_path).prepare(CREATE, False)
     secret = dict(action.extra_env)["RECONCILER_PUSH_TOKEN"]
     assert secret not in repr(action)
     assert secret not in SECRETS.mask(f"the token is {secret}")
 
 
-def test_the_key_outlives_the_program_and_is_closed_to_others(tmp_path):
+def test_the_key_survives_a_restart_and_is_private(tmp_path):
     assert credentials(tmp_path).token("g") == credentials(tmp_path).token("g")
     assert os.stat(tmp_path / KEY).st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("text", ["short", "z" * 64, "0" * 65])
-def test_a_damaged_key_is_not_replaced_in_silence(tmp_path, text):
+def test_a_damaged_key_is_an_error_and_is_not_replaced(tmp_path, text):
     (tmp_path / KEY).write_text(text)
-    with pytest.raises(StoreError, match="does not hold a key; remove it"):
+    with pytest.raises(StoreError, match="does not contain a key; remove it"):
         credentials(tmp_path).token("g")
-    with pytest.raises(Unreachable, match="cannot make its push token"):
+    with pytest.raises(Unreachable, match="its push token cannot be created"):
         credentials(tmp_path).prepare(CREATE, False)
     assert (tmp_path / KEY).read_text() == text
 
 
-def test_without_a_listener_nothing_is_given(tmp_path):
+def test_without_a_listener_a_container_gets_no_credentials(tmp_path):
     assert credentials(tmp_path, None).prepare(CREATE, False) == CREATE
     assert not (tmp_path / KEY).exists()
 

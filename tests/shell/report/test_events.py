@@ -1,4 +1,4 @@
-"""Orders of people about endpoints are news once, when they come and when they go."""
+"""Overrides are events when they begin and when they end, once each."""
 
 from dataclasses import replace
 
@@ -7,32 +7,32 @@ from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.override import Force, Override
 from reconciler.core.status.objects import Status
-from reconciler.shell.report.events import Seen, changes
+from reconciler.shell.report.events import LastReport, changes
 
 NOW = Now(1_000, 500, "boot")
 DRAIN = Override(Force.DRAIN, Instant(*NOW), "ada", "bad disk")
 
 
-def decision(**orders: Override) -> Decision:
-    ledger = Ledger(overrides={f"workload/{name}/0": one for name, one in orders.items()})
+def decision(**overrides: Override) -> Decision:
+    ledger = Ledger(overrides={f"workload/{name}/0": override for name, override in overrides.items()})
     return Decision((), (), (), Status(), ledger, 2_000)
 
 
-def test_an_order_is_told_with_its_owner_and_reason_and_its_end_too():
-    seen, events = changes(Seen(), decision(web=DRAIN), NOW)
+def test_an_override_and_its_end_are_events_with_operator_and_reason():
+    last, events = changes(LastReport(), decision(web=DRAIN), NOW)
     assert [(event.kind, event.object, event.step, event.outcome, event.message) for event in events] == [
         ("ordered", "workload/web/0", "drain", "by ada", "bad disk")
     ]
-    seen, events = changes(seen, decision(web=DRAIN), NOW)
+    last, events = changes(last, decision(web=DRAIN), NOW)
     assert events == []
     forced = DRAIN._replace(force=Force.UP)
-    seen, events = changes(seen, decision(web=forced), NOW)
+    last, events = changes(last, decision(web=forced), NOW)
     assert [event.step for event in events] == ["force up"]
-    _, events = changes(seen, decision(), NOW)
+    _, events = changes(last, decision(), NOW)
     assert [(event.kind, event.step) for event in events] == [("ended", "release force up")]
 
 
-def test_what_an_earlier_process_remembered_is_no_news():
+def test_an_override_from_an_earlier_process_is_not_reported_again():
     before = decision(web=DRAIN)
-    _, events = changes(replace(Seen(), overrides=before.ledger.overrides), before, NOW)
+    _, events = changes(replace(LastReport(), overrides=before.ledger.overrides), before, NOW)
     assert events == []

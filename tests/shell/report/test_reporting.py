@@ -1,4 +1,4 @@
-"""When people are told: after the calls under way, at once without any, and never much later than was decided."""
+"""When decisions are reported: after the calls under way, at once without any, and never much later."""
 
 import asyncio
 import logging
@@ -14,18 +14,18 @@ from reconciler.core.model.ledger import Command, Ledger, Outcome, OutcomeKind
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.step import Step
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.report.reporting import Telling
+from reconciler.shell.report.reporting import Reporting
 from reconciler.shell.store.audit import Event, HoldKey
 from tests.sim.manifest import shop
 
 NOW = Now(1, 1_000 * SECOND, "boot")
 
 
-class Ear:
-    """Reporter and memory at once: notes in which order it hears what."""
+class Recorder:
+    """Reporter and memory in one: records the order of the calls."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
+        self.calls: list[str] = []
         self.events: list[Event] = []
 
     def started(self, step: Step) -> None:
@@ -38,22 +38,24 @@ class Ear:
         raise AssertionError(text, level)
 
     def decided(self, decision: Decision, now: Now) -> None:
-        self.heard.append(f"decided {len(decision.steps)}")
+        self.calls.append(f"decided {len(decision.steps)}")
 
     def put_decision(self, text: str) -> bool:
-        self.heard.append("stored")
+        self.calls.append("stored")
         return True
 
-    def told(self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()) -> None:
+    def append_audit(
+        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
+    ) -> None:
         self.events.extend(events)
         if done:
-            self.heard.append(f"audit {len(done)} of {revision}")
+            self.calls.append(f"audit {len(done)} of {revision}")
 
-    def held(self) -> Mapping[HoldKey, str]:
+    def reported_holds(self) -> Mapping[HoldKey, str]:
         return {}
 
-    def put_evidence(self, told: Event, value: str) -> int:
-        raise AssertionError(told, value)
+    def put_evidence(self, event: Event, value: str) -> int:
+        raise AssertionError(event, value)
 
     def amend_evidence(self, number: int, value: str) -> None:
         raise AssertionError(number, value)
@@ -70,7 +72,7 @@ class Ear:
     def commands(self) -> Sequence[tuple[int, Command]]:
         return ()
 
-    def leftovers(self) -> Sequence[str]:
+    def close_open_entries(self) -> Sequence[str]:
         return ()
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
@@ -81,66 +83,70 @@ class Ear:
 
 
 @pytest.fixture
-def ear() -> Ear:
-    return Ear()
+def recorder() -> Recorder:
+    return Recorder()
 
 
 @pytest.fixture
-def telling(ear: Ear) -> Telling:
+def reporting(recorder: Recorder) -> Reporting:
     desired = shop().desired()
     decision = decide(desired, Observed(ledger=Ledger(), source_read_at=NOW.steady), NOW)
-    telling = Telling(ear, ear)
-    telling.decided(decision, desired, NOW)
-    telling.decided(decision, desired, NOW)
-    return telling
+    reporting = Reporting(recorder, recorder)
+    reporting.decided(decision, desired, NOW)
+    reporting.decided(decision, desired, NOW)
+    return reporting
 
 
-async def put_off(telling: Telling, wake: Wake, seconds: float) -> None:
-    """One wait of the loop while a call of so many seconds is under way; the call is ended afterwards."""
+async def delay(reporting: Reporting, wake: Wake, seconds: float) -> None:
+    """One wait of the loop while a call of `seconds` is under way; cancels the call afterwards."""
     call = asyncio.create_task(asyncio.sleep(seconds))
-    await telling.let_go_first([call], wake)
+    await reporting.after_calls([call], wake)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
 
 
-async def test_without_calls_under_way_a_decision_is_told_at_once_and_only_once(telling: Telling, ear: Ear) -> None:
-    await telling.let_go_first([], Wake())
-    await telling.let_go_first([], Wake())
-    assert [one.partition(" ")[0] for one in ear.heard] == ["decided", "stored"]
+async def test_without_calls_under_way_a_decision_is_reported_at_once_and_once(
+    reporting: Reporting, recorder: Recorder
+) -> None:
+    await reporting.after_calls([], Wake())
+    await reporting.after_calls([], Wake())
+    assert [call.partition(" ")[0] for call in recorder.calls] == ["decided", "stored"]
 
 
-async def test_a_call_under_way_goes_first(telling: Telling, ear: Ear) -> None:
-    heard_before: list[int] = []
+async def test_a_report_waits_for_a_call_under_way(reporting: Reporting, recorder: Recorder) -> None:
+    calls_before: list[int] = []
 
     async def call() -> None:
         await asyncio.sleep(0)
-        heard_before.append(len(ear.heard))
+        calls_before.append(len(recorder.calls))
 
-    await telling.let_go_first([asyncio.create_task(call())], Wake())
-    assert heard_before == [0]
-    assert len(ear.heard) == 2
-
-
-async def test_a_call_that_takes_long_is_not_waited_for(telling: Telling, ear: Ear) -> None:
-    await put_off(telling, Wake(), 60)
-    assert len(ear.heard) == 2
+    await reporting.after_calls([asyncio.create_task(call())], Wake())
+    assert calls_before == [0]
+    assert len(recorder.calls) == 2
 
 
-async def test_what_wakes_the_loop_goes_first_but_only_for_a_while(telling: Telling, ear: Ear) -> None:
+async def test_a_report_does_not_wait_for_a_long_call(reporting: Reporting, recorder: Recorder) -> None:
+    await delay(reporting, Wake(), 60)
+    assert len(recorder.calls) == 2
+
+
+async def test_a_report_waits_for_wakes_of_the_loop_but_only_for_a_while(
+    reporting: Reporting, recorder: Recorder
+) -> None:
     wake = Wake()
     wake.set("a probe verdict changed")
-    await put_off(telling, wake, 60)
-    assert ear.heard == []
-    while not ear.heard:  # ends: nothing is put off for longer than 20 ms
-        await put_off(telling, wake, 60)
-    assert len(ear.heard) == 2
+    await delay(reporting, wake, 60)
+    assert recorder.calls == []
+    while not recorder.calls:  # ends, because no report is delayed by more than 20 ms
+        await delay(reporting, wake, 60)
+    assert len(recorder.calls) == 2
 
 
-def test_the_audit_is_appended_once_per_revision_with_the_revision_in_force(ear: Ear) -> None:
-    telling = Telling(ear, ear)
+def test_the_audit_is_appended_once_per_revision_in_force(recorder: Recorder) -> None:
+    reporting = Reporting(recorder, recorder)
     outcome = Outcome("weight", OutcomeKind.DONE)
     for revision in ("r1", "r1", "r2"):
-        telling.done((None, outcome, NOW), revision)  # type: ignore[arg-type]
-    telling.flush()
-    telling.flush()
-    assert ear.heard == ["audit 2 of r1", "audit 1 of r2"]
+        reporting.done((None, outcome, NOW), revision)  # type: ignore[arg-type]
+    reporting.flush()
+    reporting.flush()
+    assert recorder.calls == ["audit 2 of r1", "audit 1 of r2"]

@@ -1,4 +1,4 @@
-"""What a run sits through before it ends."""
+"""When a single run ends, and its exit code."""
 
 from dataclasses import replace
 
@@ -23,13 +23,13 @@ def waiting(kind: Waiting) -> Decision:
 
 
 @pytest.mark.parametrize("kind", [Waiting.ACTIVATION, Waiting.DRAIN, Waiting.TTL, Waiting.PAUSE])
-def test_a_wait_that_ends_in_time_is_sat_through(kind):
-    assert pending(waiting(kind), SOON, blind_is_final=True)
+def test_a_run_waits_for_a_wait_that_ends_before_the_deadline(kind):
+    assert pending(waiting(kind), SOON, unknown_is_final=True)
 
 
-def test_nobody_waits_until_what_is_kept_to_go_back_to_may_go():
+def test_a_run_does_not_wait_for_the_end_of_a_rollback_window():
     decision = waiting(Waiting.ROLLBACK_WINDOW)
-    assert not pending(decision, SOON + 600 * SECOND, blind_is_final=True)
+    assert not pending(decision, SOON + 600 * SECOND, unknown_is_final=True)
     summary = summarize(decision, (), NOW)
     assert summary.exit is Exit.OK
     assert summary.run_again == (("workload/web: rollback window", SOON),)
@@ -39,6 +39,6 @@ def test_nobody_waits_until_what_is_kept_to_go_back_to_may_go():
     ("rule", "code"),
     [(Rule.POLICY_KEPT, Exit.OK), (Rule.TEMPLATE_DIFFERS, Exit.MANUAL), (Rule.BACK_OFF, Exit.UNFINISHED)],
 )
-def test_what_is_held_makes_the_exit_code_by_whether_something_is_wrong_and_who_ends_it(rule, code):
+def test_the_exit_code_depends_on_which_rule_holds(rule, code):
     held = (Hold("workload/web", "change it", rule, "for a reason", next_step="do something"),)
     assert summarize(replace(waiting(Waiting.DRAIN), waits=(), holds=held), (), NOW).exit is code

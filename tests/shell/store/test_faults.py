@@ -1,4 +1,4 @@
-"""Faults of the disk and the file, produced for real."""
+"""Real faults of the disk and of the file."""
 
 import os
 import signal
@@ -14,9 +14,9 @@ import pytest
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import Now
-from reconciler.shell.clock import VirtualClock
-from reconciler.shell.store.database import MIGRATIONS, join_database, open_database
-from reconciler.shell.store.state import Store, StoreError
+from reconciler.shell.store.database_file import MIGRATIONS, join_database, open_database
+from reconciler.shell.store.state_db import Store, StoreError
+from tests.sim.clock import VirtualClock
 
 NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
 ROWS = {("restarts", f"Workload/w{n}"): f'{{"n": {n}, "pad": "{"x" * 300}"}}' for n in range(200)}
@@ -29,7 +29,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def state(tmp_path: Path, clock: VirtualClock) -> Path:
-    """A state directory with a store that has been used and closed."""
+    """A state directory with a used and closed store."""
     with Store.open(tmp_path / "state", clock) as store:
         store.save_ledger(ROWS)
     return tmp_path / "state"
@@ -37,7 +37,7 @@ def state(tmp_path: Path, clock: VirtualClock) -> Path:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 512 KiB of its own."""
+    """A separate file system of 512 KiB."""
     mounted = tmp_path / "disk"
     mounted.mkdir()
     try:
@@ -61,7 +61,7 @@ def damage(file: Path, offset: int, garbage: bytes) -> bytes:
     return file.read_bytes()
 
 
-def set_aside(state: Path) -> dict[str, bytes]:
+def damaged_files(state: Path) -> dict[str, bytes]:
     return {entry.name: entry.read_bytes() for entry in state.glob("state.db.corrupt-*")}
 
 
@@ -73,11 +73,11 @@ def set_aside(state: Path) -> dict[str, bytes]:
     [(0, b"garbage" * 600), (24_576, os.urandom(8192)), (8192, b"\0" * 40_000)],
     ids=["at the start", "in the middle", "zeroed pages"],
 )
-def test_a_file_with_garbage_in_it_is_set_aside_whole_and_a_fresh_one_is_begun(state, clock, offset, garbage):
+def test_a_file_with_garbage_is_renamed_and_a_new_one_created(state, clock, offset, garbage):
     broken = damage(state / "state.db", offset, garbage)
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
-        assert set_aside(state) == {"state.db.corrupt-20270115T080000Z": broken}
+        assert damaged_files(state) == {"state.db.corrupt-20270115T080000Z": broken}
         assert "damaged" in store.recovered
         assert f"kept as {state}/state.db.corrupt-20270115T080000Z" in store.recovered
         begin(store)
@@ -87,11 +87,11 @@ def test_a_file_with_garbage_in_it_is_set_aside_whole_and_a_fresh_one_is_begun(s
 
 
 @pytest.mark.parametrize("size", [0, 100, 4096, 30_000])
-def test_a_truncated_file_is_set_aside_and_a_fresh_one_is_begun(state, clock, size):
+def test_a_truncated_file_is_renamed_and_a_new_one_created(state, clock, size):
     os.truncate(state / "state.db", size)
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
-        assert len(set_aside(state)["state.db.corrupt-20270115T080000Z"]) == size
+        assert len(damaged_files(state)["state.db.corrupt-20270115T080000Z"]) == size
         assert store.recovered
 
 
@@ -103,25 +103,25 @@ def test_a_value_that_is_no_longer_json_counts_as_damage(state, clock):
         assert "damaged" in store.recovered
 
 
-def test_each_damaged_file_is_kept_even_when_two_fall_into_one_second(state, clock):
+def test_two_damaged_files_of_one_second_are_both_kept(state, clock):
     for _ in range(3):
         damage(state / "state.db", 0, b"garbage" * 600)
         Store.open(state, clock).close()
-    assert sorted(set_aside(state)) == [
+    assert sorted(damaged_files(state)) == [
         "state.db.corrupt-20270115T080000Z",
         "state.db.corrupt-20270115T080000Z.2",
         "state.db.corrupt-20270115T080000Z.3",
     ]
 
 
-def test_the_write_ahead_log_is_set_aside_with_its_file(state, clock):
+def test_the_write_ahead_log_is_renamed_with_its_file(state, clock):
     (state / "state.db-wal").write_bytes(b"log")
     damage(state / "state.db", 0, b"garbage" * 600)
     Store.open(state, clock).close()
-    assert set_aside(state)["state.db.corrupt-20270115T080000Z-wal"] == b"log"
+    assert damaged_files(state)["state.db.corrupt-20270115T080000Z-wal"] == b"log"
 
 
-def test_a_log_whose_database_is_gone_is_never_played_into_a_fresh_one(state, clock):
+def test_a_log_without_its_database_is_never_played_into_a_new_one(state, clock):
     with Store.open(state, clock) as store:
         store.save_ledger({("a", "b"): "1"})
         log = (state / "state.db-wal").read_bytes()
@@ -130,25 +130,25 @@ def test_a_log_whose_database_is_gone_is_never_played_into_a_fresh_one(state, cl
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
         assert store.recovered
-    assert log in set_aside(state).values()
+    assert log in damaged_files(state).values()
 
 
-def test_a_kill_between_setting_aside_and_beginning_anew_does_not_lose_the_sentence(state, clock):
+def test_a_kill_between_rename_and_creation_does_not_lose_the_message(state, clock):
     (state / "state.db").rename(state / "state.db.corrupt-20270115T075900Z")
     (state / "state.db.new").write_bytes(b"half")
     with Store.open(state, clock) as store:
         assert "state.db.corrupt-20270115T075900Z" in store.recovered
 
 
-def test_whoever_only_joins_sets_nothing_aside(state, clock):
+def test_joining_never_renames_a_damaged_file(state, clock):
     broken = damage(state / "state.db", 0, b"garbage" * 600)
     with pytest.raises(StoreError, match=r"damaged.*start reconcile again"):
         Store.join(state, clock)
     assert (state / "state.db").read_bytes() == broken
-    assert set_aside(state) == {}
+    assert damaged_files(state) == {}
 
 
-def test_damage_that_shows_only_on_reading_is_an_error_that_names_the_way_out(state, clock):
+def test_damage_found_while_reading_is_an_error_with_a_next_step(state, clock):
     with Store.join(state, clock) as store:
         for page in range(2, 15):
             damage(state / "state.db", page * 4096, b"\xff" * 4096)
@@ -159,37 +159,39 @@ def test_damage_that_shows_only_on_reading_is_an_error_that_names_the_way_out(st
 # --- versions ---
 
 
-def test_a_file_of_a_newer_version_is_refused_and_not_touched(state, clock):
+def test_a_file_of_a_newer_version_is_refused_and_stays_unchanged(state, clock):
     with sqlite3.connect(state / "state.db") as db:
         db.execute("PRAGMA user_version = 99")
     db.close()
     before = (state / "state.db").read_bytes()
     for opened in (Store.open, Store.join):
-        with pytest.raises(StoreError, match=f"version 99 and this program knows versions up to {len(MIGRATIONS)}"):
+        with pytest.raises(StoreError, match=f"version is 99, this program knows versions up to {len(MIGRATIONS)}"):
             opened(state, clock)
     assert {entry.name: entry.read_bytes() for entry in state.iterdir()} == {"state.db": before}
 
 
-def test_a_file_of_an_older_version_is_upgraded_by_the_holder_and_keeps_its_rows(state):
+def test_the_holder_upgrades_a_file_of_an_older_version_with_its_rows(state):
     newer = (*MIGRATIONS, ("ALTER TABLE inbox ADD COLUMN host TEXT", "CREATE TABLE extra (id INTEGER PRIMARY KEY)"))
-    ours, next_one = len(MIGRATIONS), len(newer)
-    with pytest.raises(StoreError, match=f"its schema has version {ours} and this program writes version {next_one}"):
+    current, next_version = len(MIGRATIONS), len(newer)
+    with pytest.raises(
+        StoreError, match=f"its schema version is {current}, this program writes version {next_version}"
+    ):
         join_database(state, newer)
     db, recovered = open_database(state, NOW.wall, newer)
     assert recovered is None
-    assert db.execute("PRAGMA user_version").fetchone() == (next_one,)
+    assert db.execute("PRAGMA user_version").fetchone() == (next_version,)
     assert db.execute("SELECT count(*), (SELECT count(*) FROM extra) FROM ledger").fetchone() == (len(ROWS), 0)
     db.close()
 
 
-def test_an_upgrade_that_fails_leaves_the_file_at_the_version_before(state, clock):
+def test_a_failed_upgrade_leaves_the_file_at_the_earlier_version(state, clock):
     with pytest.raises(StoreError):
         open_database(state, NOW.wall, (*MIGRATIONS, ("CREATE TABLE extra (id)", "no such statement")))
     with Store.open(state, clock) as store:
         assert store.load_ledger() == ROWS
 
 
-def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path, clock):
+def test_a_database_of_another_program_is_refused_and_stays_unchanged(tmp_path, clock):
     state = tmp_path / "state"
     state.mkdir(0o700)
     with sqlite3.connect(state / "state.db") as db:
@@ -197,25 +199,27 @@ def test_a_database_of_another_program_is_refused_and_not_touched(tmp_path, cloc
     db.close()
     with pytest.raises(StoreError, match="a database of another program"):
         Store.open(state, clock)
-    assert set_aside(state) == {}
+    assert damaged_files(state) == {}
 
 
 # --- disks ---
 
 
 def fill(disk: Path) -> Path:
-    """Use up every free byte."""
+    """Fill the disk."""
     with (disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(b"x" * 4096)
     return disk / "filler"
 
 
-def test_a_full_disk_is_a_clear_error_and_the_store_goes_on_when_there_is_room_again(small_disk, clock):
+def test_a_full_disk_is_a_clear_error_and_the_store_recovers_afterwards(small_disk, clock):
     with Store.open(small_disk, clock) as store:
         store.save_ledger({("a", "kept"): "1"})
         filler = fill(small_disk)
-        with pytest.raises(StoreError, match=r"state\.db: no space left on its file system \(0 KiB free\); make room"):
+        with pytest.raises(
+            StoreError, match=r"state\.db: no space left on its file system \(0 KiB free\); free disk space"
+        ):
             store.save_ledger({("a", str(n)): f'"{"x" * 3000}"' for n in range(100)})
         assert store.load_ledger() == {("a", "kept"): "1"}
         filler.unlink()
@@ -224,7 +228,7 @@ def test_a_full_disk_is_a_clear_error_and_the_store_goes_on_when_there_is_room_a
         assert store.load_ledger() == {("a", "kept"): "2"}
 
 
-def test_on_a_full_disk_no_action_can_be_begun(small_disk, clock):
+def test_on_a_full_disk_no_action_can_begin(small_disk, clock):
     with Store.open(small_disk, clock) as store:
         begun = [begin(store)]
         fill(small_disk)
@@ -233,7 +237,7 @@ def test_on_a_full_disk_no_action_can_be_begun(small_disk, clock):
         assert [entry.id for entry in store.open_entries()] == begun
 
 
-def test_a_store_cannot_be_begun_on_a_full_disk_and_nothing_half_made_is_taken_for_one(small_disk, clock):
+def test_a_store_half_created_on_a_full_disk_is_never_used(small_disk, clock):
     filler = fill(small_disk)
     with pytest.raises(StoreError, match=r"[Nn]o space left"):
         Store.open(small_disk, clock)
@@ -252,18 +256,18 @@ def test_a_disk_that_became_read_only_is_a_clear_error(small_disk, clock):
         Store.join(small_disk, clock)
 
 
-def test_a_file_that_was_removed_while_in_use_is_an_error_instead_of_writing_into_nothing(state, clock):
+def test_a_file_removed_while_in_use_is_an_error(state, clock):
     with Store.open(state, clock) as store:
         (state / "state.db").unlink()
-        with pytest.raises(StoreError, match="removed or replaced while it was in use; start reconcile again"):
+        with pytest.raises(StoreError, match="removed or replaced while reconcile was using it; start reconcile again"):
             begin(store)
 
 
-def test_a_process_that_keeps_the_file_locked_is_an_error_after_a_bounded_wait(state, clock):
+def test_a_file_locked_by_another_process_is_an_error_after_a_limit(state, clock):
     with Store.open(state, clock, busy=0.05) as store:
         other = sqlite3.connect(state / "state.db", isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreError, match="another process has been writing"):
+        with pytest.raises(StoreError, match="another process keeps it locked"):
             begin(store)
         other.execute("ROLLBACK")
         other.close()
@@ -277,7 +281,7 @@ import sys
 from pathlib import Path
 from reconciler.core.model.instant import Now
 from reconciler.shell.clock import SystemClock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
 store = Store.open(Path(sys.argv[1]), SystemClock())
 rows = store.load_ledger()
 n = len(rows)
@@ -291,9 +295,9 @@ while True:
 """
 
 
-def test_everything_acknowledged_before_a_kill_is_there_after_it(tmp_path, clock):
+def test_everything_acknowledged_before_a_kill_survives_it(tmp_path, clock):
     state, acknowledged = tmp_path / "state", 0
-    for life in range(4):
+    for run in range(4):
         process = subprocess.Popen(
             [sys.executable, "-c", WRITER, str(state)],
             stdout=subprocess.PIPE,
@@ -304,7 +308,7 @@ def test_everything_acknowledged_before_a_kill_is_there_after_it(tmp_path, clock
         killer.start()
         for count, line in enumerate(process.stdout):
             acknowledged = int(line)
-            if count == 5 + 7 * life:
+            if count == 5 + 7 * run:
                 process.send_signal(signal.SIGKILL)
                 break
         acknowledged = int((process.stdout.read().split() or [acknowledged])[-1])

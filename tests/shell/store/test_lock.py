@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from manifests.values.desired import SECOND
-from reconciler.shell.clock import SystemClock, VirtualClock
+from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.lock import Lock, Locked
+from tests.sim.clock import VirtualClock
 
 HOLDER = """
 import sys
@@ -33,7 +34,7 @@ from reconciler.shell.store.lock import Lock
 state = Path(sys.argv[1])
 for _ in range(15):
     with Lock.acquire(state, "race", SystemClock(), wait=20):
-        fd = os.open(state / "inside", os.O_CREAT | os.O_EXCL)  # fails when two are in
+        fd = os.open(state / "inside", os.O_CREAT | os.O_EXCL)  # fails when two processes hold the lock
         count = int((state / "count").read_text())
         (state / "count").write_text(str(count + 1))
         os.close(fd)
@@ -61,7 +62,7 @@ def holder(state: Path) -> Iterator[subprocess.Popen]:
         process.communicate(timeout=60)
 
 
-def test_the_second_process_is_told_who_holds_the_lock_since_when_and_what_to_do(state):
+def test_the_error_of_a_second_process_names_holder_age_and_next_step(state):
     clock = SystemClock()
     with holder(state) as process:
         record = json.loads((state / "lock.owner").read_text())
@@ -70,13 +71,13 @@ def test_the_second_process_is_told_who_holds_the_lock_since_when_and_what_to_do
         with pytest.raises(Locked) as error:
             Lock.acquire(state, "reconcile --once manifests", clock)
         assert str(error.value) == (
-            f"{state}: held by pid {process.pid} (reconcile --watch manifests, user {record['user']}) for 5m;"
-            " wait for it to end or stop it, then try again"
+            f"{state}: locked by pid {process.pid} (reconcile --watch manifests, user {record['user']}) for 5m;"
+            " wait until it ends, or stop it, then try again"
         )
         assert error.value.owner.pid == process.pid
 
 
-def test_a_killed_holder_frees_the_lock_at_once_and_its_record_is_not_believed(state):
+def test_a_killed_holder_frees_the_lock_and_its_record_is_ignored(state):
     with holder(state) as process:
         process.send_signal(signal.SIGKILL)
         process.wait(60)
@@ -95,7 +96,7 @@ def test_a_killed_holder_frees_the_lock_at_once_and_its_record_is_not_believed(s
         pytest.param({"since": "yesterday"}, id="of other types"),
     ],
 )
-def test_a_stale_record_is_never_believed_and_the_kernel_is_asked_instead(state, stale):
+def test_a_stale_record_is_ignored_and_the_kernel_gives_the_holder(state, stale):
     with holder(state) as process:
         record = json.loads((state / "lock.owner").read_text()) | {"operation": "an old operation"} | stale
         (state / "lock.owner").write_text(json.dumps(record))
@@ -103,13 +104,13 @@ def test_a_stale_record_is_never_believed_and_the_kernel_is_asked_instead(state,
             Lock.acquire(state, "second", SystemClock())
         assert error.value.owner is None
         assert "an old operation" not in str(error.value)
-        assert f"held by pid {process.pid};" in str(error.value)
+        assert f"locked by pid {process.pid};" in str(error.value)
 
 
-def test_a_torn_record_does_not_hide_that_the_lock_is_held(state):
+def test_a_torn_record_does_not_hide_the_held_lock(state):
     with holder(state):
         (state / "lock.owner").write_bytes(b'{"pid": \xff')
-        with pytest.raises(Locked, match="held by pid"):
+        with pytest.raises(Locked, match="locked by pid"):
             Lock.acquire(state, "second", SystemClock())
 
 
@@ -136,7 +137,7 @@ def test_waiting_for_the_lock_ends_when_it_becomes_free(state):
         assert clock.now().steady - begin == SECOND
 
 
-def test_two_processes_that_race_are_never_both_inside(state):
+def test_two_racing_processes_never_hold_the_lock_at_once(state):
     state.mkdir(0o700)
     (state / "count").write_text("0")
     (state / "lock").touch()
@@ -164,7 +165,7 @@ def test_releasing_twice_does_not_free_the_lock_of_the_next_holder(state):
             Lock.acquire(state, "third", clock)
 
 
-def test_a_lock_file_that_was_removed_and_made_anew_is_locked_anew(state):
+def test_a_removed_and_recreated_lock_file_is_locked_again(state):
     clock = VirtualClock()
     with Lock.acquire(state, "first", clock):
         (state / "lock").unlink()
@@ -172,7 +173,7 @@ def test_a_lock_file_that_was_removed_and_made_anew_is_locked_anew(state):
             Lock.acquire(state, "third", clock)
 
 
-def test_a_program_that_was_started_meanwhile_does_not_keep_the_lock(state):
+def test_a_program_started_meanwhile_does_not_keep_the_lock(state):
     clock = VirtualClock()
     with Lock.acquire(state, "first", clock):
         child = subprocess.Popen(["cat"], stdin=subprocess.PIPE, close_fds=False)
@@ -191,7 +192,7 @@ def test_a_forked_child_does_not_keep_the_lock_and_cannot_release_it(state):
         try:
             os.close(write)
             lock.release()
-            os.read(read, 1)  # lives until the parent is done
+            os.read(read, 1)  # wait until the parent is done
         finally:
             os._exit(0)
     os.close(read)

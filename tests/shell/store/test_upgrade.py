@@ -1,6 +1,6 @@
-"""State directories of earlier versions open: nothing that they remember is lost.
+"""State directories of earlier versions open without loss.
 
-`states/VERSION.sql` is what the store of that version wrote itself: every section of its ledger, every rule, reason and wait.
+`states/VERSION.sql` was written by the store of that version: every section of its ledger, every rule, reason and wait.
 """
 
 import json
@@ -13,8 +13,8 @@ import pytest
 from manifests.values.desired import SECOND
 from reconciler.core.model.ledger import from_rows
 from reconciler.core.model.reasons import Reason, Rule, Waiting
-from reconciler.shell.clock import VirtualClock
-from reconciler.shell.store.state import Store
+from reconciler.shell.store.state_db import Store
+from tests.sim.clock import VirtualClock
 
 STATES = Path(__file__).parent / "states"
 AT = 1_790_000_000 * SECOND
@@ -31,23 +31,23 @@ def state(tmp_path: Path) -> Path:
     return directory
 
 
-def test_the_ledger_of_an_earlier_version_is_read_whole(state):
+def test_the_ledger_of_an_earlier_version_is_read_completely(state):
     with Store.open(state, VirtualClock(wall=AT)) as store:
         ledger = from_rows(store.load_ledger())
         assert store.recovered is None
     assert {grant.cause for grant in ledger.grants.values()} == set(Reason)
-    lacking = [name for name in ledger.__slots__ if not getattr(ledger, name)]
-    assert lacking == []
+    missing = [name for name in ledger.__slots__ if not getattr(ledger, name)]
+    assert missing == []
     assert ledger.rollouts["workload/web"].rows[1].revision == "0123456789abcdef"
     assert ledger.requests["r-1"].members[0].object == "workload/web/0"
 
 
-def test_the_audit_and_the_last_decision_of_an_earlier_version_name_the_rules_of_this_one(state):
+def test_audit_and_decision_of_an_earlier_version_get_the_new_rule_names(state):
     with Store.open(state, VirtualClock(wall=AT)) as store:
         rows = store.audit_rows(1_000)
         last = store.last_decision()
         assert [entry.id for entry in store.open_entries()] == [2]
-        assert [one.command for one in store.pending()] == ["suspend"]
+        assert [command.command for command in store.pending()] == ["suspend"]
     held = [row.cause for row in rows if row.kind == "held"]
     assert held == [rule.value for rule in Rule]
     assert [row.cause for row in rows if row.kind == "step"] == [reason.value for reason in Reason]

@@ -1,7 +1,7 @@
-"""The file under the store: how it is made, opened, upgraded, checked and, when broken, set aside.
+"""Opens the file `state.db`: creates it, upgrades it, checks it, and renames it when it is damaged.
 
-Only the store calls this. A broken file is never deleted and never repaired by guessing: it is renamed, a fresh one takes its
-place, and the caller gets a sentence that says so. A fresh file appears under its name only when it is complete.
+Called only by `state_db.py`. A damaged file is never deleted and never repaired: it is renamed, a new file takes its place, and
+the caller gets a message about it. A new file appears under its name only when it is complete.
 """
 
 import os
@@ -17,67 +17,67 @@ from reconciler.shell.store.schema import MIGRATIONS
 FILE = "state.db"
 SIDE_FILES = ("-wal", "-shm")
 BUSY_SECONDS = 5.0
-"""How long to wait for another process that is writing; a write takes milliseconds."""
+"""Seconds to wait for another process that is writing; a write takes milliseconds."""
 
 APPLICATION_ID = 0x7265636F
-"""Marks the file as ours ("reco"; the field is SQLite's `application_id`)."""
+"""SQLite's `application_id` of the file: "reco"."""
 
 WAL_BYTES = 4 * 1024 * 1024
 """The write-ahead log is cut back to this size after a checkpoint."""
 
 
 class Corrupt(StoreError):
-    """The file is not the database that was written."""
+    """The file is damaged: it is not the database that was written."""
 
 
 def open_database(
     state_dir: Path, wall: int, migrations: Sequence[Sequence[str]] = MIGRATIONS, busy: float = BUSY_SECONDS
 ) -> tuple[sqlite3.Connection, str | None]:
-    """Open the file for the one process that holds the lock: create, upgrade or replace it as needed.
+    """Open the file for the process that holds the lock: create, upgrade or replace the file as needed.
 
     Args:
-        state_dir: the instance's directory; created with mode 0700 where it is missing.
-        wall: this moment (ns since the epoch), for the name of a file that is set aside.
+        state_dir: the instance's directory; created with mode 0700 when it is missing.
+        wall: the time now (ns since the epoch), for the new name of a damaged file.
         migrations: the schema's history.
-        busy: how long to wait for another process that is writing, in seconds.
+        busy: seconds to wait for another process that is writing.
 
     Returns:
-        the connection, and a sentence to show when an earlier file had to be set aside.
+        the connection, and a message for the operator when a damaged file was renamed.
 
     Raises:
-        StoreError: directory or file cannot be used and the file is not broken: a link, rights, a full disk, a newer schema,
-            somebody else's file.
+        StoreError: the directory or file cannot be used although the file is not damaged: a link, missing rights, a full disk,
+            a newer schema, another program's file.
     """
     make_state_dir(state_dir)
     path = state_dir / FILE
     if not path.exists() and not path.is_symlink():
-        told = _set_aside(path, wall, "a log without its database was found") or _told_before(path)
+        message = _set_aside(path, wall, "its log exists without the database") or _unreported(path)
         _create(path, migrations)
-        return _open(path, migrations, busy), told
+        return _open(path, migrations, busy), message
     os.close(open_private(path, os.O_RDWR))
     try:
         return _open(path, migrations, busy), None
     except Corrupt as error:
-        told = _set_aside(path, wall, error.cause)
+        message = _set_aside(path, wall, error.cause)
     _create(path, migrations)
-    return _open(path, migrations, busy), told
+    return _open(path, migrations, busy), message
 
 
 def join_database(
     state_dir: Path, migrations: Sequence[Sequence[str]] = MIGRATIONS, busy: float = BUSY_SECONDS
 ) -> sqlite3.Connection:
-    """Open the file beside the process that holds the lock: nothing is created, upgraded or set aside.
+    """Open the file while another process may hold the lock: never creates, upgrades or renames it.
 
     Raises:
-        StoreError: the directory cannot be used, there is no file yet, it is broken, or its schema is not this program's.
+        StoreError: the directory cannot be used, the file does not exist or is damaged, or its schema has another version.
     """
     check_state_dir(state_dir)
     path = state_dir / FILE
     if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise StoreError(path, "it is not a plain file", "move it away")
+        raise StoreError(path, "it is not a regular file", "move it away")
     if not path.exists():
         raise StoreError(
-            state_dir, "nothing has run with this state directory yet", "run reconcile --once or --watch first"
+            state_dir, "reconcile has never run with this state directory", "run reconcile --once or --watch first"
         )
     db = _connect(path, "rw", busy)
     with _closed_on_error(db), explained(path):
@@ -85,15 +85,15 @@ def join_database(
         if version < len(migrations):
             raise StoreError(
                 path,
-                f"its schema has version {version} and this program writes version {len(migrations)}",
-                "stop the running reconcile and start this version of it, which upgrades the file",
+                f"its schema version is {version}, this program writes version {len(migrations)}",
+                "stop the running reconcile and start this version; it upgrades the file",
             )
         return db
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what SQLite raises inside into `StoreError` with object, cause and next step."""
+    """Turn errors of SQLite in the body into `StoreError` with target, cause and next step."""
     try:
         yield
     except sqlite3.Error as error:
@@ -101,22 +101,22 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def identity(path: Path) -> tuple[int, int]:
-    """Which file the path leads to now: (device, inode). Raises StoreError."""
+    """The file that the path leads to now: (device, inode). Raises StoreError."""
     try:
-        found = path.stat(follow_symlinks=False)
+        status = path.stat(follow_symlinks=False)
     except OSError as error:
         raise _replaced(path) from error
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def check_identity(path: Path, opened: tuple[int, int]) -> None:
-    """Refuse to write into a file that was removed or replaced after it was opened: nobody would ever read it again."""
+    """Raise StoreError when the file was removed or replaced after it was opened: nothing would ever read it again."""
     if identity(path) != opened:
         raise _replaced(path)
 
 
 def _replaced(path: Path) -> StoreError:
-    return StoreError(path, "it was removed or replaced while it was in use", "start reconcile again")
+    return StoreError(path, "it was removed or replaced while reconcile was using it", "start reconcile again")
 
 
 def _connect(path: Path, mode: str, busy: float = BUSY_SECONDS) -> sqlite3.Connection:
@@ -145,9 +145,9 @@ def _open(path: Path, migrations: Sequence[Sequence[str]], busy: float) -> sqlit
         version = _known_version(db, path, migrations)
     db = _connect(path, "rw", busy)
     with _closed_on_error(db), explained(path):
-        found = db.execute("PRAGMA quick_check(1)").fetchone()
-        if found != ("ok",):
-            raise Corrupt(path, f"it is damaged ({' '.join(str(found[0]).split())})", "")
+        result = db.execute("PRAGMA quick_check(1)").fetchone()
+        if result != ("ok",):
+            raise Corrupt(path, f"it is damaged ({' '.join(str(result[0]).split())})", "")
         _upgrade(db, version, migrations)
         return db
 
@@ -159,19 +159,19 @@ def _known_version(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequ
     if version > len(migrations):
         raise StoreError(
             path,
-            f"its schema has version {version} and this program knows versions up to {len(migrations)}",
-            "use the newer reconcile that wrote it, or move the file away to begin without its memory",
+            f"its schema version is {version}, this program knows versions up to {len(migrations)}",
+            "use the newer reconcile that wrote it, or move the file away to start with an empty ledger",
         )
     return version
 
 
 def pragma(db: sqlite3.Connection, name: str) -> int:
-    """A number that SQLite keeps for a database."""
+    """The value of one of SQLite's integer pragmas."""
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
 def _upgrade(db: sqlite3.Connection, version: int, migrations: Sequence[Sequence[str]]) -> None:
-    """Each version in a transaction of its own, its number included: a kill leaves a file of some whole version."""
+    """Run each migration in its own transaction, with the version number: after a kill the file has one complete version."""
     for number, statements in enumerate(migrations[version:], start=version + 1):
         db.execute("BEGIN IMMEDIATE")
         try:
@@ -191,7 +191,7 @@ def _create(path: Path, migrations: Sequence[Sequence[str]]) -> None:
         for leftover in (new, *(Path(f"{new}{side}") for side in SIDE_FILES)):
             leftover.unlink(missing_ok=True)
     except OSError as error:
-        raise StoreError(new, error.strerror or str(error), "remove it by hand") from error
+        raise StoreError(new, error.strerror or str(error), "remove it") from error
     os.close(open_private(new, os.O_RDWR | os.O_EXCL))
     with closing(_connect(new, "rw")) as db, explained(new):
         db.execute("PRAGMA journal_mode = WAL")
@@ -203,9 +203,9 @@ def _create(path: Path, migrations: Sequence[Sequence[str]]) -> None:
 
 
 def _set_aside(path: Path, wall: int, cause: str) -> str | None:
-    """Rename the file and what belongs to it. Returns the sentence to show; None when there was nothing to rename."""
-    found = [name for name in (path, *(Path(f"{path}{side}") for side in SIDE_FILES)) if name.exists()]
-    if not found:
+    """Rename the file and its side files. Returns the message for the operator; None when there is nothing to rename."""
+    existing = [file for file in (path, *(Path(f"{path}{side}") for side in SIDE_FILES)) if file.exists()]
+    if not existing:
         return None
     base = f"{path}.corrupt-{utc_stamp(wall)}"
     aside, count = base, 1
@@ -213,25 +213,23 @@ def _set_aside(path: Path, wall: int, cause: str) -> str | None:
         count += 1
         aside = f"{base}.{count}"
     try:
-        for name in found:
-            name.replace(f"{aside}{str(name).removeprefix(str(path))}")
+        for file in existing:
+            file.replace(f"{aside}{str(file).removeprefix(str(path))}")
     except OSError as error:
-        raise StoreError(
-            path, f"{cause}, and it cannot be renamed: {error.strerror}", "move it away by hand"
-        ) from error
+        raise StoreError(path, f"{cause}, and it cannot be renamed: {error.strerror}", "move it away") from error
     sync_directory(path.parent)
-    return _sentence(path, cause, aside)
+    return _message(path, cause, aside)
 
 
-def _told_before(path: Path) -> str | None:
-    """After a kill between setting the old file aside and making the new one, the sentence is still owed."""
+def _unreported(path: Path) -> str | None:
+    """The message about a file that was renamed right before a kill, when there was no time to create the new one."""
     aside = sorted(path.parent.glob(f"{FILE}.corrupt-*Z"))
-    return _sentence(path, "it was found damaged", str(aside[-1])) if aside else None
+    return _message(path, "it was damaged", str(aside[-1])) if aside else None
 
 
-def _sentence(path: Path, cause: str, aside: str) -> str:
+def _message(path: Path, cause: str, aside: str) -> str:
     return (
-        f"{path}: {cause}; it was kept as {aside} and a fresh one was begun, so restart counts and back-offs start anew"
+        f"{path}: {cause}; kept as {aside}, and replaced by an empty file: restart counts and back-offs start at zero"
     )
 
 
@@ -240,24 +238,26 @@ def _explain(path: Path, error: sqlite3.Error) -> StoreError:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return Corrupt(
-            path, f"it is damaged ({error})", "start reconcile again: it keeps the damaged file and begins a fresh one"
+            path, f"it is damaged ({error})", "start reconcile again: it renames the damaged file and creates a new one"
         )
     if code == sqlite3.SQLITE_FULL:
-        return StoreError(path, f"no space left on its file system{_free(path)}", "make room; nothing was written")
+        return StoreError(
+            path, f"no space left on its file system{_free(path)}", "free disk space; nothing was written"
+        )
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return StoreError(
             path,
-            "another process has been writing to it for too long",
-            f"try again; if it stays, find who has it open: fuser -v {path}",
+            "another process keeps it locked",
+            f"try again; if that fails, find the process that has it open: fuser -v {path}",
         )
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
         return StoreError(
             path,
             f"it cannot be opened for writing ({error})",
-            "check the rights of the file and its directory, and that the file system is not mounted read-only or full",
+            "check the permissions of the file and its directory, and that the file system is neither read-only nor full",
         )
     if code == sqlite3.SQLITE_CONSTRAINT:
-        return StoreError(path, f"a row was refused ({error})", "report this as a bug")
+        return StoreError(path, f"SQLite refused a row ({error})", "report this as a bug")
     free = _free(path) if code == sqlite3.SQLITE_IOERR else ""
     return StoreError(path, f"{error} ({name}){free}", "check the file system and the disk, then try again")
 

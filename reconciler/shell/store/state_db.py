@@ -1,13 +1,12 @@
-"""What must be remembered over ticks, crashes and restarts of the program: ledger, journal, inbox, last decision, audit, evidence.
+"""Keeps state over ticks, crashes and restarts of the program: ledger, journal, inbox, last decision, audit, evidence.
 
-The process that holds the lock opens the store and writes; commands in other processes join it, to read and to leave words
-in the inbox. The store knows rows, not meanings: values are JSON texts whose shape is the caller's business. Audit and evidence
-are in `trail.py`.
+The process that holds the lock opens the store and writes. Commands in other processes join it, to read and to append to the
+inbox. The store handles rows: the shape of the JSON values is the caller's business. Audit and evidence are in `audit.py`.
 
-Every write is one transaction that is on the disk when the call returns (SQLite: WAL, synchronous = FULL), but for a ledger
-that may follow later: it survives a kill at once, and a power cut from the next write or `sync` on, because a sync of the log
-takes everything before it along. A call that cannot do its part raises `StoreError`, and then the caller must not act. All
-methods may be called from any thread; they block for a disk sync, and at most `busy` seconds when another process is writing.
+Every write is one transaction that is on disk when the call returns (SQLite: WAL, synchronous = FULL). The exception is a ledger
+saved with `later`: it survives a kill at once, and a power cut after the next write or `sync`, which syncs everything before it.
+A call that fails raises `StoreError`, and then the caller must not act. All methods may be called from any thread. They block
+for a disk sync, and at most `busy` seconds when another process is writing.
 """
 
 import sqlite3
@@ -18,9 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from reconciler.core.model.instant import Now
-from reconciler.shell.clock import Waiting
-from reconciler.shell.store.audit import PRUNE_EVERY, AuditRow, EvidenceRow, Trail
-from reconciler.shell.store.database import (
+from reconciler.shell.clock import BlockingClock
+from reconciler.shell.store.audit import PRUNE_EVERY, Audit, AuditRow, EvidenceRow
+from reconciler.shell.store.database_file import (
     BUSY_SECONDS,
     FILE,
     check_identity,
@@ -32,15 +31,15 @@ from reconciler.shell.store.database import (
 )
 from reconciler.shell.store.directory import StoreError
 
-__all__ = ["AuditRow", "Command", "Entry", "EvidenceRow", "Store", "StoreError", "StoredDecision"]
+__all__ = ["AuditRow", "EvidenceRow", "InboxCommand", "JournalEntry", "Store", "StoreError", "StoredDecision"]
 
 JOURNAL_KEPT = 10_000
 INBOX_LIMIT = 1_000
-"""More waiting commands than this mean that nobody reads them."""
+"""Commands that may wait: more of them mean that no process reads the inbox."""
 
 
-class Entry(NamedTuple):
-    """One journalled action. `outcome` is empty while it is open: begun, and how it ended is not known."""
+class JournalEntry(NamedTuple):
+    """One journalled action. `outcome` is empty while the entry is open: begun, with an unknown outcome."""
 
     id: int
     step: str
@@ -54,8 +53,8 @@ class Entry(NamedTuple):
     detail: str = ""
 
 
-class Command(NamedTuple):
-    """One word of a person that waits to be folded into the ledger. `payload` is JSON."""
+class InboxCommand(NamedTuple):
+    """One command of an operator that waits to be folded into the ledger. `payload` is JSON."""
 
     id: int
     command: str
@@ -65,20 +64,22 @@ class Command(NamedTuple):
 
 
 class StoredDecision(NamedTuple):
-    """The last decision as JSON, and since when (wall clock, ns) it has been the last one."""
+    """The last decision as JSON, and when it was stored (wall clock, ns)."""
 
     wall: int
     text: str
 
 
-class Store(Trail):
-    """The open store. Made by `Store.open` or `Store.join`; a context manager that closes itself.
+class Store(Audit):
+    """The open store. Made by `Store.open` or `Store.join`; a context manager.
 
     Attributes:
-        recovered: a sentence for the user when a damaged file was set aside on opening, else None.
+        recovered: a message for the operator when a damaged file was renamed on opening, else None.
     """
 
-    def __init__(self, path: Path, db: sqlite3.Connection, clock: Waiting, recovered: str | None, holder: bool) -> None:
+    def __init__(
+        self, path: Path, db: sqlite3.Connection, clock: BlockingClock, recovered: str | None, holder: bool
+    ) -> None:
         self.recovered = recovered
         self._path = path
         self._db = db
@@ -93,22 +94,22 @@ class Store(Trail):
         self._decision: str | None = None
 
     @classmethod
-    def open(cls, state_dir: Path, clock: Waiting, busy: float = BUSY_SECONDS) -> Self:
-        """Open the store as the holder of the instance's lock: create, upgrade or replace the file as needed.
+    def open(cls, state_dir: Path, clock: BlockingClock, busy: float = BUSY_SECONDS) -> Self:
+        """Open the store as the holder of the lock: create, upgrade or replace the file as needed.
 
         Raises:
-            StoreError: directory or file cannot be used: a link, missing rights, a full disk, a file of a newer version or of
+            StoreError: the directory or file cannot be used: a link, missing rights, a full disk, a file of a newer version or of
                 another program.
         """
         db, recovered = open_database(state_dir, clock.now().wall, busy=busy)
         return cls(state_dir / FILE, db, clock, recovered, holder=True)
 
     @classmethod
-    def join(cls, state_dir: Path, clock: Waiting, busy: float = BUSY_SECONDS) -> Self:
-        """Open the store beside the lock's holder: to read, and to leave commands in the inbox.
+    def join(cls, state_dir: Path, clock: BlockingClock, busy: float = BUSY_SECONDS) -> Self:
+        """Open the store without the lock: to read, and to append commands to the inbox.
 
         Raises:
-            StoreError: no store there yet, a damaged one, one of another version, or it cannot be opened.
+            StoreError: the store does not exist, is damaged, has another version, or cannot be opened.
         """
         return cls(state_dir / FILE, join_database(state_dir, busy=busy), clock, None, holder=False)
 
@@ -119,7 +120,7 @@ class Store(Trail):
         self.close()
 
     def close(self) -> None:
-        """Close the file. May be called again."""
+        """Close the file; idempotent."""
         with self._mutex, explained(self._path):
             self._db.close()
 
@@ -133,23 +134,23 @@ class Store(Trail):
         return rows
 
     def ledger_row(self, section: str, key: str) -> str | None:
-        """One row of the ledger as JSON; None when there is none."""
+        """One row of the ledger as JSON; None when it does not exist."""
         rows = self._read("SELECT value FROM ledger WHERE section = ? AND key = ?", section, key)
         return str(rows[0][0]) if rows else None
 
     def save_ledger(
         self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = (), *, later: bool = False
     ) -> int:
-        """Make the ledger exactly `rows`, writing only what differs; nothing is written when nothing does.
+        """Make the ledger equal to `rows`; only differences are written.
 
         Args:
             rows: (section, key) -> JSON.
-            acknowledge: ids of inbox commands whose effect is in `rows`; they leave the inbox in the same transaction, so
-                that a crash neither loses nor repeats one.
+            acknowledge: ids of inbox commands whose effect is in `rows`. They are deleted in the same transaction, so that
+                a crash neither loses nor repeats one.
             later: do not wait for the disk; the next other write or `sync` does.
 
         Returns:
-            how many rows were written or deleted.
+            the number of rows written or deleted.
         """
         with self._mutex:
             stored = self._ledger if self._ledger is not None else self.load_ledger()
@@ -157,7 +158,7 @@ class Store(Trail):
             gone = [key for key in stored if key not in rows]
             if not (changed or gone or acknowledge):
                 return 0
-            self._ledger = None  # a failed commit may have reached the disk all the same
+            self._ledger = None  # a failed commit may still have reached the disk
             with self._writing(later=later) as db:
                 db.executemany("DELETE FROM ledger WHERE section = ? AND key = ?", gone)
                 db.executemany("INSERT OR REPLACE INTO ledger (section, key, value) VALUES (?, ?, ?)", changed)
@@ -166,22 +167,22 @@ class Store(Trail):
         return len(changed) + len(gone)
 
     def sync(self) -> bool:
-        """Wait until everything written is on the disk. False when it was already."""
+        """Wait until everything written is on disk. False when it already was."""
         with self._mutex:
             if not self._unsynced:
                 return False
             with self._writing() as db:
-                # A transaction that changes nothing writes nothing, and so syncs nothing.
+                # A transaction without a change writes nothing, and so syncs nothing.
                 db.execute(f"PRAGMA user_version = {pragma(db, 'user_version')}")
         return True
 
     # --- journal --------------------------------------------------------------------------------------------------
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
-        """Write down that an action is about to be done; it is on the disk when this returns.
+        """Record that an action is about to be done; the entry is on disk when this returns.
 
         Returns:
-            the entry's id, for `end`.
+            the id of the entry, for `end`.
         """
         with self._writing() as db:
             row = db.execute(
@@ -195,7 +196,7 @@ class Store(Trail):
         return added
 
     def end(self, entry: int, outcome: str, detail: str = "") -> None:
-        """Write down how an action ended. Raises StoreError also when there is no open entry of that id."""
+        """Record the outcome of an action. Raises StoreError also when no open entry has that id."""
         if not outcome:
             raise ValueError(f"journal entry {entry}: an empty outcome would leave it open")
         with self._writing() as db:
@@ -206,34 +207,34 @@ class Store(Trail):
             if done.rowcount != 1:
                 raise StoreError(self._path, f"the journal has no open entry {entry}", "report this as a bug")
 
-    def open_entries(self) -> tuple[Entry, ...]:
-        """Actions that were begun and whose outcome is not known, oldest first: what a crash leaves behind."""
+    def open_entries(self) -> tuple[JournalEntry, ...]:
+        """Actions that were begun and have no outcome, oldest first. A crash leaves them behind."""
         return tuple(map(_entry, self._read(f"{_JOURNAL} WHERE outcome IS NULL ORDER BY id")))
 
-    def entries(self, limit: int = 100) -> tuple[Entry, ...]:
+    def entries(self, limit: int = 100) -> tuple[JournalEntry, ...]:
         """The latest `limit` journal entries, oldest first."""
         return tuple(map(_entry, reversed(self._read(f"{_JOURNAL} ORDER BY id DESC LIMIT ?", limit))))
 
     # --- inbox ----------------------------------------------------------------------------------------------------
 
     def append(self, command: str, payload: str, who: str, now: Now) -> int:
-        """Leave a person's command for the lock's holder; any process may.
+        """Append an operator's command for the holder of the lock; any process may.
 
         Args:
             command: its name.
             payload: its arguments as JSON.
-            who: the person, as they want to be named.
-            now: when they said it.
+            who: the operator's name.
+            now: when the command was given.
 
         Returns:
-            the command's id: it is carried out once it is no longer in `pending`.
+            the id of the command. It has been carried out once it is no longer in `pending`.
         """
-        with self._writing(anybody=True) as db:
+        with self._writing(any_process=True) as db:
             if db.execute("SELECT count(*) FROM inbox").fetchone()[0] >= INBOX_LIMIT:
                 raise StoreError(
                     self._path,
-                    f"{INBOX_LIMIT} commands are waiting already",
-                    "check that reconcile --watch is running and can write its state",
+                    f"the inbox is full: {INBOX_LIMIT} commands are waiting",
+                    "make sure that reconcile --watch is running and can write its state directory",
                 )
             row = db.execute(
                 "INSERT INTO inbox (command, payload, who, wall, steady, boot) VALUES (?, ?, ?, ?, ?, ?)",
@@ -242,22 +243,22 @@ class Store(Trail):
             self._appended += 1
             return row.lastrowid or 0
 
-    def pending(self) -> tuple[Command, ...]:
+    def pending(self) -> tuple[InboxCommand, ...]:
         """All commands that wait, oldest first.
 
-        Asked at every tick, so an inbox that was empty is read again only when somebody has written since: this object, or
-        another connection (SQLite's `data_version`, https://sqlite.org/pragma.html#pragma_data_version).
+        Called at every tick, so an inbox that was empty is read again only after a write: of this object, or of another
+        connection (SQLite's `data_version`, https://sqlite.org/pragma.html#pragma_data_version).
         """
         ((version,),) = self._read("PRAGMA data_version")
         if (version, self._appended) == self._empty_at:
             return ()
-        seen = version, self._appended
+        read_at = version, self._appended
         rows = self._read("SELECT id, command, payload, who, wall, steady, boot FROM inbox ORDER BY id")
-        self._empty_at = None if rows else seen
-        return tuple(Command(id_, command, payload, who, Now(*at)) for id_, command, payload, who, *at in rows)
+        self._empty_at = None if rows else read_at
+        return tuple(InboxCommand(id_, command, payload, who, Now(*at)) for id_, command, payload, who, *at in rows)
 
     def acknowledge(self, ids: Collection[int]) -> None:
-        """Take commands out of the inbox that change nothing in the ledger; see `save_ledger` for those that do."""
+        """Delete commands that change nothing in the ledger from the inbox; see `save_ledger` for the others."""
         if not ids:
             return
         with self._writing() as db:
@@ -266,7 +267,7 @@ class Store(Trail):
     # --- decision -------------------------------------------------------------------------------------------------
 
     def put_decision(self, text: str) -> bool:
-        """Keep the last decision (JSON) for other processes to read. Unchanged: nothing is written, and False."""
+        """Store the last decision (JSON) for other processes. False, and nothing is written, when it is unchanged."""
         with self._mutex:
             if self._decision is None:
                 last = self.last_decision()
@@ -282,7 +283,7 @@ class Store(Trail):
         return True
 
     def last_decision(self) -> StoredDecision | None:
-        """The last decision; None before the first."""
+        """The last decision; None before the first one."""
         rows = self._read("SELECT wall, value FROM decision")
         return StoredDecision(*rows[0]) if rows else None
 
@@ -293,10 +294,10 @@ class Store(Trail):
             return self._db.execute(query, values).fetchall()
 
     @contextmanager
-    def _writing(self, anybody: bool = False, later: bool = False) -> Iterator[sqlite3.Connection]:
-        if not (self._holder or anybody):
+    def _writing(self, any_process: bool = False, later: bool = False) -> Iterator[sqlite3.Connection]:
+        if not (self._holder or any_process):
             raise StoreError(
-                self._path, "only the process that holds the instance's lock may write this", "report this as a bug"
+                self._path, "only the process that holds the instance's lock may write to it", "report this as a bug"
             )
         with self._mutex, explained(self._path):
             self._db.execute(f"PRAGMA synchronous = {'NORMAL' if later else 'FULL'}")
@@ -307,7 +308,7 @@ class Store(Trail):
                 self._db.execute("COMMIT")
                 self._unsynced = later
             except BaseException:
-                # After some errors SQLite has already rolled back by itself.
+                # SQLite rolls back by itself after some errors.
                 if self._db.in_transaction:
                     with suppress(sqlite3.Error):
                         self._db.execute("ROLLBACK")
@@ -320,10 +321,10 @@ _JOURNAL = (
 )
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _entry(row: tuple[Any, ...]) -> JournalEntry:
     id_, step, object_, action, generation, cause, wall, steady, boot, ended_wall, outcome, detail = row
     begun = Now(wall, steady, boot)
-    return Entry(id_, step, object_, action, generation, cause, begun, ended_wall, outcome, detail)
+    return JournalEntry(id_, step, object_, action, generation, cause, begun, ended_wall, outcome, detail)
 
 
 def _forget(db: sqlite3.Connection, ids: Collection[int]) -> None:

@@ -1,7 +1,7 @@
-"""Looks: when each provider is read, and what is kept of the answers.
+"""Looks: reads each provider on its cadence and keeps the latest facts.
 
-Every provider has its own cadence; a look that fails leaves Unknown behind, never "nothing there". Looks run beside the ticks:
-a tick decides over what is known. After a write only the object written is read back. Called by the loop and by `apply`.
+A look that fails results in Unknown, never in "nothing there". Looks run concurrently with the ticks: a tick decides from the
+known facts. After a write only the written object is read back. Called by the loop and by `apply`.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers, Runner, innermost
 
 RETRY = SECOND
-"""How soon a provider that could not be read is looked at again, at the latest by its cadence."""
+"""Time (ns) until a provider that could not be read is read again, unless its cadence is shorter."""
 
 
-def _hint(loop: asyncio.AbstractEventLoop, tell: Callable[[], None]) -> None:
-    """Pass a hint on from another thread; one that comes when the run is over is nobody's any more."""
+def _hint(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    """Pass a hint on from another thread; it is dropped when the event loop is closed."""
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(tell)
+        loop.call_soon_threadsafe(callback)
 
 
 class Looks:
     """The latest facts of all providers, kept up to date.
 
     Attributes:
-        only_news: a look that finds what is known and was still believed does not wake the loop, because no rule asks how old a
-            fact is that is fresh. A single run counts its looks, and so wants to hear of each.
+        only_changes: a look without a change does not wake the loop while the facts before it are still valid, because no rule
+            depends on the age of valid facts. A single run counts its looks, so it is woken by each.
     """
 
     def __init__(self, providers: Providers, runner: Runner, clock: Clock, wake: Wake) -> None:
@@ -44,7 +44,7 @@ class Looks:
         self.zones: dict[tuple[str, str], ZoneFacts] = {}
         self.attempts: dict[tuple[Role, str], int] = {}
         self.version = 0
-        self.only_news = False
+        self.only_changes = False
         self.remembered: frozenset[str] = frozenset()
         self._due: dict[tuple[Role, str], int] = {}
         self._under_way: dict[tuple[Role, str], asyncio.Task[None]] = {}
@@ -53,8 +53,8 @@ class Looks:
         self._written: dict[tuple[str, str], int] = {}
         self._desired: Desired | None = None
 
-    def want(self, desired: Desired) -> None:
-        """From now on, look at what this set of manifests names. Providers that went are forgotten, new ones are due."""
+    def set_desired(self, desired: Desired) -> None:
+        """Look at what these manifests name from now on. Removed providers are forgotten, new ones are due."""
         self._desired = desired
         keys = [(Role.RUNTIME, name) for name in self.providers.runtimes]
         keys += [(Role.ENDPOINTS, name) for name in self.providers.endpoints]
@@ -64,14 +64,14 @@ class Looks:
         self.attempts = {key: self.attempts.get(key, 0) for key in keys}
 
     def replace_providers(self, providers: Providers) -> None:
-        """Use other provider objects; facts of providers that are gone are dropped."""
+        """Use other provider objects; facts of removed providers are dropped."""
         self.providers = providers
-        self.runtimes = {name: one for name, one in self.runtimes.items() if name in providers.runtimes}
-        self.pools = {key: one for key, one in self.pools.items() if key[0] in providers.endpoints}
-        self.zones = {key: one for key, one in self.zones.items() if key[0] in providers.dns}
+        self.runtimes = {name: facts for name, facts in self.runtimes.items() if name in providers.runtimes}
+        self.pools = {key: pool for key, pool in self.pools.items() if key[0] in providers.endpoints}
+        self.zones = {key: zone for key, zone in self.zones.items() if key[0] in providers.dns}
 
     def _cadence(self, role: Role) -> int:
-        assert self._desired is not None  # noqa: S101  (`want` is called before any look)
+        assert self._desired is not None  # noqa: S101  (`set_desired` is called before any look)
         instance = self._desired.instance
         return {
             Role.RUNTIME: instance.look_runtime,
@@ -79,16 +79,16 @@ class Looks:
             Role.DNS: instance.look_dns,
         }[role]
 
-    def hurry(self, role: Role, name: str) -> None:
-        """Look at this provider now: something hints that it changed."""
+    def look_soon(self, role: Role, name: str) -> None:
+        """Make a look at this provider due now: something hints at a change."""
         if (role, name) in self._due:
             self._due[role, name] = self.clock.now().steady
         if (role, name) in self._under_way:
-            # The look under way may have read before what the hint is about.
+            # The look under way may have read before the change.
             self._again.add((role, name))
 
     def listen(self) -> None:
-        """Let runtimes that can say that something changed make the next look come sooner."""
+        """Subscribe to hints of the runtimes that have them; a hint makes the next look come sooner."""
         loop = asyncio.get_running_loop()
         for name, runtime in self.providers.runtimes.items():
             watch = getattr(innermost(runtime), "watch", None)
@@ -96,33 +96,33 @@ class Looks:
                 watch(partial(_hint, loop, partial(self._hinted, name)))
 
     def _hinted(self, name: str) -> None:
-        self.hurry(Role.RUNTIME, name)
-        self.wake.set(f"{name} hints at a change")
+        self.look_soon(Role.RUNTIME, name)
+        self.wake.set(f"{name} reported a change")
 
-    def gave_up(self, tries: int) -> bool:
-        """Whether every provider that cannot be read was tried at least this often."""
+    def tried_enough(self, tries: int) -> bool:
+        """Whether every provider that cannot be read was tried at least `tries` times."""
         facts = [*self.runtimes.values(), *self.pools.values(), *self.zones.values()]
         unknown = {fact.source for fact in facts if isinstance(fact, Unknown)}
         return all(count >= tries for (_, name), count in self.attempts.items() if name in unknown)
 
     def next_due(self) -> int:
-        """The steady instant of the next look that is not under way."""
+        """Steady instant (ns) of the next look that is not under way."""
         return min((due for key, due in self._due.items() if key not in self._under_way), default=2**62)
 
     def start_due(self) -> None:
-        """Begin every look that is due."""
+        """Start every look that is due."""
         now = self.clock.now().steady
         for key, due in list(self._due.items()):
             if due <= now and key not in self._under_way:
                 self._under_way[key] = asyncio.create_task(self._look(key))
 
     async def look_due(self) -> None:
-        """Make the looks that are due, and wait for all that are under way."""
+        """Start the looks that are due, and wait for all looks under way."""
         self.start_due()
         await self.settle()
 
     async def settle(self) -> None:
-        """Wait for the looks under way; each has its own deadline."""
+        """Wait for the looks under way; each has a deadline."""
         while self._under_way:
             await asyncio.gather(*self._under_way.values())
 
@@ -131,69 +131,76 @@ class Looks:
         began = self.clock.now().steady
         try:
             if role is Role.RUNTIME:
-                news = await self._look_runtime(name, began)
+                changed = await self._look_runtime(name, began)
             elif role is Role.ENDPOINTS:
-                news = await self._look_pools(name, began)
+                changed = await self._look_pools(name, began)
             else:
-                news = await self._look_zones(name, began)
+                changed = await self._look_zones(name, began)
             again = self._cadence(role)
         except ProviderError as error:
-            news = True
-            self._blind(role, name, str(error), began)
+            changed = True
+            self._set_unknown(role, name, str(error), began)
             again = min(RETRY, self._cadence(role))
         finally:
             self._under_way.pop(key, None)
         now = self.clock.now().steady
-        news = news or now >= self._believed_until.get(key, now)
+        changed = changed or now >= self._believed_until.get(key, now)
         self._believed_until[key] = began + CADENCES * self._cadence(role)
         self.attempts[key] = self.attempts.get(key, 0) + 1
         if key in self._due:
             self._due[key] = began + (0 if key in self._again else again)
         self._again.discard(key)
-        if news or not self.only_news:
+        if changed or not self.only_changes:
             self.wake.set(f"looked at {name}")
         else:
-            self.wake.stir()  # the next look may be due before the loop would rise
+            self.wake.end_sleep()  # the next look may be due before the loop wakes up
 
     async def _look_runtime(self, name: str, began: int) -> bool:
-        """Read a node; whether it is not as it was."""
+        """Read a node. Whether anything changed."""
         provider = self.providers.runtimes[name]
         facts = await self.runner.run(provider.observe)
-        # A look need not show what carries no mark. Who was found under a name that we want stays seen until he is gone.
-        strangers = self._strangers(name) - {fact.name for fact in facts}
-        if strangers:
-            facts = (*facts, *await self.runner.run(lambda: provider.observe(strangers)))
+        # A look may leave out containers without a mark. Those read back under a desired name are read until they are gone.
+        unmarked = self._unmarked(name) - {fact.name for fact in facts}
+        if unmarked:
+            facts = (*facts, *await self.runner.run(lambda: provider.observe(unmarked)))
         before = self.runtimes.get(name)
         if isinstance(before, Known):
-            # What was read back after a write of ours is newer than a look that began earlier.
+            # A read-back after a write is newer than a look that began before the write.
             newer = {fact.name: fact for fact in before.value if self._written.get((name, fact.name), 0) >= began}
-            removed = {one for (node, one), at in self._written.items() if node == name and at >= began}
-            if removed:
-                facts = tuple(fact for fact in facts if fact.name not in removed) + tuple(newer.values())
+            written = {container for (node, container), at in self._written.items() if node == name and at >= began}
+            if written:
+                facts = tuple(fact for fact in facts if fact.name not in written) + tuple(newer.values())
         self._written = {key: at for key, at in self._written.items() if at >= began - 60 * SECOND}
-        news = not isinstance(before, Known) or before.value != facts
-        self.version += news
+        changed = not isinstance(before, Known) or before.value != facts
+        self.version += changed
         self.runtimes[name] = Known(facts, name, began)
-        return news
+        return changed
 
-    def _strangers(self, node: str) -> set[str]:
-        """Names of the containers without any mark that were read back on a node."""
+    def _unmarked(self, node: str) -> set[str]:
+        """Names of the known containers of a node without any mark."""
         known = self.runtimes.get(node)
         facts = known.value if isinstance(known, Known) else ()
         return {fact.name for fact in facts if fact.mark is None and not fact.foreign_mark}
 
     async def _look_pools(self, name: str, began: int) -> bool:
-        """Read what a balancer is asked for; whether any pool is not as it was."""
+        """Read the desired pools of a balancer. Whether any pool changed."""
         assert self._desired is not None  # noqa: S101
-        named = sorted({b.pool for s in self._desired.services for b in s.balancers if b.provider == name})
+        named = sorted(
+            {
+                balancer.pool
+                for service in self._desired.services
+                for balancer in service.balancers
+                if balancer.provider == name
+            }
+        )
         provider = self.providers.endpoints[name]
         facts = await self.runner.run(lambda: provider.observe(named))
-        found = {(name, fact.pool): fact for fact in facts}
-        gone = [key for key in self.pools if key[0] == name and key not in found]
+        pools = {(name, fact.pool): fact for fact in facts}
+        gone = [key for key in self.pools if key[0] == name and key not in pools]
         for key in gone:
             del self.pools[key]
-        other = [self._put_pool(key, fact, began) for key, fact in found.items()]
-        return bool(gone) or any(other)
+        changed = [self._put_pool(key, fact, began) for key, fact in pools.items()]
+        return bool(gone) or any(changed)
 
     def _put_pool(self, key: tuple[str, str], fact: PoolFact, began: int) -> bool:
         before = self.pools.get(key)
@@ -203,17 +210,17 @@ class Looks:
         return not isinstance(before, Known) or before.value != fact
 
     async def _look_zones(self, name: str, began: int) -> bool:
-        """Read the zones of a DNS server; whether any is not as it was."""
+        """Read the zones of a DNS server. Whether any zone changed."""
         zones = self._zones_of(name)
         if not zones:
             return False
         provider = self.providers.dns[name]
         facts = await self.runner.run(lambda: provider.observe(zones))
-        other = [self._put_zone((name, fact.zone), fact, began) for fact in facts]
-        return any(other)
+        changed = [self._put_zone((name, fact.zone), fact, began) for fact in facts]
+        return any(changed)
 
     def _zones_of(self, name: str) -> list[str]:
-        """Zones that policies name, and those we have published in before."""
+        """Zones that policies name, and zones with earlier publications."""
         assert self._desired is not None  # noqa: S101
         named = {zone for provider, zone in self._desired.zones if provider == name}
         known = {zone for provider, zone in self.zones if provider == name}
@@ -227,8 +234,8 @@ class Looks:
         self.zones[key] = Known(fact, key[0], began)
         return not isinstance(before, Known) or before.value != fact
 
-    def _blind(self, role: Role, name: str, reason: str, began: int) -> None:
-        """A provider that cannot be read: everything it would have told is unknown from here on."""
+    def _set_unknown(self, role: Role, name: str, reason: str, began: int) -> None:
+        """Make all facts of a provider unknown, because it could not be read."""
 
         def unknown(before: Known[object] | Unknown | None) -> Unknown:
             return Unknown(reason, name, before.since if isinstance(before, Unknown) else began)
@@ -239,8 +246,13 @@ class Looks:
             self.version += 1
             return
         if role is Role.ENDPOINTS:
-            named = {(name, b.pool) for s in self._desired.services for b in s.balancers if b.provider == name}
-            # Members of ours may be in pools that no manifest names; without a single key nothing would say that they are unknown.
+            named = {
+                (name, balancer.pool)
+                for service in self._desired.services
+                for balancer in service.balancers
+                if balancer.provider == name
+            }
+            # Owned members may be in pools that no manifest names. Without any key nothing would show that they are unknown.
             known = named | {key for key in self.pools if key[0] == name}
             for pool_key in known or {(name, "")}:
                 self.pools[pool_key] = unknown(self.pools.get(pool_key))  # type: ignore[arg-type]
@@ -251,32 +263,32 @@ class Looks:
     # --- read-back of single objects ------------------------------------------------------------------------------
 
     async def read_container(self, node: str, name: str) -> ContainerFact | None:
-        """One container after a write of ours; None when it is not there. Raises `ProviderError`."""
+        """Read one container after a write; None when it does not exist. Raises `ProviderError`."""
         provider = self.providers.runtimes[node]
         facts = await self.runner.run(lambda: provider.observe({name}))
-        found = next((fact for fact in facts if fact.name == name), None)
+        container = next((fact for fact in facts if fact.name == name), None)
         self._written[node, name] = self.clock.now().steady
         known = self.runtimes.get(node)
         if isinstance(known, Known):
             others = tuple(fact for fact in known.value if fact.name != name)
-            self.runtimes[node] = replace(known, value=(*others, found) if found is not None else others)
+            self.runtimes[node] = replace(known, value=(*others, container) if container is not None else others)
             self.version += 1
-        return found
+        return container
 
     async def read_pool(self, name: str, pool: str) -> PoolFact:
-        """One pool after a write of ours. Raises `ProviderError`."""
+        """Read one pool after a write. Raises `ProviderError`."""
         began = self.clock.now().steady
         provider = self.providers.endpoints[name]
         facts = await self.runner.run(lambda: provider.observe([pool]))
-        fact = next((one for one in facts if one.pool == pool), PoolFact(pool))
+        fact = next((fact for fact in facts if fact.pool == pool), PoolFact(pool))
         self._put_pool((name, pool), fact, began)
         return fact
 
-    def put_told(self, name: str, fact: PoolFact, began: int) -> bool:
-        """Take over what a provider read back by itself, in a call that began then.
+    def put_read_back(self, name: str, fact: PoolFact, began: int) -> bool:
+        """Take over the facts that a provider read back itself, in a call that began at `began`.
 
-        False, and nothing is taken over: a look that began later is there already. It may have read before the write, so only
-        another look can tell.
+        False when the facts of a later look are known already: they stay. That look may have read before the write, so another
+        look is needed.
         """
         known = self.pools.get((name, fact.pool))
         if isinstance(known, Known) and known.observed_at > began:
@@ -285,11 +297,11 @@ class Looks:
         return True
 
     async def read_zone(self, name: str, zone: str) -> ZoneFact | None:
-        """One zone after a write of ours. Raises `ProviderError`."""
+        """Read one zone after a write. Raises `ProviderError`."""
         began = self.clock.now().steady
         provider = self.providers.dns[name]
         facts: Collection[ZoneFact] = await self.runner.run(lambda: provider.observe([zone]))
-        fact = next((one for one in facts if one.zone == zone), None)
+        fact = next((fact for fact in facts if fact.zone == zone), None)
         if fact is not None:
             self._put_zone((name, zone), fact, began)
         return fact

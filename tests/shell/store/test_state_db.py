@@ -11,10 +11,10 @@ import pytest
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import Now
-from reconciler.shell.clock import VirtualClock
 from reconciler.shell.store import audit
-from reconciler.shell.store import state as store_module
-from reconciler.shell.store.state import AuditRow, Entry, Store, StoreError
+from reconciler.shell.store import state_db as store_module
+from reconciler.shell.store.state_db import AuditRow, JournalEntry, Store, StoreError
+from tests.sim.clock import VirtualClock
 
 NOW = Now(wall=1_800_000_000 * SECOND, steady=77, boot="boot-1")
 AUDIT = AuditRow(NOW.wall, "ada", "r1", "p1", "3", "liveness failed", "done")
@@ -41,7 +41,7 @@ def begin(store: Store, step: str = "1") -> int:
 # --- ledger ---
 
 
-def test_the_ledger_comes_back_as_it_was_saved_also_in_another_life_of_the_program(state, clock):
+def test_a_saved_ledger_is_loaded_unchanged_by_a_later_process(state, clock):
     rows = {("restarts", "Workload/web/0"): '{"at": [1, 2]}', ("grants", "Workload/web/0"): "null"}
     with Store.open(state, clock) as store:
         assert store.load_ledger() == {}
@@ -51,14 +51,14 @@ def test_the_ledger_comes_back_as_it_was_saved_also_in_another_life_of_the_progr
         assert store.load_ledger() == rows
 
 
-def test_saving_a_ledger_writes_what_differs_and_deletes_what_is_gone(state, clock):
+def test_saving_a_ledger_writes_changed_rows_and_deletes_removed_ones(state, clock):
     with Store.open(state, clock) as store:
         store.save_ledger({("a", "same"): "1", ("a", "changed"): "1", ("a", "gone"): "1"})
         assert store.save_ledger({("a", "same"): "1", ("a", "changed"): "2", ("b", "new"): "3"}) == 3
         assert store.load_ledger() == {("a", "same"): "1", ("a", "changed"): "2", ("b", "new"): "3"}
 
 
-def test_a_ledger_that_did_not_change_is_not_written_at_all(state, clock):
+def test_an_unchanged_ledger_is_not_written(state, clock):
     rows = {("a", str(n)): json.dumps({"n": n}) for n in range(100)}
     with Store.open(state, clock) as store:
         store.save_ledger(rows)
@@ -70,7 +70,7 @@ def test_a_ledger_that_did_not_change_is_not_written_at_all(state, clock):
         assert files(state) == before
 
 
-def test_a_ledger_may_go_to_the_disk_later_with_whatever_is_written_next(state, clock):
+def test_a_ledger_saved_later_is_synced_with_the_next_write(state, clock):
     with Store.open(state, clock) as store:
         assert store.sync() is False
         store.save_ledger({("a", "x"): "1"}, later=True)
@@ -87,16 +87,16 @@ def test_a_ledger_may_go_to_the_disk_later_with_whatever_is_written_next(state, 
         assert store.sync() is False
 
 
-def test_a_ledger_row_that_is_not_json_is_refused_and_nothing_of_the_save_remains(state, clock):
+def test_a_row_that_is_not_json_is_refused_with_the_whole_save(state, clock):
     with Store.open(state, clock) as store:
         store.save_ledger({("a", "x"): "1"})
-        with pytest.raises(StoreError, match="a row was refused"):
+        with pytest.raises(StoreError, match="SQLite refused a row"):
             store.save_ledger({("a", "x"): "2", ("a", "y"): "not json"})
         assert store.load_ledger() == {("a", "x"): "1"}
         assert store.save_ledger({("a", "x"): "2"}) == 1
 
 
-def test_an_acknowledged_command_leaves_the_inbox_together_with_its_effect(state, clock):
+def test_an_acknowledged_command_leaves_the_inbox_with_its_effect(state, clock):
     with Store.open(state, clock) as store:
         first, second = (store.append("suspend", "{}", "ada", NOW) for _ in range(2))
         store.save_ledger({("overrides", "Workload/web"): "{}"}, acknowledge=[first])
@@ -109,12 +109,14 @@ def test_an_acknowledged_command_leaves_the_inbox_together_with_its_effect(state
 # --- journal ---
 
 
-def test_an_action_that_was_begun_and_not_ended_is_open_in_the_next_life_of_the_program(state, clock):
+def test_an_action_without_an_end_is_open_for_the_next_process(state, clock):
     with Store.open(state, clock) as store:
         first, second = begin(store, "1"), begin(store, "2")
         store.end(first, "done", "stopped in 2s")
     with Store.open(state, clock) as store:
-        assert store.open_entries() == (Entry(second, "2", "Workload/web", "stop", "c1@5", "liveness failed", NOW),)
+        assert store.open_entries() == (
+            JournalEntry(second, "2", "Workload/web", "stop", "c1@5", "liveness failed", NOW),
+        )
         store.end(second, "unknown", "killed")
         assert store.open_entries() == ()
         assert [(e.step, e.outcome, e.detail, e.ended_wall) for e in store.entries()] == [
@@ -123,7 +125,7 @@ def test_an_action_that_was_begun_and_not_ended_is_open_in_the_next_life_of_the_
         ]
 
 
-def test_an_entry_is_on_the_disk_before_begin_returns(state, clock):
+def test_an_entry_is_on_disk_before_begin_returns(state, clock):
     with Store.open(state, clock) as store:
         begin(store)
         with Store.join(state, clock) as other:
@@ -165,27 +167,27 @@ def test_commands_of_other_processes_arrive_in_order_and_exactly_once(state, clo
     script = (
         "import sys; from pathlib import Path\n"
         "from reconciler.shell.clock import SystemClock\n"
-        "from reconciler.shell.store.state import Store\n"
+        "from reconciler.shell.store.state_db import Store\n"
         "clock = SystemClock()\n"
         "with Store.join(Path(sys.argv[1]), clock) as store:\n"
         "    for n in range(10): store.append('suspend', str(n), sys.argv[2], clock.now())\n"
     )
     with Store.open(state, clock) as store:
-        people = [
+        processes = [
             subprocess.Popen([sys.executable, "-c", script, str(state), who], env=dict(os.environ, PYTHONPATH="."))
             for who in ("ada", "bob", "cy")
         ]
         for n in range(20):  # the daemon goes on writing meanwhile
             store.end(begin(store, str(n)), "done")
-        assert [next_step.wait(120) for next_step in people] == [0, 0, 0]
-        seen = store.pending()
+        assert [process.wait(120) for process in processes] == [0, 0, 0]
+        commands = store.pending()
         for who in ("ada", "bob", "cy"):
-            assert [command.payload for command in seen if command.who == who] == [str(n) for n in range(10)]
-        store.acknowledge([command.id for command in seen])
+            assert [command.payload for command in commands if command.who == who] == [str(n) for n in range(10)]
+        store.acknowledge([command.id for command in commands])
         assert store.pending() == ()
 
 
-def test_a_command_keeps_its_words_and_its_instant_and_its_id_is_never_used_again(state, clock):
+def test_a_command_keeps_payload_and_instant_and_ids_are_never_reused(state, clock):
     with Store.open(state, clock) as store:
         first = store.append("suspend", '{"object": "Workload/web"}', "ada", NOW)
         command = store.pending()[0]
@@ -194,7 +196,7 @@ def test_a_command_keeps_its_words_and_its_instant_and_its_id_is_never_used_agai
         assert store.append("resume", "{}", "ada", NOW) > first
 
 
-def test_an_inbox_that_nobody_reads_refuses_more(state, clock):
+def test_a_full_inbox_refuses_commands(state, clock):
     with Store.open(state, clock) as store:
         with sqlite3.connect(state / "state.db") as db:
             db.executemany(
@@ -202,16 +204,14 @@ def test_an_inbox_that_nobody_reads_refuses_more(state, clock):
                 [()] * store_module.INBOX_LIMIT,
             )
         db.close()
-        with pytest.raises(
-            StoreError, match="1000 commands are waiting already; check that reconcile --watch is running"
-        ):
+        with pytest.raises(StoreError, match="1000 commands are waiting; make sure that reconcile --watch is running"):
             store.append("suspend", "{}", "ada", NOW)
 
 
 # --- decision and audit ---
 
 
-def test_the_last_decision_is_read_from_another_process_with_the_instant_since_which_it_stands(state, clock):
+def test_another_process_reads_the_last_decision_with_its_instant(state, clock):
     with Store.open(state, clock) as store:
         assert store.last_decision() is None
         assert store.put_decision('{"n": 1}') is True
@@ -224,14 +224,14 @@ def test_the_last_decision_is_read_from_another_process_with_the_instant_since_w
             assert status.last_decision() == (since + 60 * SECOND, '{"n": 2}')
 
 
-def test_a_decision_that_is_equal_to_the_one_before_the_restart_is_not_written_again(state, clock):
+def test_a_decision_equal_to_the_stored_one_is_not_written_again(state, clock):
     with Store.open(state, clock) as store:
         store.put_decision('{"n": 1}')
     with Store.open(state, clock) as store:
         assert store.put_decision('{"n": 1}') is False
 
 
-def test_the_audit_trail_is_appended_in_order_and_bounded(state, clock):
+def test_the_audit_is_appended_in_order_and_bounded(state, clock):
     with Store.open(state, clock) as store:
         store.audit([])
         store.audit(AUDIT._replace(step=str(n)) for n in range(audit.AUDIT_KEPT + 10))
@@ -241,30 +241,30 @@ def test_the_audit_trail_is_appended_in_order_and_bounded(state, clock):
         assert len(store.audit_rows(10**6)) <= audit.AUDIT_KEPT + audit.PRUNE_EVERY
 
 
-def test_rows_of_the_trail_can_be_followed_by_number_and_by_time(state, clock):
+def test_rows_of_the_audit_can_be_read_by_id_and_by_time(state, clock):
     with Store.open(state, clock) as store:
         store.audit(AUDIT._replace(wall=n, step=str(n)) for n in range(5))
-        seen = store.audit_since(wall=3)
-        assert [row.step for _, row in seen] == ["3", "4"]
+        recent = store.audit_since(wall=3)
+        assert [row.step for _, row in recent] == ["3", "4"]
         store.audit([AUDIT._replace(wall=2, step="late", kind="held", object="workload/web/0", message="2 of 3")])
-        [(_, row)] = store.audit_since(after=seen[-1][0])
+        [(_, row)] = store.audit_since(after=recent[-1][0])
         assert row == AUDIT._replace(wall=2, step="late", kind="held", object="workload/web/0", message="2 of 3")
 
 
-def test_evidence_is_bounded_for_each_replica_and_in_all(state, clock):
+def test_evidence_is_bounded_per_replica_and_in_total(state, clock):
     with Store.open(state, clock) as store:
         for n in range(audit.EVIDENCE_KEPT + 5):
             store.put_evidence(AUDIT._replace(wall=n, object="workload/web/0", kind="evidence"), json.dumps(n))
         number = store.put_evidence(AUDIT._replace(wall=99, object="workload/web/10"), '"other"')
         store.amend_evidence(number, '"amended"')
         kept = store.evidence("workload/web/0", limit=1000)
-        assert [json.loads(one.value) for one in kept] == list(range(5, audit.EVIDENCE_KEPT + 5))
-        assert [one.value for one in store.evidence("workload/web/1")] == []
-        assert [one.value for one in store.evidence("workload/web")][-1] == '"amended"'
-        assert [one.wall for one in store.evidence("workload/web", limit=2)] == [audit.EVIDENCE_KEPT + 4, 99]
+        assert [json.loads(row.value) for row in kept] == list(range(5, audit.EVIDENCE_KEPT + 5))
+        assert [row.value for row in store.evidence("workload/web/1")] == []
+        assert [row.value for row in store.evidence("workload/web")][-1] == '"amended"'
+        assert [row.wall for row in store.evidence("workload/web", limit=2)] == [audit.EVIDENCE_KEPT + 4, 99]
 
 
-def test_an_inbox_that_was_empty_shows_what_anybody_leaves_there(state, clock):
+def test_an_empty_inbox_shows_later_commands_of_any_process(state, clock):
     with Store.open(state, clock) as store, Store.join(state, clock) as other:
         for writer in (other, store, other):
             assert store.pending() == store.pending() == ()
@@ -273,10 +273,10 @@ def test_an_inbox_that_was_empty_shows_what_anybody_leaves_there(state, clock):
             store.acknowledge([number])
 
 
-# --- who may do what ---
+# --- access ---
 
 
-def test_whoever_does_not_hold_the_lock_may_only_read_and_leave_commands(state, clock):
+def test_without_the_lock_a_process_may_only_read_and_append_commands(state, clock):
     Store.open(state, clock).close()
     with Store.join(state, clock) as other:
         assert other.load_ledger() == {}

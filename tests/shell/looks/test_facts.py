@@ -1,4 +1,4 @@
-"""Which looks wake the loop: for a daemon only those after which another decision may be made."""
+"""Which looks wake the loop: in a daemon only those that may change the decision."""
 
 import asyncio
 from collections.abc import Collection
@@ -10,10 +10,10 @@ from manifests.values.desired import SECOND, Role
 from providers.errors import ProviderError, Unreachable
 from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact, PoolFact, ZoneFact
 from reconciler.core.health.belief import CADENCES
-from reconciler.shell.clock import VirtualClock
-from reconciler.shell.looks.looks import Looks
+from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import InlineRunner, Providers
+from tests.sim.clock import VirtualClock
 from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, shop
 
 CADENCE = {Role.RUNTIME: 15 * SECOND, Role.ENDPOINTS: SECOND, Role.DNS: 30 * SECOND}
@@ -31,7 +31,7 @@ OTHER = {
 
 
 class Answers:
-    """A provider of any role that answers what it is told to."""
+    """A provider of any role with given facts, or a given error."""
 
     def __init__(self, facts: object) -> None:
         self.facts: object = facts
@@ -44,19 +44,19 @@ class Answers:
 
 
 class Watcher:
-    """Looks at one provider, and whether each of them woke the loop."""
+    """Looks at one provider, and reports for each look whether it woke the loop."""
 
-    def __init__(self, role: Role, *, only_news: bool) -> None:
+    def __init__(self, role: Role, *, only_changes: bool) -> None:
         self.role, self.provider, self.clock, self.wake = role, Answers(FIRST[role]), VirtualClock(), Wake()
         named = {Role.RUNTIME: NODE, Role.ENDPOINTS: POOLS, Role.DNS: NAMES}[role]
-        places: dict[Role, dict[str, Answers]] = {one: {} for one in Role} | {role: {named: self.provider}}
-        providers = Providers(places[Role.RUNTIME], places[Role.ENDPOINTS], places[Role.DNS])  # type: ignore[arg-type]
+        providers_of: dict[Role, dict[str, Answers]] = {other: {} for other in Role} | {role: {named: self.provider}}
+        providers = Providers(providers_of[Role.RUNTIME], providers_of[Role.ENDPOINTS], providers_of[Role.DNS])  # type: ignore[arg-type]
         self.looks = Looks(providers, InlineRunner(), self.clock, self.wake)
-        self.looks.want(replace(shop(), look_pools=SECOND).desired())
-        self.looks.only_news = only_news
+        self.looks.set_desired(replace(shop(), look_pools=SECOND).desired())
+        self.looks.only_changes = only_changes
 
     def wakes(self, after: int | None = None) -> bool:
-        """Make the look that is due then, by default one cadence later."""
+        """Make the look that is due `after` ns, by default one cadence, and report whether it woke the loop."""
         self.clock.advance(CADENCE[self.role] if after is None else after)
         asyncio.run(self.looks.look_due())
         return bool(self.wake.take())
@@ -66,26 +66,26 @@ ROLES = pytest.mark.parametrize("role", Role)
 
 
 @ROLES
-def test_only_a_look_that_finds_something_else_wakes_a_daemon(role):
-    watcher = Watcher(role, only_news=True)
+def test_only_a_look_that_finds_a_change_wakes_a_daemon(role):
+    watcher = Watcher(role, only_changes=True)
     assert watcher.wakes(0)
     assert not any(watcher.wakes() for _ in range(5))
     watcher.provider.facts = OTHER[role]
     assert watcher.wakes()
     assert not watcher.wakes()
     watcher.provider.facts = ()
-    assert watcher.wakes() is (role is not Role.DNS), "a zone that a server does not tell of stays as it was known"
+    assert watcher.wakes() is (role is not Role.DNS), "a zone that the server does not return keeps its facts"
 
 
 @ROLES
-def test_a_single_run_hears_of_every_look(role):
-    watcher = Watcher(role, only_news=False)
+def test_every_look_wakes_a_single_run(role):
+    watcher = Watcher(role, only_changes=False)
     assert all(watcher.wakes() for _ in range(3))
 
 
 @ROLES
-def test_a_look_that_fails_and_the_one_that_succeeds_again_wake_a_daemon(role):
-    watcher = Watcher(role, only_news=True)
+def test_a_failed_look_and_the_next_successful_one_wake_a_daemon(role):
+    watcher = Watcher(role, only_changes=True)
     watcher.wakes(0)
     watcher.provider.error = Unreachable("it", "no answer")
     assert watcher.wakes()
@@ -96,15 +96,15 @@ def test_a_look_that_fails_and_the_one_that_succeeds_again_wake_a_daemon(role):
 
 
 @ROLES
-def test_the_same_facts_wake_a_daemon_that_had_ceased_to_believe_them(role):
-    watcher = Watcher(role, only_news=True)
+def test_unchanged_facts_wake_a_daemon_after_they_had_expired(role):
+    watcher = Watcher(role, only_changes=True)
     watcher.wakes(0)
     assert not watcher.wakes(CADENCES * CADENCE[role] - 1)
     assert watcher.wakes(CADENCES * CADENCE[role])
 
 
-def test_the_first_look_at_a_server_of_no_zone_is_heard_of():
-    watcher = Watcher(Role.DNS, only_news=True)
-    watcher.looks.want(shop(publish=None).desired())
+def test_the_first_look_at_a_server_without_zones_wakes_the_loop():
+    watcher = Watcher(Role.DNS, only_changes=True)
+    watcher.looks.set_desired(shop(publish=None).desired())
     assert watcher.wakes(0)
     assert not watcher.wakes()

@@ -1,0 +1,190 @@
+"""The port `Memory` over the store: ledger, journal, inbox, audit and evidence of one instance, in types of the core.
+
+`StoreMemory` is for the process that holds the lock; `ReadOnlyMemory` is for plans, and writes nothing. Made by `wire.py`.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from reconciler.core.model.instant import Now, instant
+from reconciler.core.model.ledger import Command, Outcome
+from reconciler.core.model.restart_request import DEADLINE, FailurePolicy, Request
+from reconciler.core.model.step import Step
+from reconciler.shell.store.audit import Event, HoldKey, stored_holds
+from reconciler.shell.store.state_db import AuditRow, InboxCommand, Store
+
+LOOKED_AGAIN = "looked-again"
+"""The outcome of a call whose process died before the call ended: the next look shows whether it was carried out."""
+
+
+def command_of(stored: InboxCommand) -> Command:
+    """The core's command for a row of the inbox. An invalid payload becomes a command `unreadable` without an object."""
+    try:
+        raw = json.loads(stored.payload)
+        request = _request(raw, stored) if stored.command == "restart" else None
+        obj = str(raw["id"] if request is not None else raw["object"])
+        until, probes = int(raw.get("until_wall", 0) or 0), raw.get("probes") is True
+        reason, value = str(raw.get("reason", "")), str(raw.get("value", ""))
+        return Command(stored.command, obj, stored.who, reason, until, probes, request, value, instant(stored.at))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return Command("unreadable", "", stored.who)
+
+
+def _request(raw: dict[str, Any], stored: InboxCommand) -> Request:
+    """The restart request in a payload; durations are in ns. Raises ValueError, KeyError, TypeError."""
+
+    def duration(name: str) -> int | None:
+        value = raw.get(name)
+        return None if value is None else max(0, int(value))
+
+    return Request(
+        object=str(raw["object"]),
+        at=instant(stored.at),
+        who=stored.who,
+        reason=str(raw.get("reason", "")),
+        ordered=raw.get("ordered") is True,
+        failure_policy=FailurePolicy(raw.get("failure_policy", "fail")),
+        min_started=duration("min_started") or 0,
+        grace=duration("grace"),
+        drain=duration("drain"),
+        deadline=duration("deadline") or DEADLINE,
+        only=str(raw.get("container") or ""),
+    )
+
+
+class StoreMemory:
+    """The memory of the process that holds the lock."""
+
+    def __init__(self, store: Store, actor: str) -> None:
+        self.store, self.actor = store, actor
+
+    def load_ledger(self) -> dict[tuple[str, str], str]:
+        """All rows of the ledger."""
+        return self.store.load_ledger()
+
+    def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
+        """Store the rows that differ and acknowledge folded commands, in one transaction; see `sync`."""
+        return self.store.save_ledger(rows, acknowledge, later=True)
+
+    def sync(self) -> bool:
+        """Wait until the ledger is on disk. False when it already was."""
+        return self.store.sync()
+
+    def put_decision(self, text: str) -> bool:
+        """Store the last decision if it changed."""
+        return self.store.put_decision(text)
+
+    def commands(self) -> Sequence[tuple[int, Command]]:
+        """Operators' commands that are not folded yet, as (id, command)."""
+        return [(command.id, command_of(command)) for command in self.store.pending()]
+
+    def close_open_entries(self) -> Sequence[str]:
+        """Close the journal entries that an earlier process did not close; one message for each."""
+        messages = []
+        for entry in self.store.open_entries():
+            self.store.end(entry.id, LOOKED_AGAIN, "the process ended before the outcome was known")
+            messages.append(
+                f'{entry.object}: the outcome of "{entry.action}" is unknown, because the process ended during it;'
+                " observing again"
+            )
+        return messages
+
+    def append_audit(
+        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
+    ) -> None:
+        """Append steps with their outcomes, and other events, to the audit."""
+        rows = []
+        for step, outcome, now in done:
+            result = outcome.kind.value + (f": {outcome.message}" if outcome.message else "")
+            fields = (step.id, step.cause.value, result, "step", step.object, step.message)
+            rows.append(AuditRow(now.wall, self.actor, revision, "", *fields))
+        rows += [self._row(event, revision) for event in events]
+        self.store.audit(sorted(rows, key=lambda row: row.wall))
+
+    def _row(self, event: Event, revision: str) -> AuditRow:
+        fields = (event.step, event.cause, event.outcome, event.kind, event.object, event.message)
+        return AuditRow(event.wall, self.actor, revision, "", *fields)
+
+    def reported_holds(self) -> Mapping[HoldKey, str]:
+        """The holds of the last decision that an earlier process stored."""
+        last = self.store.last_decision()
+        try:
+            return stored_holds(json.loads(last.text)["holds"]) if last is not None else {}
+        except (ValueError, KeyError, TypeError):  # of another version: report its holds again
+            return {}
+
+    def put_evidence(self, event: Event, value: str) -> int:
+        """Keep evidence of a replica, and append the event to the audit. Returns the id of the evidence."""
+        return self.store.put_evidence(self._row(event, ""), value)
+
+    def amend_evidence(self, number: int, value: str) -> None:
+        """Replace the evidence once the replica's exit is known."""
+        self.store.amend_evidence(number, value)
+
+    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        """Record durably that a call is about to be made. Returns the id of the entry."""
+        return self.store.begin(step_id, object, action, generation, cause, now)
+
+    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        """Record the outcome of the call."""
+        self.store.end(entry, outcome, detail)
+
+
+class ReadOnlyMemory:
+    """The memory of a plan: the ledger and commands as they were read. Writes nothing."""
+
+    def __init__(self, rows: Mapping[tuple[str, str], str], commands: Sequence[tuple[int, Command]] = ()) -> None:
+        self.rows, self._commands = dict(rows), commands
+
+    def load_ledger(self) -> dict[tuple[str, str], str]:
+        """All rows of the ledger."""
+        return dict(self.rows)
+
+    def save_ledger(self, rows: Mapping[tuple[str, str], str], acknowledge: Collection[int] = ()) -> int:
+        """Writes nothing: a plan changes nothing."""
+        del rows, acknowledge
+        return 0
+
+    def sync(self) -> bool:
+        """Writes nothing."""
+        return False
+
+    def put_decision(self, text: str) -> bool:
+        """Writes nothing."""
+        del text
+        return False
+
+    def commands(self) -> Sequence[tuple[int, Command]]:
+        """Operators' commands that are not folded yet: a plan obeys them too."""
+        return self._commands
+
+    def close_open_entries(self) -> Sequence[str]:
+        """Does not read the journal."""
+        return ()
+
+    def append_audit(
+        self, done: Sequence[tuple[Step, Outcome, Now]], revision: str, events: Sequence[Event] = ()
+    ) -> None:
+        """Writes nothing."""
+        del done, revision, events
+
+    def reported_holds(self) -> Mapping[HoldKey, str]:
+        """Empty: a plan reports nothing."""
+        return {}
+
+    def put_evidence(self, event: Event, value: str) -> int:
+        """Never called: a plan stops nothing."""
+        raise AssertionError(f"a plan must not keep evidence: {event} {value}")
+
+    def amend_evidence(self, number: int, value: str) -> None:
+        """Never called."""
+        del number, value
+
+    def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
+        """Never called: a plan makes no call."""
+        raise AssertionError(f"a plan must not {action}: {step_id} {object} {generation} {cause} {now}")
+
+    def end(self, entry: int, outcome: str, detail: str = "") -> None:
+        """Never called."""
+        del entry, outcome, detail
