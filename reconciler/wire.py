@@ -38,14 +38,9 @@ from reconciler.shell.report.summary import Summary
 from reconciler.shell.reporter import ProgressReporter, Reporter
 from reconciler.shell.source import DirectorySource
 from reconciler.shell.store.lock import Lock
-<<<<<<< HEAD
-from reconciler.shell.store.state import Store, StoreError
-from reconciler.tree import Location
-=======
 from reconciler.shell.store.memory import ReadOnlyMemory, StoreMemory, command_of
 from reconciler.shell.store.state_db import Store, StoreError
-from reconciler.tree import load, state_dir
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
+from reconciler.tree import Location
 from reconciler.web.serving import serve
 
 LOCK_WAIT = 5.0
@@ -157,11 +152,7 @@ async def run_once(
             approve=intent.approve,
         )
         loop = Loop(parts)
-<<<<<<< HEAD
-        with listening(state, loop.wake):
-=======
-        with wake_pipe(place, loop.wake):
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
+        with wake_pipe(state, loop.wake):
             return await loop.once(within, wait)
 
 
@@ -207,11 +198,7 @@ async def run_watch(location: Location, *, intent: Intent, reporter: Reporter) -
         trigger = asyncio.create_task(FileTrigger(Path(desired.root), _SourceWake(loop), clock).run(stop))
         pushes = asyncio.create_task(serve(loop.pushing, credentials, partial(reporter.note, level=logging.WARNING)))
         try:
-<<<<<<< HEAD
-            with listening(state, loop.wake):
-=======
-            with wake_pipe(place, loop.wake):
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
+            with wake_pipe(state, loop.wake):
                 return await loop.watch()
         finally:
             stop.set()
@@ -254,19 +241,11 @@ class _NotesOnly:
         self._note(text)
 
 
-<<<<<<< HEAD
-def _ledger_for_plan(state: Path, clock: SystemClock) -> Glimpse:
+def _ledger_for_plan(state: Path, clock: SystemClock) -> ReadOnlyMemory:
     """The ledger in the instance's store; empty for an instance that never ran."""
     try:
         with Store.join(state, clock) as store:
-            return Glimpse(store.load_ledger(), [(row.id, command_of(row)) for row in store.pending()])
-=======
-def _glimpse(place: Path, clock: SystemClock) -> ReadOnlyMemory:
-    """The ledger as the instance's store has it; an instance that never ran has none."""
-    try:
-        with Store.join(place, clock) as store:
-            return ReadOnlyMemory(store.load_ledger(), [(one.id, command_of(one)) for one in store.pending()])
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
+            return ReadOnlyMemory(store.load_ledger(), [(row.id, command_of(row)) for row in store.pending()])
     except StoreError:
         if (state / "state.db").exists():
             raise

@@ -58,15 +58,9 @@ def send(verb: str, payloads: Sequence[dict[str, Any]], place: Place) -> bool:
         with Lock.acquire(place.state_dir, f"reconcile {verb}", clock), Store.open(place.state_dir, clock):
             pass
     with joined(place) as store:
-<<<<<<< HEAD
         numbers = {store.append(verb, json.dumps(payload), current_user(), clock.now()) for payload in payloads}
-        ring(place.state_dir)
-        return _taken(store, numbers, place, clock)
-=======
-        numbers = {store.append(verb, json.dumps(word), current_user(), clock.now()) for word in words}
         wake_holder(place.state_dir)
-        return _folded(store, numbers, place, clock)
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
+        return _taken(store, numbers, place, clock)
 
 
 def send_and_report(
@@ -95,13 +89,8 @@ def _taken(store: Store, numbers: set[int], place: Place, clock: SystemClock) ->
 
 
 def refreshed(place: Place) -> bool:
-<<<<<<< HEAD
     """Ask a running process to store its present decision. Returns False when none runs or it did not answer in time."""
-    if not ring(place.state_dir):
-=======
-    """Ask a running process to store how things are now. Returns False when none runs or it did not answer in time."""
     if not wake_holder(place.state_dir):
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
         return False
     clock = SystemClock()
     asked = clock.now()

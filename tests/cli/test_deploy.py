@@ -7,12 +7,6 @@ import pytest
 
 from manifests.types.moments import parse_moment
 from reconciler.shell.clock import SystemClock
-<<<<<<< HEAD
-=======
-from reconciler.shell.store.state_db import Store
-
-LONG_AGO = Instant(5, 5, "before")
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
 
 FILE = """\
 # The shop. Ask Ada before you change the port.

@@ -17,13 +17,8 @@ from reconciler.shell.store.state_db import StoreError
     ("error", "code", "said"),
     [
         (ManifestErrors([Problem("a.yaml", 1, 2, Code.BAD_VALUE, "x", "bad")]), Exit.INVALID, "a.yaml:1:2: bad-value"),
-<<<<<<< HEAD
         (ManifestErrors([Problem(".", 0, 0, Code.EMPTY_TREE, "", "empty")]), Exit.MANUAL, "delete all"),
-        (Locked(Path("/s"), "pid 1", None), Exit.LOCKED, "held by pid 1"),
-=======
-        (ManifestErrors([Problem(".", 0, 0, Code.EMPTY_TREE, "", "empty")]), Exit.PERSON, "delete all"),
         (Locked(Path("/s"), "pid 1", None), Exit.LOCKED, "locked by pid 1"),
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
         (StoreError("/s/state.db", "no space left", "make room"), Exit.ERROR, "make room"),
         (Unreachable("pool web", "timed out"), Exit.UNFINISHED, "pool web: timed out"),
         (PermissionError(13, "Permission denied", "/s"), Exit.ERROR, "/s: Permission denied"),

@@ -163,10 +163,5 @@ def test_requests_are_shown_with_their_replicas(stored, reconcile, golden):
     assert "restart request 1a1b1c1d for container proxy: running" in explained
 
 
-<<<<<<< HEAD
 def test_waking_without_a_listener_is_no_error(stored):
-    assert ring(stored) is False
-=======
-def test_a_bell_without_a_listener_is_no_error(stored):
     assert wake_holder(stored) is False
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1

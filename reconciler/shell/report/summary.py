@@ -96,11 +96,7 @@ def pending(decision: Decision, end: int, unknown_is_final: bool) -> bool:
 def _judge_hold(hold: Hold) -> Exit:
     if hold.rule in HARMLESS:
         return Exit.OK
-<<<<<<< HEAD
-    return Exit.MANUAL if hold.rule in PERSON else Exit.UNFINISHED
-=======
-    return Exit.PERSON if hold.rule in MANUAL else Exit.UNFINISHED
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
+    return Exit.MANUAL if hold.rule in MANUAL else Exit.UNFINISHED
 
 
 def _judge_wait(wait: Wait, now: Now) -> Exit:

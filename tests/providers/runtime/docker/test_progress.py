@@ -14,12 +14,8 @@ from reconciler import wire
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.progress import Progress, Screen
 from reconciler.exits import Exit
-<<<<<<< HEAD
 from reconciler.intent import Intent
-from reconciler.shell.clock import VirtualClock
 from reconciler.tree import Location
-=======
->>>>>>> ab172c21ce47156d73b47c066acf4a74e35343c1
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import NETWORK, image_tar
 from tests.providers.runtime.docker.registry import Narrow, RegistryServer, forget
