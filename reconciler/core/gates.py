@@ -15,7 +15,7 @@ from manifests.values.rollouts import STAGED
 from providers.facts import ContainerFact, ContainerState, ProbeValue
 from reconciler.core.exits import grants
 from reconciler.core.exits.grants import UP, URGENT
-from reconciler.core.healing import restart_gates
+from reconciler.core.healing import restart_counters, restart_gates
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.health.belief import Belief
 from reconciler.core.limits import backoff, prune_guard, suspensions, windows
@@ -128,7 +128,7 @@ class _Gate:
         failures = self.counters.ledger.failures.get(key)
         at = backoff.start_at(key, failures, workload.restarts.backoff, self.now)
         if at > self.now.steady and failures is not None:
-            message = f"{want.container} failed {_times(failures.streak)}"
+            message = f"{want.container} failed {restart_counters.in_a_row(failures.streak)}"
             return Hold(want.object, want.id, Rule.BACK_OFF, message, until=at)
         return None
 

@@ -266,7 +266,7 @@ def test_a_plan_says_which_container_is_stopped_and_ends_with_the_request(pods):
     ledger = replace(observed.ledger, requests={"r1": asked})
     text = to_text(forecast(pods.shop.desired(), replace(observed, ledger=ledger), now))
     assert text.count(f"stop {WEB.format(0)} only proxy grace 5s (Requested: out of rotation and drained)") == 1
-    assert text.count(f": start {WEB.format(0)} (Requested: stopped for its restart)") == 1
+    assert text.count(f": start {WEB.format(0)} (Requested: stopped for a restart)") == 1
     assert "request" not in text.partition("wait ")[2]
 
 

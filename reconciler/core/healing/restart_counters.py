@@ -18,6 +18,11 @@ from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.snapshot import Snapshot
 
 
+def in_a_row(failures: int) -> str:
+    """The length of a streak of failures, in words."""
+    return "once" if failures == 1 else f"{failures} times in a row"
+
+
 def _erring(fact: ProbeFact | None, now: Now) -> bool:
     """Whether the latest run gave no result for a reason of ours, or results stopped coming."""
     if fact is None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from manifests.values.desired import SECOND, Container, Desired, Workload
 from manifests.values.limits import Mode
 from reconciler.core.exits.grants import URGENT
-from reconciler.core.healing import mass_failure
+from reconciler.core.healing import mass_failure, restart_counters
 from reconciler.core.healing.restart_counters import RestartCounters
 from reconciler.core.limits import backoff
 from reconciler.core.model.instant import due
@@ -132,7 +132,7 @@ def _back_off(candidate: Candidate) -> Hold | None:
     at = backoff.restart_at(want.object, failures, workload.restarts.backoff, counters.snap.now)
     if at <= counters.snap.now.steady or failures is None:
         return None
-    return _hold(want, Rule.BACK_OFF, f"{want.object} failed {_times(failures.streak)}", at)
+    return _hold(want, Rule.BACK_OFF, f"{want.object} failed {restart_counters.in_a_row(failures.streak)}", at)
 
 
 def _attempts(candidate: Candidate) -> Hold | None:

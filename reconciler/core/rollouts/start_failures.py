@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from providers.facts import ContainerState, Mark, container_name
+from reconciler.core.healing import restart_counters
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.replicas import memory
 from reconciler.core.replicas.roster import Group
@@ -61,7 +62,7 @@ def _ended(group: Group, revision: str, ledger: Ledger) -> Iterator[StartFailure
             continue
         failures = ledger.failures.get(memory.failures_of(group, fact))
         if failures is not None and failures.generation == fact.generation:
-            times = "once" if failures.streak == 1 else f"{failures.streak} times in a row"
+            times = restart_counters.in_a_row(failures.streak)
             code = "" if fact.exit_code is None else f", exit code {fact.exit_code}"
             yield StartFailure(f"{fact.name} exited {times}{code}", True, failures.streak > limit)
 
