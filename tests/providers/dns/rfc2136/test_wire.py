@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from providers.dns.common import canonical
 from providers.dns.rfc2136 import wire
 from providers.dns.rfc2136.connection import walk
-from providers.dns.zonefile.text import parse
+from providers.dns.zonefile.parser import parse
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context
 from tests.providers.dns.rfc2136.name_servers import BORN, SECRETS, Knot, Named, NameServer
