@@ -160,7 +160,7 @@ class Verifier:
         self._context.update(message.wire)
 
 
-class Link:
+class Connection:
     """A connection, opened with the first message. Each wait ends after `timeout` (ns), all together after `EXCHANGE_TIMEOUTS` times that."""
 
     def __init__(self, address: str, port: int, timeout: int, clocks: Clocks) -> None:

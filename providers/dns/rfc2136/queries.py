@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from providers.actions import RecordChange
 from providers.dns.common.change import in_zone, parents
 from providers.dns.rfc2136 import wire
-from providers.dns.rfc2136.connection import Link, Signer
+from providers.dns.rfc2136.connection import Connection, Signer
 from providers.dns.rfc2136.read import Answer, Question, Server, Zone, ask, serial
 from providers.dns.rfc2136.refusals import NOERROR, NXDOMAIN, NXRRSET, not_served, read_refused, update_refused
 from providers.dns.rfc2136.update import NOTHING, Part, exchange, exists
@@ -21,12 +21,12 @@ TRIES = 3
 
 
 def look(
-    server: Server, link: Link, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()
+    server: Server, connection: Connection, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()
 ) -> Zone:
     """Some record sets of a zone, all of one version. Sets that do not exist are left out.
 
     Args:
-        server, link, zone: the server, the connection and the zone.
+        server, connection, zone: the server, the connection and the zone.
         keys: which sets.
         changes: the planned changes: sets at and above their names are queried, too.
 
@@ -38,10 +38,10 @@ def look(
     questions = dict.fromkeys(Question(key.name, wire.type_number(key.type)) for key in sorted(keys))
     questions |= dict.fromkeys(_beside(zone, changes))
     for _ in range(TRIES):
-        first = serial(server, link, signer, zone)
-        records = _records(zone, ask(server, link, signer, zone, questions), server)
-        records = _without_synthesized(server, link, signer, zone, records)
-        if not questions or serial(server, link, signer, zone) == first:
+        first = serial(server, connection, signer, zone)
+        records = _records(zone, ask(server, connection, signer, zone, questions), server)
+        records = _without_synthesized(server, connection, signer, zone, records)
+        if not questions or serial(server, connection, signer, zone) == first:
             return Zone(first, records)
     raise Unreachable(f"zone {zone}", f"changed {TRIES} times while it was read by queries")
 
@@ -89,17 +89,17 @@ def _own(zone: str, answer: Answer) -> dict[RecordKey, RecordSet]:
 
 
 def _without_synthesized(
-    server: Server, link: Link, signer: Signer | None, zone: str, records: Mapping[RecordKey, RecordSet]
+    server: Server, connection: Connection, signer: Signer | None, zone: str, records: Mapping[RecordKey, RecordSet]
 ) -> dict[RecordKey, RecordSet]:
     above = {key: _wildcards(zone, key) for key in records}
     questions = dict.fromkeys(question for wildcards in above.values() for question in wildcards)
     sources: dict[Question, set[RecordSet]] = {}
-    for answer in ask(server, link, signer, zone, questions):
+    for answer in ask(server, connection, signer, zone, questions):
         sources[answer.question] = set(_own(zone, answer).values()) if answer.authoritative else set()
     return {
         key: record
         for key, record in records.items()
-        if not any(record in sources[question] for question in above[key]) or _exists(server, link, zone, key)
+        if not any(record in sources[question] for question in above[key]) or _exists(server, connection, zone, key)
     }
 
 
@@ -110,9 +110,9 @@ def _wildcards(zone: str, key: RecordKey) -> list[Question]:
     return [Question(name, wire.type_number(key.type)) for name in names if name != key.name]
 
 
-def _exists(server: Server, link: Link, zone: str, key: RecordKey) -> bool:
+def _exists(server: Server, connection: Connection, zone: str, key: RecordKey) -> bool:
     signer = server.signer(server.settings.update_key, zone)
-    rcode = exchange(server, link, signer, zone, Part([exists(zone, key)], [], 0), NOTHING)
+    rcode = exchange(server, connection, signer, zone, Part([exists(zone, key)], [], 0), NOTHING)
     if rcode in (NXRRSET, NXDOMAIN):
         return False
     if rcode != NOERROR:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from providers.dns.rfc2136 import wire
-from providers.dns.rfc2136.connection import BadSignature, Clocks, Link, Lost, Signer, Verifier, number, walk
+from providers.dns.rfc2136.connection import BadSignature, Clocks, Connection, Lost, Signer, Verifier, number, walk
 from providers.dns.rfc2136.refusals import NOERROR, NXDOMAIN, allow_transfer, bad_signature, not_served, read_refused
 from providers.dns.rfc2136.settings import KeySettings, RFC2136Settings
 from providers.errors import Rejected, Unreachable
@@ -30,9 +30,9 @@ class Server:
         """The key of transfers and queries."""
         return self.settings.transfer_key or self.settings.update_key
 
-    def link(self) -> Link:
+    def connection(self) -> Connection:
         """A new connection, not opened yet."""
-        return Link(self.settings.server, self.settings.port, self.settings.timeout, self.clocks)
+        return Connection(self.settings.server, self.settings.port, self.settings.timeout, self.clocks)
 
     def signer(self, key: KeySettings | None, zone: str) -> Signer | None:
         """The key with its present secret. Raises `Rejected`, `Unreachable`."""
@@ -100,14 +100,14 @@ class Answer(NamedTuple):
     serial: int | None
 
 
-def serial(server: Server, link: Link, signer: Signer | None, zone: str) -> int:
+def serial(server: Server, connection: Connection, signer: Signer | None, zone: str) -> int:
     """The serial of a zone.
 
     Raises:
         Unreachable: no answer, or the server cannot serve the zone now.
         Rejected: the server does not serve the zone, or does not accept the key.
     """
-    (answer,) = ask(server, link, signer, zone, [Question(zone, wire.SOA)])
+    (answer,) = ask(server, connection, signer, zone, [Question(zone, wire.SOA)])
     if answer.rcode != NOERROR:
         raise read_refused(zone, "a query", answer.rcode, server.reading_key)
     if answer.serial is None or not answer.authoritative:
@@ -115,7 +115,9 @@ def serial(server: Server, link: Link, signer: Signer | None, zone: str) -> int:
     return answer.serial
 
 
-def ask(server: Server, link: Link, signer: Signer | None, zone: str, questions: Iterable[Question]) -> list[Answer]:
+def ask(
+    server: Server, connection: Connection, signer: Signer | None, zone: str, questions: Iterable[Question]
+) -> list[Answer]:
     """Answers to some questions about one zone, in their order.
 
     Raises:
@@ -125,11 +127,13 @@ def ask(server: Server, link: Link, signer: Signer | None, zone: str, questions:
     wanted = list(questions)
     answers: list[Answer] = []
     for start in range(0, len(wanted), BATCH):
-        answers += _batch(server, link, signer, zone, wanted[start : start + BATCH])
+        answers += _batch(server, connection, signer, zone, wanted[start : start + BATCH])
     return answers
 
 
-def _batch(server: Server, link: Link, signer: Signer | None, zone: str, questions: list[Question]) -> list[Answer]:
+def _batch(
+    server: Server, connection: Connection, signer: Signer | None, zone: str, questions: list[Question]
+) -> list[Answer]:
     base = number()
     waiting: dict[int, tuple[Question, Verifier]] = {}
     answers: dict[Question, Answer] = {}
@@ -137,9 +141,9 @@ def _batch(server: Server, link: Link, signer: Signer | None, zone: str, questio
         for offset, question in enumerate(questions):
             message_id = (base + offset) & 0xFFFF
             query = wire.query(message_id, question.name, question.type)
-            waiting[message_id] = (question, link.send(query, signer))
+            waiting[message_id] = (question, connection.send(query, signer))
         while waiting:
-            message = wire.parse(link.receive())
+            message = wire.parse(connection.receive())
             expected = waiting.pop(message.id, None)
             answer = _answer(message, expected)
             answers[answer.question] = answer

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from providers.dns.common.change import in_zone
 from providers.dns.rfc2136 import wire
-from providers.dns.rfc2136.connection import BadSignature, Link, Lost, Signer, number, walk
+from providers.dns.rfc2136.connection import BadSignature, Connection, Lost, Signer, number, walk
 from providers.dns.rfc2136.read import Server, Sets, Zone
 from providers.dns.rfc2136.refusals import NOERROR, allow_transfer, bad_signature, read_refused
 from providers.facts import RecordKey, RecordSet
@@ -25,7 +25,7 @@ class _Refused(Exception):
         self.rcode = rcode
 
 
-def transfer(server: Server, link: Link, signer: Signer | None, zone: str) -> Zone:
+def transfer(server: Server, connection: Connection, signer: Signer | None, zone: str) -> Zone:
     """A whole zone.
 
     Raises:
@@ -34,7 +34,7 @@ def transfer(server: Server, link: Link, signer: Signer | None, zone: str) -> Zo
     """
     message_id, whole = number(), _Whole(zone)
     try:
-        _receive(link, signer, message_id, wire.query(message_id, zone, wire.AXFR), whole)
+        _receive(connection, signer, message_id, wire.query(message_id, zone, wire.AXFR), whole)
         return whole.zone()
     except _Refused as refused:
         raise read_refused(zone, "a transfer", refused.rcode, server.reading_key) from None
@@ -46,19 +46,19 @@ def transfer(server: Server, link: Link, signer: Signer | None, zone: str) -> Zo
         raise bad_signature(zone, error, server.reading_key, allow_transfer(zone, server.reading_key)) from error
 
 
-def catch_up(server: Server, link: Link, signer: Signer | None, zone: str, known: Zone, serial: int) -> Zone | None:
+def catch_up(
+    server: Server, connection: Connection, signer: Signer | None, zone: str, known: Zone, serial: int
+) -> Zone | None:
     """The present zone, from the known zone and the changes since.
 
-    Six arguments, because a request needs the server, the connection, the signer and the zone.
-
     Args:
-        server, link, signer, zone: the server, the connection, its signer and the zone.
+        server, connection, signer, zone: the server, the connection, its signer and the zone.
         known: the known zone.
         serial: the server's present serial.
 
     Returns:
         The zone; None when a whole transfer is needed: the serial is older, the server does not send changes, the zone is
-        signed, or the changes do not fit the known zone. Do not use the link any more then.
+        signed, or the changes do not fit the known zone. Do not use the connection any more then.
 
     Raises:
         Unreachable: the answer is incomplete; no part of it is used.
@@ -68,7 +68,7 @@ def catch_up(server: Server, link: Link, signer: Signer | None, zone: str, known
         return None
     message_id, changes = number(), _Changes(zone, known)
     try:
-        _receive(link, signer, message_id, wire.changes_query(message_id, zone, known.serial), changes)
+        _receive(connection, signer, message_id, wire.changes_query(message_id, zone, known.serial), changes)
         return changes.zone()
     except (_Refused, wire.Malformed):
         return None
@@ -89,12 +89,14 @@ class _Consumer(Protocol):
         """Consume the next record. Raises `Malformed`."""
 
 
-def _receive(link: Link, signer: Signer | None, message_id: int, request: bytes, consumer: _Consumer) -> None:
+def _receive(
+    connection: Connection, signer: Signer | None, message_id: int, request: bytes, consumer: _Consumer
+) -> None:
     """Send a request and pass all records of its answer to `consumer`, until that is done."""
-    verifier = link.send(request, signer, many=True)
+    verifier = connection.send(request, signer, many=True)
     count = 0
     while not consumer.done:
-        message = wire.parse(link.receive())
+        message = wire.parse(connection.receive())
         names: dict[int, str] = {}
         if message.id != message_id or not message.flags & wire.RESPONSE:
             raise wire.Malformed("the server sent an answer without a request")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from providers.actions import RecordChange
 from providers.dns.common.change import by_name, canonical_change
 from providers.dns.rfc2136 import wire
-from providers.dns.rfc2136.connection import BadSignature, Link, Lost, Signer, number, walk
+from providers.dns.rfc2136.connection import BadSignature, Connection, Lost, Signer, number, walk
 from providers.dns.rfc2136.read import Server
 from providers.dns.rfc2136.refusals import NOERROR, allow_update, bad_signature, code_text, update_refused
 from providers.errors import OutcomeUnknown, Rejected
@@ -77,13 +77,11 @@ def room_for(zone: str, signer: Signer | None) -> int:
     return wire.MAX_MESSAGE - len(wire.update(0, zone, [], [])) - (signer.size if signer else 0)
 
 
-def send(server: Server, link: Link, signer: Signer | None, zone: str, part: Part, done: str) -> None:
+def send(server: Server, connection: Connection, signer: Signer | None, zone: str, part: Part, done: str) -> None:
     """Send one message and check its answer.
 
-    Six arguments, because a request needs the server, the connection, the signer and the zone.
-
     Args:
-        server, link, signer, zone: the server, the connection, its signer and the zone.
+        server, connection, signer, zone: the server, the connection, its signer and the zone.
         part: the records.
         done: the earlier messages of the same change that were carried out, for errors.
 
@@ -93,22 +91,22 @@ def send(server: Server, link: Link, signer: Signer | None, zone: str, part: Par
         Unreachable: the message was not sent, or the server could not write.
         OutcomeUnknown: the message was sent, but got no usable answer.
     """
-    rcode = exchange(server, link, signer, zone, part, done)
+    rcode = exchange(server, connection, signer, zone, part, done)
     if rcode != NOERROR:
         raise update_refused(zone, rcode, done, server.settings.update_key)
 
 
-def exchange(server: Server, link: Link, signer: Signer | None, zone: str, part: Part, done: str) -> int:
+def exchange(server: Server, connection: Connection, signer: Signer | None, zone: str, part: Part, done: str) -> int:
     """Send one message; the response code of its answer. Raises as `send`, except for the code."""
     key = server.settings.update_key
     message_id = number()
     try:
-        verifier = link.send(wire.update(message_id, zone, part.prerequisites, part.updates), signer)
+        verifier = connection.send(wire.update(message_id, zone, part.prerequisites, part.updates), signer)
     except Lost as error:
         raise server.lost(zone, Lost(f"{error}; {done}")) from error
     code = ""
     try:
-        message = wire.parse(link.receive())
+        message = wire.parse(connection.receive())
         code = f" ({code_text(message.rcode)})"
         _, tsig = walk(message, {})
         _check_answer(message, message_id)

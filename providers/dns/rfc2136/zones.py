@@ -69,11 +69,11 @@ class Zones:
         messages = update.parts(zone, changes, result, records, update.room_for(zone, signer))
         # From here on the zone may differ from the one that was read.
         known = self._transferred.pop(zone, None)
-        with self._server.link() as link:
+        with self._server.connection() as connection:
             for index, part in enumerate(messages):
                 done = f"{index} of {len(messages)} messages were carried out before" if index else update.NOTHING
                 try:
-                    update.send(self._server, link, signer, zone, part, done)
+                    update.send(self._server, connection, signer, zone, part, done)
                 except Unreachable as error:
                     if not index:
                         raise
@@ -112,9 +112,9 @@ class Zones:
         harmless = update.removal(zone, RecordKey(f"_reconciler-check.{zone}", "TXT"))
         part = update.Part(update.equals(zone, key, None), [harmless], 0)
         signer = self._server.signer(self._server.settings.update_key, zone)
-        with self._server.link() as link:
+        with self._server.connection() as connection:
             try:
-                update.send(self._server, link, signer, zone, part, update.NOTHING)
+                update.send(self._server, connection, signer, zone, part, update.NOTHING)
             except Conflict:
                 return
         cause = "the server carried out an update whose prerequisite cannot hold: it does not check prerequisites"
@@ -135,18 +135,18 @@ class Zones:
         """The zone: the known one while its serial is unchanged, else with the changes since, else by a whole transfer."""
         signer = self._server.signer(self._server.reading_key, zone)
         now = self._server.clocks.steady()
-        with self._server.link() as link:
-            serial = read.serial(self._server, link, signer, zone)
+        with self._server.connection() as connection:
+            serial = read.serial(self._server, connection, signer, zone)
             # Removed first: a failure from here on must not leave an outdated zone behind.
             known = self._transferred.pop(zone, None)
             if known is not None and now - known.at < FULL_READ:
                 if known.zone.serial == serial:
                     return self._remember(zone, known)
-                updated = catch_up(self._server, link, signer, zone, known.zone, serial)
+                updated = catch_up(self._server, connection, signer, zone, known.zone, serial)
                 if updated is not None:
                     return self._remember(zone, self._with_fact(zone, updated, known.at))
-        with self._server.link() as link, collector_paused():
-            whole = transfer(self._server, link, signer, zone)
+        with self._server.connection() as connection, collector_paused():
+            whole = transfer(self._server, connection, signer, zone)
         return self._remember(zone, self._with_fact(zone, whole, now))
 
     def _with_fact(self, zone: str, content: read.Zone, at: int) -> _Transferred:
@@ -159,8 +159,8 @@ class Zones:
         return known
 
     def _query(self, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()) -> read.Zone:
-        with self._server.link() as link:
-            return look(self._server, link, zone, keys, changes)
+        with self._server.connection() as connection:
+            return look(self._server, connection, zone, keys, changes)
 
     def _query_changes(self, zone: str, changes: list[RecordChange]) -> read.Zone:
         """The sets of some changes, by queries. Their names are saved before anything is written."""

@@ -20,7 +20,7 @@ def next_serial(serial: int) -> int:
     return serial + 1 if serial < MAX_SERIAL else 1
 
 
-def new_zone(zone: str, primary: str, hostmaster: str, newline: str = "\n") -> str:
+def new_zone(zone: str, primary: str, hostmaster: str) -> str:
     """The text of a new zone file. Its serial is 0, so that the first edit makes it 1."""
     rows = [
         f"; Zone {zone.rstrip('.')}. You may add lines by hand; reconcile increments the serial with each of its changes.",
@@ -28,7 +28,7 @@ def new_zone(zone: str, primary: str, hostmaster: str, newline: str = "\n") -> s
         f"{zone} 3600 IN SOA {primary} {hostmaster} 0 3600 600 1209600 300",
         f"{zone} 3600 IN NS {primary}",
     ]
-    return newline.join(rows) + newline
+    return "\n".join(rows) + "\n"
 
 
 def edit(text: str, zone: ZoneText, wanted: Mapping[RecordKey, RecordSet | None], serial: int) -> str:

@@ -75,9 +75,7 @@ def test_a_missing_image_is_pulled_by_its_tag_and_runs(server: RegistryServer, b
     assert bench.api.has_image(image)
 
 
-def test_a_digest_is_pulled_and_one_that_the_registry_does_not_have_is_refused(
-    server: RegistryServer, bench: Bench, name: str
-) -> None:
+def test_a_digest_is_pulled_and_an_unknown_digest_is_refused(server: RegistryServer, bench: Bench, name: str) -> None:
     repository = f"{server.host}/{name[:-2]}"
     digest = server.push(IMAGE, name)
     fact = create(bench, f"{repository}@{digest}")
