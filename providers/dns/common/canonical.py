@@ -1,7 +1,7 @@
-"""One spelling for each name and value, so that equal records compare equal. Used by everything that reads zone text.
+"""The canonical spelling of names and values, so that equal records compare equal. Used by all DNS providers.
 
-Names are absolute and lower case. Addresses are in the shortest form. Values of all other types get dnspython's spelling,
-with the names inside them in lower case where the type allows that (RFC 4034 section 6.2). Common types take a short way.
+Names are absolute and lower case. Addresses are in the shortest form. Values of all other types have dnspython's spelling,
+with the names inside them in lower case where the type allows that (RFC 4034 section 6.2). Common types take a fast path.
 dnspython is imported where it is needed: checking the settings of a provider must not load it.
 """
 
@@ -11,14 +11,14 @@ from functools import lru_cache
 from ipaddress import IPv6Address
 
 PLAIN_NAME = re.compile(r"(?:[a-z0-9_*-]{1,63}\.)+")
-"""Names that need no escapes and no further look at their labels."""
+"""Names without escapes, which need no further check of their labels."""
 
 PLAIN_TEXT = re.compile(r'"[ !#-\[\]-~]{0,255}"')
-"""One quoted string without escapes: the same in every spelling."""
+"""One quoted string without escapes: its spelling is canonical."""
 
 ONE_NAME = frozenset({"CNAME", "DNAME", "NS", "PTR"})
 NAME_LAST = ONE_NAME | {"MX", "SRV"}
-"""Types whose value ends with a name and has nothing but numbers before it."""
+"""Types whose value is numbers followed by a name."""
 
 IDNA_DEVIATIONS = frozenset("\u00df\u03c2\u200c\u200d")
 """Characters whose A-label differs between the two versions of IDNA (UTS 46 section 7)."""
@@ -30,10 +30,10 @@ HIGH = re.compile(r"[\x80-\xff]")
 
 
 def name(text: str, origin: str) -> str:
-    """The absolute, lower-case spelling of a name; one without a final dot is below `origin`, `@` is `origin`.
+    """The absolute, lower-case spelling of a name. A name without a final dot is below `origin`; `@` is `origin`.
 
     Raises:
-        ValueError: it is no name.
+        ValueError: it is not a domain name.
     """
     if text == "@":
         return origin
@@ -48,46 +48,46 @@ def name(text: str, origin: str) -> str:
         base = dns.name.from_text(escape_high(origin))
         return dns.name.from_text(escape_high(text), base).canonicalize().to_text()
     except dns.exception.DNSException as error:
-        raise ValueError(f"{text!r} is no domain name: {error}") from error
+        raise ValueError(f"{text!r} is not a domain name: {error}") from error
 
 
 def absolute(text: str) -> str:
-    """The canonical spelling of a name as a person writes it: absolute with or without a final dot, international labels too.
+    """The canonical spelling of a name in a manifest: absolute with or without a final dot, may have international labels.
 
     Raises:
-        ValueError: it is no name, or one that two versions of IDNA spell differently.
+        ValueError: it is not a domain name, or two versions of IDNA spell it differently.
     """
     return name(text if text.isascii() else ascii_name(text), ".")
 
 
 def ascii_name(text: str) -> str:
-    """A name with its international labels in their ASCII form (A-labels), other labels as they are.
+    """A name with its international labels in their ASCII form (A-labels), other labels unchanged.
 
     Raises:
-        ValueError: a label has none, or one that depends on the version of IDNA (RFC 5894 section 7.2).
+        ValueError: a label has no A-label, or one that depends on the version of IDNA (RFC 5894 section 7.2).
     """
     labels = []
-    for one in text.split("."):
-        if not IDNA_DEVIATIONS.isdisjoint(one):
-            raise ValueError(f"{text!r} means different names in two standards; write that label in its xn-- form")
+    for label in text.split("."):
+        if not IDNA_DEVIATIONS.isdisjoint(label):
+            raise ValueError(f"{text!r} is a different name in two versions of IDNA; write that label in its xn-- form")
         try:
-            labels.append(one if one.isascii() else one.encode("idna").decode("ascii"))
+            labels.append(label if label.isascii() else label.encode("idna").decode("ascii"))
         except UnicodeError as error:
-            raise ValueError(f"{text!r} cannot be written as a domain name") from error
+            raise ValueError(f"{text!r} is not a domain name") from error
     return ".".join(labels)
 
 
 def text_value(kind: str, text: str) -> str:
-    """The canonical spelling of a value as a person writes it: names in it are absolute, and may be international.
+    """The canonical spelling of a value in a manifest: names in it are absolute, and may be international.
 
     Raises:
-        ValueError: it is no value of this type.
+        ValueError: it is not a value of this type.
     """
     if kind in NAME_LAST and not text.isascii():
-        # The name is the last word, and the words before it are numbers.
+        # The name is the last word; the words before it are numbers.
         head, blank, last = text.rpartition(" ")
         text = head + blank + ascii_name(last)
-    # One character per octet, as the canonical spelling wants it.
+    # One character per octet, as in the canonical spelling.
     return value(kind, text.encode().decode("latin-1"), ".")
 
 
@@ -96,11 +96,11 @@ def value(kind: str, text: str, origin: str) -> str:
 
     Args:
         kind: the type, as `type_name` gives it.
-        text: the value as it stands in a zone file, on one line and without comments.
-        origin: what relative names in it are below.
+        text: the value as in a zone file, on one line and without comments.
+        origin: the origin of relative names in it.
 
     Raises:
-        ValueError: it is no value of this type.
+        ValueError: it is not a value of this type.
     """
     if text.startswith("\\#"):
         return _any(kind, text, origin)  # the generic form of RFC 3597, which is allowed for every type
@@ -120,7 +120,7 @@ def type_name(text: str) -> str:
     """The upper-case mnemonic of a type (`TYPEn` for an unknown one).
 
     Raises:
-        ValueError: there is no such type, or it is one of queries only.
+        ValueError: the type does not exist, or is for queries only.
     """
     import dns.exception  # noqa: PLC0415
     import dns.rdatatype  # noqa: PLC0415
@@ -128,14 +128,14 @@ def type_name(text: str) -> str:
     try:
         kind = dns.rdatatype.from_text(text)
     except (dns.exception.DNSException, ValueError) as error:
-        raise ValueError(f"{text!r} is no record type") from error
+        raise ValueError(f"{text!r} is not a record type") from error
     if dns.rdatatype.is_metatype(kind):
         raise ValueError(f"{text!r} is a type for queries, not for records")
     return dns.rdatatype.to_text(kind)
 
 
 def escape_high(text: str) -> str:
-    """Octets above 127 as `\\DDD`. `text` holds one character per octet (Latin-1), so nothing is guessed about encodings."""
+    """Octets above 127 as `\\DDD`. `text` has one character per octet (Latin-1), so no encoding is guessed."""
     return HIGH.sub(lambda match: f"\\{ord(match[0]):03d}", text)
 
 
@@ -143,14 +143,14 @@ def _ipv4(text: str) -> str:
     try:
         socket.inet_pton(socket.AF_INET, text)
     except (OSError, ValueError) as error:
-        raise ValueError(f"{text!r} is no IPv4 address") from error
+        raise ValueError(f"{text!r} is not an IPv4 address") from error
     return text
 
 
 @lru_cache(maxsize=4096)
 def _ipv6(text: str) -> str:
     if "%" in text:
-        raise ValueError(f"{text!r} is no IPv6 address for a zone")
+        raise ValueError(f"{text!r} is not an IPv6 address for a zone")
     return str(IPv6Address(text))
 
 
@@ -168,4 +168,4 @@ def _any(kind: str, text: str, origin: str) -> str:
         wire = first.to_digestable()
         return dns.rdata.from_wire(dns.rdataclass.IN, number, wire, 0, len(wire)).to_text()
     except (dns.exception.DNSException, ValueError) as error:
-        raise ValueError(f"{text!r} is no value of type {kind}: {error}") from error
+        raise ValueError(f"{text!r} is not a value of type {kind}: {error}") from error

@@ -1,7 +1,7 @@
-"""What every DNS provider must check before it writes, as one pure function: compare, then judge the result.
+"""The checks of every DNS provider before it writes, as one pure function: compare the sets, then check the resulting zone.
 
-Called by the zone file and in-memory providers and by providers of third parties, so that all of them refuse the same
-things for the same reasons. Works on plain record sets; values must be canonical on both sides already.
+Called by all DNS providers, also those of third parties, so that they refuse the same changes for the same reasons. Works on
+plain record sets whose values are canonical.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ BESIDE_CNAME = frozenset({"CNAME", "RRSIG", "NSEC", "KEY"})
 """Types that may share a name with a CNAME (RFC 2181 section 10.1, RFC 4034 section 3)."""
 
 AT_A_CUT = frozenset({"NS", "DS"})
-"""Types that the parent zone holds with authority at a delegated name (RFC 4035 section 2.4)."""
+"""Types for which the parent zone is authoritative at a delegated name (RFC 4035 section 2.4)."""
 
 
 def show(record: RecordSet | None) -> str:
@@ -39,19 +39,19 @@ def changed_sets(
     changes: Sequence[RecordChange],
     capabilities: DNSCapabilities = PLAIN,
 ) -> dict[RecordKey, RecordSet | None]:
-    """The sets that have to be written, by key; None means remove. Empty when everything is as wanted already.
+    """The sets that must be written, by key; None means remove. Empty when the zone has converged.
 
-    A set that is as `after` says already needs nothing, whatever `before` says: so repeating a change is harmless. A change
-    with `before == after` only checks.
+    A set that equals `after` is not written, whatever `before` says: so repeating a change is harmless. A change with
+    `before == after` only checks.
 
     Raises:
-        Conflict: a set is neither as `before` nor as `after` says (`Gone` when it does not exist any more).
-        Rejected: the change, or the zone after it, breaks a rule of DNS, or is beyond the capabilities of the provider.
+        Conflict: a set equals neither `before` nor `after` (`Gone` when it does not exist any more).
+        Rejected: the change, or the zone after it, breaks a rule of DNS or exceeds the capabilities of the provider.
     """
     result: dict[RecordKey, RecordSet | None] = {}
-    seen: set[RecordKey] = set()
+    checked: set[RecordKey] = set()
     for change in changes:
-        _check_change(zone, change, seen, capabilities)
+        _check_change(zone, change, checked, capabilities)
         current = records.get(change.key)
         if current == change.after:
             continue
@@ -64,12 +64,12 @@ def changed_sets(
 
 def parents(name: str, zone: str) -> list[str]:
     """The names above `name`, nearest first, up to and without the zone's own name."""
-    found = []
+    names = []
     rest = name.partition(".")[2]
     while len(rest) > len(zone):
-        found.append(rest)
+        names.append(rest)
         rest = rest.partition(".")[2]
-    return found
+    return names
 
 
 def in_zone(name: str, zone: str) -> bool:
@@ -86,7 +86,7 @@ def zone_name(text: str) -> str:
 
 
 def by_name(changes: Sequence[RecordChange]) -> dict[str, list[RecordChange]]:
-    """Changes that belong together when not all fit into one request: at one name, with their owner marks."""
+    """Changes by name, with their owner marks: each group stays in one request when a change needs several."""
     groups: dict[str, list[RecordChange]] = {}
     for change in changes:
         subject = marked_key(change.key)
@@ -96,37 +96,41 @@ def by_name(changes: Sequence[RecordChange]) -> dict[str, list[RecordChange]]:
 
 def _conflict(change: RecordChange, current: RecordSet | None) -> Conflict:
     kind = Gone if current is None else Conflict
-    cause = f"the plan saw {show(change.before)}, but now it is {show(current)}"
-    return kind(label(change.key), cause, "look again; somebody changed it after the plan was made")
+    cause = f"was changed by another writer: expected {show(change.before)}, found {show(current)}"
+    return kind(label(change.key), cause, "retried automatically")
 
 
-def _check_change(zone: str, change: RecordChange, seen: set[RecordKey], capabilities: DNSCapabilities) -> None:
+def _check_change(zone: str, change: RecordChange, checked: set[RecordKey], capabilities: DNSCapabilities) -> None:
     target = label(change.key)
-    if change.key in seen:
-        raise Rejected(target, "is changed twice in one request", "give each record set one change")
-    seen.add(change.key)
+    if change.key in checked:
+        raise Rejected(target, "is changed twice in one request", "change each record set once")
+    checked.add(change.key)
     if not in_zone(change.key.name, zone):
-        raise Rejected(target, f"lies outside the zone {zone}", "name the zone that holds it")
+        raise Rejected(target, f"is outside the zone {zone}", "use the zone that contains it")
     if change.key.type == "SOA":
-        raise Rejected(target, "the SOA belongs to the zone itself", "let the provider count its serial")
+        raise Rejected(
+            target,
+            "the SOA record belongs to the zone itself",
+            "remove it from the manifest; the provider sets the serial",
+        )
     if change.after is None:
         return
     if not change.after.values:
-        raise Rejected(target, "a record set without values cannot be written", "remove the set instead")
+        raise Rejected(target, "a record set needs a value", "add a value, or remove the set")
     if len(set(change.after.values)) != len(change.after.values):
-        raise Rejected(target, "a value is given twice", "give each value once")
+        raise Rejected(target, "a value is listed twice", "list each value once")
     check_set(change.key, change.after, zone, capabilities)
     if change.key.type == "CNAME" and len(change.after.values) > 1:
-        raise Rejected(target, "a name can have only one CNAME", "publish addresses instead, or one name")
+        raise Rejected(target, "a name can have only one CNAME", "publish addresses, or one name")
 
 
 def _check_result(
     zone: str, records: Mapping[RecordKey, RecordSet], result: Mapping[RecordKey, RecordSet | None]
 ) -> None:
-    """Judge the zone as it would be afterwards, at the names that get something new. One pass over the zone."""
+    """Check the zone after the change, at the names that get a new set. One pass over the zone."""
     top = RecordKey(zone, "NS")
     if top in result and result[top] is None:
-        raise Rejected(label(top), "a zone cannot be without name servers", "change the set instead of removing it")
+        raise Rejected(label(top), "a zone needs name servers", "change the set instead of removing it")
     written = {key.name for key, after in result.items() if after is not None}
     if not written:
         return
@@ -142,7 +146,7 @@ def _check_result(
         if after is not None:
             types.setdefault(key.name, set()).add(key.type)
             groups.setdefault((key.name, key.type), {})[key] = after
-    check_policies({one: groups[one] for one in {(key.name, key.type) for key, after in result.items() if after}})
+    check_policies({group: groups[group] for group in {(key.name, key.type) for key, after in result.items() if after}})
     for key, after in result.items():
         if after is not None:
             _check_name(zone, key, types)
@@ -150,38 +154,38 @@ def _check_result(
 
 def _check_name(zone: str, key: RecordKey, types: Mapping[str, set[str]]) -> None:
     target = label(key)
-    here = types[key.name]
+    present = types[key.name]
     if key.type == "CNAME" and key.name == zone:
-        raise Rejected(target, "a CNAME cannot stand at the top of a zone", "publish addresses there")
-    others = sorted(here - BESIDE_CNAME)
-    if "CNAME" in here and others:
+        raise Rejected(target, "a CNAME is not allowed at the top of a zone", "publish addresses there")
+    others = sorted(present - BESIDE_CNAME)
+    if "CNAME" in present and others:
         raise Rejected(
             target,
-            f"a CNAME cannot share its name with other types; there would be CNAME and {', '.join(others)}",
+            f"a CNAME cannot share its name with other types: the name would have CNAME and {', '.join(others)}",
             "remove one of them, or use another name",
         )
-    if key.name != zone and "NS" in here and key.type not in AT_A_CUT:
-        raise Rejected(target, "the name is delegated by NS records", "publish it in the zone it is delegated to")
+    if key.name != zone and "NS" in present and key.type not in AT_A_CUT:
+        raise Rejected(target, "the name is delegated by NS records", "publish it in the zone that it is delegated to")
     for parent in parents(key.name, zone):
         delegated = types.get(parent, set()) & {"NS", "DNAME"}
         if delegated:
             kind = sorted(delegated)[0]
             raise Rejected(
-                target, f"{parent} above it has a {kind} record", "publish it in the zone it is delegated to"
+                target, f"{parent} above it has a {kind} record", "publish it in the zone that it is delegated to"
             )
 
 
 def canonical_change(change: RecordChange) -> RecordChange:
-    """A change in canonical spelling. Names without a final dot are absolute too: a manifest knows no origin.
+    """A change in canonical spelling. Names without a final dot are absolute too: a manifest has no origin.
 
     Raises:
-        Rejected: the name, the type or a value is none.
+        Rejected: the name, the type or a value is invalid.
     """
     try:
         kind = canonical.type_name(change.key.type.upper())
         key = RecordKey(canonical.absolute(change.key.name), kind, change.key.set_id)
         before = _canonical_set(kind, change.before)
-        # Most marks are only compared.
+        # Most owner marks are only compared.
         after = before if change.after == change.before else _canonical_set(kind, change.after)
     except ValueError as error:
         raise Rejected(label(change.key), str(error), "correct the record") from error
@@ -192,7 +196,7 @@ def _canonical_set(kind: str, record: RecordSet | None) -> RecordSet | None:
     if record is None:
         return None
     if any("\n" in value or "\0" in value for value in record.values):
-        raise ValueError("a value has a line end or a NUL in it")
+        raise ValueError("a value contains a line end or a NUL character")
     if record.alias:
         return record._replace(values=tuple(canonical.absolute(value) for value in record.values))
     values = tuple(sorted(canonical.text_value(kind, value) for value in record.values))

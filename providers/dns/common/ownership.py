@@ -1,12 +1,12 @@
-"""How ownership of a record set is written into a zone: as one TXT record set beside it. Pure; used by `OwnedDNS`.
+"""Owner marks in a zone: one TXT record set beside each owned record set. Pure; used by `OwnedDNS` in `wrappers/owned.py`.
 
-The mark of (name, TYPE) lies at `_reconciler-<type>.<name>`: never at the name itself, so that it can stand beside a CNAME,
-and below the zone's own name for a record at the top of the zone. A wildcard's mark is legal everywhere because its `*` is
-spelled `_wildcard`. Each member of a routed set has a mark of its own: a digest of its set identifier is part of the mark's
-name (identifiers may be longer than a label, and hold anything), and the identifier itself of the mark's text.
+The mark of (name, TYPE) is at `_reconciler-<type>.<name>`: never at the name itself, so that a CNAME can have one, and below
+the zone's own name for a record at the top of the zone. In a wildcard's mark `*` is written `_wildcard`, which is legal
+everywhere. Each member of a routed set has its own mark: the mark's name contains a digest of the set identifier (identifiers
+may be longer than a label, and contain any character), and the mark's text contains the identifier.
 
-Nothing below a delegated name belongs to the zone any more (nor below a DNAME), so the mark of such a set lies beside its
-name instead, at `_reconciler-<type>-<digest of the first label>.<rest of the name>`, and its text holds the label.
+Names below a delegated name (or a DNAME) do not belong to the zone, so the mark of such a set is beside its name instead, at
+`_reconciler-<type>-<digest of the first label>.<rest of the name>`, and its text contains the label.
 """
 
 import re
@@ -26,19 +26,19 @@ MEMBER = " set="
 """Between the owner and the set identifier in the mark of a member."""
 
 LABEL = " label="
-"""Before the first label of a name that cuts the zone, in the mark of such a set."""
+"""Before the first label of a delegated name, in the mark of such a set."""
 
 CUTS = frozenset({"NS", "DS", "DNAME"})
-"""Types that take what is below their name out of the zone (RFC 1034 section 4.2, RFC 6672 section 2.3)."""
+"""Types that remove the names below theirs from the zone (RFC 1034 section 4.2, RFC 6672 section 2.3)."""
 
 DIGEST = 20
 """Hexadecimal digits of a set identifier's digest (80 bits): a label has 63 characters, and the longest type needs 10."""
 
 MARK_TTL = 300
-"""Seconds. Nobody resolves marks, so the value only bounds how long a person's resolver shows an old one."""
+"""Seconds. Clients do not resolve marks, so the value only bounds how long a resolver shows an operator an old mark."""
 
 UNREADABLE = "?/"
-"""Begins the owner of a set whose mark cannot be read. No instance has this id, so such a set is foreign."""
+"""Begins the owner of a set whose mark is unreadable. No instance has this id, so such a set is foreign."""
 
 MAX_NAME = 253
 """Characters of a name without its final dot (RFC 1035 section 2.3.4 allows 255 octets on the wire)."""
@@ -47,14 +47,14 @@ CHUNK = 255
 """Octets in one character-string of a TXT record (RFC 1035 section 3.3)."""
 
 PLAIN = re.compile(r"[ !#-\[\]-~]{0,255}")
-"""A text in which nothing has to be escaped, and which is one character-string."""
+"""A text that needs no escapes and is one character-string."""
 
 FIRST_LABEL = re.compile(r"(?:[^.\\]|\\\d{3}|\\.)*\.")
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """A zone's record sets with the marks taken out: `owners` by the set they are about, `marks` as they were found."""
+    """A zone's record sets without the marks; `owners` and `marks` by the set that they belong to."""
 
     records: dict[RecordKey, RecordSet]
     owners: dict[RecordKey, str]
@@ -62,29 +62,33 @@ class Marked:
 
 
 def mark_key(key: RecordKey, zone: str = "") -> RecordKey:
-    """Where the mark of a record set lies; `zone` tells the name servers of the zone itself from a delegation.
+    """The key of the mark of a record set; `zone` distinguishes the name servers of the zone itself from a delegation.
 
     Raises:
-        Rejected: the set's own name is reserved for marks, or leaves no room for one.
+        Rejected: the set's own name is reserved for marks, or is too long for one.
     """
     target = label(key)
     if key.name.startswith((PREFIX, WILDCARD)):
-        raise Rejected(target, f"names that begin with {PREFIX} or {WILDCARD} are kept for owner marks", "rename it")
+        raise Rejected(
+            target, f"names that begin with {PREFIX} or {WILDCARD} are reserved for owner marks", "rename it"
+        )
     name, cut = WILDCARD + key.name[2:] if key.name.startswith("*.") else key.name, ""
     if key.type in CUTS and key.name != zone:
         first, name = _first_label(key.name)
         cut = f"-{_digest(first)}"
     member = f"_{_digest(key.set_id)}" if key.set_id else ""
-    found = f"{PREFIX}{key.type.lower()}{cut}{member}.{name}"
-    if len(found.rstrip(".")) > MAX_NAME:
-        raise Rejected(target, f"its owner mark would need a name of {len(found) - 1} characters", "shorten the name")
-    return RecordKey(found, "TXT")
+    mark_name = f"{PREFIX}{key.type.lower()}{cut}{member}.{name}"
+    length = len(mark_name.rstrip("."))
+    if length > MAX_NAME:
+        cause = f"the name of its owner mark would have {length} characters, at most {MAX_NAME} are allowed"
+        raise Rejected(target, cause, "shorten the name")
+    return RecordKey(mark_name, "TXT")
 
 
 def marked_key(key: RecordKey, record: RecordSet | None = None) -> RecordKey | None:
-    """The record set that a mark at `key` is about; None when `key` cannot hold a mark.
+    """The record set that a mark at `key` belongs to; None when `key` cannot be a mark.
 
-    Without the mark itself (`record`), or with one that cannot be read, digests stand for the texts that they are of.
+    Without the mark itself (`record`), or with an unreadable one, digests replace the label and the set identifier.
     """
     if key.type != "TXT" or not key.name.startswith(PREFIX):
         return None
@@ -97,13 +101,13 @@ def marked_key(key: RecordKey, record: RecordSet | None = None) -> RecordKey | N
     member = set_id if member and _digest(set_id) == member else member
     cut, _, cut_label = kind.partition("-")
     if cut_label and cut.upper() in CUTS:
-        said = head.partition(LABEL)[2]
-        return RecordKey(f"{said if _digest(said) == cut_label else cut_label}.{name}", cut.upper(), member)
+        label_text = head.partition(LABEL)[2]
+        return RecordKey(f"{label_text if _digest(label_text) == cut_label else cut_label}.{name}", cut.upper(), member)
     return RecordKey("*." + name[len(WILDCARD) :] if name.startswith(WILDCARD) else name, kind.upper(), member)
 
 
 def mark_record(owner: str, key: RecordKey | None = None, zone: str = "") -> RecordSet:
-    """The TXT record set that says `owner` (`<instance>/<object key>`) of the set `key`, as `mark_key` places it."""
+    """The mark that names `owner` (`<instance>/<object key>`) of the set `key`; its key is `mark_key(key)`."""
     text = SYNTAX + owner
     if key is not None and key.type in CUTS and key.name != zone:
         text += LABEL + _first_label(key.name)[0]
@@ -114,19 +118,19 @@ def mark_record(owner: str, key: RecordKey | None = None, zone: str = "") -> Rec
 
 def _first_label(name: str) -> tuple[str, str]:
     """The first label of a name and the rest. A dot that is part of a label is escaped."""
-    found = FIRST_LABEL.match(name)
-    end = found.end() if found else 0
+    match = FIRST_LABEL.match(name)
+    end = match.end() if match else 0
     return name[: end - 1], name[end:]
 
 
 def read_mark(record: RecordSet) -> str:
-    """The owner that a mark names. Several marks or another text: an owner that is nobody's instance, so foreign."""
+    """The owner that a mark names. Several values or another text give an owner of no instance, so the set is foreign."""
     return _owner_in(record.values)
 
 
 @lru_cache(maxsize=4096)
 def _owner_in(values: tuple[str, ...]) -> str:
-    """Marks of one owner have the same text, and a zone may have many."""
+    """Cached, because many marks in a zone have the same text."""
     texts = [unquote(value) for value in values]
     if len(texts) == 1 and texts[0].startswith(SYNTAX):
         owner = texts[0][len(SYNTAX) :].partition(MEMBER)[0].partition(LABEL)[0]
@@ -136,7 +140,7 @@ def _owner_in(values: tuple[str, ...]) -> str:
 
 
 def split(records: Mapping[RecordKey, RecordSet]) -> Marked:
-    """Take the marks out of a zone's record sets. One pass, with as little as possible for each set: there may be 100,000."""
+    """Separate the marks from a zone's record sets. One fast pass: there may be 100,000 sets."""
     plain: dict[RecordKey, RecordSet] = {}
     owners: dict[RecordKey, str] = {}
     marks: dict[RecordKey, RecordSet] = {}
@@ -165,18 +169,18 @@ def quote(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def unquote(value: str) -> str:
-    """The whole text of a TXT value, its pieces joined. Lenient: an escape cut short is taken as it is."""
-    found = bytearray()
+    """The whole text of a TXT value, its pieces joined. Lenient: an incomplete escape is kept as it is."""
+    octets = bytearray()
     quoted = False
     characters: Iterable[str] = iter(value)
     for character in characters:
         if character == '"':
             quoted = not quoted
         elif character == "\\":
-            found += _unescape(characters)
+            octets += _unescape(characters)
         elif quoted or character != " ":
-            found += character.encode()
-    return found.decode(errors="replace")
+            octets += character.encode()
+    return octets.decode(errors="replace")
 
 
 def _escape(octet: int) -> str:

@@ -1,7 +1,7 @@
-"""What a routed or an alias set may be, judged against the capabilities of its provider. Pure; used by `change.py`.
+"""Checks of routed and alias sets against the capabilities of their provider. Pure; used by `change.py`.
 
-A provider refuses what it cannot hold instead of writing something else: adapting records is done before they are compared,
-by the core, and what was adapted passes here.
+A provider refuses a set that it does not support instead of writing another one: the core adapts records before they are
+compared, and adapted records pass these checks.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ ALIAS_TYPES = frozenset({"A", "AAAA"})
 """Types that an alias set may have: it stands for addresses."""
 
 MAX_SET_ID = 128
-"""Characters of a set identifier (the limit of Amazon Route 53, which the word comes from)."""
+"""Characters of a set identifier (the limit of Amazon Route 53)."""
 
 
 def label(key: RecordKey) -> str:
@@ -24,19 +24,19 @@ def label(key: RecordKey) -> str:
 
 
 def check_set(key: RecordKey, record: RecordSet, zone: str, can: DNSCapabilities) -> None:
-    """Raise `Rejected` unless a provider with these capabilities can hold this set."""
+    """Raise `Rejected` unless a provider with these capabilities supports this set."""
     target = label(key)
     if can.types and key.type not in can.types:
-        raise Rejected(target, f"the provider has no records of type {key.type}", "use another type or provider")
+        raise Rejected(target, f"the provider does not support type {key.type}", "use another type or provider")
     if record.alias:
         _check_alias(key, record, zone, can)
     elif not can.ttl_min <= record.ttl <= can.ttl_max:
-        cause = f"a TTL of {record.ttl} seconds is impossible"
-        raise Rejected(target, cause, f"use {can.ttl_min} to {can.ttl_max}")
+        cause = f"the provider does not support a TTL of {record.ttl} seconds"
+        raise Rejected(target, cause, f"use a TTL of {can.ttl_min} to {can.ttl_max}")
     routed = (record.weight is not None) + bool(record.geo)
     if not key.set_id:
         if routed:
-            raise Rejected(target, "has a weight or a place, but no set identifier", "give the member an identifier")
+            raise Rejected(target, "has a weight or a place, but no set identifier", "set an identifier for the member")
         return
     if len(key.set_id) > MAX_SET_ID or not key.set_id.isprintable():
         raise Rejected(target, f"a set identifier has at most {MAX_SET_ID} printable characters", "shorten it")
@@ -50,22 +50,22 @@ def check_set(key: RecordKey, record: RecordSet, zone: str, can: DNSCapabilities
 
 
 def check_policies(groups: Mapping[tuple[str, str], Mapping[RecordKey, RecordSet]]) -> None:
-    """Raise `Rejected` unless all sets of each name and type, as they will be, follow one policy."""
+    """Raise `Rejected` unless all sets of each name and type follow one policy after the change."""
     for (name, kind), members in groups.items():
         target = f"{name} {kind}"
         policies = {_policy(key, record) for key, record in members.items()}
         if len(policies) > 1:
-            cause = f"sets of one name and type follow one policy; there would be {' and '.join(sorted(policies))}"
+            cause = f"sets of one name and type must follow one policy, but these would follow {' and '.join(sorted(policies))}"
             raise Rejected(target, cause, "remove the others in the same change, or use another name")
-        twice = _twice(record.geo for record in members.values() if record.geo)
-        if twice:
-            raise Rejected(target, f"two members are for the place {twice}", "give each place one member")
+        duplicate = _duplicate(record.geo for record in members.values() if record.geo)
+        if duplicate:
+            raise Rejected(target, f"two members have the place {duplicate}", "use each place for one member")
 
 
 def _check_alias(key: RecordKey, record: RecordSet, zone: str, can: DNSCapabilities) -> None:
     target = label(key)
     if can.alias is Alias.NONE:
-        raise Rejected(target, "the provider has no alias sets", "publish the addresses, or a CNAME")
+        raise Rejected(target, "the provider does not support alias sets", "publish the addresses, or a CNAME")
     if key.type not in ALIAS_TYPES:
         raise Rejected(target, "only sets of type A and AAAA can be an alias", "use a CNAME")
     if len(record.values) != 1:
@@ -81,18 +81,22 @@ def _check_alias(key: RecordKey, record: RecordSet, zone: str, can: DNSCapabilit
 
 def _check_weight(target: str, weight: int, can: DNSCapabilities) -> None:
     if can.weight is None:
-        raise Rejected(target, "the provider cannot weigh record sets", "publish the values in one plain set")
+        raise Rejected(target, "the provider does not support weights", "publish the values in one plain set")
     least, most = can.weight
     if not least <= weight <= most:
-        raise Rejected(target, f"a weight of {weight} is impossible", f"use {least} to {most}")
+        raise Rejected(
+            target, f"the provider does not support a weight of {weight}", f"use a weight of {least} to {most}"
+        )
 
 
 def _check_geo(target: str, geo: str, can: DNSCapabilities) -> None:
     if not can.geo:
-        raise Rejected(target, "the provider cannot route by place", "publish one plain set")
+        raise Rejected(target, "the provider does not support routing by place", "publish one plain set")
     kind = geo_kind(geo)
     if kind is None:
-        raise Rejected(target, f"{geo!r} is no place", "use *, a continent, a country, or a subdivision such as US-CA")
+        raise Rejected(
+            target, f"{geo!r} is not a place", "use *, a continent, a country, or a subdivision such as US-CA"
+        )
     if not can.places(geo):
         kinds = ", ".join(sorted(can.geo))
         raise Rejected(target, f"the provider does not know the {kind} {geo}", f"use a place of another kind: {kinds}")
@@ -103,13 +107,13 @@ def _policy(key: RecordKey, record: RecordSet) -> str:
         return "a plain set"
     if record.weight is not None:
         return "weights"
-    return "places" if record.geo else "a policy that is not known here"
+    return "places" if record.geo else "an unknown policy"
 
 
-def _twice(places: Iterable[str]) -> str:
-    seen: set[str] = set()
+def _duplicate(places: Iterable[str]) -> str:
+    checked: set[str] = set()
     for place in sorted(places):
-        if place in seen:
+        if place in checked:
             return place
-        seen.add(place)
+        checked.add(place)
     return ""

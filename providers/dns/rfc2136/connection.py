@@ -1,7 +1,7 @@
 """One TCP connection to a name server: framing, deadlines and signatures (RFC 1035 section 4.2.2, RFC 8945).
 
-Used by the modules that read and write zones; they decide what a failure means, because that depends on what was sent.
-Everything goes over TCP: answers are never cut short, and a lost packet costs no time-out of ours.
+Used by `read.py`, `transfer.py` and `update.py`; they decide what a failure means, because that depends on what was sent.
+All messages use TCP: answers are never truncated, and a lost packet does not cost a time-out.
 """
 
 import base64
@@ -29,10 +29,10 @@ from providers.dns.rfc2136.settings import KeySettings
 from providers.errors import Rejected
 
 FUDGE = 300
-"""Seconds that the two clocks may differ (the value that RFC 8945 section 10 recommends)."""
+"""Seconds that the two clocks may differ (RFC 8945 section 10 recommends this value)."""
 
 UNSIGNED_MESSAGES = 99
-"""Messages of a transfer that may follow one another without a signature (RFC 8945 section 5.3.1)."""
+"""Consecutive messages of a transfer that may be unsigned (RFC 8945 section 5.3.1)."""
 
 
 PEER_CODES: dict[type[Exception], str] = {
@@ -47,18 +47,18 @@ _sign: Any = dns.tsig.sign
 _validate: Any = dns.tsig.validate
 
 QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)
-"""Servers that collect small answers until the last one was acknowledged (BIND) must not wait 40 ms for that."""
+"""A server that delays small answers until the last one is acknowledged (BIND) must not wait 40 ms for that."""
 
-WHOLE = 5
-"""How many times the time-out of one wait an exchange of many messages may take."""
+EXCHANGE_TIMEOUTS = 5
+"""The time limit of a whole exchange of many messages, in time-outs of one wait."""
 
 
 class Lost(Exception):
-    """The connection gave no (further) answer: refused, closed, reset or too slow."""
+    """The connection gives no (further) answer: refused, closed, reset or too slow."""
 
 
 class BadSignature(Exception):
-    """An answer's signature is missing or wrong. `code` is the peer's complaint about ours, by its name; empty if ours."""
+    """A signature is missing or wrong. `code` is the server's error about our signature; empty when its own is wrong."""
 
     def __init__(self, cause: str, code: str = "") -> None:
         super().__init__(cause)
@@ -67,7 +67,7 @@ class BadSignature(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """`steady` in nanoseconds bounds waits; `wall` in seconds since 1970 goes into signatures, which are valid for a while."""
+    """`steady` in ns bounds waits; `wall` in seconds since 1970 is the time in signatures."""
 
     steady: Callable[[], int]
     wall: Callable[[], int] = lambda: int(time.clock_gettime(time.CLOCK_REALTIME))
@@ -83,7 +83,7 @@ class Signer:
         try:
             raw = base64.b64decode(text.encode(), validate=True)
         except (binascii.Error, ValueError):
-            raw = b""  # nothing is chained: the error might quote the secret
+            raw = b""  # no error is chained: it might quote the secret
         if not raw:
             cause = f"the secret of key {settings.name} in {settings.secret} is not base64"
             raise Rejected(target, cause, "store the secret as the key tool printed it")
@@ -93,7 +93,7 @@ class Signer:
         return "Signer(***)"
 
     def sign(self, body: bytes, wall: int) -> tuple[bytes, bytes]:
-        """The message with a signature, and the signature's MAC, which the answer is checked against."""
+        """The message with a signature, and the MAC of the signature, which the check of the answer needs."""
         number = int.from_bytes(body[:2], "big")
         kind = dns.rdatatype.TSIG
         make: Any = dns.rdtypes.ANY.TSIG.TSIG
@@ -129,11 +129,11 @@ class Verifier:
         return self._unsigned == 0
 
     def check(self, message: wire.Message, tsig: tuple[int, wire.Record] | None) -> None:
-        """Check one message; `tsig` is (where it begins, the record), None when there is none. Raises `BadSignature`."""
+        """Check one message; `tsig` is (its offset, the record), None without one. Raises `BadSignature`."""
         if self._signer is None:
             return
         if tsig is None:
-            self._without(message)
+            self._check_unsigned(message)
             return
         begin, record = tsig
         try:
@@ -144,28 +144,30 @@ class Verifier:
             )
         except dns.tsig.PeerError as error:
             code = PEER_CODES.get(type(error), "TSIG error")
-            raise BadSignature(f"it does not accept our signature ({code})", code) from error
+            raise BadSignature(f"the server does not accept our signature ({code})", code) from error
         except dns.tsig.BadTime as error:
-            raise BadSignature("its clock and ours differ by more than five minutes", "BADTIME") from error
+            raise BadSignature(
+                "the clocks of the server and of this machine differ by more than five minutes", "BADTIME"
+            ) from error
         except (dns.exception.DNSException, ValueError) as error:
-            raise BadSignature(f"the signature of its answer is wrong ({type(error).__name__})") from error
+            raise BadSignature(f"the signature of the answer is wrong ({type(error).__name__})") from error
         self._unsigned = 0
 
-    def _without(self, message: wire.Message) -> None:
+    def _check_unsigned(self, message: wire.Message) -> None:
         if self._context is None or self._unsigned >= UNSIGNED_MESSAGES:
-            raise BadSignature("its answer is not signed")
+            raise BadSignature("the answer is not signed")
         self._unsigned += 1
         self._context.update(message.wire)
 
 
-class Link:
-    """A connection, made when the first message is sent. Each wait ends after `timeout` (ns), all together after `WHOLE` times that."""
+class Connection:
+    """A connection, opened with the first message. Each wait ends after `timeout` (ns), all together after `EXCHANGE_TIMEOUTS` times that."""
 
     def __init__(self, address: str, port: int, timeout: int, clocks: Clocks) -> None:
         self._address = (address, port)
         self._timeout = timeout
         self._clocks = clocks
-        self._end = clocks.steady() + WHOLE * timeout
+        self._end = clocks.steady() + EXCHANGE_TIMEOUTS * timeout
         self._socket: socket.socket | None = None
         self._buffer = bytearray()
 
@@ -178,17 +180,17 @@ class Link:
         self.close()
 
     def send(self, body: bytes, signer: Signer | None, *, many: bool = False) -> Verifier:
-        """Connect if needed, sign and send a message; returns what checks its answers.
+        """Connect if needed, sign and send a message; returns the verifier of its answers.
 
         Raises:
-            Lost: it was not sent, or not wholly: the server cannot have acted on it.
+            Lost: the message was not sent completely: the server cannot have acted on it.
         """
         mac = b""
         if signer is not None:
             body, mac = signer.sign(body, self._clocks.wall())
         if len(body) > wire.MAX_MESSAGE:
             raise ValueError(f"a message of {len(body)} octets is too long")
-        with self._waiting("sending to it") as connection:
+        with self._waiting("sending") as connection:
             connection.sendall(len(body).to_bytes(2, "big") + body)
         return Verifier(signer, mac, self._clocks.wall, many)
 
@@ -205,16 +207,16 @@ class Link:
 
     def _exactly(self, count: int) -> bytes:
         while len(self._buffer) < count:
-            with self._waiting("waiting for its answer") as connection:
+            with self._waiting("waiting for the answer") as connection:
                 if QUICKACK is not None:
                     connection.setsockopt(socket.IPPROTO_TCP, QUICKACK, 1)
                 piece = connection.recv(262_144)
             if not piece:
-                raise Lost("it closed the connection before its answer was complete")
+                raise Lost("the server closed the connection before the answer was complete")
             self._buffer += piece
-        found = bytes(self._buffer[:count])
+        data = bytes(self._buffer[:count])
         del self._buffer[:count]
-        return found
+        return data
 
     @contextmanager
     def _waiting(self, doing: str) -> Iterator[socket.socket]:
@@ -237,7 +239,7 @@ class Link:
 
 
 def number() -> int:
-    """A message id that nobody can guess."""
+    """A random message id."""
     return secrets.randbits(16)
 
 
@@ -245,11 +247,11 @@ def walk(
     message: wire.Message, names: dict[int, str]
 ) -> tuple[list[tuple[int, wire.Record]], tuple[int, wire.Record] | None]:
     """All records of a message as (section, record), and its signature if it has one. Raises `Malformed`."""
-    found: list[tuple[int, wire.Record]] = []
+    records: list[tuple[int, wire.Record]] = []
     tsig = None
     for section, begin, record in wire.records(message, names):
         if record.type == wire.TSIG:
             tsig = (begin, record)
         else:
-            found.append((section, record))
-    return found, tsig
+            records.append((section, record))
+    return records, tsig

@@ -1,8 +1,8 @@
-"""Which record sets to ask for, where zones cannot be transferred: a file per zone in the state directory.
+"""Which record sets to query where zones cannot be transferred: a file per zone in the state directory.
 
-Without it a restarted program would not know what it published, and would see nothing of it. A name is written down before
-its record set is, and taken out after its removal was read back, so that a kill -9 in between only costs a query. Used by
-`rfc2136_zones.py` with `readBack: queries`.
+Without it a restarted program would not know which record sets it has published. A name is saved before its record set is
+written, and dropped after its removal was read back, so that a kill -9 in between only costs a query. Used by `zones.py` with
+`readBack: queries`.
 """
 
 import json
@@ -17,26 +17,26 @@ from providers.facts import RecordKey
 from providers.lib.files import locked, read
 
 MAX_NAMES = 100_000
-"""Record sets in one file. A look asks for each, so that more would not be a look any more."""
+"""Record sets in one file, at most. A look queries each, so more would make a look too slow."""
 
 FORMAT = "reconciler/rfc2136-names/1"
 
 
 class Names:
-    """The record sets that one provider asks for, by zone."""
+    """The record sets that one provider queries, by zone."""
 
     def __init__(self, state_dir: str, provider: str) -> None:
         self._directory = Path(state_dir) / "rfc2136" / quote(provider, safe="")
         self._lock = Lock()
 
     def of(self, zone: str) -> frozenset[RecordKey]:
-        """The names of a zone. Raises `Unreachable` when the file cannot be read: unknown is not none."""
+        """The record sets of a zone. Raises `Unreachable` when the file cannot be read: unknown is not empty."""
         path = self._path(zone)
         data = read(f"zone {zone}", path)
         return frozenset() if data is None else _parsed(zone, path, data)
 
     def add(self, zone: str, keys: Collection[RecordKey]) -> frozenset[RecordKey]:
-        """Remember names, durably. Returns those that are new. Raises `Unreachable`."""
+        """Save record sets durably. Returns the new ones. Raises `Unreachable`."""
         with self._lock:
             known = self.of(zone)
             new = frozenset(keys) - known
@@ -45,7 +45,7 @@ class Names:
             return new
 
     def drop(self, zone: str, keys: Collection[RecordKey]) -> None:
-        """Forget names. Raises `Unreachable`."""
+        """Drop record sets. Raises `Unreachable`."""
         if not keys:
             return
         with self._lock:
@@ -61,7 +61,7 @@ class Names:
         with locked(target, self._directory):
             after = sorted((key.name, key.type) for key in (self.of(zone) | new) - gone)
             if len(after) > MAX_NAMES:
-                raise Unreachable(target, f"more than {MAX_NAMES} record sets to ask for", "use readBack: axfr")
+                raise Unreachable(target, f"has more than {MAX_NAMES} record sets to query", "use readBack: axfr")
             _replace(target, path, json.dumps({"format": FORMAT, "names": after}).encode())
 
     def _path(self, zone: str) -> Path:
@@ -70,16 +70,16 @@ class Names:
 
 def _parsed(zone: str, path: Path, data: bytes) -> frozenset[RecordKey]:
     try:
-        found = json.loads(data)
-        names = {FORMAT: found["names"]}[found["format"]]  # another format is a KeyError
+        content = json.loads(data)
+        names = {FORMAT: content["names"]}[content["format"]]  # another format is a KeyError
         return frozenset(RecordKey(str(name), str(kind)) for name, kind in names)
     except (ValueError, KeyError, TypeError) as error:
-        cause = f"{path} does not hold the names to ask for in format {FORMAT}"
-        raise Unreachable(f"zone {zone}", cause, "remove it; names are learnt again as they are published") from error
+        cause = f"{path} is not a file of record sets in format {FORMAT}"
+        raise Unreachable(f"zone {zone}", cause, "remove it; names are saved again when they are published") from error
 
 
 def _replace(target: str, path: Path, data: bytes) -> None:
-    """Replace the file at once and durably, mode 0600. The caller holds the lock, so one temporary name is enough."""
+    """Replace the file atomically and durably, mode 0600. The caller holds the lock, so one temporary name is enough."""
     temporary = path.with_name(f".{path.name}.new")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

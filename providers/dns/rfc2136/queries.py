@@ -1,7 +1,7 @@
-"""Record sets one by one, from servers that refuse transfers. Used by `rfc2136_zones.py` with `readBack: queries`.
+"""Reads record sets one by one, from servers that refuse transfers. Used by `zones.py` with `readBack: queries`.
 
-An answer is no proof that a set exists: a wildcard answers for names that do not. Where the answer is what a wildcard above
-would give, an update without changes asks the server whether the set itself exists.
+An answer does not prove that a set exists: a wildcard answers for missing names. When the answer equals that of a wildcard
+above, an update without changes asks the server whether the set itself exists.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from providers.actions import RecordChange
 from providers.dns.common.change import in_zone, parents
 from providers.dns.rfc2136 import wire
-from providers.dns.rfc2136.connection import Link, Signer
+from providers.dns.rfc2136.connection import Connection, Signer
 from providers.dns.rfc2136.read import Answer, Question, Server, Zone, ask, serial
 from providers.dns.rfc2136.refusals import NOERROR, NXDOMAIN, NXRRSET, not_served, read_refused, update_refused
 from providers.dns.rfc2136.update import NOTHING, Part, exchange, exists
@@ -17,18 +17,18 @@ from providers.errors import Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
 
 TRIES = 3
-"""How often a look is begun anew because the zone changed meanwhile: answers of two versions are no state of the zone."""
+"""How often a look is repeated when the zone changes meanwhile: answers of two versions are not one state of the zone."""
 
 
 def look(
-    server: Server, link: Link, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()
+    server: Server, connection: Connection, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()
 ) -> Zone:
-    """Some record sets of a zone, all of one version of it. Sets that do not exist are left out.
+    """Some record sets of a zone, all of one version. Sets that do not exist are left out.
 
     Args:
-        server, link, zone: where to ask, over what, about what.
+        server, connection, zone: the server, the connection and the zone.
         keys: which sets.
-        changes: what is about to be written: what stands beside and above it is asked for, too.
+        changes: the planned changes: sets at and above their names are queried, too.
 
     Raises:
         Unreachable: an answer is missing, or the zone changes faster than it can be read.
@@ -38,21 +38,21 @@ def look(
     questions = dict.fromkeys(Question(key.name, wire.type_number(key.type)) for key in sorted(keys))
     questions |= dict.fromkeys(_beside(zone, changes))
     for _ in range(TRIES):
-        first = serial(server, link, signer, zone)
-        records = _records(zone, ask(server, link, signer, zone, questions), server)
-        records = _without_synthesized(server, link, signer, zone, records)
-        if not questions or serial(server, link, signer, zone) == first:
+        first = serial(server, connection, signer, zone)
+        records = _records(zone, ask(server, connection, signer, zone, questions), server)
+        records = _without_synthesized(server, connection, signer, zone, records)
+        if not questions or serial(server, connection, signer, zone) == first:
             return Zone(first, records)
-    raise Unreachable(f"zone {zone}", f"it changed {TRIES} times while it was read by queries")
+    raise Unreachable(f"zone {zone}", f"changed {TRIES} times while it was read by queries")
 
 
 def _beside(zone: str, changes: Iterable[RecordChange]) -> Iterable[Question]:
-    """What decides whether new sets may stand where they shall: a CNAME beside, anything beside a CNAME, cuts above."""
+    """Questions that decide whether new sets are allowed: a CNAME at the name, any set beside a CNAME, delegations above."""
     for change in changes:
         if change.after is None:
             continue
         name = change.key.name
-        # Servers may answer a question for any type with a part only; prerequisites of the update cover the rest.
+        # Servers may answer a query for any type incompletely; the prerequisites of the update cover the rest.
         yield Question(name, wire.ANY if change.key.type == "CNAME" else wire.CNAME)
         for parent in [name, *parents(name, zone)]:
             if parent != zone and in_zone(parent, zone):
@@ -60,44 +60,46 @@ def _beside(zone: str, changes: Iterable[RecordChange]) -> Iterable[Question]:
 
 
 def _records(zone: str, answers: Iterable[Answer], server: Server) -> dict[RecordKey, RecordSet]:
-    found: dict[RecordKey, RecordSet] = {}
+    records: dict[RecordKey, RecordSet] = {}
     for answer in answers:
         if answer.rcode not in (NOERROR, NXDOMAIN):
             raise read_refused(zone, "a query", answer.rcode, server.reading_key)
-        cut = {key: one for key, one in answer.referral.items() if key.name != zone and in_zone(key.name, zone)}
-        if not answer.authoritative and not cut:
-            raise Rejected(f"zone {zone}", "the server answers without authority over this zone", not_served(zone))
+        delegation = {
+            key: record for key, record in answer.referral.items() if key.name != zone and in_zone(key.name, zone)
+        }
+        if not answer.authoritative and not delegation:
+            raise Rejected(f"zone {zone}", "the server is not authoritative for this zone", not_served(zone))
         if not answer.authoritative:
-            found |= cut
+            records |= delegation
             continue
-        found |= _own(zone, answer)
-    return found
+        records |= _own(zone, answer)
+    return records
 
 
 def _own(zone: str, answer: Answer) -> dict[RecordKey, RecordSet]:
-    """The sets of an answer that lie at the name that was asked for. Where a DNAME above made the answer: only that."""
+    """The sets of an answer at the queried name. When a DNAME above gave the answer: only the DNAME."""
     above = {
-        key: one
-        for key, one in answer.records.items()
+        key: record
+        for key, record in answer.records.items()
         if key.type == "DNAME" and key.name != answer.question.name and in_zone(key.name, zone)
     }
     if above:
         return above
-    return {key: one for key, one in answer.records.items() if key.name == answer.question.name}
+    return {key: record for key, record in answer.records.items() if key.name == answer.question.name}
 
 
 def _without_synthesized(
-    server: Server, link: Link, signer: Signer | None, zone: str, records: Mapping[RecordKey, RecordSet]
+    server: Server, connection: Connection, signer: Signer | None, zone: str, records: Mapping[RecordKey, RecordSet]
 ) -> dict[RecordKey, RecordSet]:
     above = {key: _wildcards(zone, key) for key in records}
     questions = dict.fromkeys(question for wildcards in above.values() for question in wildcards)
     sources: dict[Question, set[RecordSet]] = {}
-    for answer in ask(server, link, signer, zone, questions):
+    for answer in ask(server, connection, signer, zone, questions):
         sources[answer.question] = set(_own(zone, answer).values()) if answer.authoritative else set()
     return {
         key: record
         for key, record in records.items()
-        if not any(record in sources[question] for question in above[key]) or _exists(server, link, zone, key)
+        if not any(record in sources[question] for question in above[key]) or _exists(server, connection, zone, key)
     }
 
 
@@ -108,9 +110,9 @@ def _wildcards(zone: str, key: RecordKey) -> list[Question]:
     return [Question(name, wire.type_number(key.type)) for name in names if name != key.name]
 
 
-def _exists(server: Server, link: Link, zone: str, key: RecordKey) -> bool:
+def _exists(server: Server, connection: Connection, zone: str, key: RecordKey) -> bool:
     signer = server.signer(server.settings.update_key, zone)
-    rcode = exchange(server, link, signer, zone, Part([exists(zone, key)], [], 0), NOTHING)
+    rcode = exchange(server, connection, signer, zone, Part([exists(zone, key)], [], 0), NOTHING)
     if rcode in (NXRRSET, NXDOMAIN):
         return False
     if rcode != NOERROR:

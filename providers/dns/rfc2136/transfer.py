@@ -1,131 +1,135 @@
-"""Zones by transfer: whole (AXFR, RFC 5936), or what changed since a serial (IXFR, RFC 1995) put on top of what is known.
+"""Reads zones by transfer: whole (AXFR, RFC 5936), or the changes since a serial (IXFR, RFC 1995) applied to the known zone.
 
-Used by `rfc2136_zones.py`. A transfer that ends early raises; a part of a zone is never returned. Changes must fit exactly onto
-what is known (what goes was there, what comes was not), else what is known was not that serial, and nothing of it is used.
+Used by `zones.py`. An incomplete transfer raises; a part of a zone is never returned. Changes must fit the known zone exactly
+(removed records were present, added ones were not), else the known zone was not of that serial, and no change is used.
 """
 
 from typing import NamedTuple, Protocol
 
 from providers.dns.common.change import in_zone
 from providers.dns.rfc2136 import wire
-from providers.dns.rfc2136.connection import BadSignature, Link, Lost, Signer, number, walk
+from providers.dns.rfc2136.connection import BadSignature, Connection, Lost, Signer, number, walk
 from providers.dns.rfc2136.read import Server, Sets, Zone
 from providers.dns.rfc2136.refusals import NOERROR, allow_transfer, bad_signature, read_refused
 from providers.facts import RecordKey, RecordSet
 
 MAX_RECORDS = 5_000_000
-"""Records in one transfer. More are refused, so that no server can fill the memory."""
+"""Records in one transfer, at most, so that no server can fill the memory."""
 
 
 class _Refused(Exception):
-    """The server answers with another code than NOERROR."""
+    """The server answers with a code other than NOERROR."""
 
     def __init__(self, rcode: int) -> None:
         super().__init__(rcode)
         self.rcode = rcode
 
 
-def transfer(server: Server, link: Link, signer: Signer | None, zone: str) -> Zone:
+def transfer(server: Server, connection: Connection, signer: Signer | None, zone: str) -> Zone:
     """A whole zone.
 
     Raises:
-        Unreachable: the transfer did not come to its end, or what came is no zone; nothing of it is used.
+        Unreachable: the transfer is incomplete or not a zone; no part of it is used.
         Rejected: the server refuses the transfer, or does not accept the key.
     """
-    one, whole = number(), _Whole(zone)
+    message_id, whole = number(), _Whole(zone)
     try:
-        _receive(link, signer, one, wire.query(one, zone, wire.AXFR), whole)
+        _receive(connection, signer, message_id, wire.query(message_id, zone, wire.AXFR), whole)
         return whole.zone()
     except _Refused as refused:
         raise read_refused(zone, "a transfer", refused.rcode, server.reading_key) from None
     except Lost as error:
-        raise server.lost(zone, Lost(f"{error}; the transfer is not complete and not used")) from error
+        raise server.lost(zone, Lost(f"{error}; the incomplete transfer is not used")) from error
     except wire.Malformed as error:
-        raise server.lost(zone, Lost(f"its transfer cannot be used: {error}")) from error
+        raise server.lost(zone, Lost(f"the transfer cannot be used: {error}")) from error
     except BadSignature as error:
         raise bad_signature(zone, error, server.reading_key, allow_transfer(zone, server.reading_key)) from error
 
 
-def catch_up(server: Server, link: Link, signer: Signer | None, zone: str, known: Zone, serial: int) -> Zone | None:
-    """The zone as it is now, out of what it was and what changed since.
+def catch_up(
+    server: Server, connection: Connection, signer: Signer | None, zone: str, known: Zone, serial: int
+) -> Zone | None:
+    """The present zone, from the known zone and the changes since.
 
     Args:
-        server, link, signer, zone: where to ask, over what, signed by whom, about what.
-        known: the zone as it was.
-        serial: the serial that the server has just told.
+        server, connection, signer, zone: the server, the connection, its signer and the zone.
+        known: the known zone.
+        serial: the server's present serial.
 
     Returns:
-        The zone; None when only a whole transfer can tell: the serial went back, the server does not tell changes, the zone
-        is signed, or what it tells does not fit onto what is known. The link may not be used any more then.
+        The zone; None when a whole transfer is needed: the serial is older, the server does not send changes, the zone is
+        signed, or the changes do not fit the known zone. Do not use the connection any more then.
 
     Raises:
-        Unreachable: the answer did not come to its end; nothing of it is used.
+        Unreachable: the answer is incomplete; no part of it is used.
         Rejected: the server does not accept the key.
     """
     if not _newer(serial, known.serial):
         return None
-    one, changes = number(), _Changes(zone, known)
+    message_id, changes = number(), _Changes(zone, known)
     try:
-        _receive(link, signer, one, wire.changes_query(one, zone, known.serial), changes)
+        _receive(connection, signer, message_id, wire.changes_query(message_id, zone, known.serial), changes)
         return changes.zone()
     except (_Refused, wire.Malformed):
         return None
     except Lost as error:
-        raise server.lost(zone, Lost(f"{error}; what it told of its changes is not complete and not used")) from error
+        raise server.lost(zone, Lost(f"{error}; the incomplete changes are not used")) from error
     except BadSignature as error:
         raise bad_signature(zone, error, server.reading_key, allow_transfer(zone, server.reading_key)) from error
 
 
-class _Taker(Protocol):
-    """What becomes of the records of a transfer, in their order."""
+class _Consumer(Protocol):
+    """Consumes the records of a transfer, in their order."""
 
     @property
     def done(self) -> bool:
-        """Whether the last record was taken."""
+        """Whether the last record was consumed."""
 
     def take(self, message: wire.Message, record: wire.Record, names: dict[int, str]) -> None:
-        """Take the next one. Raises `Malformed`."""
+        """Consume the next record. Raises `Malformed`."""
 
 
-def _receive(link: Link, signer: Signer | None, one: int, request: bytes, taker: _Taker) -> None:
-    """Send a request and give all records of its answer to `taker`, until that is done."""
-    verifier = link.send(request, signer, many=True)
+def _receive(
+    connection: Connection, signer: Signer | None, message_id: int, request: bytes, consumer: _Consumer
+) -> None:
+    """Send a request and pass all records of its answer to `consumer`, until that is done."""
+    verifier = connection.send(request, signer, many=True)
     count = 0
-    while not taker.done:
-        message = wire.parse(link.receive())
+    while not consumer.done:
+        message = wire.parse(connection.receive())
         names: dict[int, str] = {}
-        if message.id != one or not message.flags & wire.RESPONSE:
-            raise wire.Malformed("it sent an answer that nobody asked for")
+        if message.id != message_id or not message.flags & wire.RESPONSE:
+            raise wire.Malformed("the server sent an answer without a request")
         if message.rcode != NOERROR:
             tsig = walk(message, names)[1]
             if tsig is not None:
                 verifier.check(message, tsig)
             raise _Refused(message.rcode)
         if message.flags & wire.TRUNCATED or not message.answers:
-            raise wire.Malformed("it sent a message without records")
+            raise wire.Malformed("the server sent a message without records")
         tsig = None
         for section, begin, record in wire.records(message, names):
             if section:
                 tsig = (begin, record) if record.type == wire.TSIG else tsig
                 continue
-            if taker.done:
-                raise wire.Malformed("records follow its closing SOA")
-            taker.take(message, record, names)
+            if consumer.done:
+                raise wire.Malformed("records follow the closing SOA")
+            consumer.take(message, record, names)
         verifier.check(message, tsig)
         count += message.answers
         if count > MAX_RECORDS:
-            raise wire.Malformed(f"it has more than {MAX_RECORDS} records")
+            raise wire.Malformed(f"the zone has more than {MAX_RECORDS} records")
     if not verifier.complete:
-        raise BadSignature("the last message of its transfer is not signed")
+        raise BadSignature("the last message of the transfer is not signed")
 
 
 class _Whole:
-    """A zone from its SOA to the same SOA again."""
+    """A whole zone: from its SOA to the same SOA again."""
 
     __slots__ = ("_first", "_last", "_name", "_sets", "done")
 
     def __init__(self, name: str, first: int | None = None) -> None:
-        """`first`: the serial of the first SOA, when that was taken before."""
+        """`first`: the serial of the first SOA, when that is consumed already."""
         self._name, self._first, self._last = name, first, first
         self._sets = Sets()
         self.done = False
@@ -136,32 +140,32 @@ class _Whole:
             self.done = self._first is not None
             self._first = self._last if self._first is None else self._first
         elif self._first is None:
-            raise wire.Malformed("it does not begin with the SOA of the zone")
+            raise wire.Malformed("the transfer does not begin with the SOA of the zone")
         else:
             self._sets.add(message, record, names)
 
     def zone(self) -> Zone:
-        """The zone. Raises `Malformed` when it is not of one version."""
+        """The zone. Raises `Malformed` when it mixes versions."""
         if self._first is None or self._first != self._last:
-            raise wire.Malformed("the zone changed while it was transferred")
-        # Glue below a cut belongs to the zone; what lies outside is no data of it and is not believed.
-        found = self._sets.all()
-        outside = [key for key in found if not in_zone(key.name, self._name)]
+            raise wire.Malformed("the zone changed during the transfer")
+        # Glue below a delegation belongs to the zone; records outside the zone are ignored.
+        records = self._sets.all()
+        outside = [key for key in records if not in_zone(key.name, self._name)]
         for key in outside:
-            del found[key]
-        return Zone(self._first, found)
+            del records[key]
+        return Zone(self._first, records)
 
 
 class _Touched(NamedTuple):
-    """A set that changes while changes are taken: its TTL and values as they are after the last one."""
+    """A changed set: its TTL and values after the last change."""
 
     ttl: int
     values: set[str]
 
 
 class _Changes:
-    """An answer to IXFR: the new SOA; for each version since the known one its old SOA, what went, its new SOA, what came; the
-    new SOA again. A server may send the whole zone instead, which begins in the same way (RFC 1995 section 4).
+    """An answer to IXFR: the new SOA; for each version since the known one its old SOA, the removed records, its new SOA, the added
+    records; the new SOA again. A server may send the whole zone instead, which begins in the same way (RFC 1995 section 4).
     """
 
     def __init__(self, name: str, known: Zone) -> None:
@@ -185,12 +189,12 @@ class _Changes:
         elif record.type == wire.SOA:
             self._version(_serial(message, record, self._name))
         elif self._at is None:
-            raise wire.Malformed("it does not begin with the SOA of the zone")
+            raise wire.Malformed("the transfer does not begin with the SOA of the zone")
         elif in_zone(record.owner, self._name):
-            self._one(message, record, names)
+            self._change(message, record, names)
 
     def zone(self) -> Zone:
-        """The zone after all changes. Raises `Malformed` when a whole zone was sent and is not of one version."""
+        """The zone after all changes. Raises `Malformed` when a whole zone was sent that mixes versions."""
         if self._whole is not None:
             return self._whole.zone()
         records = dict(self._known.records)
@@ -203,10 +207,10 @@ class _Changes:
         return Zone(self._last or 0, records)
 
     def _version(self, serial: int) -> None:
-        """Take a SOA."""
+        """Consume a SOA."""
         if self._last is None:
             if not _newer(serial, self._known.serial):
-                raise wire.Malformed("it tells no changes")
+                raise wire.Malformed("the answer contains no changes")
             self._last = serial
             return
         if not self._adding:
@@ -214,34 +218,34 @@ class _Changes:
             return
         self._ended = serial == self._last == self._at
         if serial != (self._known.serial if self._at is None else self._at):
-            raise wire.Malformed("its changes do not follow one another")
+            raise wire.Malformed("the changes are not consecutive")
         self._at, self._adding = serial, False
 
-    def _one(self, message: wire.Message, record: wire.Record, names: dict[int, str]) -> None:
-        """Take a record that went or came."""
+    def _change(self, message: wire.Message, record: wire.Record, names: dict[int, str]) -> None:
+        """Apply a removed or added record."""
         if record.rdclass != wire.CLASS_IN:
-            raise wire.Malformed(f"it holds a record of class {record.rdclass}")
+            raise wire.Malformed(f"the answer contains a record of class {record.rdclass}")
         key = RecordKey(record.owner, wire.type_text(record.type))
         if key.type == "RRSIG":
-            raise wire.Malformed("signatures of one name have TTLs of their own, which are not known one by one")
+            raise wire.Malformed("signatures at one name have different TTLs, and the known zone has only one")
         value = wire.value_at(message, record, names)
         touched = self._touched.get(key)
         if touched is None:
             before = self._known.records.get(key, RecordSet(record.ttl, ()))
             touched = _Touched(before.ttl, set(before.values))
         if (touched.values and touched.ttl != record.ttl) or (value in touched.values) is self._adding:
-            raise wire.Malformed("its changes do not fit onto what is known")
+            raise wire.Malformed("the changes do not fit the known zone")
         change = touched.values.add if self._adding else touched.values.remove
         change(value)
         self._touched[key] = touched._replace(ttl=record.ttl)
 
 
 def _newer(serial: int, known: int) -> bool:
-    """Whether a serial comes after another one; they go in a circle (RFC 1982 section 3.2)."""
+    """Whether a serial is newer than another one; serials wrap around (RFC 1982 section 3.2)."""
     return 0 < (serial - known) & 0xFFFFFFFF < 1 << 31
 
 
 def _serial(message: wire.Message, record: wire.Record, zone: str) -> int:
     if record.owner != zone:
-        raise wire.Malformed(f"it holds the SOA of {record.owner}")
+        raise wire.Malformed(f"the answer contains the SOA of {record.owner}")
     return wire.serial_at(message, record)

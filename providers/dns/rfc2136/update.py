@@ -1,7 +1,7 @@
-"""Dynamic updates (RFC 2136) with prerequisites as compare-and-swap: what the plan saw is what the server checks.
+"""Dynamic updates (RFC 2136) with prerequisites as compare-and-swap: the server checks the state that the plan expects.
 
-Used by `rfc2136.py`. One message is all or nothing, by the protocol. Changes that do not fit into one message (64 KB) are
-split between names; a record set, its owner mark and everything else at its name always stay in one message.
+Used by `zones.py` and `queries.py`. By the protocol a message is all or nothing. Changes that do not fit into one message
+(64 KB) are split between names; a record set, its owner mark and all other sets at its name stay in one message.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from providers.actions import RecordChange
 from providers.dns.common.change import by_name, canonical_change
 from providers.dns.rfc2136 import wire
-from providers.dns.rfc2136.connection import BadSignature, Link, Lost, Signer, number, walk
+from providers.dns.rfc2136.connection import BadSignature, Connection, Lost, Signer, number, walk
 from providers.dns.rfc2136.read import Server
 from providers.dns.rfc2136.refusals import NOERROR, allow_update, bad_signature, code_text, update_refused
 from providers.errors import OutcomeUnknown, Rejected
@@ -21,7 +21,7 @@ NOTHING = "nothing was changed"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The records of one message: what must hold before, and what is done."""
+    """The records of one message: prerequisites and updates."""
 
     prerequisites: list[bytes]
     updates: list[bytes]
@@ -29,10 +29,10 @@ class Part:
 
 
 def canonical_changes(changes: Iterable[RecordChange]) -> list[RecordChange]:
-    """Changes in canonical spelling. Names without a final dot are absolute too: a manifest knows no origin.
+    """Changes in canonical spelling. Names without a final dot are absolute too: a manifest has no origin.
 
     Raises:
-        Rejected: something in them is no name, type or value.
+        Rejected: a name, type or value is invalid.
     """
     return [canonical_change(change) for change in changes]
 
@@ -48,100 +48,102 @@ def parts(
 
     Args:
         zone: the zone's canonical name.
-        changes: all changes, canonical; those that need no writing are still prerequisites of what is written with them.
-        result: what has to be written, from `changed_sets`.
-        records: the zone as it was read, for what stands beside a new record.
+        changes: all changes, canonical; those that need no write are prerequisites of the others.
+        result: the sets to write, from `changed_sets`.
+        records: the zone as it was read, for the sets beside a new one.
         room: octets of one message for the records.
 
     Raises:
-        Rejected: the changes at one name do not fit into a message, or a name server must not be left without NS.
+        Rejected: the changes at one name do not fit into a message, or would remove all name servers of the zone.
     """
     used = {key.name for key in records}
-    found: list[Part] = []
+    messages: list[Part] = []
     for name, group in by_name(changes).items():
         if not any(change.key in result for change in group):
             continue
         part = _part(zone, group, result, records, used)
         if part.size > room:
-            cause = f"its change needs a message of {part.size} octets, and {room} are possible"
+            cause = f"its change needs a message of {part.size} octets, at most {room} are possible"
             raise Rejected(f"{name} in zone {zone}", cause, "publish fewer or shorter values at this name")
-        if found and found[-1].size + part.size <= room:
-            last = found.pop()
+        if messages and messages[-1].size + part.size <= room:
+            last = messages.pop()
             part = Part(last.prerequisites + part.prerequisites, last.updates + part.updates, last.size + part.size)
-        found.append(part)
-    return found
+        messages.append(part)
+    return messages
 
 
 def room_for(zone: str, signer: Signer | None) -> int:
-    """Octets that a message to this zone has for records."""
+    """Octets of an update message of this zone that are available for records."""
     return wire.MAX_MESSAGE - len(wire.update(0, zone, [], [])) - (signer.size if signer else 0)
 
 
-def send(server: Server, link: Link, signer: Signer | None, zone: str, part: Part, done: str) -> None:
-    """Send one message and judge its answer.
+def send(server: Server, connection: Connection, signer: Signer | None, zone: str, part: Part, done: str) -> None:
+    """Send one message and check its answer.
 
     Args:
-        server, link, signer, zone: where to, over what, signed by whom, about what.
+        server, connection, signer, zone: the server, the connection, its signer and the zone.
         part: the records.
-        done: what was written before by the same change, for messages.
+        done: the earlier messages of the same change that were carried out, for errors.
 
     Raises:
         Conflict: a prerequisite does not hold.
         Rejected: the server refuses, or one side does not accept the other's signature.
         Unreachable: the message was not sent, or the server could not write.
-        OutcomeUnknown: it was sent, and no usable answer came.
+        OutcomeUnknown: the message was sent, but got no usable answer.
     """
-    rcode = exchange(server, link, signer, zone, part, done)
+    rcode = exchange(server, connection, signer, zone, part, done)
     if rcode != NOERROR:
         raise update_refused(zone, rcode, done, server.settings.update_key)
 
 
-def exchange(server: Server, link: Link, signer: Signer | None, zone: str, part: Part, done: str) -> int:
-    """The code that the server answers one message with. Raises as `send`, but for the code."""
+def exchange(server: Server, connection: Connection, signer: Signer | None, zone: str, part: Part, done: str) -> int:
+    """Send one message; the response code of its answer. Raises as `send`, except for the code."""
     key = server.settings.update_key
-    one = number()
+    message_id = number()
     try:
-        verifier = link.send(wire.update(one, zone, part.prerequisites, part.updates), signer)
+        verifier = connection.send(wire.update(message_id, zone, part.prerequisites, part.updates), signer)
     except Lost as error:
         raise server.lost(zone, Lost(f"{error}; {done}")) from error
     code = ""
     try:
-        message = wire.parse(link.receive())
+        message = wire.parse(connection.receive())
         code = f" ({code_text(message.rcode)})"
         _, tsig = walk(message, {})
-        _expected(message, one)
-        # A refusal may come without a signature, for example when the server does not know the key.
+        _check_answer(message, message_id)
+        # A refusal may be unsigned, for example when the server does not know the key.
         if tsig is not None or message.rcode == NOERROR:
             verifier.check(message, tsig)
     except (Lost, wire.Malformed) as error:
         cause = f"the update was sent, but its answer is missing: {error}"
-        raise OutcomeUnknown(f"zone {zone}", cause, "look at the zone") from error
+        raise OutcomeUnknown(f"zone {zone}", cause, "the zone is read again automatically") from error
     except BadSignature as error:
         if error.code:
             raise bad_signature(zone, error, key, allow_update(zone, key)) from error
         cause = f"the update was sent, but its answer{code} cannot be trusted: {error}"
-        raise OutcomeUnknown(f"zone {zone}", cause, "look at the zone, and compare the key on both sides") from error
+        raise OutcomeUnknown(
+            f"zone {zone}", cause, "compare the key on both sides; the zone is read again automatically"
+        ) from error
     return message.rcode
 
 
-def _expected(message: wire.Message, one: int) -> None:
-    if message.id != one or not message.flags & wire.RESPONSE or message.flags >> 11 & 15 != wire.UPDATE:
-        raise wire.Malformed("it sent an answer that nobody asked for")
+def _check_answer(message: wire.Message, message_id: int) -> None:
+    if message.id != message_id or not message.flags & wire.RESPONSE or message.flags >> 11 & 15 != wire.UPDATE:
+        raise wire.Malformed("the server sent an answer without a request")
 
 
 def exists(zone: str, key: RecordKey) -> bytes:
-    """The prerequisite that a set exists, whatever its values."""
-    # An empty record of class ANY asks here, as a prerequisite, and removes there, as an update.
+    """The prerequisite that a set exists, with any values."""
+    # An empty record of class ANY is an existence check as a prerequisite, and a removal as an update.
     return removal(zone, key)
 
 
 def removal(zone: str, key: RecordKey) -> bytes:
-    """The update that removes a whole set. Nothing happens when there is none."""
+    """The update that removes a whole set. It has no effect when the set does not exist."""
     return wire.record_wire(wire.owner_wire(key.name, zone), wire.type_number(key.type), wire.CLASS_ANY, 0, b"")
 
 
 def equals(zone: str, key: RecordKey, before: RecordSet | None) -> list[bytes]:
-    """The prerequisites that a set has exactly these values (their TTL cannot be asked for), or does not exist."""
+    """The prerequisites that a set has exactly these values (TTLs cannot be checked), or does not exist."""
     owner, kind = wire.owner_wire(key.name, zone), wire.type_number(key.type)
     if before is None:
         return [wire.record_wire(owner, kind, wire.CLASS_NONE, 0, b"")]
@@ -185,9 +187,9 @@ def _part(
 
 
 def _alone(zone: str, key: RecordKey, records: Mapping[RecordKey, RecordSet], used: set[str]) -> list[bytes]:
-    """What keeps CNAMEs and other types apart at a name that gets something new, against everybody who writes meanwhile.
+    """The prerequisites that keep CNAMEs and other types apart at a name with a new set, against concurrent writers.
 
-    Servers ignore such a record silently (RFC 2136 section 3.4.2.2), and so the change would seem to be done.
+    Servers silently ignore a conflicting record (RFC 2136 section 3.4.2.2), so the change would seem to succeed.
     """
     owner = wire.owner_wire(key.name, zone)
     if key.type == "CNAME":
@@ -198,10 +200,10 @@ def _alone(zone: str, key: RecordKey, records: Mapping[RecordKey, RecordSet], us
 
 
 def _top(zone: str, before: RecordSet | None, after: RecordSet | None) -> tuple[list[bytes], list[bytes]]:
-    """What adds and what removes name servers of the zone: one by one, as servers ignore the removal of all silently."""
+    """The additions and removals of the zone's name servers: one by one, because servers silently ignore the removal of all."""
     key = RecordKey(zone, "NS")
     if after is None:
-        raise Rejected(f"{zone} NS", "a zone cannot be without name servers", "change the set instead of removing it")
+        raise Rejected(f"{zone} NS", "a zone needs name servers", "change the set instead of removing it")
     added = [
         wire.record_wire(wire.ZONE_POINTER, wire.NS, wire.CLASS_IN, after.ttl, _value(key, value))
         for value in after.values

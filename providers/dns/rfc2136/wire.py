@@ -1,8 +1,8 @@
-"""DNS messages as bytes (RFC 1035 section 4, RFC 2136 section 2): what a whole zone needs, without an object per record.
+"""DNS messages as bytes (RFC 1035 section 4, RFC 2136 section 2), fast enough for whole zones: no object per record.
 
-Used by the other `rfc2136_*` modules. Names and values come out in the canonical spelling of `canonical.py`; common types
-take a short way, all others dnspython's. Names going out are compressed against the zone only, so that the size of a
-record does not depend on where in the message it stands.
+Used by the other modules of this room. Parsed names and values have the canonical spelling of `canonical.py`; common types take
+a fast path, all others use dnspython. Written names are compressed against the zone only, so that the size of a record does not
+depend on its position in the message.
 """
 
 import re
@@ -41,7 +41,7 @@ MAX_LABELS = 128
 """Labels, and steps of compression, in one name; 255 octets hold no more labels (RFC 1035 section 2.3.4)."""
 
 ZONE_POINTER = b"\xc0\x0c"
-"""Points at octet 12, where the first question (in an update: the zone) begins."""
+"""Points to octet 12, where the first question (in an update: the zone) begins."""
 
 PLAIN_LABEL = re.compile(rb"[A-Za-z0-9_*-]+")
 PLAIN_STRING = re.compile(rb"[ !#-\[\]-~]*")
@@ -49,11 +49,11 @@ ONE_NAME = frozenset({NS, CNAME, PTR, DNAME})
 
 
 class Malformed(Exception):
-    """The octets are no DNS message."""
+    """The octets are not a DNS message."""
 
 
 class Message(NamedTuple):
-    """A message's header, and where its records begin. `rcode` is the one of the header, without extensions."""
+    """A message's header, and the offset of its records. `rcode` is that of the header, without extensions."""
 
     wire: bytes
     id: int
@@ -70,7 +70,7 @@ class Message(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One record of a message; `at` and `length` say where its value lies in the octets."""
+    """One record of a message; `at` and `length` are the position of its value in the octets."""
 
     owner: str
     type: int
@@ -99,14 +99,14 @@ def parse(wire: bytes) -> Message:
 
 
 def records(message: Message, names: dict[int, str]) -> Iterator[tuple[int, int, Record]]:
-    """All records of a message as (section, where it begins, record); sections are 0 answer, 1 authority, 2 additional.
+    """All records of a message as (section, offset, record); sections are 0 answer, 1 authority, 2 additional.
 
     Args:
-        message: what `parse` gave.
-        names: receives the names of the message by their place; pass it on to `value_at`.
+        message: the result of `parse`.
+        names: receives the names of the message by offset; pass it on to `value_at`.
 
     Raises:
-        Malformed: a record is cut short or its name is broken.
+        Malformed: a record is truncated or its name is broken.
     """
     wire, at, size = message.wire, message.records_at, len(message.wire)
     unpack = FIXED.unpack_from
@@ -126,7 +126,7 @@ def records(message: Message, names: dict[int, str]) -> Iterator[tuple[int, int,
 
 
 def name_at(wire: bytes, at: int, names: dict[int, str], depth: int = 0) -> tuple[str, int]:
-    """The canonical name at a place, and the place after it. Raises `Malformed`, or `IndexError` past the end."""
+    """The canonical name at an offset, and the offset after it. Raises `Malformed`, or `IndexError` past the end."""
     length = wire[at]
     if length == 0:
         return ".", at + 1
@@ -134,18 +134,18 @@ def name_at(wire: bytes, at: int, names: dict[int, str], depth: int = 0) -> tupl
         raise Malformed("a name has too many labels")
     if length >= 0xC0:
         pointer = (length & 0x3F) << 8 | wire[at + 1]
-        found = names.get(pointer)
-        if found is None:
-            # Only backwards: a name that points at itself would have no end.
+        target = names.get(pointer)
+        if target is None:
+            # Only backwards: a name that points to itself would have no end.
             if pointer >= at:
                 raise Malformed("a name points forward")
-            found = name_at(wire, pointer, names, depth + 1)[0]
-        return found, at + 2
+            target = name_at(wire, pointer, names, depth + 1)[0]
+        return target, at + 2
     if length >= 0x40:
         raise Malformed("a label has an unknown kind")
     end = at + 1 + length
     label = wire[at + 1 : end]
-    # Almost every name is one label and a pointer at a name that was seen before: no second call for those.
+    # Almost every name is one label and a pointer to a parsed name: no second call for those.
     known = names.get((wire[end] & 0x3F) << 8 | wire[end + 1]) if wire[end] >= 0xC0 else None
     tail, after = name_at(wire, end, names, depth + 1) if known is None else (known, end + 2)
     text = label.decode().lower() if PLAIN_LABEL.fullmatch(label) else _odd_label(label)
@@ -158,7 +158,7 @@ def value_at(message: Message, record: Record, names: dict[int, str]) -> str:
     """The canonical spelling of a record's value.
 
     Raises:
-        Malformed: it is no value of its type.
+        Malformed: it is not a value of its type.
     """
     wire, kind, at, length = message.wire, record.type, record.at, record.length
     if kind == A and length == 4:
@@ -173,9 +173,9 @@ def value_at(message: Message, record: Record, names: dict[int, str]) -> str:
             if after != at + length:
                 raise Malformed(f"a value of type {type_text(kind)} has a wrong length")
             return name
-        found = dns.rdata.from_wire(dns.rdataclass.IN, dns.rdatatype.RdataType.make(kind), wire, at, length)
-        digest = found.to_digestable()
-        return dns.rdata.from_wire(dns.rdataclass.IN, found.rdtype, digest, 0, len(digest)).to_text()
+        rdata = dns.rdata.from_wire(dns.rdataclass.IN, dns.rdatatype.RdataType.make(kind), wire, at, length)
+        digest = rdata.to_digestable()
+        return dns.rdata.from_wire(dns.rdataclass.IN, rdata.rdtype, digest, 0, len(digest)).to_text()
     except (dns.exception.DNSException, ValueError, IndexError, struct.error) as error:
         raise Malformed(f"a value of type {type_text(kind)} at {record.owner} is broken: {error}") from error
 
@@ -213,25 +213,25 @@ def _ipv6(packed: bytes) -> str:
 
 
 def query(number: int, name: str, kind: int) -> bytes:
-    """A query for one name and type. The server is asked itself: recursion is not desired."""
+    """A query for one name and type, without recursion."""
     return HEADER.pack(number, QUERY << 11, 1, 0, 0, 0) + name_wire(name) + QUESTION_FIXED.pack(kind, CLASS_IN)
 
 
 def changes_query(number: int, zone: str, serial: int) -> bytes:
-    """A query for what changed in a zone since this serial (RFC 1995 section 3); of the SOA that tells it only the serial counts."""
+    """A query for the changes of a zone since this serial (RFC 1995 section 3); of its SOA only the serial counts."""
     question = name_wire(zone) + QUESTION_FIXED.pack(IXFR, CLASS_IN)
     soa = b"\0\0" + serial.to_bytes(4, "big") + bytes(16)
     return HEADER.pack(number, QUERY << 11, 1, 0, 1, 0) + question + record_wire(ZONE_POINTER, SOA, CLASS_IN, 0, soa)
 
 
 def update(number: int, zone: str, prerequisites: list[bytes], updates: list[bytes]) -> bytes:
-    """An update of a zone out of records made by `record_wire`."""
+    """An update of a zone from records of `record_wire`."""
     head = HEADER.pack(number, UPDATE << 11, 1, len(prerequisites), len(updates), 0)
     return b"".join((head, name_wire(zone), QUESTION_FIXED.pack(SOA, CLASS_IN), *prerequisites, *updates))
 
 
 def record_wire(owner: bytes, kind: int, rdclass: int, ttl: int, value: bytes) -> bytes:
-    """One record out of the wire form of its owner and value."""
+    """One record from the wire form of its owner and value."""
     return owner + FIXED.pack(kind, rdclass, ttl, len(value)) + value
 
 
@@ -245,14 +245,14 @@ def name_wire(name: str) -> bytes:
 
 
 def owner_wire(name: str, zone: str) -> bytes:
-    """A name in the zone of an update, as labels and a pointer at the zone."""
+    """A name in the zone of an update, as labels and a pointer to the zone."""
     whole, tail = name_wire(name), name_wire(zone)
-    # A dot inside a label can make a name of another zone look like one of this zone; the server then says NOTZONE.
+    # A dot inside a label can make a name of another zone look like one of this zone; the server then answers NOTZONE.
     return whole[: len(whole) - len(tail)] + ZONE_POINTER if whole.endswith(tail) else whole
 
 
 def value_wire(kind: str, value: str) -> bytes:
-    """The wire form of a canonical value. Raises `ValueError` when it is no value of this type."""
+    """The wire form of a canonical value. Raises `ValueError` when it is not a value of this type."""
     if kind == "A":
         return socket.inet_aton(value)
     if kind == "AAAA":
@@ -262,8 +262,8 @@ def value_wire(kind: str, value: str) -> bytes:
         return bytes((len(octets),)) + octets
     try:
         text = canonical.escape_high(value)
-        found = dns.rdata.from_text(dns.rdataclass.IN, kind, text, dns.name.root, False)
-        wire: bytes = found.to_wire() or b""
+        rdata = dns.rdata.from_text(dns.rdataclass.IN, kind, text, dns.name.root, False)
+        wire: bytes = rdata.to_wire() or b""
     except (dns.exception.DNSException, ValueError) as error:
-        raise ValueError(f"{value!r} is no value of type {kind}: {error}") from error
+        raise ValueError(f"{value!r} is not a value of type {kind}: {error}") from error
     return wire

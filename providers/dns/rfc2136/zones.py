@@ -1,4 +1,7 @@
-"""The work behind `rfc2136.py`: when to read a zone again, how a change is checked, written and read back."""
+"""The zones of one name server: when to read them again, and how a change is checked, written and read back.
+
+`RFC2136Zones` in `provider.py` loads it with the first look.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
@@ -21,11 +24,11 @@ from providers.facts import RecordKey, RecordSet, ZoneFact
 from providers.spi import Context
 
 FULL_READ = 15 * 60 * SECOND
-"""After this time (ns) a zone is transferred whole again, whatever its serial says and whatever changes were told since."""
+"""After this time (ns) a zone is transferred whole again, even when its serial or its changes need no transfer."""
 
 
 class _Transferred(NamedTuple):
-    """A zone as it was last seen, and when its last whole transfer began."""
+    """A zone as it was last read, and when its last whole transfer began."""
 
     zone: read.Zone
     at: int
@@ -57,139 +60,139 @@ class Zones:
         """See `RFC2136Zones.perform`."""
         zone = zone_name(action.zone)
         changes = update.canonical_changes(action.changes)
-        found = self._asked(zone, changes) if self._by_queries else self._whole(zone)
-        records = _around(zone, changes, found.records)
+        before = self._query_changes(zone, changes) if self._by_queries else self._whole(zone)
+        records = _around(zone, changes, before.records)
         result = changed_sets(zone, records, changes, self._capabilities)
         if not result:
             return
         signer = self._server.signer(self._server.settings.update_key, zone)
         messages = update.parts(zone, changes, result, records, update.room_for(zone, signer))
-        # From here on the zone may differ from what was read, whatever happens.
+        # From here on the zone may differ from the one that was read.
         known = self._transferred.pop(zone, None)
-        with self._server.link() as link:
+        with self._server.connection() as connection:
             for index, part in enumerate(messages):
                 done = f"{index} of {len(messages)} messages were carried out before" if index else update.NOTHING
                 try:
-                    update.send(self._server, link, signer, zone, part, done)
+                    update.send(self._server, connection, signer, zone, part, done)
                 except Unreachable as error:
                     if not index:
                         raise
                     # Unreachable promises that nothing was changed.
-                    raise OutcomeUnknown(error.target, error.cause, error.next_step or "look at the zone") from error
+                    raise OutcomeUnknown(
+                        error.target, error.cause, error.next_step or "the zone is read again automatically"
+                    ) from error
         if known is not None:
             self._transferred[zone] = known
         self._read_back(zone, result)
 
     def check(self, zones: Collection[str]) -> tuple[str, ...]:
         """See `RFC2136Zones.check`."""
-        found: list[str] = []
-        for asked in sorted(set(zones)):
+        findings: list[str] = []
+        for name in sorted(set(zones)):
             try:
-                zone = zone_name(asked)
+                zone = zone_name(name)
                 self._fact(zone)
             except ProviderError as error:
-                found.append(str(error))
+                findings.append(str(error))
                 if isinstance(error, Unreachable):
                     continue
             try:
-                self._check_update(zone_name(asked))
+                self._check_update(zone_name(name))
             except ProviderError as error:
-                found.append(str(error))
-        return tuple(dict.fromkeys(found))
+                findings.append(str(error))
+        return tuple(dict.fromkeys(findings))
 
     def close(self) -> None:
-        """Forget what was read. Connections never outlive a call."""
+        """Forget the zones that were read. No connection outlives a call."""
         self._transferred.clear()
 
     def _check_update(self, zone: str) -> None:
-        """Raise unless the server would take our updates. The prerequisite asks for a zone without SOA: it never holds."""
+        """Raise unless the server would accept our updates. The prerequisite, a zone without SOA, never holds."""
         key = RecordKey(zone, "SOA")
         harmless = update.removal(zone, RecordKey(f"_reconciler-check.{zone}", "TXT"))
         part = update.Part(update.equals(zone, key, None), [harmless], 0)
         signer = self._server.signer(self._server.settings.update_key, zone)
-        with self._server.link() as link:
+        with self._server.connection() as connection:
             try:
-                update.send(self._server, link, signer, zone, part, update.NOTHING)
+                update.send(self._server, connection, signer, zone, part, update.NOTHING)
             except Conflict:
                 return
         cause = "the server carried out an update whose prerequisite cannot hold: it does not check prerequisites"
         raise Rejected(f"zone {zone}", cause, "use a server that implements section 3.2 of RFC 2136")
 
-    def _fact(self, asked: str) -> ZoneFact:
-        zone = zone_name(asked)
+    def _fact(self, name: str) -> ZoneFact:
+        zone = zone_name(name)
         if self._by_queries:
-            found = self._named(zone, self._names.of(zone))
-            return ZoneFact(asked, found.serial, dict(found.records), {}, self._capabilities)
+            current = self._query(zone, self._names.of(zone))
+            return ZoneFact(name, current.serial, dict(current.records), {}, self._capabilities)
         fact = self._current(zone).fact
-        return fact if fact.zone == asked else replace(fact, zone=asked)
+        return fact if fact.zone == name else replace(fact, zone=name)
 
     def _whole(self, zone: str) -> read.Zone:
         return self._current(zone).zone
 
     def _current(self, zone: str) -> _Transferred:
-        """The zone: as it was seen before when that is still true, else with what changed since, else by a whole transfer."""
+        """The zone: the known one while its serial is unchanged, else with the changes since, else by a whole transfer."""
         signer = self._server.signer(self._server.reading_key, zone)
         now = self._server.clocks.steady()
-        with self._server.link() as link:
-            serial = read.serial(self._server, link, signer, zone)
-            # Taken out: what fails from here on must not leave behind what is not true any more.
+        with self._server.connection() as connection:
+            serial = read.serial(self._server, connection, signer, zone)
+            # Removed first: a failure from here on must not leave an outdated zone behind.
             known = self._transferred.pop(zone, None)
             if known is not None and now - known.at < FULL_READ:
                 if known.zone.serial == serial:
                     return self._remember(zone, known)
-                caught = catch_up(self._server, link, signer, zone, known.zone, serial)
-                if caught is not None:
-                    return self._remember(zone, self._seen(zone, caught, known.at))
-        with self._server.link() as link, collector_paused():
-            found = transfer(self._server, link, signer, zone)
-        return self._remember(zone, self._seen(zone, found, now))
+                updated = catch_up(self._server, connection, signer, zone, known.zone, serial)
+                if updated is not None:
+                    return self._remember(zone, self._with_fact(zone, updated, known.at))
+        with self._server.connection() as connection, collector_paused():
+            whole = transfer(self._server, connection, signer, zone)
+        return self._remember(zone, self._with_fact(zone, whole, now))
 
-    def _seen(self, zone: str, found: read.Zone, at: int) -> _Transferred:
-        return _Transferred(
-            found, at, ZoneFact(zone, found.serial, MappingProxyType(found.records), {}, self._capabilities)
-        )
+    def _with_fact(self, zone: str, content: read.Zone, at: int) -> _Transferred:
+        fact = ZoneFact(zone, content.serial, MappingProxyType(content.records), {}, self._capabilities)
+        return _Transferred(content, at, fact)
 
     def _remember(self, zone: str, known: _Transferred) -> _Transferred:
-        """Keep it: while nothing changes a look gives the very same value, so that nobody has to go through it again."""
+        """Keep it: while nothing changes, each look returns the same object, so that callers need not compare it."""
         self._transferred[zone] = known
         return known
 
-    def _named(self, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()) -> read.Zone:
-        with self._server.link() as link:
-            return look(self._server, link, zone, keys, changes)
+    def _query(self, zone: str, keys: Iterable[RecordKey], changes: Iterable[RecordChange] = ()) -> read.Zone:
+        with self._server.connection() as connection:
+            return look(self._server, connection, zone, keys, changes)
 
-    def _asked(self, zone: str, changes: list[RecordChange]) -> read.Zone:
-        """The sets that a change is about, by queries. Their names are remembered before anything is written."""
-        # What lies outside is no question for this server; it is refused later, with the reason.
+    def _query_changes(self, zone: str, changes: list[RecordChange]) -> read.Zone:
+        """The sets of some changes, by queries. Their names are saved before anything is written."""
+        # Names outside the zone are not queried; they are refused later, with the reason.
         changes = [change for change in changes if in_zone(change.key.name, zone)]
         keys = {change.key for change in changes}
         new = self._names.add(zone, keys)
-        found = self._named(zone, keys, changes)
+        current = self._query(zone, keys, changes)
         for change in changes:
-            present = found.records.get(change.key)
-            # Whose it is could not be judged when nobody had seen it: not even an equal set is taken over silently.
+            present = current.records.get(change.key)
+            # The owner of a set that no look has read is unknown: not even an equal set is adopted silently.
             if change.key in new and change.before is None and present is not None:
-                cause = f"exists, which no look had seen before: {show(present)}"
-                raise Conflict(f"{change.key.name} {change.key.type}", cause, "look again")
-        return found
+                cause = f"exists, but was not observed before: {show(present)}"
+                raise Conflict(f"{change.key.name} {change.key.type}", cause, "retried automatically")
+        return current
 
     def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
         try:
-            found = self._named(zone, result) if self._by_queries else self._whole(zone)
-            if not self._by_queries and _other(result, found.records) is not None:
-                # Nothing is said against the server before a whole transfer says it: where it counts its serial up later,
-                # neither the serial nor the changes tell of this update yet.
+            current = self._query(zone, result) if self._by_queries else self._whole(zone)
+            if not self._by_queries and _first_difference(result, current.records) is not None:
+                # Only a whole transfer proves the difference: when the server increments its serial later, neither the
+                # serial nor the changes contain this update yet.
                 self._transferred.pop(zone, None)
-                found = self._whole(zone)
+                current = self._whole(zone)
         except ProviderError as error:
             cause = f"the update was accepted, but reading it back failed: {error.cause}"
             raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
-        key = _other(result, found.records)
+        key = _first_difference(result, current.records)
         if key is not None:
-            cause = (
-                f"the server accepted the change to {show(result[key])}, but now it is {show(found.records.get(key))}"
-            )
-            step = "look again; if it stays so, see what else the server has or forbids at this name"
+            present = current.records.get(key)
+            cause = f"the server accepted the change, but reading it back differs: expected {show(result[key])}, found {show(present)}"
+            step = "retried automatically; if it persists, check for other records and rules of the server at this name"
             raise Conflict(f"{key.name} {key.type}", cause, step)
         if self._by_queries:
             self._names.drop(zone, {key for key, after in result.items() if after is None})
@@ -198,12 +201,14 @@ class Zones:
 def _around(
     zone: str, changes: Iterable[RecordChange], records: Mapping[RecordKey, RecordSet]
 ) -> dict[RecordKey, RecordSet]:
-    """The sets that decide about some changes: those at their names and above. A zone has many more."""
+    """The sets that some changes depend on: those at their names and above. A zone has many more."""
     names = {change.key.name for change in changes}
     names |= {above for name in names for above in parents(name, zone)}
     return {key: record for key, record in records.items() if key[0] in names}
 
 
-def _other(result: Mapping[RecordKey, RecordSet | None], records: Mapping[RecordKey, RecordSet]) -> RecordKey | None:
-    """The first set that is not as it was written; None when all are."""
+def _first_difference(
+    result: Mapping[RecordKey, RecordSet | None], records: Mapping[RecordKey, RecordSet]
+) -> RecordKey | None:
+    """The first set that differs from the written one; None when all are equal."""
     return next((key for key, after in result.items() if records.get(key) != after), None)

@@ -1,42 +1,42 @@
-"""Changing some record sets in the text of a zone file and nothing else. Pure; used by `zonefile.py`.
+"""Changes some record sets in the text of a zone file and nothing else. Pure; used by `provider.py`.
 
-Records of the changed sets that stay as they are keep their lines. A record that goes is replaced by one that comes, in its
-place, or its line is cut out; further new ones follow the last record of their set, or stand at the end of the file.
-New lines are complete (absolute name, TTL, class), so they mean the same wherever they are.
+Unchanged records of a changed set keep their lines. A new record replaces a removed one in its line, or the line is removed;
+further new records follow the last record of their set, or are appended to the file. New lines are complete (absolute name,
+TTL, class), so they mean the same at any position.
 
-A line may depend on the one before it: a record without owner name or TTL takes those of the record before. When that one
-goes, the missing word is put into the line that needs it; every octet that was there stays.
+A line may depend on the one before it: a record without owner name or TTL inherits those of the record before. When that
+record is removed, the missing word is inserted into the line that needs it; every existing octet is kept.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from providers.dns.zonefile.text import MAX_SERIAL, Entry, ZoneText
+from providers.dns.zonefile.parser import MAX_SERIAL, Entry, ZoneText
 from providers.facts import RecordKey, RecordSet
 
 
 def next_serial(serial: int) -> int:
-    """The serial after this one: it counts up in the sense of RFC 1982 and never is 0, which some software takes for none."""
+    """The next serial: larger in the sense of RFC 1982, and never 0, which some software takes for no serial."""
     return serial + 1 if serial < MAX_SERIAL else 1
 
 
-def new_zone(zone: str, primary: str, hostmaster: str, newline: str = "\n") -> str:
-    """The text of a zone file with nothing of ours in it yet. Its serial is 0, so that the first edit makes it 1."""
+def new_zone(zone: str, primary: str, hostmaster: str) -> str:
+    """The text of a new zone file. Its serial is 0, so that the first edit makes it 1."""
     rows = [
-        f"; Zone {zone.rstrip('.')}. Lines may be added by hand; the serial is counted up by every change made here.",
+        f"; Zone {zone.rstrip('.')}. You may add lines by hand; reconcile increments the serial with each of its changes.",
         "$TTL 300",
         f"{zone} 3600 IN SOA {primary} {hostmaster} 0 3600 600 1209600 300",
         f"{zone} 3600 IN NS {primary}",
     ]
-    return newline.join(rows) + newline
+    return "\n".join(rows) + "\n"
 
 
 def edit(text: str, zone: ZoneText, wanted: Mapping[RecordKey, RecordSet | None], serial: int) -> str:
-    """The text with the wanted sets in it and the new serial.
+    """The text with the wanted sets and the new serial.
 
     Args:
-        text: what `zone` was read from.
-        zone: the result of reading it.
+        text: the text of `zone`.
+        zone: the parsed text.
         wanted: the sets to write, by key, canonical; None removes the set.
         serial: the serial to write.
     """
@@ -46,50 +46,50 @@ def edit(text: str, zone: ZoneText, wanted: Mapping[RecordKey, RecordSet | None]
 
 @dataclass(slots=True)
 class _Plan:
-    """By number of the entry: which go, what comes in the place of one, what follows one. And what comes at the end."""
+    """By index of the entry: removed entries, new lines instead of an entry, new lines after an entry. And lines to append."""
 
-    gone: set[int] = field(default_factory=set)
-    instead: dict[int, list[str]] = field(default_factory=dict)
-    behind: dict[int, list[str]] = field(default_factory=dict)
-    at_end: list[str] = field(default_factory=list)
+    removed: set[int] = field(default_factory=set)
+    replaced: dict[int, list[str]] = field(default_factory=dict)
+    after: dict[int, list[str]] = field(default_factory=dict)
+    appended: list[str] = field(default_factory=list)
 
 
 def _plan(zone: ZoneText, wanted: Mapping[RecordKey, RecordSet | None]) -> _Plan:
-    places: dict[RecordKey, list[int]] = {}
+    numbers: dict[RecordKey, list[int]] = {}
     for number, entry in enumerate(zone.entries):
         if entry.key in wanted:
-            places.setdefault(entry.key, []).append(number)
+            numbers.setdefault(entry.key, []).append(number)
     plan = _Plan()
     for key, after in wanted.items():
-        _plan_set(plan, zone.entries, key, after, places.get(key, []))
+        _plan_set(plan, zone.entries, key, after, numbers.get(key, []))
     return plan
 
 
-def _plan_set(plan: _Plan, entries: list[Entry], key: RecordKey, after: RecordSet | None, places: list[int]) -> None:
+def _plan_set(plan: _Plan, entries: list[Entry], key: RecordKey, after: RecordSet | None, numbers: list[int]) -> None:
     missing = dict.fromkeys(after.values if after else ())
     kept: list[int] = []
-    gone: list[int] = []
-    for number in places:
+    removed: list[int] = []
+    for number in numbers:
         entry = entries[number]
         if after is not None and entry.value in missing and entry.ttl == after.ttl:
             del missing[entry.value]
             kept.append(number)
         else:
-            gone.append(number)
-    plan.gone.update(gone)
+            removed.append(number)
+    plan.removed.update(removed)
     if after is None or not missing:
         return
     lines = [f"{key.name} {after.ttl} IN {key.type} {value}" for value in missing]
-    if gone:
-        plan.instead[gone[0]] = lines
+    if removed:
+        plan.replaced[removed[0]] = lines
     elif kept:
-        plan.behind[kept[-1]] = lines
+        plan.after[kept[-1]] = lines
     else:
-        plan.at_end += lines
+        plan.appended += lines
 
 
 class _Writer:
-    """Puts the new text together, knowing what the next line would inherit."""
+    """Assembles the new text, and keeps track of the owner and TTL that the next line would inherit."""
 
     def __init__(self, text: str, zone: ZoneText, serial: int, newline: str) -> None:
         self._text = text
@@ -105,19 +105,19 @@ class _Writer:
         for number, entry in enumerate(self._zone.entries):
             self._copy(at, entry.start)
             at = entry.end
-            if number in plan.instead:
-                self._replace(entry, plan.instead[number])
-            elif number not in plan.gone:
+            if number in plan.replaced:
+                self._replace(entry, plan.replaced[number])
+            elif number not in plan.removed:
                 self._keep(entry)
-            if number in plan.behind:
-                self._add(entry.key.name, plan.behind[number])
+            if number in plan.after:
+                self._add(entry.key.name, plan.after[number])
         self._copy(at, len(self._text))
-        if plan.at_end:
-            self._add("", plan.at_end)
+        if plan.appended:
+            self._add("", plan.appended)
         return "".join(self._out)
 
     def _copy(self, start: int, end: int) -> None:
-        """Text as it is, but for the serial."""
+        """Copy the text, with the new serial."""
         first, last = self._zone.serial_span
         if start <= first and last <= end:
             self._out += [self._text[start:first], self._serial, self._text[last:end]]
@@ -138,7 +138,7 @@ class _Writer:
             self._ttl = entry.ttl
 
     def _replace(self, entry: Entry, lines: list[str]) -> None:
-        """The first new line takes the place of the record, before the comment that follows it; the others come below."""
+        """Write the first new line in place of the record, before the comment that follows it; the others below."""
         self._out.append(lines[0])
         self._copy(entry.body_end, entry.end)
         self._owner = entry.key.name

@@ -1,8 +1,8 @@
-"""Cutting the text of a zone file into logical lines with their places (RFC 1035 section 5.1). Used by `zone_text.py`.
+"""Splits the text of a zone file into logical lines with their offsets (RFC 1035 section 5.1). Used by `parser.py`.
 
-A logical line is one record or directive: it goes on over line ends inside parentheses. Comments and blank lines belong to
-no logical line. The text has one character per octet (Latin-1), so that places are offsets into the file and any octet
-survives. Most lines are plain words and take a short way.
+A logical line is one record or directive; inside parentheses it continues over line ends. Comments and blank lines belong to
+no logical line. The text has one character per octet (Latin-1), so that offsets are those in the file and each octet is kept.
+Most lines are plain words and take a fast path.
 """
 
 import re
@@ -28,7 +28,7 @@ TOKEN = re.compile(
 
 
 class ZoneSyntaxError(ValueError):
-    """The text is no zone file. `at` is the offset of what is wrong."""
+    """The text is not a zone file. `at` is the offset of the error."""
 
     def __init__(self, at: int, cause: str) -> None:
         super().__init__(cause)
@@ -37,10 +37,10 @@ class ZoneSyntaxError(ValueError):
 
 
 class Line(NamedTuple):
-    """One logical line: `text[start:end]` is all of it with its line end, `text[start:body_end]` goes up to its last word.
+    """One logical line: `text[start:end]` with its line end, `text[start:body_end]` up to its last word.
 
-    `spans` are the places of the words, None after the short way. `first_end` is the end of the first word when that stands
-    at the very beginning (an owner name or directive), else `start`: then the owner is that of the line before.
+    `spans` are the offsets of the words, None after the fast path. `first_end` is the end of the first word when the line
+    begins with it (an owner name or directive), else `start`: then the owner is that of the line before.
     """
 
     start: int
@@ -62,9 +62,9 @@ def lines(text: str) -> Iterator[Line]:
         elif quoted := QUOTED.fullmatch(line):
             words = [*quoted[1].split(), quoted[2]]
         else:
-            found, cut = scan(text, at)
-            if found is not None:
-                yield found
+            logical, cut = scan(text, at)
+            if logical is not None:
+                yield logical
             at = cut
             continue
         if words:
@@ -74,7 +74,7 @@ def lines(text: str) -> Iterator[Line]:
 
 
 def scan(text: str, start: int) -> tuple[Line | None, int]:
-    """The logical line that begins at `start` (None when there is only a comment), and where the next one begins."""
+    """The logical line that begins at `start` (None for a comment), and the offset of the next one."""
     words: list[str] = []
     spans: list[tuple[int, int]] = []
     depth, opened, at, body_end = 0, start, start, start
@@ -94,7 +94,7 @@ def scan(text: str, start: int) -> tuple[Line | None, int]:
             depth -= 1
             body_end = at
             if depth < 0:
-                raise ZoneSyntaxError(match.start(), "a parenthesis is closed that was not opened")
+                raise ZoneSyntaxError(match.start(), "a parenthesis is closed but was not opened")
         elif kind == "end" and depth == 0:
             break
     if depth > 0:
@@ -106,13 +106,13 @@ def scan(text: str, start: int) -> tuple[Line | None, int]:
 
 
 def joined(line: Line, first: int) -> str:
-    """The words from number `first` on, as one text: a blank between them where the file has one or more."""
+    """The words from index `first` on, as one text: one blank between words that the file separates."""
     if line.spans is None:
         return " ".join(line.words[first:])
     parts: list[str] = []
     previous = -1
     for word, (start, end) in zip(line.words[first:], line.spans[first:], strict=True):
-        # key="value" of service parameters is two words that must stay together
+        # key="value" of service parameters is two words without a blank
         parts.append(word if start == previous or not parts else " " + word)
         previous = end
     return "".join(parts)

@@ -1,8 +1,8 @@
 """Zones as RFC 1035 master files in a directory (`type: zonefile`): the embedded default for names.
 
-Any name server can load them. People may edit the files beside us: only lines of record sets that change are touched, each
-change is compared with what is in the file at that moment, and the file is replaced atomically under a lock. The serial is
-the file's own serial plus one, so that it rises after edits by hand too.
+Any name server can load them. Operators may edit the files, too: a change touches only the lines of its record sets, is compared
+with the present content of the file, and replaces the file atomically under a lock. The new serial is the file's own serial plus
+one, so that it also rises after edits by hand.
 """
 
 import hashlib
@@ -20,14 +20,14 @@ from providers.dns.common import canonical
 from providers.dns.common.change import canonical_change, changed_sets
 from providers.dns.zonefile.edit import edit, new_zone, next_serial
 from providers.dns.zonefile.lines import ZoneSyntaxError
-from providers.dns.zonefile.text import IncludeError, ZoneText, parse
+from providers.dns.zonefile.parser import IncludeError, ZoneText, parse
 from providers.errors import ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
 from providers.lib.files import directory_of, locked, read, replace
 from providers.spi import Context
 
 ZONE_NAME = re.compile(r"(?=.{2,201}\Z)(?:[a-z0-9_][a-z0-9_-]{0,62}\.)+")
-"""Zones whose name is one file name everywhere."""
+"""Zones whose name is a valid file name everywhere."""
 
 SUFFIX = "zone"
 
@@ -40,11 +40,11 @@ class ZoneFileSettings(BaseModel):
     directory: str = Field(
         default="zones",
         min_length=1,
-        description="Where the zone files are. Absolute, or relative to the instance's state directory.",
+        description="Directory of the zone files. Absolute, or relative to the instance's state directory.",
     )
     primary: str = Field(
         default="localhost.",
-        description="Name server in the SOA and NS records of a new zone. Give the real one before the zone is served.",
+        description="Name server in the SOA and NS records of a new zone. Set the real one before the zone is served.",
     )
     hostmaster: str = Field(
         default="",
@@ -68,15 +68,15 @@ class ZoneFiles:
         self.name = name
         self._settings = settings
         self._context = context
-        # The last parse of each zone by the digest of its bytes: looks are frequent, changes are rare.
+        # The last parse of each zone, with the digest of its bytes: looks are frequent, changes are rare.
         self._parsed: dict[str, tuple[bytes, ZoneText]] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """The named zones, completely, without their SOA (its serial is in the fact).
 
         Raises:
-            Unreachable: a file cannot be read or is no zone file; with the line.
-            Rejected: a file uses $INCLUDE or $GENERATE, or a zone's name is no file name.
+            Unreachable: a file cannot be read or is not a zone file; with the line.
+            Rejected: a file uses $INCLUDE or $GENERATE, or a zone's name is not a file name.
         """
         return tuple(self._observe(zone) for zone in sorted(set(zones)))
 
@@ -84,8 +84,8 @@ class ZoneFiles:
         """Change record sets, all or nothing. The first change creates the file.
 
         Raises:
-            Conflict, Gone: a set is not as the plan saw it, for example because somebody edited the file meanwhile.
-            Rejected: what is asked for is no valid record or breaks a rule of DNS; or as `observe`; or missing rights.
+            Conflict, Gone: a set is not as expected, for example because the file was edited meanwhile.
+            Rejected: a record is invalid or breaks a rule of DNS; or as `observe`; or missing permissions.
             Unreachable: the file cannot be read or written, or another writer holds the lock; nothing was changed.
             OutcomeUnknown: see `providers.lib.files.replace`.
         """
@@ -95,35 +95,37 @@ class ZoneFiles:
         with locked(f"zone {zone}", path.parent):
             data = read(f"zone {zone}", path)
             text = self._new(zone) if data is None else data.decode("latin-1")
-            found = self._parse(zone, path, text)
-            result = changed_sets(zone, found.records, changes, self.capabilities)
+            parsed = self._parse(zone, path, text)
+            result = changed_sets(zone, parsed.records, changes, self.capabilities)
             if result:
-                after = self._edited(zone, path, text, found, result)
+                after = self._edited(zone, path, text, parsed, result)
                 replace(f"zone {zone}", path, after.encode("latin-1"), data)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: no file stays open."""
 
     def _observe(self, zone: str) -> ZoneFact:
         path = self._path(zone)
         data = read(f"zone {zone}", path)
         if data is None:
             return ZoneFact(zone, 0, {}, {}, self.capabilities)
-        found = self._parse(zone, path, data.decode("latin-1"))
-        return ZoneFact(zone, found.serial, dict(found.records), {}, self.capabilities)
+        parsed = self._parse(zone, path, data.decode("latin-1"))
+        return ZoneFact(zone, parsed.serial, dict(parsed.records), {}, self.capabilities)
 
     def _edited(
-        self, zone: str, path: Path, text: str, found: ZoneText, result: Mapping[RecordKey, RecordSet | None]
+        self, zone: str, path: Path, text: str, before: ZoneText, result: Mapping[RecordKey, RecordSet | None]
     ) -> str:
-        serial = next_serial(found.serial)
-        edited = edit(text, found, result, serial)
-        expected = {key: record for key, record in found.records.items() if key not in result}
+        serial = next_serial(before.serial)
+        edited = edit(text, before, result, serial)
+        expected = {key: record for key, record in before.records.items() if key not in result}
         expected |= {key: record for key, record in result.items() if record is not None}
-        # The new text is read before it is written: whatever odd syntax the file has, no other set may change.
+        # The new text is parsed before it is written: whatever syntax the file uses, no other set may change.
         after = self._parse(zone, path, edited)
         if after.records != expected or after.serial != serial:
-            cause = f"{path} cannot be edited safely: the result would not read back as wanted; nothing was changed"
-            raise Rejected(f"zone {zone}", cause, "make the edit by hand, or simplify the layout of the file")
+            cause = (
+                f"cannot edit {path} safely: the edited file would not have the expected records; nothing was changed"
+            )
+            raise Rejected(f"zone {zone}", cause, "edit the file by hand, or simplify its layout")
         return edited
 
     def _new(self, zone: str) -> str:
@@ -135,16 +137,16 @@ class ZoneFiles:
         if known is not None and known[0] == digest:
             return known[1]
         try:
-            found = parse(text, zone)
+            parsed = parse(text, zone)
         except ZoneSyntaxError as error:
             raise _unreadable(zone, path, text, error) from error
-        self._parsed[zone] = (digest, found)
-        return found
+        self._parsed[zone] = (digest, parsed)
+        return parsed
 
     def _path(self, zone: str) -> Path:
         if not ZONE_NAME.fullmatch(zone):
             next_step = "use a zone name of letters, digits, '_' and '-', in lower case, with a final dot"
-            raise Rejected(f"zone {zone!r}", "is no name that a zone file can have", next_step)
+            raise Rejected(f"zone {zone!r}", "is not a valid name of a zone file", next_step)
         directory = directory_of(f"provider {self.name}", self._settings.directory, self._context.state_dir)
         return directory / (zone + SUFFIX)
 
@@ -154,4 +156,4 @@ def _unreadable(zone: str, path: Path, text: str, error: ZoneSyntaxError) -> Pro
     cause = f"{path}:{line}: {error.cause}"
     if isinstance(error, IncludeError):
         return Rejected(f"zone {zone}", cause, "write the records into the file itself")
-    return Unreachable(f"zone {zone}", cause, "repair the line; until then nothing is changed in this zone")
+    return Unreachable(f"zone {zone}", cause, "repair the line; until then this zone is not changed")

@@ -1,7 +1,7 @@
 """Creating a replica: images, networks, the main container, then the members. Called by `DockerRuntime`.
 
-A kill between two of these requests leaves a main container without all its members. It says in a label which ones it must
-have, so the next start sees that it is incomplete, takes it away, and it is created anew: nothing has run in it yet.
+A kill between two of these requests leaves a main container without all its members. Its label names the members it must have,
+so the next start finds it incomplete and removes it, and it is created again: nothing has run in it yet.
 """
 
 import os
@@ -14,35 +14,35 @@ from manifests.values.pod import PullPolicy, VolumeKind
 from providers.actions import CreateContainer
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Mark, container_name
-from providers.runtime.docker.client import Link, hint
+from providers.runtime.docker.client import EngineClient, hint
+from providers.runtime.docker.container import EngineContainer
 from providers.runtime.docker.digest import source_of
-from providers.runtime.docker.life import Life
-from providers.runtime.docker.observe import Looks
+from providers.runtime.docker.observe import Observer
 from providers.runtime.docker.pull import Images
 from providers.runtime.docker.secrets import LABEL_SECRETS, secret_ref, secrets_label
-from providers.runtime.docker.spec import full_image, give, members_of, payload, primary_network
+from providers.runtime.docker.spec import add_action_fields, full_image, members_of, payload, primary_network
 
 BUILT_IN_NETWORKS = frozenset({"bridge", "podman", "default"})
-"""Networks that an engine always has."""
+"""Networks that every engine has."""
 
 
 class Creator:
     """Creates the replicas of one node."""
 
-    def __init__(self, link: Link, looks: Looks, images: Images) -> None:
-        self._link, self._looks, self._images = link, looks, images
-        self._networking = threading.Lock()
+    def __init__(self, client: EngineClient, observer: Observer, images: Images) -> None:
+        self._client, self._observer, self._images = client, observer, images
+        self._network_lock = threading.Lock()
 
     def create(self, action: CreateContainer) -> None:
-        """Create a replica; one with the same mark is there: nothing to do. Raises as the contract says."""
+        """Create a replica; does nothing when one with the same mark exists. Raises as the contract says."""
         if container_name(action.mark) != action.name:
-            wanted = container_name(action.mark)
-            raise Rejected(action.name, f"its mark belongs to the name {wanted}", "derive the name from the mark")
-        present = self._looks.pod(action.name)
+            cause = f"its owner mark belongs to the name {container_name(action.mark)}"
+            raise Rejected(action.name, cause, "derive the name from the mark")
+        present = self._observer.pod(action.name)
         if present is not None and not present.headless:
             self._check_same(present.main, action)
             return
-        template, podman = action.template, self._looks.podman()
+        template, podman = action.template, self._observer.podman()
         containers = members_of(template)
         if podman:
             _check_sources(action.name, containers)
@@ -50,28 +50,28 @@ class Creator:
         self._images.ensure(action.name, images)
         secrets = [_reveal(action.name, container) for container in containers]
         for container in template.sidecars:
-            self._clear(f"{action.name}-{container.name}", action.mark)
+            self._remove_leftover(f"{action.name}-{container.name}", action.mark)
         network = primary_network(template, podman)
         for name in (network, *template.networks[1:]):
             self.network(action.name, name, action.mark.instance)
         body = payload(template.container, template, action.mark, secrets[0], network, podman=podman)
-        _seal(body, template.container, secrets[0])
-        give(body, action, images[0][0])
-        main_id = self._put(action.name, body, action)
+        _add_secrets_label(body, template.container, secrets[0])
+        add_action_fields(body, action, images[0][0])
+        main_id = self._create_one(action.name, body, action)
         for name in template.networks[1:]:
-            self._link.post(f"/networks/{name}/connect", action.name, {"Container": main_id})
+            self._client.post(f"/networks/{name}/connect", action.name, {"Container": main_id})
         for container, values, (image, _) in zip(template.sidecars, secrets[1:], images[1:], strict=True):
             self._member(action, container, values, image, main_id, podman)
 
     def _sources(self, action: CreateContainer, containers: Sequence[Container]) -> list[tuple[str, PullPolicy]]:
-        """By which name each container's image is asked for, and when. Raises Rejected, Unreachable."""
+        """The name and the pull policy of each container's image. Raises Rejected, Unreachable."""
         pins = dict(action.pins)
-        found = []
+        sources = []
         for container in containers:
             image = full_image(action.name, container)
             pin = pins.get("" if container is containers[0] else container.name, "")
-            found.append(source_of(image, container.engine.pull, pin, self._images.present))
-        return found
+            sources.append(source_of(image, container.engine.pull, pin, self._images.present))
+        return sources
 
     def _member(
         self,
@@ -84,68 +84,70 @@ class Creator:
     ) -> None:
         network = f"container:{main_id}"
         body = payload(container, action.template, action.mark, secrets, network, podman=podman)
-        _seal(body, container, secrets)
-        give(body, action, image)
-        self._put(f"{action.name}-{container.name}", body, action)
+        _add_secrets_label(body, container, secrets)
+        add_action_fields(body, action, image)
+        self._create_one(f"{action.name}-{container.name}", body, action)
 
-    def _put(self, name: str, body: dict[str, object], action: CreateContainer) -> str:
-        """Create one container; its id. A race for the name that somebody else won is told apart."""
+    def _create_one(self, name: str, body: dict[str, object], action: CreateContainer) -> str:
+        """Create one container; its id. When another writer took the name first, its container is compared."""
         try:
-            made = self._link.post("/containers/create", name, body, patience=5.0, name=name)
+            made = self._client.post("/containers/create", name, body, patience=5.0, name=name)
         except ProviderError as error:
-            if isinstance(error, Gone):  # the image went between the look and now, or a network did
-                raise Conflict(name, error.cause, "look again") from error
-            other = self._looks.life(name)
+            if isinstance(error, Gone):  # the image or a network was removed meanwhile
+                raise Conflict(name, error.cause, "retried automatically") from error
+            other = self._observer.container(name)
             if other is None:
                 raise
             self._check_same(other, action)
             return other.id
         if not made or not made.get("Id"):
-            raise OutcomeUnknown(name, "the engine does not say what it created", "look again")
+            raise OutcomeUnknown(
+                name, "the engine does not report the id of the new container", "retried automatically"
+            )
         return str(made["Id"])
 
-    def _check_same(self, present: Life, action: CreateContainer) -> None:
+    def _check_same(self, present: EngineContainer, action: CreateContainer) -> None:
         mark, _ = present.mark
         if mark == action.mark:
             return
         if mark is None or mark.instance != action.mark.instance:
-            cause = f"the name is taken by somebody else's container {present.id[:12]}"
+            cause = f"the name is taken by the foreign container {present.id[:12]}"
             raise Foreign(present.name, cause, f"remove or rename it: docker rename {present.name} other-name")
-        raise Conflict(present.name, f"exists with another mark: {mark}", "look again")
+        raise Conflict(present.name, f"exists with another owner mark: {mark}", "retried automatically")
 
-    def _clear(self, name: str, mark: Mark) -> None:
-        """Take away what an earlier replica of the same mark has left under a member's name."""
-        left = self._looks.life(name)
-        if left is None:
+    def _remove_leftover(self, name: str, mark: Mark) -> None:
+        """Remove a container that an earlier replica of the same workload left under a member's name."""
+        leftover = self._observer.container(name)
+        if leftover is None:
             return
-        found, _ = left.mark
-        if found is None or (found.instance, found.workload) != (mark.instance, mark.workload):
-            cause = f"the name is taken by somebody else's container {left.id[:12]}"
+        owner, _ = leftover.mark
+        if owner is None or (owner.instance, owner.workload) != (mark.instance, mark.workload):
+            cause = f"the name is taken by the foreign container {leftover.id[:12]}"
             raise Foreign(name, cause, f"remove or rename it: docker rename {name} other-name")
-        self._link.delete(f"/containers/{left.id}", name, force="1", v="1")
+        self._client.delete(f"/containers/{leftover.id}", name, force="1", v="1")
 
     def network(self, target: str, name: str, instance: str) -> None:
-        """Have a network: an engine's own, an existing one, or a new bridge. It is never removed."""
+        """Make sure that a network exists: an engine's own, an existing one, or a new bridge. It is never removed."""
         if name in BUILT_IN_NETWORKS:
             return
-        # Replicas are created at once, and Docker takes a name twice when it is asked for it at the same time.
-        with self._networking:
+        # Replicas are created in parallel, and Docker creates two networks of one name when both requests come at the same time.
+        with self._network_lock:
             if not self._has_network(target, name):
-                self._make_network(target, name, instance)
+                self._create_network(target, name, instance)
 
     def _has_network(self, target: str, name: str) -> bool:
         try:
-            self._link.get(f"/networks/{name}", target)
+            self._client.get(f"/networks/{name}", target)
         except Gone:
             return False
         return True
 
-    def _make_network(self, target: str, name: str, instance: str) -> None:
+    def _create_network(self, target: str, name: str, instance: str) -> None:
         body = {"Name": name, "Driver": "bridge", "CheckDuplicate": True, "Labels": {"reconciler.network-of": instance}}
         try:
-            self._link.post("/networks/create", target, body, patience=5.0)
+            self._client.post("/networks/create", target, body, patience=5.0)
         except Conflict:
-            return  # somebody else was faster
+            return  # another writer was faster
         except ProviderError as error:
             # Podman answers 500 for a name that exists.
             if "already" in error.cause:
@@ -154,11 +156,11 @@ class Creator:
 
 
 def _check_sources(target: str, containers: Sequence[Container]) -> None:
-    """Raise Rejected for a bind mount whose source does not exist: Docker refuses it, Podman would make a directory."""
+    """Raise Rejected for a bind mount whose source does not exist: Docker refuses it, Podman would create a directory."""
     for container in containers:
         for mount in container.engine.mounts:
             if mount.kind is VolumeKind.BIND and not os.path.lexists(mount.source):
-                cause = f"bind source path does not exist: {mount.source}, which container {container.name} mounts"
+                cause = f"bind source path does not exist: {mount.source}, mounted by container {container.name}"
                 raise Rejected(target, cause, hint(cause))
 
 
@@ -167,6 +169,6 @@ def _reveal(target: str, container: Container) -> dict[str, str]:
     return {name: secret_ref(source).resolve(target).reveal() for name, source in container.engine.secret_env}
 
 
-def _seal(body: dict[str, Any], container: Container, values: dict[str, str]) -> None:
-    """Write down by which secrets it was made. Set always, also when empty: labels are inherited from the image."""
+def _add_secrets_label(body: dict[str, Any], container: Container, values: dict[str, str]) -> None:
+    """Record the secrets that it is created with. Always set, also when empty: labels are inherited from the image."""
     body["Labels"][LABEL_SECRETS] = secrets_label(container.name, container.engine.secret_env, values)

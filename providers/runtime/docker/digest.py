@@ -1,7 +1,6 @@
-"""Which image a container really is made from: a tag may point to another one tomorrow, a digest never does.
+"""Which image a container is made from: a tag may move to another image, a digest never does.
 
-Reads digests and what images say of their containers for looks, and chooses by which name an image is asked for when a replica is created. Called by `docker_look.py`
-and `docker_create.py`.
+`observe.py` reads the digests and the setup of images, `create.py` chooses the name under which it asks for an image.
 """
 
 from collections.abc import Callable, Collection
@@ -10,53 +9,50 @@ from manifests.values.image_ref import parse_image
 from manifests.values.pod import PullPolicy
 from providers.errors import Gone, ProviderError
 from providers.facts import Setup
-from providers.runtime.docker.client import Link
-from providers.runtime.docker.setup import read_setup
-
-LABEL_IMAGE = "reconciler.image"
-"""The image as the manifest has it: what a container is created from may be the digest behind that name."""
+from providers.runtime.docker.client import EngineClient
+from providers.runtime.docker.inspection import read_setup
 
 
 class Digests:
-    """The digests of the images of one node. An image's id is made from its content, so each is asked for once."""
+    """The digests of the images of one node. An image's id is computed from its content, so each is inspected once."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, client: EngineClient) -> None:
+        self._client = client
         self._known: dict[str, tuple[tuple[str, ...], Setup | None]] = {}
 
     def of(self, image_id: str, image: str) -> str:
         """The digest of an image, `registry/name@sha256:…`, or its id `sha256:…` where it is not from that registry.
 
         Args:
-            image_id: the image's id on this node; empty if the engine does not tell.
-            image: the name it was asked for by, which says whose digest is meant.
+            image_id: the image's id on this node; empty if the engine does not say it.
+            image: the name that the manifest gives; its repository selects the digest.
 
         Returns:
-            Empty when the engine cannot tell: this is asked again at the next look.
+            Empty when the engine cannot say it now; the next look asks again.
         """
-        found = self._inspected(image_id)
-        return "" if found is None else chosen(found[0], image) or image_id
+        inspected = self._inspected(image_id)
+        return "" if inspected is None else digest_in_repository(inspected[0], image) or image_id
 
     def setup_of(self, image_id: str) -> Setup | None:
-        """What an image says of the containers that are made from it; None when the engine cannot tell."""
-        found = self._inspected(image_id)
-        return None if found is None else found[1]
+        """What an image gives to its containers; None when the engine cannot say it."""
+        inspected = self._inspected(image_id)
+        return None if inspected is None else inspected[1]
 
     def _inspected(self, image_id: str) -> tuple[tuple[str, ...], Setup | None] | None:
-        """Digests and setup of an image; None when the engine cannot tell now."""
+        """Digests and setup of an image; None when the engine cannot say them now."""
         if not image_id:
             return None
-        found = self._known.get(image_id)
-        if found is None:
+        known = self._known.get(image_id)
+        if known is None:
             try:
-                told = self._link.get(f"/images/{image_id}/json", image_id)
-                found = tuple(sorted(str(one) for one in told.get("RepoDigests") or ())), read_setup(told)
+                image = self._client.get(f"/images/{image_id}/json", image_id)
+                known = tuple(sorted(str(digest) for digest in image.get("RepoDigests") or ())), read_setup(image)
             except (Gone, AttributeError, TypeError, ValueError):
-                found = (), None  # it was taken away by force under a container that still runs; or it makes no sense
+                known = (), None  # removed by force under a running container; or the answer cannot be read
             except ProviderError:
                 return None
-            self._known[image_id] = found
-        return found
+            self._known[image_id] = known
+        return known
 
     def keep(self, image_ids: Collection[str]) -> None:
         """Forget all other images."""
@@ -64,10 +60,10 @@ class Digests:
             self._known = {key: value for key, value in self._known.items() if key in image_ids}
 
 
-def chosen(digests: Collection[str], image: str) -> str:
-    """The digest of an image in the repository that it was asked of, as a full name; empty if it is not from there.
+def digest_in_repository(digests: Collection[str], image: str) -> str:
+    """The digest of an image in the repository of its name, as a full name; empty if it is not from there.
 
-    What other repositories call it does not count: they were never asked for, and a pin must not lead to them.
+    Digests of other repositories do not count: a pin must not lead to a repository that the manifest does not name.
     """
     try:
         repository = parse_image(image).repository
@@ -76,7 +72,7 @@ def chosen(digests: Collection[str], image: str) -> str:
     for digest in digests:
         try:
             ref = parse_image(digest)
-        except ValueError:  # `<none>@<none>`, or what another tool has left
+        except ValueError:  # `<none>@<none>`, or left by another tool
             continue
         if ref.digest and ref.repository == repository:
             return str(ref)
@@ -84,16 +80,16 @@ def chosen(digests: Collection[str], image: str) -> str:
 
 
 def source_of(image: str, policy: PullPolicy, pin: str, present: Callable[[str], bool]) -> tuple[str, PullPolicy]:
-    """By which name, and under which policy, an image is asked for when its replica is created.
+    """The name and the pull policy with which an image is asked for when its replica is created.
 
-    What a revision was first made from counts for all its replicas: a pinned image that is here is taken without asking its
-    registry, one that is not is pulled by its digest. A pin that is a bare id means nothing on another node, or once the image
-    is gone; then the name counts.
+    All replicas of a revision are made from the image of its first: a pinned image on this node is used without asking the
+    registry, another one is pulled by its digest. A pin that is a bare id means nothing on another node, or once the image
+    is removed; then the name counts.
 
     Args:
         image: full name, as the template has it.
         policy: when to ask its registry.
-        pin: the digest or id that the revision has been made from so far; empty = nothing yet.
+        pin: the digest or id that the revision is made from; empty = none yet.
         present: whether an image is on this node.
     """
     if not pin:

@@ -1,10 +1,10 @@
 """Hints from an engine's event stream: a thread that calls back when something happened to a container.
 
-What happens to ours is told at once. Containers of others matter as well, because some of them are adopted, but there may be
-many that come and go: what happens to them is told at most once in `OTHERS_PAUSE`.
+Events of our own containers call back at once. Foreign containers matter as well, because some of them are adopted, but there
+may be many short-lived ones: their events call back at most once in `FOREIGN_PAUSE`.
 
-An event only makes the next look come sooner; what is the case is always read. So a stream that breaks, lies or is not
-there costs time, never correctness. `DockerRuntime` starts one for whoever asks to be told.
+An event only makes the next look come sooner; the look reads the state. So a broken, wrong or missing stream costs time, never
+correctness. `DockerRuntime.watch` starts one listener per callback.
 """
 
 import http.client
@@ -19,13 +19,13 @@ from urllib.parse import urlencode
 from providers.facts import LABEL_INSTANCE
 
 ACTIONS = ("die", "start", "pause", "unpause", "destroy", "rename")
-"""What may change whether a replica serves. What is changed in place, and exec probes, are left out: they are many."""
+"""Events that may change whether a replica serves. Updates in place and exec probes are left out: they are many."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds between attempts to listen; doubled while they go on failing."""
+"""Seconds between attempts to listen; doubled after each failure."""
 
-OTHERS_PAUSE = 2.0
-"""Seconds between two hints about containers of others; the last one of a series is never lost."""
+FOREIGN_PAUSE = 2.0
+"""Seconds between two hints about foreign containers; the last event of a series is never lost."""
 
 CONNECT_SECONDS = 3.0
 
@@ -53,21 +53,21 @@ class Listener:
 
     Args:
         path: the engine's unix socket.
-        instance: whose containers are ours.
-        changed: called on a thread of this listener for each event, and each time the stream begins: what came before is not
-            in it. It must not raise.
-        others_pause: seconds between two hints about containers of others.
+        instance: the instance whose containers are our own.
+        changed: called on a thread of this listener for each event, and each time the stream begins: it does not contain
+            earlier events. It must not raise.
+        foreign_pause: seconds between two hints about foreign containers.
     """
 
     def __init__(
-        self, path: str, instance: str, changed: Callable[[], None], others_pause: float = OTHERS_PAUSE
+        self, path: str, instance: str, changed: Callable[[], None], foreign_pause: float = FOREIGN_PAUSE
     ) -> None:
         self._path, self._changed, self._instance = path, changed, instance
-        self._others_pause = others_pause
+        self._foreign_pause = foreign_pause
         self._later: threading.Timer | None = None
-        self._told_at = 0.0
+        self._hinted_at = 0.0
         filters = {"type": ["container"], "event": list(ACTIONS)}
-        self._where = f"/events?{urlencode({'filters': json.dumps(filters)})}"
+        self._url = f"/events?{urlencode({'filters': json.dumps(filters)})}"
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
@@ -75,7 +75,7 @@ class Listener:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; returns at once, and `changed` is not called for what comes later."""
+        """Stop listening; returns at once. `changed` is not called for later events."""
         self._closed.set()
         with self._lock:
             if self._socket is not None:
@@ -102,49 +102,49 @@ class Listener:
         with self._lock:
             self._socket = engine.sock
         try:
-            engine.request("GET", self._where)
-            engine.sock.settimeout(None)  # silence is what a quiet engine says; `close` ends it
+            engine.request("GET", self._url)
+            engine.sock.settimeout(None)  # an idle engine sends nothing; `close` ends the wait
             answer = engine.getresponse()
             if answer.status != http.client.OK:
                 return False
-            self._tell()
+            self._hint()
             while line := answer.readline():
                 if self._is_ours(line):
-                    self._tell()
+                    self._hint()
                 else:
-                    self._tell_of_others()
+                    self._hint_about_foreign()
         finally:
             with self._lock:
                 self._socket = None
         return True
 
     def _is_ours(self, line: bytes) -> bool:
-        """Whether an event is of a container of ours; one that cannot be read counts as that: a look costs little."""
+        """Whether an event is of a container of this instance; an unreadable event counts as one: a look costs little."""
         try:
             attributes = json.loads(line)["Actor"]["Attributes"]
             return bool(attributes.get(LABEL_INSTANCE) == self._instance)
         except (ValueError, TypeError, KeyError, AttributeError):
             return True
 
-    def _tell_of_others(self) -> None:
-        """Tell now, or at the end of the pause; once for all events until then."""
+    def _hint_about_foreign(self) -> None:
+        """Call back now, or at the end of the pause; once for all events until then."""
         with self._lock:
             if self._later is not None or self._closed.is_set():
                 return
-            wait = self._told_at + self._others_pause - time.monotonic()
+            wait = self._hinted_at + self._foreign_pause - time.monotonic()
             if wait > 0:
-                self._later = threading.Timer(wait, self._tell_late)
+                self._later = threading.Timer(wait, self._hint_late)
                 self._later.name, self._later.daemon = "engine events", True
                 self._later.start()
                 return
-            self._told_at = time.monotonic()
-        self._tell()
+            self._hinted_at = time.monotonic()
+        self._hint()
 
-    def _tell_late(self) -> None:
+    def _hint_late(self) -> None:
         with self._lock:
-            self._later, self._told_at = None, time.monotonic()
-        self._tell()
+            self._later, self._hinted_at = None, time.monotonic()
+        self._hint()
 
-    def _tell(self) -> None:
+    def _hint(self) -> None:
         if not self._closed.is_set():
             self._changed()

@@ -1,8 +1,8 @@
-"""Ends commands in containers whose probe ran out of time: the engine has no request for it, and the probe's helper is dead then.
+"""Kills commands in containers whose exec probe timed out: the engine has no request for it, and the probe itself was killed.
 
-The helper (`docker_exec.py`) connects here before its command starts and says which one it is. A connection that breaks before
-the helper has said that the command ended means that somebody killed the helper. `DockerRuntime` starts one watch with the first
-exec probe; it is one thread that sleeps until something happens.
+The probe (`exec_probe.py`) connects here before its command starts and names the command. A connection that breaks before the
+probe reported that the command exited means that the probe was killed. `DockerRuntime` starts one watch with the first exec
+probe; it is one thread that sleeps until something happens.
 """
 
 import json
@@ -15,27 +15,27 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 
-from providers.runtime.docker import exec_helper
+from providers.runtime.docker import exec_probe
 
-AT_ONCE = 4
-"""Commands that are ended at the same time; further ones wait for their turn."""
+WORKERS = 4
+"""Commands that are killed at the same time; further ones are queued."""
 
-CONNECTIONS = 1000
-"""Helpers that are listened to at most: more than the probe engine ever starts. Others run unwatched."""
+MAX_PROBES = 1000
+"""Probes that are watched at most: more than the probe engine ever starts. Further ones run unwatched."""
 
 MAX_LINE = 4096
 
 
 @dataclass(slots=True)
-class _Helper:
-    """What one helper has said so far."""
+class _Probe:
+    """One running probe: its connection, and what it has sent so far."""
 
-    link: socket.socket
-    said: bytes = b""
+    connection: socket.socket
+    received: bytes = b""
 
 
 class ExecWatch:
-    """Watches the helpers of one engine's exec probes.
+    """Watches the exec probes of one engine.
 
     Args:
         path: the engine's unix socket.
@@ -47,119 +47,119 @@ class ExecWatch:
         self._name = f"reconciler-exec-{os.getpid()}-{os.urandom(8).hex()}"
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
-        self._bell: tuple[socket.socket, socket.socket] | None = None
-        self._enders: ThreadPoolExecutor | None = None
+        self._wakeup: tuple[socket.socket, socket.socket] | None = None
+        self._killers: ThreadPoolExecutor | None = None
 
     def name(self) -> str:
-        """The abstract socket's name, without the leading NUL; something listens there from now on. Raises OSError."""
+        """The abstract socket's name without the leading NUL; the watch listens there from now on. Raises OSError."""
         with self._lock:
             if self._thread is None:
                 self._start()
         return self._name
 
     def close(self) -> None:
-        """Stop listening. Commands that are being ended are ended first, or given up after their time."""
+        """Stop listening. Kills under way are completed first, or abandoned after their time."""
         with self._lock:
-            thread, bell, enders = self._thread, self._bell, self._enders
-            self._thread = self._bell = self._enders = None
-        if thread is None or bell is None or enders is None:
+            thread, wakeup, killers = self._thread, self._wakeup, self._killers
+            self._thread = self._wakeup = self._killers = None
+        if thread is None or wakeup is None or killers is None:
             return
         with suppress(OSError):
-            bell[1].send(b"x")
+            wakeup[1].send(b"x")
         thread.join()
-        bell[1].close()
-        enders.shutdown(wait=True)
+        wakeup[1].close()
+        killers.shutdown(wait=True)
 
     def _start(self) -> None:
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            door.bind(f"\0{self._name}")
-            door.listen(128)
-            door.setblocking(False)
+            listener.bind(f"\0{self._name}")
+            listener.listen(128)
+            listener.setblocking(False)
         except OSError:
-            door.close()
+            listener.close()
             raise
-        self._bell = socket.socketpair()
-        self._enders = ThreadPoolExecutor(AT_ONCE, "exec-end")
+        self._wakeup = socket.socketpair()
+        self._killers = ThreadPoolExecutor(WORKERS, "exec-end")
         self._thread = threading.Thread(
-            target=_listen, args=(self._path, door, self._bell[0], self._enders), name="exec watch", daemon=True
+            target=_listen, args=(self._path, listener, self._wakeup[0], self._killers), name="exec watch", daemon=True
         )
         self._thread.start()
 
 
-def _listen(path: str, door: socket.socket, bell: socket.socket, enders: ThreadPoolExecutor) -> None:
-    """The watch's thread; ends when the bell rings."""
-    helpers: dict[int, _Helper] = {}
+def _listen(path: str, listener: socket.socket, wakeup: socket.socket, killers: ThreadPoolExecutor) -> None:
+    """The watch's thread; ends when `wakeup` is readable."""
+    probes: dict[int, _Probe] = {}
     with selectors.DefaultSelector() as ready:
-        ready.register(door, selectors.EVENT_READ)
-        ready.register(bell, selectors.EVENT_READ)
+        ready.register(listener, selectors.EVENT_READ)
+        ready.register(wakeup, selectors.EVENT_READ)
         while True:
             for key, _ in ready.select():
-                if key.fileobj is bell:
-                    # The last connections may have broken just now, together with the program that is ending.
-                    _sweep(path, helpers, enders)
-                    door.close()
-                    bell.close()
+                if key.fileobj is wakeup:
+                    # The last connections may have broken just now, together with the program that is shutting down.
+                    _finish(path, probes, killers)
+                    listener.close()
+                    wakeup.close()
                     return
-                if key.fileobj is door:
-                    _admit(door, helpers, ready)
+                if key.fileobj is listener:
+                    _accept(listener, probes, ready)
                     continue
-                helper = helpers[key.fd]
-                if not _hear(helper):
-                    ready.unregister(helper.link)
-                    del helpers[key.fd]
-                    _leave(path, helper, enders)
+                probe = probes[key.fd]
+                if not _receive(probe):
+                    ready.unregister(probe.connection)
+                    del probes[key.fd]
+                    _gone(path, probe, killers)
 
 
-def _admit(door: socket.socket, helpers: dict[int, _Helper], ready: selectors.BaseSelector) -> None:
+def _accept(listener: socket.socket, probes: dict[int, _Probe], ready: selectors.BaseSelector) -> None:
     try:
-        link, _ = door.accept()
-    except OSError:  # it has gone again, or we are out of descriptors: the helper goes on unwatched
+        connection, _ = listener.accept()
+    except OSError:  # the probe has exited already, or no descriptor is free: the probe runs unwatched
         return
-    user = struct.unpack("3i", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
-    if user not in (0, os.geteuid()) or len(helpers) >= CONNECTIONS:
-        link.close()
+    user = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+    if user not in (0, os.geteuid()) or len(probes) >= MAX_PROBES:
+        connection.close()
         return
-    link.setblocking(False)
-    helpers[link.fileno()] = _Helper(link)
-    ready.register(link, selectors.EVENT_READ)
+    connection.setblocking(False)
+    probes[connection.fileno()] = _Probe(connection)
+    ready.register(connection, selectors.EVENT_READ)
 
 
-def _hear(helper: _Helper) -> bool:
-    """Take what a helper says; False when its connection has ended."""
+def _receive(probe: _Probe) -> bool:
+    """Read what a probe sends; False when its connection has ended."""
     try:
-        data = helper.link.recv(MAX_LINE)
+        data = probe.connection.recv(MAX_LINE)
     except BlockingIOError:
         return True
     except OSError:
         return False
-    helper.said = (helper.said + data)[:MAX_LINE]
+    probe.received = (probe.received + data)[:MAX_LINE]
     return bool(data)
 
 
-def _leave(path: str, helper: _Helper, enders: ThreadPoolExecutor) -> None:
-    """A helper is gone: have its command ended, unless it ended by itself."""
-    helper.link.close()
-    line, newline, rest = helper.said.partition(b"\n")
-    if not newline or rest.endswith(exec_helper.DONE):
+def _gone(path: str, probe: _Probe, killers: ThreadPoolExecutor) -> None:
+    """A probe is gone: kill its command, unless it has exited by itself."""
+    probe.connection.close()
+    line, newline, rest = probe.received.partition(b"\n")
+    if not newline or rest.endswith(exec_probe.DONE):
         return
     try:
-        told = json.loads(line)
-        number, mark = str(told["exec"]), str(told["mark"])
+        command = json.loads(line)
+        exec_id, mark = str(command["exec"]), str(command["mark"])
     except (ValueError, TypeError, KeyError):
         return
-    if mark.startswith(exec_helper.MARK):
-        enders.submit(_end, path, number, mark)
+    if mark.startswith(exec_probe.MARK):
+        killers.submit(_kill, path, exec_id, mark)
 
 
-def _sweep(path: str, helpers: dict[int, _Helper], enders: ThreadPoolExecutor) -> None:
-    for helper in helpers.values():
-        if _hear(helper):
-            helper.link.close()  # it runs on, and its command with it
+def _finish(path: str, probes: dict[int, _Probe], killers: ThreadPoolExecutor) -> None:
+    for probe in probes.values():
+        if _receive(probe):
+            probe.connection.close()  # it continues, and its command with it
         else:
-            _leave(path, helper, enders)
+            _gone(path, probe, killers)
 
 
-def _end(path: str, number: str, mark: str) -> None:
-    with suppress(exec_helper.CannotAsk):  # gone with its container, or the next run of the probe ends it
-        exec_helper.end_run(path, number, mark)
+def _kill(path: str, exec_id: str, mark: str) -> None:
+    with suppress(exec_probe.NoAnswer):  # gone with its container, or the next run of the probe kills it
+        exec_probe.end_run(path, exec_id, mark)

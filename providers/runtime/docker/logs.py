@@ -1,32 +1,32 @@
-"""The last lines of a container's output, out of the engine's multiplexed stream. Called by `DockerRuntime` and `docker_act.py`."""
+"""The last lines of a container's output, from the engine's multiplexed stream. Called by `runtime.py` and `lifecycle.py`."""
 
 import struct
 
 from providers.errors import ProviderError
-from providers.runtime.docker.client import Link
+from providers.runtime.docker.client import EngineClient
 
 MAX_LINE = 2000
-"""Characters shown of one line."""
+"""Characters kept of one line."""
 
 MAX_BYTES = 4 * 1024 * 1024
-"""Bytes read at most: lines may be long."""
+"""Bytes read at most."""
 
 
-def last_lines(link: Link, container_id: str, lines: int) -> tuple[str, ...]:
-    """The last lines of both outputs, oldest first; empty where the logging driver cannot be read, or there are none."""
+def last_lines(client: EngineClient, container_id: str, lines: int) -> tuple[str, ...]:
+    """The last lines of both outputs, oldest first; empty when there are none or the logging driver cannot be read."""
     try:
-        return read_lines(link, container_id, lines)
+        return read_lines(client, container_id, lines)
     except ProviderError:
         return ()
 
 
-def read_lines(link: Link, container: str, lines: int) -> tuple[str, ...]:
-    """As `last_lines`. Raises Unreachable, Gone, and what the engine refuses."""
+def read_lines(client: EngineClient, container: str, lines: int) -> tuple[str, ...]:
+    """As `last_lines`, but raises Unreachable, Gone, and the engine's refusals."""
     if lines <= 0:
         return ()
     params = {"stdout": "1", "stderr": "1", "tail": str(lines)}
     raw = b""
-    with link.request("GET", f"/containers/{container}/logs", container, params=params, stream=True) as answer:
+    with client.request("GET", f"/containers/{container}/logs", container, params=params, stream=True) as answer:
         for chunk in answer.iter_content(64 * 1024):
             raw += chunk
             if len(raw) > MAX_BYTES:
@@ -36,7 +36,7 @@ def read_lines(link: Link, container: str, lines: int) -> tuple[str, ...]:
 
 
 def _payload(raw: bytes) -> bytes:
-    """What the container wrote: the stream has frames of (stream, 0, 0, 0, length) unless it has a terminal."""
+    """The container's output without the frames of (stream, 0, 0, 0, length); a container with a terminal has no frames."""
     out, at = b"", 0
     while at + 8 <= len(raw):
         kind, zeros, length = struct.unpack_from(">B3sL", raw, at)

@@ -1,13 +1,13 @@
-"""Looks at one engine: one list, one question for events, and an inspection only where those do not prove that nothing changed.
+"""Looks at one engine: one list, one request for events, and an inspection of each container that these do not prove unchanged.
 
-The engine's list has no start time, so a container that was restarted between two looks may look the same. It is known to be
-the same life when its state, id and addresses are as before and the age that the list shows reaches back before the last look.
-Younger ones are the same when the engine reports no event of them; it keeps the last 256 events only, so an answer of that
-many proves nothing. A container with a health check of its own is inspected when its next result is due: those results leave
-no trace in list and events.
+The engine's list has no start time, so a container that was restarted between two looks may look the same. It is proven
+unchanged when its state, id and addresses are as before and the age in the list reaches back before the last look. A younger
+one is unchanged when the engine reports no event of it; the engine keeps the last 256 events only, so an answer of that many
+proves nothing. A container with a health check of its own is inspected when its next result is due: these results appear neither
+in the list nor in the events.
 
-Containers of others are looked at in the same way. One of theirs that cannot be inspected is shown as the list has it: it must
-not hide ours. Called by `DockerRuntime`.
+Foreign containers are observed in the same way. A foreign container that cannot be inspected is reported as the list shows it:
+it must not hide our own. Called by `DockerRuntime`.
 """
 
 import json
@@ -19,245 +19,268 @@ from typing import Any
 
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.facts import LABEL_INSTANCE, ContainerFact, ContainerState, Setup
-from providers.runtime.docker.client import CONNECT_SECONDS, Link
+from providers.runtime.docker.client import CONNECT_SECONDS, EngineClient
+from providers.runtime.docker.container import LABEL_CONTAINER, UP, EngineContainer, Pod, headless_pod, make_pod
+from providers.runtime.docker.daemon import Daemon, find_daemon
 from providers.runtime.docker.digest import Digests
-from providers.runtime.docker.exits import Ends
-from providers.runtime.docker.inspection import listed_life, read_life
-from providers.runtime.docker.instants import SECOND, EngineLife, age_span, engine_life, steady, wall
-from providers.runtime.docker.life import LABEL_CONTAINER, UP, Life, Pod, Surroundings, fact, headless_pod, make_pod
-from providers.runtime.docker.own_stops import Stops
+from providers.runtime.docker.exit_watch import ExitWatch
+from providers.runtime.docker.fact import NodeContext, container_fact
+from providers.runtime.docker.inspection import listed_container, read_addresses, read_container
+from providers.runtime.docker.own_stops import OwnStops
 from providers.runtime.docker.secrets import Secrets
+from providers.runtime.docker.timestamps import SECOND, age_span, steady, wall
 
 EVENTS_KEPT = 256
 """How many events Docker keeps (moby's `eventsLimit`)."""
 
-EVENTS_PROVEN = EVENTS_KEPT // 2
-"""With more in an answer others may have been dropped: what happens while it is made displaces older ones, and is not in it."""
+EVENTS_COMPLETE = EVENTS_KEPT // 2
+"""An answer with more events may lack some: events during the request displace older ones and are not in the answer."""
 
 ROUNDING = 2 * SECOND
-"""How far ages in the list and our own clock may be apart."""
+"""How far the ages in the list may differ from our own clock."""
 
 OVERLAP = SECOND // 10
-"""How far before the last look events are asked for: engine and we read the same clock, at different moments."""
+"""How far before the last look the requested events begin: the engine and this program read one clock at different moments."""
 
 FULL_EVERY = 300 * SECOND
-"""After a gap in the events, settings that leave no trace in the list may be this old before everything is inspected."""
+"""While the events are incomplete, everything is inspected after this time: some settings do not appear in the list."""
 
 MAX_EVENTS_BYTES = 4 * 1024 * 1024
 
 _QUIET = frozenset(
     {"exec_create", "exec_start", "exec_die", "top", "attach", "resize", "archive-path", "export", "copy"}
 )
-"""Events that change nothing about a container; exec probes make three of them each time."""
+"""Events that change nothing about a container; each exec probe causes three of them."""
 
-
-_ENDED = frozenset({"exited", "stopped", "dead", "restarting"})
-"""States whose age in the list counts from the end of the container."""
+_EXITED = frozenset({"exited", "stopped", "dead", "restarting"})
+"""States whose age in the list counts from the exit of the container."""
 
 
 @dataclass(slots=True)
 class _Last:
-    """What the last whole look left: when it began, by both clocks; the engine's life; when all were inspected."""
+    """The last look at the whole node: when it began, by both clocks; the daemon; when all containers were inspected."""
 
     steady: int = 0
     wall: int = 0
-    engine: EngineLife = field(default_factory=EngineLife)
+    daemon: Daemon = field(default_factory=Daemon)
     full: int = 0
 
 
-class _Nonsense(Unreachable):
-    """The engine's answer about one container cannot be read."""
+class _InvalidInspection(Unreachable):
+    """The engine's answer about one container is invalid."""
 
 
-class Looks:
-    """The looks of one node. Thread-safe; keeps the lives that it has seen. `address` is the host's for others, or empty.
+class Observer:
+    """Observes one node and remembers its containers. Thread-safe.
+
+    Args:
+        client: the engine.
+        stops: our own stops.
+        address: the address under which others reach the host; empty = none.
 
     Attributes:
-        ends: who knows of ends before the engine does; None while nobody waits for changes.
+        exits: reports exits before the engine does; None until `DockerRuntime.watch`.
     """
 
-    def __init__(self, link: Link, stops: Stops, address: str = "") -> None:
-        self._link, self._stops, self._address = link, stops, address
-        self._secrets, self._digests = Secrets(), Digests(link)
+    def __init__(self, client: EngineClient, stops: OwnStops, address: str = "") -> None:
+        self._client, self._stops, self._address = client, stops, address
+        self._secrets, self._digests = Secrets(), Digests(client)
         self._on_failure: dict[str, str] = {}
         self._lock = threading.Lock()
-        self._lives: dict[str, Life] = {}
+        self._containers: dict[str, EngineContainer] = {}
         self._last = _Last()
         self._podman: bool | None = None
-        self._checked: EngineLife | None = None
-        self._again = False
-        self.ends: Ends | None = None
+        self._podman_daemon: Daemon | None = None
+        self._exit_seen = False
+        self.exits: ExitWatch | None = None
 
     # --- for DockerRuntime --------------------------------------------------------------------------------------
 
     def all(self) -> tuple[ContainerFact, ...]:
-        """Every replica and every container of others, in the order of the names. Raises Unreachable, Rejected."""
+        """Every replica and every foreign container, sorted by name. Raises Unreachable, Rejected."""
         with self._lock:
-            lives = self._look()
-        members: dict[str, list[Life]] = {}
+            containers = self._look()
+        members: dict[str, list[EngineContainer]] = {}
         pods: list[Pod] = []
-        for live in lives:
-            if live.member and live.mark[0] is not None:
-                members.setdefault(live.base, []).append(live)
-        for live in lives:
-            if not live.member or live.mark[0] is None:
-                pods.append(make_pod(live, members.pop(live.name, ())))
-        pods += [headless_pod(left) for left in members.values()]
-        return self._facts(sorted(pods, key=lambda pod: pod.main.name), self._last.engine)
+        for container in containers:
+            if container.member and container.mark[0] is not None:
+                members.setdefault(container.base, []).append(container)
+        for container in containers:
+            if not container.member or container.mark[0] is None:
+                pods.append(make_pod(container, members.pop(container.name, ())))
+        pods += [headless_pod(orphans) for orphans in members.values()]
+        return self._facts(sorted(pods, key=lambda pod: pod.main.name), self._last.daemon)
 
-    def take_again(self) -> bool:
-        """Whether a look since the last call took the kernel's word for an end: then the engine is to be asked, too."""
+    def take_exit_hint(self) -> bool:
+        """Whether a look since the last call reported an exit that the engine does not report yet: then look again soon."""
         with self._lock:
-            again, self._again = self._again, False
-            return again
+            hint, self._exit_seen = self._exit_seen, False
+            return hint
 
     def named(self, names: Collection[str]) -> tuple[ContainerFact, ...]:
-        """The replicas of these names as they are this moment, mark or not. Raises Unreachable, Rejected."""
-        engine = self.engine()
+        """The containers of these names, inspected now, with or without a mark. Raises Unreachable, Rejected."""
+        daemon = self.daemon()
         pods = [self.pod(name) for name in sorted(set(names))]
-        return self._facts((pod for pod in pods if pod is not None), engine)
+        return self._facts((pod for pod in pods if pod is not None), daemon)
 
     def pod(self, name: str) -> Pod | None:
-        """One replica, inspected now; None when nothing of it is there. Raises Unreachable."""
-        main = self.life(name)
+        """One replica, inspected now; None when none of its containers exists. Raises Unreachable."""
+        main = self.container(name)
         if main is None or main.name != name:
-            left = self._left_of(name)
-            return headless_pod(left) if left else None
-        found = [self.life(f"{name}-{member}") for member in main.members]
-        return make_pod(main, [one for one in found if one is not None])
+            members = self._members_of(name)
+            return headless_pod(members) if members else None
+        inspected = [self.container(f"{name}-{member}") for member in main.members]
+        return make_pod(main, [member for member in inspected if member is not None])
 
-    def _left_of(self, name: str) -> list[Life]:
-        """The members of a replica whose main container is not there."""
+    def _members_of(self, name: str) -> list[EngineContainer]:
+        """The members of a replica whose main container does not exist."""
         filters = json.dumps({"label": [LABEL_INSTANCE, LABEL_CONTAINER], "name": [f"^/?{re.escape(name)}-"]})
-        listed = self._link.get("/containers/json", name, all="1", filters=filters)
-        found = [self._inspect(str(entry["Id"])) for entry in listed]
-        return [one for one in found if one is not None and one.member and one.base == name and one.mark[0] is not None]
+        listed = self._client.get("/containers/json", name, all="1", filters=filters)
+        inspected = [self._inspect(str(entry["Id"])) for entry in listed]
+        return [
+            container
+            for container in inspected
+            if container is not None and container.member and container.base == name and container.mark[0] is not None
+        ]
 
-    def life(self, name: str) -> Life | None:
-        """One container by its full name or full id, inspected now. Raises Unreachable."""
-        life = self._inspect(name)
-        # The engine also takes the beginning of an id for a name.
-        return life if life is not None and name in (life.name, life.id) else None
+    def container(self, name: str) -> EngineContainer | None:
+        """One container by its full name or full id, inspected now; None when it does not exist. Raises Unreachable."""
+        container = self._inspect(name)
+        # The engine also accepts the beginning of an id.
+        return container if container is not None and name in (container.name, container.id) else None
 
-    def engine(self) -> EngineLife:
+    def daemon(self) -> Daemon:
         """The daemon that serves the socket. Raises Unreachable."""
         try:
-            return engine_life(self._link.path, CONNECT_SECONDS)
+            return find_daemon(self._client.path, CONNECT_SECONDS)
         except OSError as error:
-            cause = f"cannot reach the engine at {self._link.path}: {error.strerror or error}"
-            raise Unreachable(self._link.node, cause, "start the engine, or correct the provider's socket") from error
+            cause = f"cannot reach the engine at {self._client.path}: {error.strerror or error}"
+            raise Unreachable(self._client.node, cause, "start the engine, or correct the provider's socket") from error
 
     def podman(self) -> bool:
-        """Whether the engine is Podman. Asked once per life of the daemon. Raises Unreachable."""
-        life = self.engine()
-        if self._podman is None or life != self._checked:
-            components = self._link.version().get("Components") or []
+        """Whether the engine is Podman. Asked once per daemon process. Raises Unreachable."""
+        daemon = self.daemon()
+        if self._podman is None or daemon != self._podman_daemon:
+            components = self._client.version().get("Components") or []
             self._podman = any("podman" in str(component.get("Name", "")).lower() for component in components)
-            self._checked = life
+            self._podman_daemon = daemon
         return self._podman
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _facts(self, pods: Iterable[Pod], engine: EngineLife) -> tuple[ContainerFact, ...]:
-        around = Surroundings(self._link.node, self._stops.all(), engine, self.podman(), self._address)
+    def _facts(self, pods: Iterable[Pod], daemon: Daemon) -> tuple[ContainerFact, ...]:
+        context = NodeContext(self._client.node, self._stops.all(), daemon, self.podman(), self._address)
         secrets = self._secrets.look()
         return tuple(
-            fact(pod, around, secrets.stale(pod), self._digests_of(pod), self._image_setup_of(pod)) for pod in pods
+            container_fact(pod, context, secrets.stale(pod), self._digests_of(pod), self._image_setup_of(pod))
+            for pod in pods
         )
 
     def _digests_of(self, pod: Pod) -> tuple[tuple[str, str], ...]:
-        """What the containers of a replica of ours are made from."""
+        """The image digest of each container of our own replica, by member name."""
         if pod.main.mark[0] is None or pod.headless:
             return ()
-        found = ((one.member, self._digests.of(one.image_id, one.asked_for)) for one in (pod.main, *pod.members))
-        return tuple(sorted(one for one in found if one[1]))
+        digests = (
+            (container.member, self._digests.of(container.image_id, container.requested_image))
+            for container in (pod.main, *pod.members)
+        )
+        return tuple(sorted(pair for pair in digests if pair[1]))
 
     def _image_setup_of(self, pod: Pod) -> Setup | None:
-        """What the image of somebody else's container that runs says of it."""
+        """What the image of a running foreign container gives to its containers."""
         if pod.main.setup is None or pod.main.state not in UP:
             return None
         return self._digests.setup_of(pod.main.image_id)
 
-    def _inspect(self, name: str) -> Life | None:
+    def _inspect(self, name: str) -> EngineContainer | None:
         try:
-            found = self._link.get(f"/containers/{name}/json", name)
+            inspection = self._client.get(f"/containers/{name}/json", name)
         except Gone:
             return None
-        return self._read(found, name)
+        return self._read(inspection, name)
 
-    def _read(self, found: Any, name: str) -> Life:
+    def _read(self, inspection: Any, name: str) -> EngineContainer:
         try:
-            return read_life(found, self._podmans_action(found))
+            return read_container(inspection, self._podman_health_action(inspection))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise _Nonsense(name, f"the engine's answer about it makes no sense: {error!r}", "look again") from error
+            cause = f"the engine's inspection of it is invalid: {error!r}"
+            raise _InvalidInspection(name, cause, "retried automatically") from error
 
-    def _podmans_action(self, found: Any) -> str:
-        """What Podman does when a container's health check fails; only its own API says so. Asked once per container."""
-        if not (found["State"].get("Health") or {}).get("Status") or not self.podman():
+    def _podman_health_action(self, inspection: Any) -> str:
+        """What Podman does when a container's health check fails; only its own API says it. Asked once per container."""
+        if not (inspection["State"].get("Health") or {}).get("Status") or not self.podman():
             return ""
-        container_id = str(found["Id"])
+        container_id = str(inspection["Id"])
         if container_id not in self._on_failure:
-            config = self._link.libpod(f"/containers/{container_id}/json", container_id).get("Config") or {}
+            config = self._client.libpod(f"/containers/{container_id}/json", container_id).get("Config") or {}
             self._on_failure[container_id] = str(config.get("HealthcheckOnFailureAction") or "")
         return self._on_failure[container_id]
 
-    def _listed(self, entry: dict[str, Any]) -> Life | None:
-        """One container of the list, inspected; None when it has gone since."""
+    def _listed(self, entry: dict[str, Any]) -> EngineContainer | None:
+        """One container of the list, inspected; None when it was removed meanwhile."""
         try:
             return self._inspect(str(entry["Id"]))
         except ProviderError as error:
-            ours = LABEL_INSTANCE in (entry.get("Labels") or {})
-            if ours or (type(error) is not ProviderError and not isinstance(error, _Nonsense)):
+            marked = LABEL_INSTANCE in (entry.get("Labels") or {})
+            if marked or (type(error) is not ProviderError and not isinstance(error, _InvalidInspection)):
                 raise
-            return listed_life(entry)
+            return listed_container(entry)
 
-    def _look(self) -> list[Life]:
+    def _look(self) -> list[EngineContainer]:
         last, began, began_wall = self._last, steady(), wall()
-        engine = self.engine()
-        listed = self._link.get("/containers/json", self._link.node, all="1")
+        daemon = self.daemon()
+        listed = self._client.get("/containers/json", self._client.node, all="1")
         if not isinstance(listed, list):
-            raise Unreachable(self._link.node, "the engine's list of containers is no list", "look again")
+            raise Unreachable(self._client.node, "the engine's list of containers is invalid", "retried automatically")
         stepped = abs((began_wall - last.wall) - (began - last.steady)) > ROUNDING
-        fresh = not last.steady or engine != last.engine or stepped
+        fresh = not last.steady or daemon != last.daemon or stepped
         touched = set() if fresh else self._events(last.wall, wall())
         full = fresh or (touched is None and began - last.full >= FULL_EVERY)
-        lives: dict[str, Life] = {}
+        containers: dict[str, EngineContainer] = {}
         for entry in listed:
             container_id = str(entry["Id"])
-            known = None if full else self._lives.get(container_id)
-            if known is not None and self._has_ended(known) and known.word == str(entry.get("State") or "").lower():
-                lives[container_id] = _ending(known)  # an inspection would wait until the engine has tidied up
-                self._again = True
+            known = None if full else self._containers.get(container_id)
+            if known is not None and self._has_exited(known) and known.status == str(entry.get("State") or "").lower():
+                containers[container_id] = _stopping(known)  # an inspection would wait until the engine has cleaned up
+                self._exit_seen = True
                 continue
-            if known is None or not _same_life(entry, known, touched, began - last.steady) or _health_due(known, began):
+            if known is None or not _unchanged(entry, known, touched, began - last.steady) or _health_due(known, began):
                 known = self._listed(entry)
-            if known is not None:  # it may have gone since the list was made
-                lives[container_id] = _ending(known) if self._has_ended(known) else known
-        self._lives = lives
-        self._watch_ends()
-        self._digests.keep({live.image_id for live in lives.values()})
-        self._on_failure = {key: action for key, action in self._on_failure.items() if key in lives}
-        self._last = _Last(began, began_wall, engine, began if full else last.full)
-        return list(lives.values())
+            if known is not None:  # it may have been removed after the list was made
+                containers[container_id] = _stopping(known) if self._has_exited(known) else known
+        self._containers = containers
+        self._watch_exits()
+        self._digests.keep({container.image_id for container in containers.values()})
+        self._on_failure = {key: action for key, action in self._on_failure.items() if key in containers}
+        self._last = _Last(began, began_wall, daemon, began if full else last.full)
+        return list(containers.values())
 
-    def _has_ended(self, life: Life) -> bool:
-        """Whether the kernel says of a container that runs for the engine that its main process has ended."""
-        return self.ends is not None and life.state is ContainerState.RUNNING and self.ends.has(life.id, life.pid)
+    def _has_exited(self, container: EngineContainer) -> bool:
+        """Whether the main process of a container has exited, although the engine reports it as running."""
+        if self.exits is None or container.state is not ContainerState.RUNNING:
+            return False
+        return self.exits.has_exited(container.id, container.pid)
 
-    def _watch_ends(self) -> None:
-        """Watch the containers of ours whose end is the end of a replica; until the engine knows of it as well."""
-        if self.ends is not None:
+    def _watch_exits(self) -> None:
+        """Watch our main containers until the engine reports their exit."""
+        if self.exits is not None:
             running = (ContainerState.RUNNING, ContainerState.STOPPING)
-            ours = (live for live in self._lives.values() if live.mark[0] is not None and not live.member)
-            self.ends.watch((member.id, member.pid) for member in ours if member.state in running and member.pid > 0)
+            self.exits.watch(
+                (container.id, container.pid)
+                for container in self._containers.values()
+                if container.mark[0] is not None
+                and not container.member
+                and container.state in running
+                and container.pid > 0
+            )
 
     def _events(self, since: int, until: int) -> set[str] | None:
-        """Ids of containers that something happened to; None when that cannot be told."""
+        """Ids of containers with events in this time; None when the events may be incomplete."""
         if self.podman():
-            return None  # its events come from a log that may be off
+            return None  # its events come from a log that may be switched off
         params = {"since": _stamp(since - OVERLAP), "until": _stamp(until)}
         try:
-            with self._link.request("GET", "/events", self._link.node, params=params, stream=True) as answer:
+            with self._client.request("GET", "/events", self._client.node, params=params, stream=True) as answer:
                 raw = b""
                 for chunk in answer.iter_content(64 * 1024):
                     raw += chunk
@@ -265,10 +288,10 @@ class Looks:
                         return None
         except (Unreachable, Rejected):
             return None
-        except OSError:  # requests raises its own errors, which are OSErrors, while a stream is read
+        except OSError:  # the errors of `requests` while a stream is read are OSErrors
             return None
         lines = raw.splitlines()
-        if len(lines) > EVENTS_PROVEN:
+        if len(lines) > EVENTS_COMPLETE:
             return None
         try:
             return {_touched(json.loads(line)) for line in lines}
@@ -285,40 +308,35 @@ def _touched(event: dict[str, Any]) -> str:
     return str((event.get("Actor") or {}).get("ID", ""))
 
 
-def _ending(life: Life) -> Life:
-    """A container whose main process has ended, before the engine says so."""
-    return replace(life, word="stopping", since=0, health=None)
+def _stopping(container: EngineContainer) -> EngineContainer:
+    """A container whose main process has exited before the engine reports it."""
+    return replace(container, status="stopping", running_since=0, health=None)
 
 
-def _health_due(known: Life, now: int) -> bool:
+def _health_due(known: EngineContainer, now: int) -> bool:
     """Whether the engine's own health check of a container may have had a result since it was inspected."""
     health = known.health
-    return health is not None and now >= (health.last_at or known.since) + health.interval
+    return health is not None and now >= (health.last_at or known.running_since) + health.interval
 
 
-def _stamp(instant: int) -> str:
-    return f"{instant // SECOND}.{instant % SECOND:09d}"
+def _stamp(timestamp: int) -> str:
+    return f"{timestamp // SECOND}.{timestamp % SECOND:09d}"
 
 
-def _same_life(entry: dict[str, Any], known: Life, touched: set[str] | None, elapsed: int) -> bool:
-    """Whether the list, and the events where they are whole, prove that a container is as it was at the last look."""
-    networks = (entry.get("NetworkSettings") or {}).get("Networks") or {}
-    addresses = {
-        name: address
-        for name, one in networks.items()
-        if (address := one.get("IPAddress") or one.get("GlobalIPv6Address") or "")
-    }
-    word = str(entry.get("State") or "").lower()
+def _unchanged(entry: dict[str, Any], known: EngineContainer, touched: set[str] | None, elapsed: int) -> bool:
+    """Whether the list, and the events where they are complete, prove that a container is as it was at the last look."""
+    addresses = read_addresses((entry.get("NetworkSettings") or {}).get("Networks") or {})
+    status = str(entry.get("State") or "").lower()
     names = [str(name).removeprefix("/") for name in entry.get("Names") or ()]
-    if word != known.word or addresses != dict(known.addresses) or known.name not in names:
+    if status != known.status or addresses != dict(known.addresses) or known.name not in names:
         return False
     if touched is not None and known.id in touched:
         return False
     span = age_span(str(entry.get("Status") or ""))
     if span is None:
-        return touched is not None or word in ("created", "configured")
+        return touched is not None or status in ("created", "configured")
     low, high = span
-    age = wall() - (known.finished_at if word in _ENDED else known.started_at)
+    age = wall() - (known.finished_at if status in _EXITED else known.started_at)
     if not low - ROUNDING <= age <= high + ROUNDING:
         return False
     return touched is not None or low >= elapsed + ROUNDING

@@ -1,7 +1,8 @@
-"""Which stops were ours: engines do not say why a container ended, and labels cannot change. Called by `DockerRuntime`.
+"""Which stops this program asked for: engines do not say why a container exited, and labels cannot change.
 
-One small file per node in the instance's state directory: for each container id the generation that we asked to stop, and
-the restart policy it had before. Losing it is harmless: a stop then looks like an exit, and the container is started again.
+One small file per node in the instance's state directory: for each container id the generation that was asked to stop, and its
+restart policy before the stop. Losing the file is harmless: a stop then looks like an exit, and the container is started again.
+`lifecycle.py` writes it, `fact.py` reads it.
 """
 
 import json
@@ -15,25 +16,25 @@ from typing import NamedTuple
 from providers.errors import Rejected, Unreachable
 
 KEPT = 5000
-"""Stops remembered at most: several times what one engine runs."""
+"""Stops remembered at most: several times the containers of one engine."""
 
 
-class Stop(NamedTuple):
-    """A stop of ours: the main container's start time (wall, ns) and its restart policy before."""
+class OwnStop(NamedTuple):
+    """A stop by this program: the pod's start time (wall clock, ns) and the main container's restart policy before the stop."""
 
     started_at: int
     restart: str
 
 
 @dataclass(slots=True)
-class _Read:
-    """The file as it was last read, and what the system said of it then."""
+class _Cached:
+    """The file as it was last read: its stat and its stops."""
 
     stamp: tuple[int, int, int]
-    stops: dict[str, Stop]
+    stops: dict[str, OwnStop]
 
 
-class Stops:
+class OwnStops:
     """The record of one node.
 
     Args:
@@ -45,44 +46,46 @@ class Stops:
         self._node = node
         self._path = Path(state_dir) / "docker" / f"{node}.stops.json"
         self._lock = threading.Lock()
-        self._read = _Read((0, 0, 0), {})
+        self._cached = _Cached((0, 0, 0), {})
 
-    def all(self) -> dict[str, Stop]:
+    def all(self) -> dict[str, OwnStop]:
         """All stops by container id. Raises Unreachable when the file cannot be read; one that is broken counts as empty."""
         with self._lock:
             return dict(self._load())
 
-    def put(self, container_id: str, stop: Stop) -> None:
-        """Remember a stop that is about to happen. Raises Unreachable, Rejected: nothing was changed."""
+    def put(self, container_id: str, stop: OwnStop) -> None:
+        """Remember a stop before it is asked for. Raises Unreachable, Rejected: nothing was changed."""
         with self._lock:
             stops = dict(self._load())
             if stops.get(container_id) == stop:
                 return
             stops[container_id] = stop
-            # Containers that others removed stay in the record: the oldest of too many go.
+            # Containers removed by others stay in the file: above the limit the oldest are dropped.
             newest = sorted(stops, key=lambda key: stops[key].started_at)[-KEPT:]
             self._save({key: stops[key] for key in newest})
 
     def drop(self, container_id: str) -> None:
-        """Forget a container that is gone. Raises Unreachable, Rejected."""
+        """Forget a removed container. Raises Unreachable, Rejected."""
         with self._lock:
             stops = dict(self._load())
             if stops.pop(container_id, None) is not None:
                 self._save(stops)
 
-    def _load(self) -> dict[str, Stop]:
+    def _load(self) -> dict[str, OwnStop]:
         try:
             info = self._path.stat()
             stamp = (info.st_ino, info.st_mtime_ns, info.st_size)
-            if stamp != self._read.stamp:
-                self._read = _Read(stamp, _parse(self._path.read_bytes()))
+            if stamp != self._cached.stamp:
+                self._cached = _Cached(stamp, _parse(self._path.read_bytes()))
         except FileNotFoundError:
-            self._read = _Read((0, 0, 0), {})
+            self._cached = _Cached((0, 0, 0), {})
         except OSError as error:
-            raise Unreachable(self._node, f"cannot read {self._path}: {error.strerror}", "repair its rights") from error
-        return self._read.stops
+            raise Unreachable(
+                self._node, f"cannot read {self._path}: {error.strerror}", "correct the permissions of the file"
+            ) from error
+        return self._cached.stops
 
-    def _save(self, stops: dict[str, Stop]) -> None:
+    def _save(self, stops: dict[str, OwnStop]) -> None:
         text = json.dumps({key: list(stops[key]) for key in sorted(stops)}, indent=0)
         temporary = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
@@ -97,13 +100,13 @@ class Stops:
             with suppress(OSError):
                 temporary.unlink(missing_ok=True)
             kind = Rejected if isinstance(error, PermissionError) else Unreachable
-            step = "see whether the state directory's disk is full or read-only"
+            step = "check whether the disk of the state directory is full or read-only"
             raise kind(self._node, f"cannot write {self._path}: {error.strerror}", step) from error
 
 
-def _parse(data: bytes) -> dict[str, Stop]:
+def _parse(data: bytes) -> dict[str, OwnStop]:
     try:
-        found = json.loads(data)
-        return {str(key): Stop(int(value[0]), str(value[1])) for key, value in found.items()}
+        stops = json.loads(data)
+        return {str(key): OwnStop(int(value[0]), str(value[1])) for key, value in stops.items()}
     except (ValueError, TypeError, IndexError, AttributeError, KeyError):
         return {}

@@ -1,8 +1,8 @@
-"""Images: have one on the node before a container is made from it. Called by `docker_create.py`.
+"""Pulls images before containers are created from them. Called by `create.py`; `doctor.py` asks which images are present.
 
-A pull may take minutes and must neither hold up the loop nor be lost with a call's deadline: it runs on a thread of its own and
-goes on while calls come and go. A call waits a while; if the pull is not done by then the call fails with its progress, and
-the next try finds it further on or done. A registry that falls silent is given up.
+A pull may take minutes and must neither block the loop nor end with a call's deadline: it runs on its own thread, across calls.
+A call waits for a while; if the pull is not complete by then, the call fails with the progress, and the next try finds the pull
+further on or complete. A pull whose registry stays silent is abandoned.
 """
 
 import base64
@@ -20,48 +20,48 @@ from manifests.values.image_ref import DEFAULT_DOMAIN, ImageRef, parse_image
 from manifests.values.pod import PullPolicy
 from providers.errors import Gone, ProviderError, Rejected, Unreachable
 from providers.lib.secrets import SecretRef
-from providers.runtime.docker.client import Link
+from providers.runtime.docker.client import EngineClient
 
 PATIENCE_SECONDS = 15.0
 """How long one call waits for a pull: well below a call's deadline of 30 s."""
 
 STALL_SECONDS = 60.0
-"""A pull during which the engine says nothing for so long is given up; while data flows it reports several times a second."""
+"""A pull is abandoned after this long without a report of the engine; while data flows it reports several times a second."""
 
-_REFUSALS = (
+_NOT_FOUND = (
     "manifest unknown",
     "not found",
     "invalid reference",
     "does not exist",
     "no matching manifest",
 )
-"""Words of registries and engines for an image that cannot be had."""
+"""What registries and engines say of an image that does not exist."""
 
-_LOGIN_REFUSALS = (
+_DENIED = (
     "denied",
     "unauthorized",
     "authentication required",
     "no basic auth",
     "incorrect username or password",
 )
-"""Their words for who may not have it. Some say so of images that do not exist, too."""
+"""What they say to a client that has no access. Some say it of images that do not exist, too."""
 
-_HERE = frozenset({"Verifying Checksum", "Download complete", "Extracting", "Pull complete", "Already exists"})
-"""What the engine says of a layer that has been fetched."""
+_FETCHED = frozenset({"Verifying Checksum", "Download complete", "Extracting", "Pull complete", "Already exists"})
+"""The engine's status of a layer that has been fetched."""
 
 
 class Registry(BaseModel):
-    """How to log in to one registry."""
+    """The login for one registry."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
 
-    server: str = Field(description="Host of the registry as image names have it, such as registry.example.com:5000.")
-    username: str = Field(min_length=1, description="Name to log in with.")
-    password: SecretRef = Field(description="Where the password or token is.")
+    server: str = Field(description="Host of the registry as in image names, such as registry.example.com:5000.")
+    username: str = Field(min_length=1, description="Username of the login.")
+    password: SecretRef = Field(description="Where the password or token is stored.")
 
 
 class _Layer(NamedTuple):
-    """How far one layer is: the engine's word, bytes fetched, bytes in all; 0 = not said."""
+    """Progress of one layer: the engine's status, bytes fetched, bytes in all; 0 = unknown."""
 
     status: str
     current: int
@@ -76,10 +76,10 @@ class _Pull:
         self.error: ProviderError | None = None
         self._layers: dict[str, _Layer] = {}
 
-    def note(self, event: dict[str, Any]) -> None:
-        """Take one line of the engine's progress."""
+    def record(self, event: dict[str, Any]) -> None:
+        """Take in one line of the engine's progress."""
         layer, status = str(event.get("id") or ""), str(event.get("status") or "")
-        # The first line has the image's tag in place of a layer.
+        # The first line has the image's tag instead of a layer.
         if not layer or status.startswith("Pulling from"):
             return
         detail = event.get("progressDetail") or {}
@@ -87,21 +87,21 @@ class _Pull:
         # Unpacking counts its own bytes, up to the same total.
         total = max(0, int(detail.get("total") or 0)) or known.total
         current = int(detail.get("current") or 0) if status == "Downloading" else known.current
-        current = total if status in _HERE else current
+        current = total if status in _FETCHED else current
         self._layers = {**self._layers, layer: _Layer(status, current, total)}
 
     def progress(self) -> str:
-        """How far it is, for people: layers and, where the engine tells sizes, bytes."""
+        """Progress for messages: layers and, where the engine says sizes, bytes."""
         layers = self._layers.values()
         if not layers:
             return "no answer from the registry yet"
-        here = sum(layer.status in _HERE for layer in layers)
-        text = f"{here} of {len(layers)} layers are here"
+        fetched = sum(layer.status in _FETCHED for layer in layers)
+        text = f"{fetched} of {len(layers)} layers fetched"
         total = sum(layer.total for layer in layers)
         if not total:
             return text
-        # The size of a layer is told when its turn comes.
-        least = "at least " if any(not layer.total and layer.status not in _HERE for layer in layers) else ""
+        # The engine says the size of a layer when its download starts.
+        least = "at least " if any(not layer.total and layer.status not in _FETCHED for layer in layers) else ""
         current = sum(layer.current for layer in layers)
         return f"{text}, {current / 1e6:.1f} of {least}{total / 1e6:.1f} MB"
 
@@ -110,27 +110,27 @@ class Images:
     """The images of one node.
 
     Args:
-        link: the engine.
-        registries: how to log in, by registry.
+        client: the engine.
+        registries: the logins, one per registry.
         patience: seconds that one call waits for a pull.
-        stall: seconds of silence after which a pull is given up.
+        stall: seconds of silence after which a pull is abandoned.
     """
 
     def __init__(
         self,
-        link: Link,
+        client: EngineClient,
         registries: Sequence[Registry],
         patience: float = PATIENCE_SECONDS,
         stall: float = STALL_SECONDS,
     ) -> None:
-        self._link = link
+        self._client = client
         self._logins = {_domain(registry.server): registry for registry in registries}
         self._patience, self._stall = patience, stall
         self._lock = threading.Lock()
         self._pulls: dict[str, _Pull] = {}
 
     def ensure(self, target: str, wanted: Sequence[tuple[str, PullPolicy]]) -> None:
-        """Have images here, as their policies say. What is missing is pulled together, within the patience of one call.
+        """Make images present, as their policies say. Missing ones are pulled in parallel, within the patience of one call.
 
         Args:
             target: what needs them, for messages.
@@ -138,13 +138,15 @@ class Images:
 
         Raises:
             Rejected: one is missing and may not be pulled, or its registry refuses it.
-            Unreachable: a registry cannot be reached, or a pull goes on; its progress is in the message.
+            Unreachable: a registry cannot be reached, or a pull is under way; the message has its progress.
         """
         missing = [image for image, policy in wanted if policy is PullPolicy.ALWAYS or not self.present(image)]
         for image, policy in wanted:
             if policy is PullPolicy.NEVER and image in missing:
-                step = "load it there, or let imagePullPolicy be IfNotPresent"
-                raise Rejected(target, f"image {image} is not on {self._link.node}, and it may not be pulled", step)
+                step = "load the image on the node, or set imagePullPolicy: IfNotPresent"
+                raise Rejected(
+                    target, f"image {image} is not on {self._client.node}, and imagePullPolicy is Never", step
+                )
         pulls = {image: self._begin(target, image) for image in missing}
         end = time.monotonic() + self._patience
         for pull in pulls.values():
@@ -160,10 +162,10 @@ class Images:
                 raise type(pull.error)(target, pull.error.cause, pull.error.next_step)
         if waiting:
             cause = "; ".join(f"image {image} is being pulled: {pull.progress()}" for image, pull in waiting.items())
-            raise Unreachable(target, cause, "the pull goes on; the step is tried again by itself")
+            raise Unreachable(target, cause, "the pull continues; retried automatically")
 
     def progress(self) -> tuple[str, ...]:
-        """How far each pull under way is, in the order of images; asks nobody."""
+        """Progress of each pull under way, sorted by image; does not ask the engine."""
         with self._lock:
             pulls = sorted(self._pulls.items())
         return tuple(f"pulling {image}: {pull.progress()}" for image, pull in pulls if not pull.done.is_set())
@@ -171,7 +173,7 @@ class Images:
     def present(self, image: str) -> bool:
         """Whether the image is on the node. Raises Unreachable."""
         try:
-            self._link.get(f"/images/{image}/json", image)
+            self._client.get(f"/images/{image}/json", image)
         except Gone:
             return False
         return True
@@ -182,12 +184,12 @@ class Images:
             pull = self._pulls.get(image)
             if pull is None:
                 pull = self._pulls[image] = _Pull()
-                name = f"{self._link.node}-pull"
+                name = f"{self._client.node}-pull"
                 threading.Thread(target=self._run, args=(pull, image, login), name=name, daemon=True).start()
             return pull
 
     def _header(self, target: str, ref: ImageRef) -> str:
-        """The login for an image's registry, as the engine wants it. Raises Rejected, Unreachable."""
+        """The login for an image's registry, as the engine expects it. Raises Rejected, Unreachable."""
         login = self._logins.get(ref.domain)
         if login is None:
             return ""
@@ -203,7 +205,7 @@ class Images:
             self._pull(pull, image, login)
         except ProviderError as error:
             pull.error = error
-        except Exception as error:  # noqa: BLE001  (a thread of its own: what it meets must reach the caller)
+        except Exception as error:  # noqa: BLE001  (on its own thread: every error must reach the caller)
             pull.error = self._broken(image, error)
         finally:
             pull.done.set()
@@ -215,7 +217,7 @@ class Images:
         patience = self._stall
         began = time.monotonic()
         try:
-            answer = self._link.request(
+            answer = self._client.request(
                 "POST", "/images/create", image, params=params, headers=headers, stream=True, patience=patience
             )
         except (Gone, Rejected) as error:
@@ -229,48 +231,46 @@ class Images:
                 event = json.loads(line) if line.strip() else {}
                 if event.get("error"):
                     raise self._refused(image, str(event["error"]))
-                pull.note(event)
+                pull.record(event)
         if not self.present(image):
-            raise Unreachable(image, "the pull ended and the image is not there", "see the engine's log")
+            raise Unreachable(image, "the pull ended, but the image is missing", "check the engine's log")
 
     def _refused(self, image: str, cause: str) -> ProviderError:
         text = " ".join(cause.split())[:400]
-        lowered, said = text.lower(), f"cannot pull image {image}: {text}"
-        if any(word in lowered for word in _LOGIN_REFUSALS):
-            return Rejected(image, said, self._login_step(parse_image(image).domain))
-        if any(word in lowered for word in _REFUSALS):
-            return Rejected(image, said, "correct the image: its registry does not have it")
-        return Unreachable(image, said, "see whether the node reaches the registry")
+        lowered, message = text.lower(), f"cannot pull image {image}: {text}"
+        if any(phrase in lowered for phrase in _DENIED):
+            return Rejected(image, message, self._login_step(parse_image(image).domain))
+        if any(phrase in lowered for phrase in _NOT_FOUND):
+            return Rejected(image, message, "correct the image: its registry does not have it")
+        return Unreachable(image, message, "check whether the node reaches the registry")
 
     def _login_step(self, domain: str) -> str:
-        """What to do about a registry that does not let us have an image."""
+        """What to do about a registry that denies access to an image."""
         login = self._logins.get(domain)
         if login is not None:
-            who = f"name {login.username}, password in {login.password}"
-            return f"correct the login for {domain} in settings.registries ({who}), or the image"
+            account = f"username {login.username}, password in {login.password}"
+            return f"correct the login for {domain} in settings.registries ({account}), or the image"
         known = ", ".join(sorted(self._logins)) or "none"
-        return (
-            f"correct the image, or log in: {domain} is not in settings.registries of the provider, which has {known}"
-        )
+        return f"correct the image, or add a login for {domain} to settings.registries of the provider (now: {known})"
 
     def _silent(self, image: str) -> Unreachable:
-        cause = f"gave up pulling image {image}: nothing from its registry for {self._stall:g} s"
-        return Unreachable(image, cause, "see whether the registry hangs")
+        cause = f"abandoned the pull of image {image}: no data from its registry for {self._stall:g} s"
+        return Unreachable(image, cause, "check whether the registry hangs")
 
     def _broken(self, image: str, error: Exception) -> ProviderError:
         if "timed out" in str(error).lower():
             return self._silent(image)
         return Unreachable(
-            image, f"the pull of image {image} broke off: {type(error).__name__}", "see the engine's log"
+            image, f"the pull of image {image} was interrupted: {type(error).__name__}", "check the engine's log"
         )
 
     def close(self) -> None:
-        """Pulls under way are left to the engine; their threads end with the process."""
+        """Leave pulls under way to the engine; their threads end with the process."""
         with self._lock, suppress(RuntimeError):
             self._pulls.clear()
 
 
 def _domain(server: str) -> str:
-    """A registry's host as references have it."""
+    """A registry's host as image names have it."""
     host = server.removeprefix("https://").removeprefix("http://").partition("/")[0]
     return DEFAULT_DOMAIN if host in ("docker.io", "index.docker.io", "registry-1.docker.io") else host

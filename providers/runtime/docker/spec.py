@@ -1,4 +1,4 @@
-"""From a template to the requests that create its containers. Pure: no I/O, no secrets read. Called by `docker_create.py`."""
+"""From a template to the requests that create its containers. Pure: no I/O, reads no secrets. Called by `create.py`."""
 
 import json
 from typing import Any
@@ -9,8 +9,7 @@ from manifests.values.pod import HOST_CONFIG_MANAGED, Live, Mount, VolumeKind
 from providers.actions import CreateContainer
 from providers.errors import Rejected
 from providers.facts import Mark, mark_labels
-from providers.runtime.docker.digest import LABEL_IMAGE
-from providers.runtime.docker.life import LABEL_CONTAINER, LABEL_MEMBERS, LABEL_NETWORKS, NO_LIMIT
+from providers.runtime.docker.container import LABEL_CONTAINER, LABEL_IMAGE, LABEL_MEMBERS, LABEL_NETWORKS, NO_LIMIT
 
 SECOND = 1_000_000_000
 
@@ -26,7 +25,7 @@ def members_of(template: Template) -> tuple[Container, ...]:
 def full_image(target: str, container: Container) -> str:
     """The full name of a container's image. Raises Rejected."""
     if not container.engine.image:
-        raise Rejected(target, f"container {container.name} has no image", "give it an image")
+        raise Rejected(target, f"container {container.name} has no image", "set the image of the container")
     try:
         return str(parse_image(container.engine.image))
     except ValueError as error:
@@ -39,10 +38,10 @@ def primary_network(template: Template, podman: bool) -> str:
 
 
 def limits(live: Live) -> dict[str, int]:
-    """The limits of one container as members of HostConfig. Swap is not given.
+    """The limits of one container as members of HostConfig, without swap.
 
-    What is not limited is written too, to take away a limit that is there: -1 for CPU time; for memory, which the engine
-    does not take -1 for, more than any machine has.
+    A missing limit is written too, because it removes an existing one: -1 for CPU time; for memory, where the engine does not
+    accept -1, more than any machine has.
     """
     return {
         "CpuPeriod": PERIOD if live.cpu else 0,
@@ -67,20 +66,20 @@ def payload(
         container: the main container, or a sidecar.
         template: the pod's template.
         mark: the replica's mark.
-        secrets: revealed values of the container's secret variables, by name.
+        secrets: values of the container's secret variables, by name.
         network: the main container's network, or `container:ID` for a sidecar.
-        podman: the engine is Podman, whose restart policies are not used.
+        podman: the engine is Podman, where no restart policy is set.
 
     Raises:
-        Rejected: the escape hatch is no JSON object, or sets what may not be set.
+        Rejected: docker.hostConfig is no mapping, or sets a member that has a field of its own.
     """
     engine = container.engine
     main = container is template.container
-    live = next((one for one in template.live if one.container == ("" if main else container.name)), None)
+    live = next((live for live in template.live if live.container == ("" if main else container.name)), None)
     labels = {
         **(dict(template.labels) if main else {}),
         **mark_labels(mark, template.hash_version),
-        # Set always, also when empty: labels are inherited from the image, and one could have been made from a member.
+        # Always set, also when empty: labels are inherited from the image, and the image may be committed from a member.
         LABEL_CONTAINER: "" if main else container.name,
         LABEL_MEMBERS: ",".join(sidecar.name for sidecar in template.sidecars) if main else "",
         LABEL_NETWORKS: ",".join(template.networks[1:]) if main else "",
@@ -94,7 +93,7 @@ def payload(
         "StopTimeout": max(1, -(-template.grace // SECOND)),
     }
     if not reads_runtime_health(container):
-        # One health decision: a check of the image's own would be a second opinion that nobody reads.
+        # There is one health decision: the result of the image's own check would not be read.
         body["Healthcheck"] = {"Test": ["NONE"]}
     if container.argv:
         body["Entrypoint"], body["Cmd"] = list(container.argv), []
@@ -112,8 +111,8 @@ def payload(
     return body
 
 
-def give(body: dict[str, Any], action: CreateContainer, image: str) -> None:
-    """Add to a request what is no part of the template: by which name the image is here, and what the action brings along."""
+def add_action_fields(body: dict[str, Any], action: CreateContainer, image: str) -> None:
+    """Add to a request what is not in the template: the name of the image on this node, and the action's variables and mounts."""
     body["Image"] = image
     body["Env"] += [f"{name}={value}" for name, value in action.extra_env]
     if action.extra_mounts:
@@ -122,7 +121,7 @@ def give(body: dict[str, Any], action: CreateContainer, image: str) -> None:
 
 
 def reads_runtime_health(container: Container) -> bool:
-    """Whether a probe of a container is the runtime's own health check: then the image's is left on."""
+    """Whether a probe of a container reads the engine's own health check: then the image's check stays on."""
     probes = (container.startup, container.liveness, container.readiness)
     return any(probe is not None and probe.kind is ProbeKind.RUNTIME for probe in probes)
 
@@ -141,8 +140,8 @@ def _host_config(container: Container, live: Live | None, network: str, *, main:
         bindings: dict[str, list[dict[str, str]]] = {}
         for port in container.ports:
             if port.host_port:
-                one = {"HostIp": port.host_ip, "HostPort": str(port.host_port)}
-                bindings.setdefault(_port(port.number, port.protocol), []).append(one)
+                binding = {"HostIp": port.host_ip, "HostPort": str(port.host_port)}
+                bindings.setdefault(_port(port.number, port.protocol), []).append(binding)
         host["PortBindings"] = bindings
     if engine.mounts:
         host["Mounts"] = [_mount(mount) for mount in engine.mounts]
@@ -156,28 +155,29 @@ def _host_config(container: Container, live: Live | None, network: str, *, main:
     host.update({key: value for key, value in optional.items() if value})
     if engine.log_driver:
         host["LogConfig"] = {"Type": engine.log_driver, "Config": dict(engine.log_options)}
-    return {**host, **_escape_hatch(container)}
+    return {**host, **_manifest_host_config(container)}
 
 
-def _escape_hatch(container: Container) -> dict[str, Any]:
-    """The members of HostConfig that a manifest sets itself."""
+def _manifest_host_config(container: Container) -> dict[str, Any]:
+    """The members of HostConfig from docker.hostConfig in the manifest."""
     text = container.engine.host_config
     if not text:
         return {}
-    found = json.loads(text)
-    if not isinstance(found, dict):
+    host_config = json.loads(text)
+    if not isinstance(host_config, dict):
         raise Rejected(container.name, "docker.hostConfig is not a mapping", "correct the manifest")
-    refused = sorted(HOST_CONFIG_MANAGED.keys() & found.keys())
+    refused = sorted(HOST_CONFIG_MANAGED.keys() & host_config.keys())
     if refused:
-        raise Rejected(container.name, f"docker.hostConfig may not set {', '.join(refused)}", "use the field for it")
-    return found
+        cause = f"docker.hostConfig must not set {', '.join(refused)}"
+        raise Rejected(container.name, cause, "use the field of the manifest for it")
+    return host_config
 
 
 def _mount(mount: Mount) -> dict[str, Any]:
-    one: dict[str, Any] = {"Target": mount.target, "ReadOnly": mount.read_only}
+    body: dict[str, Any] = {"Target": mount.target, "ReadOnly": mount.read_only}
     if mount.kind is VolumeKind.TMPFS:
         size = {"TmpfsOptions": {"SizeBytes": mount.size}} if mount.size else {}
-        return {**one, "Type": "tmpfs", **size}
+        return {**body, "Type": "tmpfs", **size}
     if mount.kind is VolumeKind.BIND:
-        return {**one, "Type": "bind", "Source": mount.source}
-    return {**one, "Type": "volume", "Source": mount.source}
+        return {**body, "Type": "bind", "Source": mount.source}
+    return {**body, "Type": "volume", "Source": mount.source}

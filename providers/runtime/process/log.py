@@ -1,6 +1,7 @@
 """The output of a replica: two files of half the limit each, so that the newest part is always kept.
 
-The shim writes them, the provider reads the end of them for people. Imported in the shim's bare interpreter: keep it light.
+`shim.py` writes them, `runtime.py` and `start.py` read their last lines. The shim's bare interpreter imports this module: import
+little here.
 """
 
 import os
@@ -8,21 +9,21 @@ import os
 from providers.runtime.process.shim_protocol import LOG, OLD_LOG, read_file
 
 LIMIT = 1 << 20
-"""How many bytes of output are kept per replica, in both files together."""
+"""Bytes of output kept per replica, in both files together."""
 
 CHUNK = 65536
-"""How much is copied at once: what a pipe holds by default, see pipe(7)."""
+"""Bytes copied at once: the default capacity of a pipe, see pipe(7)."""
 
 
 class LogWriter:
-    """Appends to the log in the current directory. Never raises and never blocks for long: a full disk loses output."""
+    """Appends to the log in the current directory. Never raises and never blocks for long: output is lost when the disk is full."""
 
     def __init__(self) -> None:
         self._fd = -1
         self._size = 0
 
     def write(self, data: bytes) -> None:
-        """Append, moving on to a new file when this one would pass half the limit."""
+        """Append; rotate the file before it exceeds half the limit."""
         try:
             if self._fd < 0:
                 self._open()
@@ -30,7 +31,7 @@ class LogWriter:
                 os.rename(LOG, OLD_LOG)
                 self._open()
             self._size += os.write(self._fd, data)
-        except OSError:  # full disk, deleted directory: losing output is better than holding up the application
+        except OSError:  # full disk, deleted directory: losing output is better than blocking the application
             return
 
     def _open(self) -> None:
@@ -41,7 +42,7 @@ class LogWriter:
         self._size = os.fstat(self._fd).st_size
 
     def pump(self, source: int) -> bool:
-        """Copy one chunk from a non-blocking pipe; False when there was nothing or the last writer has closed it."""
+        """Copy one chunk from a non-blocking pipe; False when it is empty or the last writer has closed it."""
         try:
             data = os.read(source, CHUNK)
         except BlockingIOError:
@@ -52,13 +53,13 @@ class LogWriter:
 
 
 def tail(directory: str, lines: int) -> tuple[str, ...]:
-    """The last `lines` lines in the log of the replica that lives in `directory`, oldest first. Raises OSError."""
+    """The last `lines` lines in the log of the replica with this directory, oldest first. Raises OSError."""
     if lines <= 0:
         return ()
-    found: list[bytes] = []
+    newest: list[bytes] = []
     for name in (LOG, OLD_LOG):
         older = (read_file(f"{directory}/{name}") or b"").splitlines()
-        found = older[len(older) - min(len(older), lines - len(found)) :] + found
-        if len(found) >= lines:
+        newest = older[len(older) - min(len(older), lines - len(newest)) :] + newest
+        if len(newest) >= lines:
             break
-    return tuple(line.decode(errors="replace") for line in found)
+    return tuple(line.decode(errors="replace") for line in newest)

@@ -1,10 +1,10 @@
 """`type: process`: replicas as local processes, the embedded runtime. No Docker, no privileges; Linux only.
 
-A replica outlives `reconcile`: a small shim of its own keeps it, records how it ends, and is all that runs of us for it
-(process_shim.py). Each replica has a loopback address of its own and is told it as ADDRESS and PORT. Not for isolation:
-replicas run as the user who runs `reconcile` and see the same files.
+A replica outlives `reconcile`: its own small shim (`shim.py`) keeps it running and records its exit. Each replica has its own
+loopback address and gets it as ADDRESS and PORT. There is no isolation: replicas run as the user who runs `reconcile` and see
+the same files.
 
-Under a service manager, let it end `reconcile` alone and not its whole group (systemd: `KillMode=process`).
+A service manager must stop `reconcile` alone and not its whole group (systemd: `KillMode=process`).
 """
 
 import os
@@ -48,21 +48,21 @@ class ProcessSettings(BaseModel):
 
     address_range: IPv4Network = Field(
         default=IPv4Network("127.64.0.0/10"),
-        description="Loopback addresses to give to replicas, one each. Inside 127.0.0.0/8, at least a /30.",
+        description="Loopback addresses for replicas, one each. Inside 127.0.0.0/8, at least a /30.",
     )
 
     @field_validator("address_range")
     @classmethod
     def _inside_loopback(cls, value: IPv4Network) -> IPv4Network:
         if not value.subnet_of(LOOPBACK):
-            raise ValueError(f"{value} is not inside {LOOPBACK}, the only addresses that need no set-up")
+            raise ValueError(f"{value} is not inside {LOOPBACK}; other addresses need network set-up")
         if value.prefixlen > 30:
-            raise ValueError(f"{value} has no addresses to give; use a /30 or larger")
+            raise ValueError(f"{value} has no addresses for replicas; use a /30 or larger")
         return value
 
 
 class ProcessRuntime:
-    """Runs replicas as local processes below `<state directory>/process/<name>`; see the module."""
+    """Runs replicas as local processes below `<state directory>/process/<name>`; see the module docstring."""
 
     role: ClassVar[Role] = Role.RUNTIME
     Settings: ClassVar[type[BaseModel]] = ProcessSettings
@@ -85,26 +85,26 @@ class ProcessRuntime:
         return tuple(facts)
 
     def perform(self, action: RuntimeAction) -> None:
-        """Do one action; blocks until it is done (a stop for as long as the grace and 20 s more at most)."""
+        """Do one action; blocks until it is done (a stop at most for its grace period and 20 s more)."""
         if action.node != self.name:
             raise Rejected(action.name, f"the action is for node {action.node}, this is {self.name}")
         check_name(action.name)
         if isinstance(action, UpdateContainer):
-            raise Rejected(action.name, "processes have no settings to change in place", "replace the replica")
+            raise Rejected(action.name, "processes cannot be updated in place", "replace the replica")
         try:
             self._perform(action)
         except OSError as error:
             where = f" ({error.filename})" if error.filename else ""
-            step = "see whether the state directory's disk is full or read-only"
+            step = "check whether the disk of the state directory is full or read-only"
             raise Unreachable(action.name, f"{error.strerror or error}{where}", step) from error
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
-        """How to run `argv` beside that replica: its environment and directory. Raises Gone, Rejected, Unreachable."""
+        """The command that runs `argv` with the replica's environment and directory. Raises Gone, Rejected, Unreachable."""
         record = self._store.read(container)
         if record is None:
-            raise Gone(container, f"there is no such container on {self.name}", "look again")
+            raise Gone(container, f"container does not exist on {self.name}", "retried automatically")
         if not argv:
-            raise Rejected(container, "the command to run is empty", "give at least the program")
+            raise Rejected(container, "the command is empty", "set at least the program")
         env = environment(record)
         cwd = working_directory(container, record.root, record.working_dir)
         return ExecTarget((executable(container, argv[0], env, cwd), *argv[1:]), tuple(env.items()), cwd)
@@ -119,7 +119,7 @@ class ProcessRuntime:
             raise Unreachable(container, f"cannot read its log: {error.strerror}") from error
 
     def close(self) -> None:
-        """Nothing to let go of: replicas belong to their shims."""
+        """Do nothing: replicas belong to their shims."""
 
     # --- one action ---------------------------------------------------------------------------------------------
 
@@ -130,14 +130,14 @@ class ProcessRuntime:
         record = self._store.read(action.name)
         if record is None:
             if isinstance(action, StartContainer):
-                raise Gone(action.name, f"there is no such container on {self.name}", "look again")
+                raise Gone(action.name, f"container does not exist on {self.name}", "retried automatically")
             return
         if isinstance(action, StartContainer):
             start(self._store, record, action.expect)
         elif isinstance(action, StopContainer):
             if action.only:
-                cause = f"has no container {action.only}: a replica is one process here"
-                raise Conflict(action.name, cause, "look again")
+                cause = f"has no container {action.only}: a replica of this runtime is one process"
+                raise Conflict(action.name, cause, "retried automatically")
             stop(self._store, record, action.expect, action.grace)
         else:
             self._remove(action, record)
@@ -145,14 +145,14 @@ class ProcessRuntime:
     def _remove(self, action: RemoveContainer, record: ContainerRecord) -> None:
         try:
             remove(self._store, record, action.expect)
-        except FileNotFoundError:  # somebody else has removed it meanwhile
+        except FileNotFoundError:  # another writer has removed it meanwhile
             if os.path.lexists(self._store.directory(action.name)):
                 raise
 
     def _create(self, action: CreateContainer) -> None:
         if container_name(action.mark) != action.name:
-            wanted = container_name(action.mark)
-            raise Rejected(action.name, f"its mark belongs to the name {wanted}", "derive the name from the mark")
+            cause = f"its owner mark belongs to the name {container_name(action.mark)}"
+            raise Rejected(action.name, cause, "derive the name from the mark")
         if self._exists(action):
             return
         self._check_template(action)
@@ -181,7 +181,7 @@ class ProcessRuntime:
             self._store.add(record)
 
     def _exists(self, action: CreateContainer) -> bool:
-        """Whether the same container is there already. Raises Foreign or Conflict for another one under its name."""
+        """Whether this container exists already. Raises Foreign or Conflict for another one under its name."""
         record = self._store.read(action.name)
         if record is None:
             return False
@@ -189,17 +189,19 @@ class ProcessRuntime:
         if mark == action.mark:
             return True
         if mark is None or mark.instance != action.mark.instance:
-            raise Foreign(action.name, "the name is taken by somebody else's container", "remove or rename that one")
-        raise Conflict(action.name, f"exists with another mark: {mark}", "look again")
+            raise Foreign(action.name, "the name is taken by a foreign container", "remove or rename it")
+        raise Conflict(action.name, f"exists with another owner mark: {mark}", "retried automatically")
 
     def _check_template(self, action: CreateContainer) -> None:
         container = action.template.container
         if not container.argv or not container.argv[0]:
-            raise Rejected(action.name, "its command is empty", "give the workload's container a command")
+            raise Rejected(action.name, "its command is empty", "set the command of the workload's container")
         texts = (*container.argv, *(text for pair in container.env for text in pair))
         if any("\0" in text for text in texts):
-            raise Rejected(action.name, "its command or environment holds a NUL character", "remove it")
+            raise Rejected(
+                action.name, "its command or environment contains a NUL character", "remove the NUL character"
+            )
         for name, _ in container.env:
             if not name or "=" in name:
-                raise Rejected(action.name, f"{name!r} cannot be the name of an environment variable", "rename it")
+                raise Rejected(action.name, f"{name!r} is not a valid name of an environment variable", "rename it")
         working_directory(action.name, action.root, container.working_dir)

@@ -1,13 +1,13 @@
-"""The shim: one small program per replica that starts it, keeps its log, outlives `reconcile` and records how it ended.
+"""The shim: one small program per replica that starts it, writes its log, outlives `reconcile` and records its exit.
 
-It exists because only a parent learns an exit code, and `reconcile` must be free to end or be killed. `process_start.py`
-runs it in a bare interpreter (`python -I -S`) which sees the `providers` package and nothing else of the project; every
-import is paid once per replica, in memory, so there are few.
+It exists because only a parent process gets an exit code, and `reconcile` may exit or be killed at any time. `start.py` runs
+it in a bare interpreter (`python -I -S`) that can import the `providers` package and nothing else of the project; each import
+costs memory once per replica, so there are few.
 
-How a start goes: the shim takes the lock file of the replica (held until it ends: the truth of "a shim is alive"), forks
-the application behind a gate, records its identity, and only then opens the gate to exec. Whatever is killed at whatever
-point, the record names every process that may exist. The shim is a subreaper: orphans of the replica come to it, and when
-the application ends, it ends the rest. When the shim itself is killed, the kernel kills the application with it.
+A start: the shim takes the lock file of the replica and holds it until it exits (the lock means "a shim is alive"), forks the
+application behind a gate, records its identity, and only then opens the gate to exec. A kill at any point leaves a record of
+every process that may exist. The shim is a subreaper: orphans of the replica become its children, and when the application
+exits, it kills them. When the shim itself is killed, the kernel kills the application with it.
 """
 
 import ctypes
@@ -38,7 +38,7 @@ from providers.runtime.process.shim_protocol import (
 )
 
 try:
-    import _signal as signal  # type: ignore[import-not-found,unused-ignore]  # without the enums, as in process_kernel
+    import _signal as signal  # type: ignore[import-not-found,unused-ignore]  # without the enums, as in shim_protocol.py
 except ImportError:  # pragma: no cover
     import signal
 
@@ -46,10 +46,10 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 
 EXEC_DEADLINE = 10 * SECOND
-"""How long an exec may hang (a dead network mount) before the start is called off."""
+"""How long an exec may hang (a dead network mount) before the start fails."""
 
 WATCH = 10 * SECOND
-"""How often the shim looks whether its record still exists; a replica nobody can see any more is stopped."""
+"""How often the shim checks that its record still exists; without a record it stops the replica."""
 
 
 def _prctl(option: int, value: int) -> None:
@@ -59,13 +59,13 @@ def _prctl(option: int, value: int) -> None:
 
 
 def _report(*words: object) -> None:
-    """Tell the starter, who may be gone."""
+    """Write the report to the starter, which may have exited."""
     try:
         os.write(1, (" ".join(map(str, words)) + "\n").encode())
     except OSError:
         return
     finally:
-        os.dup2(0, 1)  # 0 is /dev/null by now: the starter sees the end of the report
+        os.dup2(0, 1)  # 0 is /dev/null by now: the starter reads the end of the report
 
 
 class _Shim:
@@ -88,7 +88,7 @@ class _Shim:
         self.record: dict[str, str] = {}
         self.deadline = 0
         self.by_us = False
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the starter's thread may have held some back
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])  # the starter's thread may have blocked some
 
     # starting
 
@@ -116,7 +116,7 @@ class _Shim:
             os.write(errors, f"{stage} {getattr(error, 'errno', errno.EINVAL)}".encode())
 
     def start(self, before: bytes | None, last: int) -> str:
-        """Start the application. Empty when it runs; else why not ("stage errno"), with the record as it was `before`."""
+        """Start the application. Empty when it runs; else the failure ("stage errno"), and the record is restored to `before`."""
         gate, gate_end = os.pipe()
         errors, errors_end = os.pipe()
         shim = os.getpid()
@@ -150,7 +150,7 @@ class _Shim:
         stat, own = process_stat(self.app), process_stat(os.getpid())
         if stat is None or own is None:
             raise OSError(errno.ESRCH, "no /proc")
-        # Later than the generation before even when the wall clock was set back: generations are ordered by it.
+        # Later than the last generation even when the wall clock was set back: generations are ordered by it.
         started_at = max(time.time_ns(), last + 1)
         return {
             "phase": "starting",
@@ -164,7 +164,7 @@ class _Shim:
         }
 
     def _await_exec(self, errors: int) -> str:
-        """Empty when the exec happened (which closes the pipe), else stage and errno."""
+        """Empty after the exec, which closes the pipe; else stage and errno."""
         poll = select.poll()
         poll.register(errors, select.POLLIN)
         if not poll.poll(EXEC_DEADLINE // 1_000_000):
@@ -174,31 +174,33 @@ class _Shim:
     # supervising
 
     def supervise(self) -> None:
-        """Keep the log and reap until the application ends; end what is left of it; record how it ended."""
+        """Write the log and reap until the application exits; kill its other processes; record the exit."""
         poll = select.poll()
         poll.register(self.wakeup, select.POLLIN)
         poll.register(self.output, select.POLLIN)
-        look = steady() + WATCH
-        while (ended := self._reap()) is None:
-            wait = (min(look, self.deadline) if self.deadline else look) - steady()
+        next_check = steady() + WATCH
+        while (exit_status := self._reap()) is None:
+            wait = (min(next_check, self.deadline) if self.deadline else next_check) - steady()
             for fd, event in poll.poll(max(0, wait // 1_000_000 + 1)):
                 if fd == self.output and not self.log.pump(fd) and event & select.POLLHUP:
                     poll.unregister(fd)
                 if fd == self.wakeup and signal.SIGTERM in os.read(fd, 4096):
                     self._stop()
-            if steady() >= look:
-                look = steady() + WATCH
+            if steady() >= next_check:
+                next_check = steady() + WATCH
                 if not self.deadline and os.fstat(self.lock).st_nlink == 0:
                     self._stop()
             if self.deadline and steady() >= self.deadline:
                 self._signal_group(signal.SIGKILL)
-                self.deadline = steady() + SECOND  # a process in an uninterruptible wait dies when the kernel lets it
-        self._finish(*ended)
+                self.deadline = (
+                    steady() + SECOND
+                )  # a process in an uninterruptible wait exits only when the kernel releases it
+        self._finish(*exit_status)
 
     def _reap(self) -> tuple[int, int] | None:
-        """Collect orphans that ended. (kind, status) once the application has ended, which stays to be collected.
+        """Collect orphans that exited. (kind, status) once the application has exited; it is not collected here.
 
-        As long as it does, its pid and process group cannot become somebody else's.
+        Until it is collected, its pid and process group cannot be reused.
         """
         while True:
             result = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -209,25 +211,25 @@ class _Shim:
             os.waitpid(result.si_pid, 0)
 
     def _stop(self) -> None:
-        """SIGTERM came: pass it on to the application's group, with the grace that was asked for."""
-        grace, asked = int(self.spec["grace"]), False
+        """After SIGTERM: send it to the application's group, with the requested grace period."""
+        grace, requested = int(self.spec["grace"]), False
         try:
             request = decode(read_file(STOP) or b"\n")
-            asked = request["started_at"] == self.record["started_at"]
-            grace = int(request["grace"]) if asked else grace
-        except (OSError, ValueError, KeyError):  # a plain SIGTERM from somebody else
-            asked = False
-        self.by_us = self.by_us or asked
+            requested = request["started_at"] == self.record["started_at"]
+            grace = int(request["grace"]) if requested else grace
+        except (OSError, ValueError, KeyError):  # a plain SIGTERM from another process
+            requested = False
+        self.by_us = self.by_us or requested
         due = steady() + grace
         self.deadline = min(self.deadline, due) if self.deadline else due
         self._write({**self.record, "phase": "stopping"})
         self._signal_group(signal.SIGTERM)
-        self._signal_group(signal.SIGCONT)  # a paused process takes the signal only when it runs again
+        self._signal_group(signal.SIGCONT)  # a paused process handles the signal only when it runs again
 
     def _signal_group(self, number: int) -> None:
         try:
             os.killpg(self.app, number)
-        except OSError:  # only another user's processes are left in it
+        except OSError:  # only processes of another user remain in it
             return
 
     def _finish(self, kind: int, status: int) -> None:
@@ -235,19 +237,19 @@ class _Shim:
         self._signal_group(signal.SIGKILL)
         os.waitpid(self.app, 0)
         left = self._end_children(steady() + TREE_DEADLINE)
-        for _ in range(LIMIT // CHUNK):  # bounded: a process that got away may still be writing
+        for _ in range(LIMIT // CHUNK):  # bounded: a process that escaped may still be writing
             if not self.log.pump(self.output):
                 break
         exited = kind == os.CLD_EXITED
         cause = "stopped-by-us" if self.by_us else "exited" if exited else "signalled"
         code = status if exited else 128 + status
         if left:
-            self.log.write(f"[reconciler] {left} processes of this replica could not be ended\n".encode())
+            self.log.write(f"[reconciler] {left} processes of this replica could not be killed\n".encode())
         ending = {"exit_code": str(code), "cause": cause, "exited_at": str(exited_at), "exited_wall": str(exited_wall)}
         self._write({**self.record, "phase": "exited", **ending})
 
     def _end_children(self, deadline: int) -> int:
-        """Kill children, level by level: what a killed process leaves behind becomes a child of ours. Returns how many stay."""
+        """Kill children, level by level: orphans of a killed process become children of the shim. Returns how many remain."""
         while True:
             try:
                 while os.waitpid(-1, os.WNOHANG)[0]:
@@ -259,7 +261,7 @@ class _Shim:
                 return len(children)
             for pid in children:
                 try:
-                    os.kill(pid, signal.SIGKILL)  # safe by pid: nobody but us collects our children
+                    os.kill(pid, signal.SIGKILL)  # safe by pid: only the shim collects its children
                 except OSError:
                     continue
             self.log.pump(self.output)
@@ -267,7 +269,7 @@ class _Shim:
                 os.read(self.wakeup, 4096)
 
     def _write(self, fields: dict[str, str]) -> None:
-        """Replace the record; on a full disk give up the older half of the log for it."""
+        """Replace the record; on a full disk delete the older half of the log for it."""
         for attempt in (1, 2):
             try:
                 write_file(GENERATION, encode(fields))
@@ -280,7 +282,7 @@ class _Shim:
 
 
 def _children() -> list[int]:
-    """Our direct children. Without CONFIG_PROC_CHILDREN in the kernel: by walking /proc."""
+    """The direct children. Without CONFIG_PROC_CHILDREN in the kernel: from all of /proc."""
     listed = read_file("/proc/thread-self/children")
     if listed is not None:
         return [int(pid) for pid in listed.split()]
@@ -289,7 +291,7 @@ def _children() -> list[int]:
 
 
 def restore(before: bytes | None) -> None:
-    """Put the record back to what it was before a start that failed; on a full disk the failed attempt stays recorded."""
+    """Restore the record from before a failed start; on a full disk the failed attempt stays recorded."""
     try:
         if before is None:
             unlink(GENERATION)
@@ -300,7 +302,7 @@ def restore(before: bytes | None) -> None:
 
 
 def _blocked(spec: dict[str, str], before: bytes | None) -> str:
-    """Why this start must not happen, in the words of the report; empty when it may."""
+    """Why this start must not happen, as a report; empty when it may."""
     last = decode(before) if before is not None else {"started_at": "0", "phase": "exited"}
     same_boot = last["phase"] != "exited" and last["boot"] == spec["boot"]
     if same_boot and is_alive(int(last["pid"]), int(last["pid_start"])):
@@ -339,13 +341,15 @@ def _run(spec: dict[str, str], argv: list[bytes], env: dict[bytes, bytes]) -> No
 
 
 def main() -> None:
-    """Read the message from standard input, leave the starter behind, and be the shim. Reports on standard output."""
+    """Read the message from standard input, detach from the starter, and run the shim. Reports on standard output."""
     message = decode_spec(os.read(0, os.fstat(0).st_size))
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
     os.close(null)
     if os.fork():
-        os._exit(0)  # the starter collects this half at once; ours is adopted by init and never a zombie of the starter
+        os._exit(
+            0
+        )  # the starter collects this process at once; init adopts the shim, which is never a zombie of the starter
     try:
         _run(*message)
     except (OSError, ValueError, KeyError) as error:

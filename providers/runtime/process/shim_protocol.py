@@ -1,7 +1,7 @@
-"""What the shim and the provider must agree on: files, locks, process identity, and the two codecs between them.
+"""The protocol between the shim and the provider: files, locks, process identity, and two codecs.
 
-It exists so that neither side guesses what the other wrote. The shim imports it in a bare interpreter, once per replica,
-so it imports nothing of the project and as little as possible of the standard library. A process is identified by
+Both sides import it, so that neither guesses what the other wrote. The shim imports it in a bare interpreter, once per
+replica, so it imports nothing of the project and as little as possible of the standard library. A process is identified by
 (pid, start time, boot id), and signalled only through a pidfd that was opened before the identity was checked.
 """
 
@@ -17,39 +17,39 @@ except ImportError:  # pragma: no cover
 SECOND = 1_000_000_000
 
 LOCK, GENERATION, STOP, LOG, OLD_LOG = "lock", "generation", "stop", "log", "log.1"
-"""The shim's files in the directory of a replica. `stop` is written by whoever asks for a stop, before the signal."""
+"""The shim's files in the directory of a replica. `stop.py` writes `stop` before the signal."""
 
 COOKIE = "RECONCILER_CONTAINER_ID"
-"""Environment variable of every process of a replica: how processes are found that outlived a killed shim."""
+"""Environment variable of every process of a replica: it finds processes that outlived a killed shim."""
 
 _NO_SUCH_PROCESS = (FileNotFoundError, ProcessLookupError, PermissionError)
-"""How /proc says that a process has ended or is another user's, whose pid it may have become (hidepid in proc(5))."""
+"""Errors of /proc for a process that has exited or is another user's, which may have the pid now (hidepid in proc(5))."""
 
 TREE_DEADLINE = 10 * SECOND
-"""How long we try to end what is left of a replica after its application has ended."""
+"""How long the remaining processes of a replica are killed after its application has exited."""
 
 
 def encode(fields: dict[str, str]) -> bytes:
-    """Fields as `key=value` lines: what the state files written by and for the shim hold."""
+    """Fields as `key=value` lines: the format of the state files of the shim."""
     return "".join(f"{key}={value}\n" for key, value in fields.items()).encode()
 
 
 def decode(data: bytes) -> dict[str, str]:
-    """The reverse of `encode`. Raises ValueError when the text is not of that form or is cut short."""
+    """The reverse of `encode`. Raises ValueError when the text has another format or is incomplete."""
     text = data.decode()
     if not text.endswith("\n"):
-        raise ValueError("cut short")
+        raise ValueError("the file is incomplete")
     fields = {}
     for line in text[:-1].split("\n"):
-        key, found, value = line.partition("=")
-        if not found:
+        key, separator, value = line.partition("=")
+        if not separator:
             raise ValueError(f"not a key=value line: {line[:40]!r}")
         fields[key] = value
     return fields
 
 
 def encode_spec(fields: dict[str, str], argv: tuple[str, ...], env: tuple[tuple[str, str], ...]) -> bytes:
-    """What the shim must know, as one message. No part may hold a NUL character."""
+    """The input of the shim, as one message. No part may contain a NUL character."""
     parts = [*(f"{key}={value}" for key, value in fields.items()), "", *argv, "", *(f"{k}={v}" for k, v in env), "end"]
     counts = f"{len(fields)} {len(argv)} {len(env)}"
     return os.fsencode("\0".join([counts, *parts]))
@@ -71,7 +71,7 @@ def decode_spec(data: bytes) -> tuple[dict[str, str], list[bytes], dict[bytes, b
 def process_stat(pid: int) -> tuple[str, int, int] | None:
     """(state letter, parent, start in clock ticks since boot) of a process; None when there is none. See proc(5).
 
-    Raises OSError when the kernel does not tell (no descriptors left, say): that is no proof of an end.
+    Raises OSError when it cannot be read (no descriptor is free, for example): that does not prove an exit.
     """
     try:
         fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY)
@@ -87,7 +87,7 @@ def process_stat(pid: int) -> tuple[str, int, int] | None:
 
 
 def is_alive(pid: int, start: int) -> bool:
-    """Whether the process with this pid and start time exists and has not ended (a zombie has). Raises OSError."""
+    """Whether the process with this pid and start time exists and has not exited (a zombie has). Raises OSError."""
     stat = process_stat(pid)
     return stat is not None and stat[2] == start and stat[0] not in "ZX"
 
@@ -98,7 +98,7 @@ def steady() -> int:
 
 
 def read_file(path: str) -> bytes | None:
-    """All bytes of a file; None when there is none. Raises OSError for everything else."""
+    """All bytes of a file; None when it does not exist. Raises OSError for other failures."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
@@ -113,7 +113,7 @@ def read_file(path: str) -> bytes | None:
 
 
 def write_file(path: str, data: bytes) -> None:
-    """Replace a file as one step that a crash cannot cut in half; mode 0600. Raises OSError and then leaves it as it was."""
+    """Replace a file atomically; mode 0600. Raises OSError and then leaves it as it was."""
     scratch = f"{path}.new-{os.getpid()}"
     fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
@@ -131,7 +131,7 @@ def write_file(path: str, data: bytes) -> None:
 
 
 def unlink(path: str) -> None:
-    """Remove a file that may not exist; whatever else is wrong shows at the next write."""
+    """Remove a file that may not exist; other failures are ignored and show at the next write."""
     try:
         os.unlink(path)
     except OSError:
@@ -139,7 +139,7 @@ def unlink(path: str) -> None:
 
 
 def try_lock(fd: int) -> bool:
-    """Take the exclusive lock of an open lock file; False when somebody else holds it."""
+    """Take the exclusive lock of an open lock file; False when another process holds it."""
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -158,27 +158,27 @@ def _carries(pid: str, cookie: bytes) -> bool:
 def kill_strays(container_id: str, deadline: int) -> int:
     """Kill every process that carries this container's cookie, until none is left or the steady instant `deadline`.
 
-    Call it only while holding the replica's lock, after its shim is gone. Returns how many were still there at the end.
+    Call it only while holding the replica's lock, after its shim is gone. Returns how many remain.
     Raises OSError when processes cannot be listed.
     """
     cookie = f"{COOKIE}={container_id}".encode()
     own = str(os.getpid())
     while True:
-        found = [pid for pid in os.listdir("/proc") if pid.isdigit() and pid != own and _carries(pid, cookie)]
-        if not found or steady() >= deadline:
-            return len(found)
-        for pid in found:
+        strays = [pid for pid in os.listdir("/proc") if pid.isdigit() and pid != own and _carries(pid, cookie)]
+        if not strays or steady() >= deadline:
+            return len(strays)
+        for pid in strays:
             try:
                 fd = os.pidfd_open(int(pid))
             except OSError:
                 continue
             try:
-                # Asked again: between the scan and the open the number may have become somebody else's.
+                # Checked again: between the scan and the open the pid may have been reused.
                 if _carries(pid, cookie):
                     signal.pidfd_send_signal(fd, signal.SIGKILL)
             except OSError:
                 continue
             finally:
                 os.close(fd)
-        # The kernel needs a moment to take the killed ones away before the next scan; the deadline bounds this.
+        # The kernel needs a moment to remove killed processes before the next scan; the deadline bounds this.
         time.sleep(0.002)

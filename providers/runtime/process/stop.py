@@ -1,7 +1,8 @@
 """Stopping and removing a replica. Called by `ProcessRuntime`.
 
-The rule for every signal: open a pidfd, then check that the process is the recorded one, then signal through the pidfd. A
-pid that has become somebody else's is never signalled.
+A stop waits for the shim: the grace period for the application, then `SLACK` for its other processes and the record. Before each
+signal a pidfd is opened, then the process is compared with the record, then the pidfd is signalled: a reused pid is never
+signalled.
 """
 
 import os
@@ -10,7 +11,7 @@ import signal
 
 from providers.errors import Conflict, OutcomeUnknown
 from providers.facts import Generation
-from providers.runtime.process.observe import Seen, look, read_host
+from providers.runtime.process.observe import ReplicaState, look, read_host
 from providers.runtime.process.shim_protocol import (
     GENERATION,
     SECOND,
@@ -27,34 +28,34 @@ from providers.runtime.process.shim_protocol import (
 from providers.runtime.process.store import ContainerRecord, Store
 
 SLACK = TREE_DEADLINE + 5 * SECOND
-"""How long after the grace a shim may take to end what is left and to write its record."""
+"""How long after the grace period a shim may take to kill remaining processes and to write its record."""
 
 KILL_DEADLINE = 5 * SECOND
-"""How long a killed process may take to be gone."""
+"""How long a killed process may take to exit."""
 
 
 def stop(store: Store, record: ContainerRecord, expect: Generation, grace: int) -> None:
-    """Stop generation `expect` and return once all of it is gone. Down already: success.
+    """Stop generation `expect` and return once all its processes are gone. Does nothing when it is down.
 
-    Raises Conflict when a newer generation runs, OutcomeUnknown when something survives being killed, OSError.
+    Raises Conflict when a newer generation runs, OutcomeUnknown when a process survives SIGKILL, OSError.
     """
     name = record.name
     host = read_host()
-    seen = look(store, name, host)
-    if not seen.up:
-        if seen.unclean(host):
+    replica = look(store, name, host)
+    if not replica.up:
+        if replica.unclean(host):
             with store.held(name):
-                _end_without_shim(store, record, grace)
+                _kill_without_shim(store, record, grace)
         return
-    if Generation(record.id, seen.started_at) != expect:
-        raise Conflict(name, f"runs in generation {record.id} {seen.started_at} by now", "look again")
-    request = {"started_at": str(seen.started_at), "grace": str(grace)}
+    if Generation(record.id, replica.started_at) != expect:
+        raise Conflict(name, f"runs in a newer generation: {record.id} {replica.started_at}", "retried automatically")
+    request = {"started_at": str(replica.started_at), "grace": str(grace)}
     write_file(f"{store.directory(name)}/{STOP}", encode(request))
-    _end_shim(seen, grace)
+    _stop_shim(replica, grace)
     if not look(store, name, host).unclean(host):
         return
     with store.held(name):
-        _end_without_shim(store, record, grace)
+        _kill_without_shim(store, record, grace)
 
 
 def remove(store: Store, record: ContainerRecord, expect: Generation) -> None:
@@ -63,24 +64,25 @@ def remove(store: Store, record: ContainerRecord, expect: Generation) -> None:
     host = read_host()
     _check_removable(record, expect, look(store, name, host))
     with store.held(name):
-        seen = look(store, name, host)
-        _check_removable(record, expect, seen)
-        if seen.unclean(host):
-            _end_without_shim(store, record, 0)
+        replica = look(store, name, host)
+        _check_removable(record, expect, replica)
+        if replica.unclean(host):
+            _kill_without_shim(store, record, 0)
         store.discard(name)
 
 
-def _check_removable(record: ContainerRecord, expect: Generation, seen: Seen) -> None:
-    found = Generation(record.id, seen.started_at)
-    if found != expect:
-        raise Conflict(record.name, f"the plan saw generation {tuple(expect)}, now it is {tuple(found)}", "look again")
-    if seen.up:
-        raise Conflict(record.name, f"is {seen.state}, so it cannot be removed", "stop it first")
+def _check_removable(record: ContainerRecord, expect: Generation, replica: ReplicaState) -> None:
+    current = Generation(record.id, replica.started_at)
+    if current != expect:
+        cause = f"its generation has changed: expected {tuple(expect)}, found {tuple(current)}"
+        raise Conflict(record.name, cause, "retried automatically")
+    if replica.up:
+        raise Conflict(record.name, f"is {replica.state} and cannot be removed", "stop it first")
 
 
-def _end_shim(seen: Seen, grace: int) -> None:
-    """Ask the shim to end the replica and wait until it is gone; kill it when it does not do it in time."""
-    newest = seen.generation
+def _stop_shim(replica: ReplicaState, grace: int) -> None:
+    """Ask the shim to stop the replica and wait until it exits; kill it after the time-out."""
+    newest = replica.generation
     if newest is None:
         return
     shim = open_process(newest.shim, newest.shim_start)
@@ -89,16 +91,16 @@ def _end_shim(seen: Seen, grace: int) -> None:
     try:
         _send(shim, signal.SIGTERM)
         _send(shim, signal.SIGCONT)
-        if _ended(shim, grace + SLACK):
+        if _exits_within(shim, grace + SLACK):
             return
         _send(shim, signal.SIGKILL)  # it hangs or is frozen; the kernel kills the application with it
-        _ended(shim, KILL_DEADLINE)
+        _exits_within(shim, KILL_DEADLINE)
     finally:
         os.close(shim)
 
 
-def _end_without_shim(store: Store, record: ContainerRecord, grace: int) -> None:
-    """End what a killed shim has left, and record it. Call it while holding the replica's lock."""
+def _kill_without_shim(store: Store, record: ContainerRecord, grace: int) -> None:
+    """Kill the processes that a killed shim left, and record the exit. Call it while holding the replica's lock."""
     path = f"{store.directory(record.name)}/{GENERATION}"
     newest = store.generation(record.name)
     if newest is None or newest.phase == "exited":
@@ -108,21 +110,21 @@ def _end_without_shim(store: Store, record: ContainerRecord, grace: int) -> None
         try:
             _send(app, signal.SIGTERM)
             _send(app, signal.SIGCONT)
-            if not _ended(app, grace):
+            if not _exits_within(app, grace):
                 _send(app, signal.SIGKILL)
-                _ended(app, KILL_DEADLINE)
+                _exits_within(app, KILL_DEADLINE)
         finally:
             os.close(app)
     left = kill_strays(record.id, steady() + TREE_DEADLINE)
     if left or is_alive(newest.pid, newest.pid_start):
-        raise OutcomeUnknown(record.name, "some of its processes survive SIGKILL", "look for hung mounts or devices")
+        raise OutcomeUnknown(record.name, "some of its processes survive SIGKILL", "check for hung mounts or devices")
     cause = "unknown" if app is None else "stopped-by-us"
     ending = {"phase": "exited", "exit_code": "", "cause": cause, "exited_at": str(steady()), "exited_wall": ""}
     write_file(path, encode({**decode(read_file(path) or b""), **ending}))
 
 
 def open_process(pid: int, start: int) -> int | None:
-    """A pidfd of exactly the process with this pid and start time, which the caller closes; None when it is gone."""
+    """A pidfd of the process with this pid and start time; None when it is gone. The caller closes it."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -140,8 +142,8 @@ def _send(pidfd: int, number: int) -> None:
         return
 
 
-def _ended(pidfd: int, wait: int) -> bool:
-    """Whether the process ends within `wait` ns."""
+def _exits_within(pidfd: int, wait: int) -> bool:
+    """Whether the process exits within `wait` ns."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(max(0, wait) // 1_000_000))

@@ -1,12 +1,12 @@
-"""The process runtime's memory: one directory per replica, holding who it is and which generation of it runs or ran.
+"""The records of the process runtime: one directory per replica, with its identity and its newest generation.
 
     <state directory>/process/<node>/<container name>/
-        container.json   who it is; written once, at create
-        generation       which processes exist, or how they ended; written by the shim (see process_shim.py)
+        container.json   its identity; written once, at create
+        generation       its processes, or how they exited; written by the shim (see shim.py)
         lock, stop, log, log.1
 
-A directory appears complete, by a rename, and disappears by one, so a crash leaves nothing half under a replica's name.
-What cannot be read raises `Unreachable`: it is never taken for absent.
+A rename creates a directory complete, and a rename removes it, so a crash leaves no partial one under a replica's name. An
+unreadable record raises `Unreachable`: it never counts as absent. Called by `runtime.py`, `observe.py`, `start.py` and `stop.py`.
 """
 
 import json
@@ -27,17 +27,17 @@ from providers.runtime.process.shim_protocol import GENERATION, LOCK, SECOND, de
 CONTAINER = "container.json"
 FORMAT = 1
 LOCK_DEADLINE = 5 * SECOND
-"""How long a create waits for another one: it only holds the lock over a few file operations."""
+"""How long a create waits for another one, which holds the lock for a few file operations only."""
 
-ENDING = SECOND
-"""How long a shim may take to be gone after its last record, which is all that is left for it to do then."""
+SHIM_EXIT = SECOND
+"""How long a shim may take to exit after it has written its last record."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}")
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRecord:
-    """Who a replica is. `working_dir` is relative to `root`, `grace` in nanoseconds, `created_at` wall nanoseconds."""
+    """The identity of a replica. `working_dir` is relative to `root`, `grace` in ns, `created_at` in wall-clock ns."""
 
     format: int
     name: str
@@ -53,13 +53,13 @@ class ContainerRecord:
     created_at: int
 
     def mark(self, name: str) -> tuple[Mark | None, bool]:
-        """The owner mark of the record found under `name`, and whether it is one that belongs to another name."""
+        """The owner mark of the record under `name`, and whether it carries a mark that belongs to another name."""
         return read_mark(name, self.labels)
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationRecord:
-    """What the shim wrote: see process_shim.py. `exited_at` is steady; `exit_code` None where nobody could learn it."""
+    """The shim's record, see shim.py. `exited_at` is steady; `exit_code` is None when it is unknown."""
 
     phase: str
     started_at: int
@@ -75,13 +75,13 @@ class GenerationRecord:
 
 
 def check_name(name: str) -> None:
-    """Raise Rejected for a name that cannot be a directory of ours."""
+    """Raise Rejected for a name that is not a valid directory name."""
     if not _NAME.fullmatch(name):
         raise Rejected(name, "cannot be used as a directory name", "use letters, digits, '.', '_' and '-', at most 200")
 
 
 class Store:
-    """The directories of one node. Thread-safe; does no I/O until asked."""
+    """The directories of one node. Thread-safe; creating it does no I/O."""
 
     def __init__(self, state_dir: str, node: str) -> None:
         self.state_dir = state_dir
@@ -91,7 +91,7 @@ class Store:
         self._guard = threading.Lock()
 
     def directory(self, name: str) -> str:
-        """Where the replica of that name lives."""
+        """The directory of the replica with this name."""
         return f"{self.home}/{name}"
 
     def names(self) -> list[str]:
@@ -99,7 +99,7 @@ class Store:
         return self._names_in(self.home)
 
     def read(self, name: str) -> ContainerRecord | None:
-        """The record of a replica; None when there is no such directory. Raises Unreachable."""
+        """The record of a replica; None when it has no directory. Raises Unreachable."""
         if not _NAME.fullmatch(name):
             return None
         return self._read(self.directory(name))
@@ -125,7 +125,7 @@ class Store:
             raise _unreadable(name, path, error) from error
 
     def add(self, record: ContainerRecord) -> None:
-        """Make the directory of a new replica, all or nothing. Call it under `allocation`. Raises OSError, OutcomeUnknown."""
+        """Create the directory of a new replica, all or nothing. Call it under `allocation`. Raises OSError, OutcomeUnknown."""
         scratch = f"{self.home}/.new-{secrets.token_hex(8)}"
         os.mkdir(scratch, 0o700)
         try:
@@ -139,20 +139,20 @@ class Store:
             sync_directory(self.home)
         except OSError as error:
             raise OutcomeUnknown(
-                record.name, f"the new record may not be on the disk yet: {error}", "look again"
+                record.name, f"the new record may not be on the disk yet: {error}", "retried automatically"
             ) from error
 
     def discard(self, name: str) -> None:
-        """Take the directory of a replica away. Call it while holding the replica's lock. Raises OSError."""
+        """Remove the directory of a replica. Call it while holding the replica's lock. Raises OSError."""
         tombstone = f"{self.home}/.gone-{secrets.token_hex(8)}"
         os.rename(self.directory(name), tombstone)
         with self._guard:
             self._known.pop(self.directory(name), None)
         sync_directory(self.home)
-        shutil.rmtree(tombstone, ignore_errors=True)  # what stays is invisible, and swept by the next create
+        shutil.rmtree(tombstone, ignore_errors=True)  # leftovers are ignored, and removed by the next create
 
     def sweep(self) -> None:
-        """Remove what crashed creates and removes left behind. Call it under `allocation`."""
+        """Remove leftovers of interrupted creates and removes. Call it under `allocation`."""
         for entry in os.listdir(self.home):
             if entry.startswith((".new-", ".gone-")):
                 shutil.rmtree(f"{self.home}/{entry}", ignore_errors=True)
@@ -168,9 +168,9 @@ class Store:
             while not try_lock(fd):
                 if time.monotonic_ns() > end:
                     raise Unreachable(
-                        name, f"another create holds {self.base}/.{LOCK} for too long", "look for a hung one"
+                        name, f"another create holds {self.base}/.{LOCK} for too long", "find and stop the hung process"
                     )
-                # A kernel file lock has no wait with a deadline, so it is tried again until then.
+                # flock(2) has no time-out, so the lock is tried until the deadline.
                 time.sleep(0.005)
             yield
         finally:
@@ -178,21 +178,21 @@ class Store:
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Hold the lock of a replica that has no shim. Raises Conflict when it has one, OSError when it is gone."""
+        """Hold the lock of a replica without a shim. Raises Conflict when it has one, OSError when the replica is gone."""
         fd = os.open(f"{self.directory(name)}/{LOCK}", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            end = time.monotonic_ns() + ENDING
+            end = time.monotonic_ns() + SHIM_EXIT
             while not try_lock(fd):
                 if time.monotonic_ns() > end:
-                    raise Conflict(name, "is being started, stopped or removed right now", "look again")
-                # A kernel file lock has no wait with a deadline, so it is tried again until then.
+                    raise Conflict(name, "is being started, stopped or removed", "retried automatically")
+                # flock(2) has no time-out, so the lock is tried until the deadline.
                 time.sleep(0.005)
             yield
         finally:
             os.close(fd)
 
     def is_free(self, name: str) -> bool:
-        """Whether nobody holds the lock of a replica; also when it is gone. Raises OSError."""
+        """Whether the lock of a replica is free; also true when the replica is gone. Raises OSError."""
         try:
             fd = os.open(f"{self.directory(name)}/{LOCK}", os.O_RDWR)
         except FileNotFoundError:
@@ -233,7 +233,7 @@ class Store:
 
 
 def sync_directory(path: str) -> None:
-    """Make renames in a directory survive a power cut. Raises OSError."""
+    """Make renames in a directory durable. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(fd)
@@ -244,14 +244,14 @@ def sync_directory(path: str) -> None:
 def _unreadable(name: str, path: str, error: Exception) -> Unreachable:
     cause = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
     return Unreachable(
-        name, f"cannot read {path}: {cause}", "repair the file, or end the replica by hand and delete its directory"
+        name, f"cannot read {path}: {cause}", "repair the file, or stop the replica by hand and delete its directory"
     )
 
 
 def _container(fields: dict[str, object]) -> ContainerRecord:
-    """Raises KeyError, ValueError, TypeError when the fields are not those of a record this version wrote."""
+    """Raises KeyError, ValueError, TypeError when the fields are not those of this version."""
     if fields["format"] != FORMAT:
-        raise ValueError(f"format {fields['format']}, this version reads {FORMAT}")
+        raise ValueError(f"format {fields['format']}, but this version reads {FORMAT}")
     record = ContainerRecord(**fields)  # type: ignore[arg-type]
     return ContainerRecord(
         format=FORMAT,
@@ -270,7 +270,7 @@ def _container(fields: dict[str, object]) -> ContainerRecord:
 
 
 def _generation(fields: dict[str, str]) -> GenerationRecord:
-    """Raises KeyError or ValueError when a field is missing or no number."""
+    """Raises KeyError or ValueError when a field is missing or invalid."""
     phase = fields["phase"]
     if phase not in ("starting", "running", "stopping", "exited"):
         raise ValueError(f"unknown phase {phase!r}")

@@ -30,9 +30,9 @@ BORN = """$TTL 300
 
 
 def program(name: str) -> str:
-    found = shutil.which(name, path=PATH)
-    assert found, name
-    return found
+    path = shutil.which(name, path=PATH)
+    assert path, name
+    return path
 
 
 class NameServer:
@@ -68,7 +68,7 @@ class NameServer:
         raise NotImplementedError
 
     def new_zone(self) -> str:
-        """An empty zone that nobody has used."""
+        """An empty zone that no test has used."""
         assert self._next < len(self.open_zones), f"all {len(self.open_zones)} zones are used up; raise ZONES"
         zone = self.open_zones[self._next]
         self._next += 1
@@ -78,7 +78,7 @@ class NameServer:
         """Start unless it runs, and wait until it serves."""
         if self.process is not None and self.process.poll() is None:
             return
-        # Knot does not start while the number that a killed one left behind is that of any process, and numbers come again.
+        # Knot does not start while the pid of a killed one is in use, and pids are reused.
         (self.directory / "knot.pid").unlink(missing_ok=True)
         with (self.directory / "log").open("ab") as log:
             self.process = subprocess.Popen(
@@ -90,7 +90,7 @@ class NameServer:
         names.close()
 
     def kill(self) -> None:
-        """End it at once, as a crash does."""
+        """Kill it, as a crash does."""
         if self.process is not None:
             self.process.kill()
             self.process.wait(10)

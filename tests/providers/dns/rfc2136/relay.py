@@ -1,4 +1,4 @@
-"""A relay in front of a name server that listens to every message, and can act between two of them or break off."""
+"""A relay in front of a name server that sees every message, and can act between two of them or break the connection."""
 
 import socket
 import threading
@@ -24,11 +24,11 @@ def question_type(message: bytes) -> int:
 
 
 class Relay:
-    """Passes messages on to `port`.
+    """Forwards messages to `port`.
 
     `before` is called with each message of the client, before the server gets it. `answers` gets each answer of the server
-    with its length before it; what it returns goes to the client, and None breaks the connection. Without a port nothing
-    is asked, and `answers` gets the client's message instead.
+    with its length before it and returns what the client receives; None breaks the connection. Without a port no server is
+    asked, and `answers` gets the client's message instead.
     """
 
     def __init__(
@@ -58,9 +58,9 @@ class Relay:
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._accepting.join(60)
-        for one in list(self._open):
+        for connection in list(self._open):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(60)
 

@@ -1,4 +1,4 @@
-"""What changed in a zone since a serial (IXFR), put on top of what was known: never another zone than a whole transfer gives."""
+"""Changes of a zone since a serial (IXFR), applied to the known zone: the result equals a whole transfer."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,7 +20,7 @@ from tests.providers.dns.rfc2136.name_servers import NameServer
 from tests.providers.dns.rfc2136.relay import AXFR, IXFR, UPDATE, Relay, opcode, question_type
 
 Make = Callable[..., Context]
-ZONE = "told.test."
+ZONE = "changes.test."
 SOA = 6
 A1 = RecordSet(60, ("192.0.2.1",))
 
@@ -28,7 +28,7 @@ LABELS = st.sampled_from(["a", "b", "*", "x.a"])
 SETS = st.one_of(
     st.none(),
     st.builds(
-        lambda ttl, last: RecordSet(ttl, tuple(sorted(f"192.0.2.{one}" for one in last))),
+        lambda ttl, last: RecordSet(ttl, tuple(sorted(f"192.0.2.{number}" for number in last))),
         st.sampled_from([60, 300]),
         st.sets(st.integers(1, 4), min_size=1),
     ),
@@ -63,8 +63,8 @@ def test_changes_of_others_make_the_same_zone_as_a_whole_transfer(
                     changes.append(RecordChange(key, fact.records.get(key), after, "demo/record/a"))
                 other.perform(ChangeRecords("names", zone, tuple(changes)))
             whole = server.provider(here()).observe([zone])[0]
-            told = watching.observe([zone])[0]
-            assert (told.serial, dict(told.records)) == (whole.serial, dict(whole.records))
+            caught_up = watching.observe([zone])[0]
+            assert (caught_up.serial, dict(caught_up.records)) == (whole.serial, dict(whole.records))
 
         law()
         assert relay.types.count(AXFR) == 1
@@ -72,9 +72,7 @@ def test_changes_of_others_make_the_same_zone_as_a_whole_transfer(
 
 
 @pytest.mark.server("named")
-def test_changes_that_do_not_come_to_their_end_are_unknown_and_the_next_look_reads_everything(
-    named: NameServer, here: Make
-) -> None:
+def test_after_incomplete_changes_the_next_look_transfers_the_whole_zone(named: NameServer, here: Make) -> None:
     zone = named.new_zone()
     broken: list[int] = []
     relay = Relay(named.port, answers=lambda framed: None if broken and relay.types[-1] == IXFR else framed)
@@ -84,24 +82,24 @@ def test_changes_that_do_not_come_to_their_end_are_unknown_and_the_next_look_rea
         key = RecordKey(f"a.{zone}", "A")
         other.perform(ChangeRecords("names", zone, (RecordChange(key, None, A1, "demo/record/a"),)))
         broken.append(1)
-        with pytest.raises(Unreachable, match="is not complete and not used"):
+        with pytest.raises(Unreachable, match="the incomplete changes are not used"):
             watching.observe([zone])
         assert watching.observe([zone])[0].records[key] == A1
         assert relay.types[-2:] == [SOA, AXFR]
 
 
-# --- a server that says what a test wants --------------------------------------------------------------------------
+# --- a scripted server --------------------------------------------------------------------------
 
 
 class Scripted:
-    """A name server without keys. `told` is its answer to IXFR: a code, or (serial, None) for a SOA and (serial, (label,
+    """A name server without keys. `changes` is its answer to IXFR: a code, or (serial, None) for a SOA and (serial, (label,
     address)) for an address, record after record.
     """
 
     def __init__(self) -> None:
         self.serial = 5
         self.addresses = {"a": "192.0.2.1"}
-        self.told: Sequence[tuple[int, tuple[str, str] | None]] | int = ()
+        self.changes: Sequence[tuple[int, tuple[str, str] | None]] | int = ()
         self.asked: list[int] = []
 
     def answer(self, framed: bytes) -> bytes | None:
@@ -112,10 +110,12 @@ class Scripted:
             return self._framed(reply)
         kind = question_type(framed[2:])
         self.asked.append(kind)
-        if kind == IXFR and isinstance(self.told, int):
-            reply.set_rcode(dns.rcode.Rcode.make(self.told))
+        if kind == IXFR and isinstance(self.changes, int):
+            reply.set_rcode(dns.rcode.Rcode.make(self.changes))
         elif kind == IXFR:
-            reply.answer = [self._soa(serial) if one is None else self._a(*one) for serial, one in self.told]
+            reply.answer = [
+                self._soa(serial) if address is None else self._a(*address) for serial, address in self.changes
+            ]
         elif kind == AXFR:
             soa = self._soa(self.serial)
             reply.answer = [soa, *(self._a(*address) for address in self.addresses.items()), soa]
@@ -139,54 +139,54 @@ def provider(relay: Relay, context: Context) -> RFC2136Zones:
     return RFC2136Zones("names", settings, context)
 
 
-def seen(names: RFC2136Zones) -> dict[str, str]:
+def addresses(names: RFC2136Zones) -> dict[str, str]:
     (fact,) = names.observe([ZONE])
     return {key.name.partition(".")[0]: record.values[0] for key, record in fact.records.items()}
 
 
-OLD, NEW, GOES, COMES = (5, None), (6, None), (5, ("a", "192.0.2.1")), (6, ("a", "192.0.2.9"))
-FITS = [NEW, OLD, GOES, NEW, COMES, NEW]
+OLD, NEW, REMOVED, ADDED = (5, None), (6, None), (5, ("a", "192.0.2.1")), (6, ("a", "192.0.2.9"))
+FITS = [NEW, OLD, REMOVED, NEW, ADDED, NEW]
 
 
 @pytest.mark.parametrize(
-    ("told", "serial", "whole"),
+    ("changes", "serial", "whole"),
     [
         (FITS, 6, False),
-        ([NEW, COMES, NEW], 6, False),  # the whole zone instead, as servers may do
+        ([NEW, ADDED, NEW], 6, False),  # the whole zone instead, as servers may do
         (FITS, 4, True),  # a restored zone
         (4, 6, True),  # NOTIMP
-        ([NEW, OLD, (5, ("a", "192.0.2.7")), NEW, COMES, NEW], 6, True),  # what goes was never there
-        ([NEW, OLD, NEW, (6, ("a", "192.0.2.1")), NEW], 6, True),  # what comes was there
-        ([NEW, (4, None), GOES, NEW, COMES, NEW], 6, True),  # from another serial
-        ([NEW, OLD, GOES, (7, None), COMES, NEW], 6, True),  # to another serial
-        ([NEW, OLD, GOES, NEW, COMES, NEW, COMES], 6, True),
+        ([NEW, OLD, (5, ("a", "192.0.2.7")), NEW, ADDED, NEW], 6, True),  # the removed record was never present
+        ([NEW, OLD, NEW, (6, ("a", "192.0.2.1")), NEW], 6, True),  # the added record was present
+        ([NEW, (4, None), REMOVED, NEW, ADDED, NEW], 6, True),  # from another serial
+        ([NEW, OLD, REMOVED, (7, None), ADDED, NEW], 6, True),  # to another serial
+        ([NEW, OLD, REMOVED, NEW, ADDED, NEW, ADDED], 6, True),
         ([OLD, OLD], 6, True),
     ],
 )
-def test_what_does_not_fit_onto_what_is_known_is_not_used(
-    here: Make, told: Sequence[tuple[int, tuple[str, str] | None]] | int, serial: int, whole: bool
+def test_changes_that_do_not_fit_the_known_zone_are_not_used(
+    here: Make, changes: Sequence[tuple[int, tuple[str, str] | None]] | int, serial: int, whole: bool
 ) -> None:
     script = Scripted()
     with Relay(None, answers=script.answer) as relay:
         names = provider(relay, here())
-        assert seen(names) == {"a": "192.0.2.1"}
-        script.told, script.serial, script.addresses = told, serial, {"a": "192.0.2.9"}
-        assert seen(names) == {"a": "192.0.2.9"}
+        assert addresses(names) == {"a": "192.0.2.1"}
+        script.changes, script.serial, script.addresses = changes, serial, {"a": "192.0.2.9"}
+        assert addresses(names) == {"a": "192.0.2.9"}
         assert script.asked.count(AXFR) == (2 if whole else 1)
-        assert seen(names) == {"a": "192.0.2.9"}
+        assert addresses(names) == {"a": "192.0.2.9"}
         assert script.asked[-1] == SOA
 
 
-def test_a_server_that_counts_its_serial_later_is_not_accused(here: Make) -> None:
-    """Neither serial nor changes tell of an update then: a whole transfer judges it."""
+def test_a_server_may_increment_its_serial_later(here: Make) -> None:
+    """Then neither serial nor changes contain an update: a whole transfer decides."""
     script = Scripted()
     key, before, after = RecordKey(f"a.{ZONE}", "A"), RecordSet(60, ("192.0.2.1",)), RecordSet(60, ("192.0.2.9",))
     write = ChangeRecords("names", ZONE, (RecordChange(key, before, after, "demo/record/a"),))
     with Relay(None, answers=script.answer) as relay:
         names = provider(relay, here())
-        seen(names)
+        addresses(names)
         with pytest.raises(Conflict, match="the server accepted the change"):
-            names.perform(write)  # it says that it wrote, and did not
+            names.perform(write)  # it accepts the update and does not write
 
         def answer(framed: bytes) -> bytes | None:
             if opcode(framed[2:]) == UPDATE:
@@ -195,6 +195,6 @@ def test_a_server_that_counts_its_serial_later_is_not_accused(here: Make) -> Non
 
         with Relay(None, answers=answer) as late:
             names = provider(late, here())
-            assert seen(names) == {"a": "192.0.2.1"}
+            assert addresses(names) == {"a": "192.0.2.1"}
             names.perform(write)
-            assert seen(names) == {"a": "192.0.2.9"}
+            assert addresses(names) == {"a": "192.0.2.9"}

@@ -1,4 +1,4 @@
-"""What a manifest may say about a name server."""
+"""The settings of a name server in a manifest."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from providers.spi import Context
 KEY = {"name": "update.key", "secret": {"env": "UPDATE_KEY"}}
 
 
-def test_all_settings_are_taken_as_they_are_written() -> None:
+def test_all_settings_are_read() -> None:
     settings = RFC2136Settings.model_validate(
         {
             "server": "192.0.2.53",
@@ -31,7 +31,7 @@ def test_all_settings_are_taken_as_they_are_written() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "invalid",
     [
         {"server": "ns1.example.net"},
         {"port": 0},
@@ -45,12 +45,12 @@ def test_all_settings_are_taken_as_they_are_written() -> None:
         {"updateKey": KEY | {"name": "update..key"}},
     ],
 )
-def test_what_it_cannot_be_is_refused(wrong: dict[str, object]) -> None:
+def test_invalid_settings_are_refused(invalid: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
-        RFC2136Settings.model_validate({"server": "192.0.2.53"} | wrong)
+        RFC2136Settings.model_validate({"server": "192.0.2.53"} | invalid)
 
 
-def test_a_secret_that_is_written_into_the_manifest_is_refused_without_being_shown() -> None:
+def test_a_secret_in_the_manifest_is_refused_and_not_shown() -> None:
     settings = {"updateKey": KEY | {"secret": "sentinel-7a11"}}
     with pytest.raises(Exception, match=r"updateKey\.secret") as caught:
         registry.create("rfc2136", "edge", settings, Context("demo", "/nonexistent"))

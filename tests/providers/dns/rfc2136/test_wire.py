@@ -1,4 +1,4 @@
-"""Reading zones from octets: equal to dnspython on every common type, and never more than an error on any octets."""
+"""Parsing zones from octets: equal to dnspython for every common type, and at most an error for any octets."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from providers.dns.common import canonical
 from providers.dns.rfc2136 import wire
 from providers.dns.rfc2136.connection import walk
-from providers.dns.zonefile.text import parse
+from providers.dns.zonefile.parser import parse
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context
 from tests.providers.dns.rfc2136.name_servers import BORN, SECRETS, Knot, Named, NameServer
@@ -70,7 +70,7 @@ child DS 12345 13 2 123456789abcdef67890123456789abcdef67890123456789abcdef12345
     "make",
     [pytest.param(Named, marks=pytest.mark.server("named")), pytest.param(Knot, marks=pytest.mark.server("knotd"))],
 )
-def test_a_zone_with_every_common_type_is_the_same_as_dnspython_reads_it(
+def test_a_zone_with_every_common_type_is_read_as_dnspython_reads_it(
     make: type[NameServer], tmp_path, here: Callable[..., Context]
 ) -> None:
     text = BORN.format(zone=ZONE) + TYPES
@@ -84,16 +84,16 @@ def test_a_zone_with_every_common_type_is_the_same_as_dnspython_reads_it(
         dns.query.inbound_xfr("127.0.0.1", other, query, port=server.port, timeout=60, lifetime=60)
     finally:
         server.kill()
-    # Each value of dnspython's goes through the spelling that everything else is compared in.
+    # Each value of dnspython is converted to the canonical spelling.
     expected: dict[RecordKey, tuple[int, set[str]]] = {}
-    for name, found in other.iterate_rdatasets():
-        kind = dns.rdatatype.to_text(found.rdtype)
+    for name, rdataset in other.iterate_rdatasets():
+        kind = dns.rdatatype.to_text(rdataset.rdtype)
         if kind != "SOA":
             key = RecordKey(canonical.name(name.to_text(), "."), kind)
-            expected[key] = (found.ttl, {canonical.value(kind, one.to_text(), ".") for one in found})
-    assert {key: (one.ttl, set(one.values)) for key, one in fact.records.items()} == expected
+            expected[key] = (rdataset.ttl, {canonical.value(kind, rdata.to_text(), ".") for rdata in rdataset})
+    assert {key: (record.ttl, set(record.values)) for key, record in fact.records.items()} == expected
     assert len(expected) > 35
-    # And the same as the zone file provider reads the file itself.
+    # The zone file provider reads the same from the file.
     assert dict(fact.records) == parse(text, ZONE).records
 
 
@@ -109,7 +109,7 @@ def test_any_octets_are_a_message_or_malformed(octets: bytes) -> None:
 
 
 @given(st.data())
-def test_a_message_with_changed_or_missing_octets_is_a_message_or_malformed(data: st.DataObject) -> None:
+def test_changed_or_missing_octets_give_a_message_or_malformed(data: st.DataObject) -> None:
     octets = bytearray(_message())
     for _ in range(data.draw(st.integers(0, 4))):
         octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
@@ -117,7 +117,7 @@ def test_a_message_with_changed_or_missing_octets_is_a_message_or_malformed(data
     test_any_octets_are_a_message_or_malformed.hypothesis.inner_test(cut)  # type: ignore[attr-defined]
 
 
-def test_names_that_point_at_themselves_or_forward_are_malformed() -> None:
+def test_names_that_point_to_themselves_or_forward_are_malformed() -> None:
     head = wire.HEADER.pack(1, wire.RESPONSE, 1, 0, 0, 0)
     for name in (b"\xc0\x0c", b"\xc0\x0e\xc0\x0c", b"\x01a\xc0\x0c", b"\xc0\x20", b"\x41a\x00"):
         with pytest.raises(wire.Malformed):
@@ -133,7 +133,7 @@ def test_long_chains_of_pointers_end() -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=20), min_size=1, max_size=6))
-def test_names_survive_the_way_out_and_back(labels: list[bytes]) -> None:
+def test_a_written_name_is_read_back(labels: list[bytes]) -> None:
     text = dns.name.Name([*labels, b""]).canonicalize().to_text()
     octets = wire.name_wire(text)
     assert wire.name_at(octets, 0, {}) == (text, len(octets))
@@ -141,7 +141,7 @@ def test_names_survive_the_way_out_and_back(labels: list[bytes]) -> None:
 
 
 @given(st.lists(st.binary(max_size=255), min_size=1, max_size=4))
-def test_texts_survive_the_way_out_and_back(strings: list[bytes]) -> None:
+def test_a_written_text_is_read_back(strings: list[bytes]) -> None:
     octets = b"".join(bytes((len(string),)) + string for string in strings)
     message = wire.parse(wire.HEADER.pack(1, wire.RESPONSE, 0, 1, 0, 0) + b"\0" + octets)
     record = wire.Record(".", wire.TXT, 1, 0, 13, len(octets))
@@ -165,13 +165,13 @@ def _message() -> bytes:
 def test_a_well_formed_message_is_read_whole() -> None:
     message = wire.parse(_message())
     names: dict[int, str] = {}
-    found = {
+    parsed = {
         RecordKey(record.owner, wire.type_text(record.type)): RecordSet(
             record.ttl, (wire.value_at(message, record, names),)
         )
         for _, record in walk(message, names)[0]
     }
-    assert found == {
+    assert parsed == {
         RecordKey("a.example.test.", "A"): RecordSet(60, ("0.0.0.0",)),
         RecordKey("example.test.", "NS"): RecordSet(60, ("ns.example.net.",)),
         RecordKey("example.test.", "MX"): RecordSet(60, ("1 mx.example.net.",)),

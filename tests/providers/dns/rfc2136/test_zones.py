@@ -1,4 +1,4 @@
-"""What is published on BIND and Knot: odd names and values, many at once, zones read again when they must be."""
+"""Publishing on BIND and Knot: unusual names and values, many changes, and when zones are read again."""
 
 import subprocess
 from collections.abc import Callable
@@ -73,7 +73,7 @@ def read_back(request: pytest.FixtureRequest) -> str:
         ("unknown", "TYPE65400", ("\\# 3 010203",)),
     ],
 )
-def test_odd_names_and_values_come_back_as_they_went_in(
+def test_unusual_names_and_values_are_read_back_as_they_were_written(
     server: NameServer, here: Make, read_back: str, label: str, kind: str, values: tuple[str, ...]
 ) -> None:
     zone = server.new_zone()
@@ -95,16 +95,16 @@ def test_name_servers_of_the_zone_are_replaced_and_never_removed(
     names = server.provider(here(), readBack=read_back)
     before = RecordSet(300, ("ns1.example.net.",))
     if read_back == "queries":
-        with pytest.raises(Gone):  # from now on it is asked for
+        with pytest.raises(Gone):  # from now on it is queried
             names.perform(change(zone, ("", "NS", before, None), ("none", "A", A1, A2)))
     after = RecordSet(600, ("ns2.example.net.", "ns3.example.net."))
     names.perform(change(zone, ("", "NS", before, after)))
     assert names.observe([zone])[0].records[RecordKey(zone, "NS")] == after
-    with pytest.raises(Rejected, match="cannot be without name servers"):
+    with pytest.raises(Rejected, match="a zone needs name servers"):
         names.perform(change(zone, ("", "NS", after, None)))
 
 
-def test_what_is_delegated_or_aliased_above_is_refused(server: NameServer, here: Make, read_back: str) -> None:
+def test_names_below_a_delegation_or_dname_are_refused(server: NameServer, here: Make, read_back: str) -> None:
     zone = server.new_zone()
     names = server.provider(here(), readBack=read_back)
     server.nsupdate(
@@ -115,7 +115,7 @@ def test_what_is_delegated_or_aliased_above_is_refused(server: NameServer, here:
         ]
     )
     for label in ("child", "www.child", "a.b.child", "www.other"):
-        with pytest.raises(Rejected, match="publish it in the zone it is delegated to"):
+        with pytest.raises(Rejected, match="publish it in the zone that it is delegated to"):
             names.perform(change(zone, (label, "A", None, A1)))
 
 
@@ -133,7 +133,7 @@ def test_one_name_may_change_its_type_in_one_message(server: NameServer, here: M
 # --- many ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_thousand_owned_changes_go_in_few_messages_and_marks_with_their_data(server: NameServer, here: Make) -> None:
+def test_a_thousand_owned_changes_take_few_messages(server: NameServer, here: Make) -> None:
     zone = server.new_zone()
     updates: list[bytes] = []
 
@@ -152,43 +152,43 @@ def test_a_thousand_owned_changes_go_in_few_messages_and_marks_with_their_data(s
         names.perform(change(zone, *((label, "A", A1, A2) for label in labels)))
         names.perform(change(zone, *((label, "A", A2, None) for label in labels)))
         assert records(inner, zone) == {}
-        assert relay.types.count(AXFR) == 1, "what was written is read back by what changed, not by the whole zone"
+        assert relay.types.count(AXFR) == 1, "written sets are read back by changes, not by a whole transfer"
         assert records(server.provider(here()), zone) == {}
 
 
-def test_a_conflict_in_a_later_message_says_what_was_done(named: NameServer, here: Make) -> None:
+def test_a_conflict_in_a_later_message_counts_the_earlier_messages(named: NameServer, here: Make) -> None:
     """Changes of more than 64 KB are several messages: each is all or nothing, all together are not."""
     zone = named.new_zone()
     text = RecordSet(60, tuple(sorted(f'"{index:03d}{"x" * 250}"' for index in range(100))))
-    seen: list[bytes] = []
+    updates: list[bytes] = []
 
     def before(message: bytes) -> None:
         if message[2] >> 3 & 15 == UPDATE:
-            seen.append(message)
-            if len(seen) == 2:
+            updates.append(message)
+            if len(updates) == 2:
                 named.nsupdate([f"zone {zone}", f"update add t2.{zone} 60 TXT other"])
 
     with Relay(named.port, before=before) as relay:
         names = named.provider(here(), port=relay.port)
         with pytest.raises(Conflict, match="1 of 2 messages were carried out before"):
             names.perform(change(zone, *((f"t{index}", "TXT", None, text) for index in range(3))))
-    found = records(named.provider(here()), zone)
-    assert [found.get(RecordKey(f"t{index}.{zone}", "TXT")) for index in range(2)] == [text, text]
-    assert found[RecordKey(f"t2.{zone}", "TXT")].values == ('"other"',)
+    written = records(named.provider(here()), zone)
+    assert [written.get(RecordKey(f"t{index}.{zone}", "TXT")) for index in range(2)] == [text, text]
+    assert written[RecordKey(f"t2.{zone}", "TXT")].values == ('"other"',)
 
 
 def test_a_later_message_that_cannot_be_written_leaves_the_outcome_unknown(named: NameServer, here: Make) -> None:
     """Unreachable would promise that nothing was changed."""
     zone = named.new_zone()
     text = RecordSet(60, tuple(sorted(f'"{index:03d}{"x" * 250}"' for index in range(100))))
-    seen: list[bytes] = []
+    updates: list[bytes] = []
 
     def answers(framed: bytes) -> bytes:
         if framed[4] >> 3 & 15 != UPDATE:
             return framed
-        seen.append(framed)
+        updates.append(framed)
         servfail = framed[2:4] + bytes((framed[4], 2)) + bytes(8)
-        return framed if len(seen) == 1 else len(servfail).to_bytes(2, "big") + servfail
+        return framed if len(updates) == 1 else len(servfail).to_bytes(2, "big") + servfail
 
     with Relay(named.port, answers=answers) as relay:
         names = named.provider(here(), port=relay.port)
@@ -196,7 +196,7 @@ def test_a_later_message_that_cannot_be_written_leaves_the_outcome_unknown(named
             names.perform(change(zone, *((f"t{index}", "TXT", None, text) for index in range(3))))
 
 
-def test_what_fits_into_no_message_is_refused_before_anything_is_sent(named: NameServer, here: Make) -> None:
+def test_a_change_larger_than_a_message_is_refused_before_sending(named: NameServer, here: Make) -> None:
     zone = named.new_zone()
     text = RecordSet(60, tuple(sorted(f'"{index:03d}{"x" * 250}"' for index in range(300))))
     names = named.provider(here())
@@ -208,9 +208,7 @@ def test_what_fits_into_no_message_is_refused_before_anything_is_sent(named: Nam
 # --- reading again ------------------------------------------------------------------------------------------------
 
 
-def test_what_changed_is_asked_for_when_the_serial_says_so_and_everything_every_fifteen_minutes(
-    server: NameServer, here: Make
-) -> None:
+def test_a_new_serial_reads_changes_and_every_15_minutes_the_whole_zone(server: NameServer, here: Make) -> None:
     zone = server.new_zone()
     now = [1]
     with Relay(server.port) as relay:
@@ -231,7 +229,7 @@ def test_what_changed_is_asked_for_when_the_serial_says_so_and_everything_every_
         assert (relay.types.count(AXFR), relay.types.count(IXFR)) == (2, 1)
 
 
-def test_what_a_caller_does_with_a_fact_does_not_change_the_next_one(named: NameServer, here: Make) -> None:
+def test_a_caller_cannot_change_the_records_of_the_next_fact(named: NameServer, here: Make) -> None:
     zone = named.new_zone()
     names = named.provider(here())
     with pytest.raises(AttributeError):
@@ -239,9 +237,7 @@ def test_what_a_caller_does_with_a_fact_does_not_change_the_next_one(named: Name
     assert RecordKey(zone, "NS") in names.observe([zone])[0].records
 
 
-def test_a_zone_that_did_not_change_is_the_very_same_value_without_owner_marks_too(
-    named: NameServer, here: Make
-) -> None:
+def test_an_unchanged_zone_is_the_same_object_without_owner_marks_too(named: NameServer, here: Make) -> None:
     zone = named.new_zone()
     names = owned(named.provider(here()), "one")
     (first,) = names.observe([zone])
@@ -271,7 +267,7 @@ def test_a_server_that_trusts_addresses_needs_no_keys(named: NameServer, here: M
 # --- where transfers are refused ----------------------------------------------------------------------------------
 
 
-def test_a_wildcard_is_not_taken_for_the_set_that_was_removed(server: NameServer, here: Make) -> None:
+def test_a_wildcard_answer_does_not_hide_the_removal_of_a_set(server: NameServer, here: Make) -> None:
     zone = server.new_zone()
     names = server.provider(here(), readBack="queries")
     names.perform(change(zone, ("*", "A", None, A1), ("app", "A", None, A1), ("deep.er", "A", None, A2)))
@@ -282,20 +278,20 @@ def test_a_wildcard_is_not_taken_for_the_set_that_was_removed(server: NameServer
     assert records(names, zone) == expected | {RecordKey(f"app.{zone}", "A"): A1}
 
 
-def test_a_set_of_others_is_not_taken_over_though_it_was_never_seen(server: NameServer, here: Make) -> None:
-    """Not even when it is exactly what is wanted: the first attempt only learns that it is there."""
+def test_a_foreign_set_that_was_never_observed_is_not_adopted(server: NameServer, here: Make) -> None:
+    """Not even when it equals the planned set: the first attempt only finds out that it exists."""
     zone = server.new_zone()
     names = owned(server.provider(here(), readBack="queries"), "demo")
     server.nsupdate([f"zone {zone}", f"update add app.{zone} 60 A 192.0.2.1"])
     wanted = change(zone, ("app", "A", None, A1))
-    with pytest.raises(Conflict, match="which no look had seen before"):
+    with pytest.raises(Conflict, match="exists, but was not observed before"):
         names.perform(wanted)
     with pytest.raises(Foreign):
         names.perform(wanted)
     assert records(server.provider(here()), zone) == {RecordKey(f"app.{zone}", "A"): A1}
 
 
-def test_names_are_remembered_for_the_next_start_and_forgotten_when_removed(named: NameServer, here: Make) -> None:
+def test_names_are_saved_for_the_next_start_and_dropped_when_removed(named: NameServer, here: Make) -> None:
     zone, context = named.new_zone(), here()
     names = named.provider(context, readBack="queries")
     names.perform(change(zone, ("app", "A", None, A1), ("www", "A", None, A1)))
@@ -311,9 +307,9 @@ def test_a_damaged_file_of_names_is_unknown_not_empty(named: NameServer, here: M
     names.perform(change(zone, ("app", "A", None, A1)))
     (file,) = tmp_path.rglob(f"{zone}json")
     assert file.stat().st_mode & 0o777 == 0o600
-    assert [one.stat().st_mode & 0o777 for one in (file.parent, file.parent.parent)] == [0o700, 0o700]
+    assert [directory.stat().st_mode & 0o777 for directory in (file.parent, file.parent.parent)] == [0o700, 0o700]
     file.write_text(file.read_text()[:-3])
-    with pytest.raises(Unreachable, match="remove it; names are learnt again"):
+    with pytest.raises(Unreachable, match="remove it; names are saved again"):
         names.observe([zone])
 
 
@@ -337,7 +333,7 @@ def test_marks_of_wildcards_are_read_by_queries_too(server: NameServer, here: Ma
 # --- the check ----------------------------------------------------------------------------------------------------
 
 
-def test_the_check_finds_nothing_where_all_is_well_and_changes_nothing(
+def test_the_check_has_no_findings_without_problems_and_changes_nothing(
     server: NameServer, here: Make, read_back: str
 ) -> None:
     zone = server.new_zone()
@@ -347,7 +343,7 @@ def test_the_check_finds_nothing_where_all_is_well_and_changes_nothing(
     assert names.observe([zone]) == before
 
 
-def test_the_check_tells_all_findings_with_the_lines_to_add(server: NameServer, here: Make) -> None:
+def test_the_check_lists_all_findings_with_the_lines_to_add(server: NameServer, here: Make) -> None:
     names = server.provider(here())
     findings = "\n".join(names.check(["closed.test.", "readonly.test.", "broken.test.", "nowhere.test.", "no..name"]))
     assert 'allow-transfer { key "transfer.key"; }' in findings

@@ -149,7 +149,7 @@ def test_policies_that_have_no_word_here_are_seen_and_never_mixed_with(
     key = RecordKey(f"app.{zone}", "A", "near")
     assert records(names, zone) == {key: RecordSet(60, ("192.0.2.9",))}
     member = RecordChange(RecordKey(f"app.{zone}", "A", "mine"), None, A1._replace(weight=1), "suite/x")
-    with pytest.raises(Rejected, match="a policy that is not known here"):
+    with pytest.raises(Rejected, match="an unknown policy"):
         names.perform(ChangeRecords("names", zone, (member,)))
 
 

@@ -1,4 +1,4 @@
-"""One instance on the real engine, with the actions of a plan as one-line calls, for tests."""
+"""One instance on a real engine, with each action as a one-line call."""
 
 import uuid
 from pathlib import Path
@@ -18,7 +18,7 @@ GRACE = 2_000_000_000
 
 
 class Bench:
-    """A runtime of an instance of its own, and the engine as others see it."""
+    """A runtime with an instance of its own, and a client of the engine."""
 
     def __init__(self, socket: str, state: Path, **settings: object) -> None:
         self.instance = f"t{uuid.uuid4().hex[:8]}"
@@ -31,20 +31,20 @@ class Bench:
 
     def make(self, **settings: object) -> DockerRuntime:
         """A new runtime object on the same state, as a new process would make it."""
-        found = DockerSettings.model_validate({"socket": self.socket, **settings})
-        return DockerRuntime("local", found, Context(self.instance, str(self.state_dir)))
+        validated = DockerSettings.model_validate({"socket": self.socket, **settings})
+        return DockerRuntime("local", validated, Context(self.instance, str(self.state_dir)))
 
     def close(self) -> None:
-        """Remove everything that this bench has made."""
+        """Remove everything that this bench has created."""
         self.runtime.close()
         self.api.clean(self.instance)
         for name in self.networks:
-            wait_until(lambda it=name: self._forgotten(it), f"network {name} is not in use any more")
+            wait_until(lambda network=name: self._is_gone(network), f"network {name} is not in use any more")
         self.api.close()
         self.claim.drop()
 
-    def _forgotten(self, network: str) -> bool:
-        """Whether a network is gone. An engine may still be letting go of the containers that were in it."""
+    def _is_gone(self, network: str) -> bool:
+        """Whether a network is removed. An engine may still be disconnecting the containers that were in it."""
         try:
             self.api.link.delete(f"/networks/{network}", network)
         except Gone:
@@ -92,7 +92,7 @@ class Bench:
         return self.fact(fact.name)
 
     def disconnect(self, fact: ContainerFact, network: str) -> None:
-        """Somebody takes a replica off a network, as `docker network disconnect` does."""
+        """Disconnect a replica from a network, as `docker network disconnect` does."""
         self.api.link.post(f"/networks/{network}/disconnect", network, {"Container": fact.id, "Force": True})
 
     def join(self, fact: ContainerFact, *networks: str) -> ContainerFact:
@@ -101,15 +101,20 @@ class Bench:
 
     def fact(self, name: str) -> ContainerFact:
         """The fact about one replica, which must exist."""
-        (found,) = self.runtime.observe([name])
-        return found
+        (fact,) = self.runtime.observe([name])
+        return fact
 
     def looked(self, name: str) -> ContainerFact:
-        """The fact about one replica out of a look at the whole node."""
+        """The fact about one replica, from a look at the whole node."""
         return next(fact for fact in self.runtime.observe() if fact.name == name)
 
     def state(self, name: str) -> ContainerState:
         return self.fact(name).state
+
+    def ended(self, name: str) -> ContainerFact:
+        """The fact about a replica once it has exited."""
+        wait_until(lambda: self.state(name) is ContainerState.EXITED, f"{name} has exited")
+        return self.fact(name)
 
     def logged(self, name: str, line: str) -> None:
         """Wait until a container has written a line."""

@@ -1,7 +1,7 @@
-"""What a test run that was killed has left on this machine is taken away by the next one, and nothing of a run that goes on.
+"""A test run removes what an earlier killed run has left on this machine, and nothing of a run that still runs.
 
-Whoever makes containers or servers claims a name first: a file that it holds locked for as long as it lives. The kernel lets go of
-the lock of a process that was killed, so a claim that can be locked is nobody's. Called by the helpers of this directory and of e2e.
+A test that creates containers or servers claims a name first: a file that its process keeps locked. The kernel releases the lock
+of a killed process, so a claim that can be locked is abandoned. Called by the helpers of this directory and of e2e.
 """
 
 import fcntl
@@ -20,10 +20,10 @@ CLAIMS = Path(tempfile.gettempdir()) / f"reconciler-test-claims-{os.getuid()}"
 
 
 class Claim:
-    """A name that is in use until `drop`, and what belongs to it.
+    """A name in use until `drop`, and what belongs to it.
 
     Args:
-        name: of an instance, or of something else that no other test has.
+        name: of an instance, or another name that no other test uses.
         socket: of the engine that may have its containers and networks; empty for none.
         directory: of its servers and processes; empty for none.
     """
@@ -37,13 +37,13 @@ class Claim:
         self._file.flush()
 
     def drop(self) -> None:
-        """Everything that belongs to it is gone."""
+        """Release the claim: everything that belongs to it is removed."""
         self._path.unlink(missing_ok=True)
         self._file.close()
 
 
 def sweep(clean: Callable[[str, str], None]) -> None:
-    """Take away what belongs to claims of processes that are gone; `clean(socket, name)` does it on an engine."""
+    """Remove what belongs to claims of processes that have exited; `clean(socket, name)` does it on an engine."""
     for path in CLAIMS.iterdir() if CLAIMS.is_dir() else ():
         with suppress(FileNotFoundError), path.open() as file:
             try:
@@ -51,11 +51,11 @@ def sweep(clean: Callable[[str, str], None]) -> None:
             except BlockingIOError:
                 continue
             with suppress(ValueError):
-                _take_away(json.load(file), clean)
+                _remove(json.load(file), clean)
             path.unlink(missing_ok=True)
 
 
-def _take_away(left: dict[str, Any], clean: Callable[[str, str], None]) -> None:
+def _remove(left: dict[str, Any], clean: Callable[[str, str], None]) -> None:
     if left["directory"]:
         raze(str(left["directory"]))
     if left["socket"]:
@@ -63,7 +63,7 @@ def _take_away(left: dict[str, Any], clean: Callable[[str, str], None]) -> None:
 
 
 def raze(directory: str) -> None:
-    """End the processes that live in a directory, unmount what is mounted there, and remove it."""
+    """Kill the processes that use a directory, unmount what is mounted there, and remove it."""
     for pid in _family(directory):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -75,9 +75,9 @@ def raze(directory: str) -> None:
 
 
 def _family(directory: str) -> set[int]:
-    """Processes whose command line names something in a directory, or that work in it, and all that descend from them."""
+    """Processes that name a directory in their command line or work in it, and all their descendants."""
     parents: dict[int, int] = {}
-    found: set[int] = set()
+    family: set[int] = set()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
@@ -85,7 +85,7 @@ def _family(directory: str) -> set[int]:
             parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             named = f"{directory}/".encode() in (entry / "cmdline").read_bytes()
             if named or os.readlink(entry / "cwd").startswith(f"{directory}/"):
-                found.add(int(entry.name))
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {os.getpid()}
+                family.add(int(entry.name))
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    return family - {os.getpid()}

@@ -29,7 +29,7 @@ def podman() -> Iterator[Path]:
 
 @pytest.fixture
 def podman_socket(podman: Path) -> str:
-    """For each test anew: the service ends when nobody has used it for a while."""
+    """Checked for each test: the service exits when it is idle for a while."""
     return ensure_podman(podman)
 
 

@@ -1,4 +1,4 @@
-"""Real engines for the tests: one Docker daemon for all test processes, one Podman service for each, and their images."""
+"""Real engines for the tests: one Docker daemon for all test processes, one Podman service per process, and their images."""
 
 import fcntl
 import io
@@ -22,7 +22,7 @@ from manifests.values.desired import Container, Port, Template
 from manifests.values.image_ref import parse_image
 from manifests.values.pod import Engine, Live
 from providers.errors import ProviderError
-from providers.runtime.docker.client import Link
+from providers.runtime.docker.client import EngineClient
 from providers.runtime.docker.create import Creator
 from providers.testing.checks import wait_until
 from tests.providers.runtime.docker.claims import Claim, raze, sweep
@@ -31,7 +31,7 @@ DOCKER_SOCKET = "/var/run/docker.sock"
 BUSYBOX = "/bin/busybox"
 IMAGE = "reconciler-test/busybox:1"
 NETWORK = "reconciler-test"
-"""The network of the tests' containers. Not the engine's own: a second daemon on the machine may take that away."""
+"""The network of the tests' containers. Not the engine's own: a second daemon on the machine may remove that one."""
 
 TOOLS = (
     "sh",
@@ -54,11 +54,11 @@ TOOLS = (
 PATIENCE = 120.0
 
 SERVER_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-"""Servers live in directories that are not on every user's PATH."""
+"""Servers are in directories that are not on every user's PATH."""
 
 
 def image_tar(ballast: int = 0) -> bytes:
-    """An image with one static busybox, as `docker import` takes it, and so many bytes that nothing makes smaller."""
+    """A tar for `docker import` with one static busybox, and `ballast` random bytes."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
         tar.add(BUSYBOX, "bin/busybox")
@@ -105,16 +105,16 @@ def _start(argv: list[str], log: Path, path: str, **env: str) -> int:
     deadline = time.monotonic() + PATIENCE
     while not answers(path):
         if process.poll() is not None:
-            pytest.fail(f"{argv[0]} ended with {process.returncode}:\n{log.read_text()[-2000:]}", pytrace=False)
+            pytest.fail(f"{argv[0]} exited with {process.returncode}:\n{log.read_text()[-2000:]}", pytrace=False)
         if time.monotonic() > deadline:
             pytest.fail(f"{argv[0]} did not answer within {PATIENCE:.0f} s:\n{log.read_text()[-2000:]}", pytrace=False)
         time.sleep(0.05)
-    process.returncode = 0  # it outlives this worker, so nobody waits for it here
+    process.returncode = 0  # it outlives this worker, which must not wait for it
     return process.pid
 
 
 def ensure_docker(shared: Path) -> str:
-    """A Docker daemon: the one that answers, else one that is started and left running (one per machine is all there can be)."""
+    """A Docker daemon: the one that answers, else one that is started and left running (one per machine)."""
     with held(shared / "docker.lock"):
         if not answers(DOCKER_SOCKET):
             if os.geteuid() != 0:
@@ -131,7 +131,7 @@ def ensure_docker(shared: Path) -> str:
 
 @contextmanager
 def podman_home() -> Iterator[Path]:
-    """A directory for a Podman service; in the end nothing is left of it. Short: Podman takes no long ones."""
+    """A directory for a Podman service, removed at the end. A short path, because Podman accepts no long one."""
     home = Path(tempfile.mkdtemp(prefix="pm-", dir="/tmp"))
     claim = Claim(home.name, directory=str(home))
     try:
@@ -142,14 +142,14 @@ def podman_home() -> Iterator[Path]:
 
 
 def ensure_podman(home: Path) -> str:
-    """A Podman service with a store of its own in a `podman_home` of this test process; it ends when nobody uses it.
+    """A Podman service with a store of its own in a `podman_home` of this test process; it exits when it is idle.
 
-    Not shared like Docker's: Podman cannot list its containers while a neighbour removes one.
+    Not shared like Docker's: Podman cannot list its containers while another process removes one.
     """
     path = str(home / "podman.sock")
     if not answers(path):
         if os.geteuid() != 0:
-            pytest.skip("needs root: rootless containers have no address that can be reached from here")
+            pytest.skip("needs root: the addresses of rootless containers are unreachable")
         # Its default limit on open files may be above what this machine allows.
         settings = home / "containers.conf"
         settings.write_text(
@@ -163,12 +163,12 @@ def ensure_podman(home: Path) -> str:
 
 
 def _clean_engine(path: str, instance: str) -> None:
-    """Take containers and networks of an instance away, from an engine that may be gone."""
+    """Remove containers and networks of an instance, from an engine that may be stopped."""
     if answers(path):
         with closing(Api(path)) as api:
             api.clean(instance)
             for network in api.networks(instance):
-                with suppress(ProviderError):  # another process may take it away at the same time
+                with suppress(ProviderError):  # another process may remove it at the same time
                     api.link.delete(f"/networks/{network}", network)
 
 
@@ -183,10 +183,10 @@ def _ensure_image(path: str) -> None:
 
 
 class Api:
-    """The engine as a person at its command line would use it, without the code under test between."""
+    """The engine as an operator uses it on the command line, without the code under test."""
 
     def __init__(self, path: str) -> None:
-        self.link = Link("test", path)
+        self.link = EngineClient("test", path)
 
     def close(self) -> None:
         self.link.close()
@@ -218,8 +218,8 @@ class Api:
         return str(self.link.post("/containers/create", name, config, name=name)["Id"])
 
     def inspect(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.link.get(f"/containers/{name}/json", name)
-        return found
+        inspection: dict[str, Any] = self.link.get(f"/containers/{name}/json", name)
+        return inspection
 
     def started(self, name: str) -> str:
         return str(self.inspect(name)["State"]["StartedAt"])
@@ -238,10 +238,10 @@ class Api:
         self.link.post(f"/containers/{name}/start", name)
 
     def kill(self, name: str) -> None:
-        """`kill -9` of its first process, as somebody on the host does it."""
+        """`kill -9` its first process on the host."""
         pid = int(self.inspect(name)["State"]["Pid"])
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: self.inspect(name)["State"]["Pid"] != pid, f"the engine saw {name} end")
+        wait_until(lambda: self.inspect(name)["State"]["Pid"] != pid, f"the engine reports the exit of {name}")
 
     def remove(self, name: str) -> None:
         with suppress(Exception):
@@ -250,12 +250,12 @@ class Api:
     def names(self, label: str) -> list[str]:
         filters = json.dumps({"label": [label]})
         listed = self.link.get("/containers/json", "test", all="1", filters=filters)
-        return [str(one["Names"][0]).removeprefix("/") for one in listed]
+        return [str(entry["Names"][0]).removeprefix("/") for entry in listed]
 
     def networks(self, part: str) -> list[str]:
-        """The names of all networks with that in them."""
-        found = self.link.get("/networks", "test", filters=json.dumps({"name": [part]}))
-        return [str(one["Name"]) for one in found]
+        """The names of all networks that contain `part`."""
+        listed = self.link.get("/networks", "test", filters=json.dumps({"name": [part]}))
+        return [str(entry["Name"]) for entry in listed]
 
     def clean(self, instance: str) -> None:
         """Remove everything that carries an instance's label."""
@@ -264,18 +264,18 @@ class Api:
 
 
 POLITE = ("/bin/sh", "-c", "trap 'exit 0' TERM; /bin/sleep 300 & wait $!")
-"""Waits for its end and leaves politely. It ends by itself too: nobody stops it when the test process was killed. No loop, so
-that an image without `sleep` does not keep a core busy."""
+"""Exits on SIGTERM, and by itself after 300 s, because a killed test process does not stop it. No loop, so that an image
+without `sleep` does not keep a core busy."""
 
 
 def container(name: str = "web", *argv: str, ports: tuple[Port, ...] = (), **engine: Any) -> Container:
-    """A container of the test image that waits for its end and leaves politely."""
+    """A container of the test image that exits on SIGTERM."""
     run = argv or POLITE
     return Container(name, run, ports=ports, engine=Engine(image=engine.pop("image", IMAGE), **engine))
 
 
 def template(*containers: Container, revision: str = "0123456789abcdef", **fields: Any) -> Template:
-    """A pod of these containers, with the settings that an unwritten manifest has."""
+    """A pod of these containers, with the defaults of a manifest."""
     main, *sidecars = containers or (container(),)
     live = fields.pop("live", None)
     if live is None:

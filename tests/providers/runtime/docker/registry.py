@@ -1,6 +1,6 @@
 """A real registry on loopback for the tests: Debian's `docker-registry`, with a directory and a login of its own.
 
-An engine takes registries on 127.0.0.0/8 without TLS, so no certificate and no setting of the engine is needed.
+An engine accepts registries on 127.0.0.0/8 without TLS, so it needs no certificate and no setting.
 """
 
 import base64
@@ -32,12 +32,12 @@ ENDLESS = 1 << 40
 class RegistryServer:
     """One registry process. Leaving the context ends it.
 
-    Set it up before the bench of a test, so that no container uses its images when it ends and takes them away.
+    Set it up before the bench of a test, so that no container uses its images when it ends and removes them.
 
     Args:
-        home: a directory of its own, which it makes.
+        home: a directory of its own, which it creates.
         engine: socket of the engine that images are pushed from.
-        login: whether it wants USER and PASSWORD.
+        login: whether it requires USER and PASSWORD.
     """
 
     def __init__(self, home: Path, engine: str, *, login: bool = False) -> None:
@@ -92,18 +92,18 @@ class RegistryServer:
             return False
 
     def stop(self) -> None:
-        """End it, also when it is frozen; what it holds stays."""
+        """Kill it, also when it is frozen; its images stay."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(PATIENCE)
             self._process = None
 
     def freeze(self) -> None:
-        """From now on it accepts connections and says nothing, as a server that hangs does."""
+        """From now on it accepts connections and sends nothing, like a server that hangs."""
         self._signal(signal.SIGSTOP)
 
     def thaw(self) -> None:
-        """It goes on where it was."""
+        """It continues where it was."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -111,7 +111,7 @@ class RegistryServer:
         os.kill(self._process.pid, number)
 
     def push(self, source: str, name: str) -> str:
-        """Put an image of the engine here under a name like `team/app:1`, and take that name from the engine; its digest."""
+        """Push an image of the engine under a name like `team/app:1`, and remove that name from the engine; its digest."""
         image = f"{self.host}/{name}"
         repository, _, tag = image.rpartition(":")
         self._api.link.post(f"/images/{source}/tag", image, repo=repository, tag=tag)
@@ -129,15 +129,15 @@ class RegistryServer:
 
 
 def forget(api: Api, image: str) -> None:
-    """Take a name of an image from the engine, and the image with its last name."""
+    """Remove a name of an image from the engine, and the image with its last name."""
     with suppress(Exception):
         api.link.delete(f"/images/{image}", image)
 
 
-class Narrow:
-    """A slow way to a registry that lets so many bytes of each answer through, and the rest when it is opened.
+class SlowProxy:
+    """A slow proxy to a registry that passes `limit` bytes of each answer, and the rest when it is opened.
 
-    Slow, because an engine tells its progress a few times a second: what comes faster it tells only at the end.
+    Slow, because an engine reports its progress a few times a second: a fast download is reported only at its end.
 
     Args:
         target: host:port of the registry.
@@ -155,7 +155,7 @@ class Narrow:
         self._threads[0].start()
 
     def open(self) -> None:
-        """Let everything through."""
+        """Pass everything."""
         self._open.set()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What containers are made from: digests in facts, and replicas of one revision that are all made from the same image."""
+"""Image digests in facts, and all replicas of a revision created from the same image."""
 
 import uuid
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from manifests.values.desired import Template
 from manifests.values.pod import PullPolicy
 from providers.errors import Rejected, Unreachable
 from providers.facts import ContainerFact
-from providers.runtime.docker.digest import chosen, source_of
+from providers.runtime.docker.digest import digest_in_repository, source_of
 from providers.testing.checks import wait_until
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import IMAGE, Api, container, template
@@ -23,8 +23,8 @@ A, B = (f"sha256:{digit * 64}" for digit in "ab")
 
 @pytest.fixture
 def server(tmp_path: Path, docker_socket: str) -> Iterator[RegistryServer]:
-    with RegistryServer(tmp_path / "registry", docker_socket) as found:
-        yield found
+    with RegistryServer(tmp_path / "registry", docker_socket) as started:
+        yield started
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def create(bench: Bench, made: Template, ordinal: int, pins: tuple[tuple[str, st
 
 
 def move(api: Api, server: RegistryServer, name: str, label: str) -> str:
-    """Let the tag mean another image in the registry; its digest."""
+    """Move the tag to another image in the registry; its digest."""
     made = f"reconciler-test/{label}:1"
     source = api.create(label)
     api.link.post("/commit", label, {"Labels": {"newer": label}}, container=source, repo=made[:-2], tag="1")
@@ -52,16 +52,16 @@ def move(api: Api, server: RegistryServer, name: str, label: str) -> str:
 # --- which name ---------------------------------------------------------------------------------------------------
 
 
-def test_the_digest_of_the_repository_that_was_asked_counts():
+def test_the_digest_of_the_images_own_repository_counts():
     digests = [f"mirror.test/web@{A}", f"registry.test/shop/web@{B}", "<none>@<none>"]
-    assert chosen(digests, NAME) == f"registry.test/shop/web@{B}"
-    assert chosen(digests, "other.test/x:1") == ""
-    assert chosen([f"nginx@{A}"], "nginx:1") == f"docker.io/library/nginx@{A}"
-    assert chosen([], NAME) == chosen(["<none>@<none>"], NAME) == ""
+    assert digest_in_repository(digests, NAME) == f"registry.test/shop/web@{B}"
+    assert digest_in_repository(digests, "other.test/x:1") == ""
+    assert digest_in_repository([f"nginx@{A}"], "nginx:1") == f"docker.io/library/nginx@{A}"
+    assert digest_in_repository([], NAME) == digest_in_repository(["<none>@<none>"], NAME) == ""
 
 
 @pytest.mark.parametrize(
-    ("policy", "pin", "here", "expected"),
+    ("policy", "pin", "is_present", "expected"),
     [
         (PullPolicy.ALWAYS, "", True, (NAME, PullPolicy.ALWAYS)),
         (PullPolicy.ALWAYS, f"x.test/y@{A}", True, (f"x.test/y@{A}", PullPolicy.IF_NOT_PRESENT)),
@@ -71,8 +71,8 @@ def test_the_digest_of_the_repository_that_was_asked_counts():
         (PullPolicy.ALWAYS, A, False, (NAME, PullPolicy.ALWAYS)),
     ],
 )
-def test_a_pin_counts_unless_it_is_an_id_that_is_not_here(policy, pin, here, expected):
-    assert source_of(NAME, policy, pin, lambda _: here) == expected
+def test_a_pin_counts_unless_it_is_an_id_that_is_not_present(policy, pin, is_present, expected):
+    assert source_of(NAME, policy, pin, lambda _: is_present) == expected
 
 
 # --- on the engine ------------------------------------------------------------------------------------------------
@@ -80,7 +80,7 @@ def test_a_pin_counts_unless_it_is_an_id_that_is_not_here(policy, pin, here, exp
 
 @pytest.mark.server("dockerd")
 @pytest.mark.server("docker-registry")
-def test_a_container_tells_the_digest_that_its_tag_meant(server: RegistryServer, bench: Bench, name: str) -> None:
+def test_a_container_has_the_digest_of_its_tag(server: RegistryServer, bench: Bench, name: str) -> None:
     digest = server.push(IMAGE, name)
     image = f"{server.host}/{name}"
     made = replace(template(container(image=image)), sidecars=(container("log", image=image),))
@@ -91,7 +91,7 @@ def test_a_container_tells_the_digest_that_its_tag_meant(server: RegistryServer,
 
 @pytest.mark.server("dockerd")
 @pytest.mark.server("docker-registry")
-def test_a_later_replica_of_a_revision_is_made_from_the_same_image_after_its_tag_has_moved(
+def test_replicas_of_a_revision_share_an_image_after_its_tag_moved(
     server: RegistryServer, bench: Bench, name: str
 ) -> None:
     image = f"{server.host}/{name}"
@@ -104,7 +104,7 @@ def test_a_later_replica_of_a_revision_is_made_from_the_same_image_after_its_tag
     assert (second.image, second.digests) == (image, first.digests)
     third = create(bench, made, 2)
     assert dict(third.digests) == {"": f"{image[:-2]}@{moved}"}
-    # Nobody is asked for an image that is here.
+    # No registry is asked for a present image.
     server.stop()
     assert create(bench, made, 3, first.digests).digests == first.digests
     with pytest.raises(Unreachable):
@@ -113,9 +113,7 @@ def test_a_later_replica_of_a_revision_is_made_from_the_same_image_after_its_tag
 
 @pytest.mark.server("dockerd")
 @pytest.mark.server("docker-registry")
-def test_a_pinned_image_that_is_not_here_is_pulled_by_its_digest(
-    server: RegistryServer, bench: Bench, name: str
-) -> None:
+def test_a_missing_pinned_image_is_pulled_by_its_digest(server: RegistryServer, bench: Bench, name: str) -> None:
     image = f"{server.host}/{name}"
     made = template(container(image=image))
     digest = server.push(IMAGE, name)
@@ -129,7 +127,7 @@ def test_a_pinned_image_that_is_not_here_is_pulled_by_its_digest(
 
 
 @pytest.mark.server("dockerd")
-def test_an_image_of_no_registry_is_known_by_its_id_and_pinned_by_it_while_it_is_here(bench: Bench) -> None:
+def test_an_image_of_no_registry_is_pinned_by_its_id_while_present(bench: Bench) -> None:
     fact = create(bench, template(), 0)
     image_id = str(bench.api.inspect(fact.name)["Image"])
     assert dict(fact.digests)[""] == image_id
@@ -139,12 +137,14 @@ def test_an_image_of_no_registry_is_known_by_its_id_and_pinned_by_it_while_it_is
 
 
 @pytest.mark.server("dockerd")
-def test_containers_of_others_have_no_digests(bench: Bench) -> None:
+def test_foreign_containers_have_no_digests(bench: Bench) -> None:
     bench.api.create(f"{bench.instance}-other")
     try:
-        wait_until(lambda: any(one.name == f"{bench.instance}-other" for one in bench.runtime.observe()), "it is seen")
-        [found] = [one for one in bench.runtime.observe() if one.name == f"{bench.instance}-other"]
-        assert found.digests == ()
-        assert found.image
+        wait_until(
+            lambda: any(fact.name == f"{bench.instance}-other" for fact in bench.runtime.observe()), "it is observed"
+        )
+        [other] = [fact for fact in bench.runtime.observe() if fact.name == f"{bench.instance}-other"]
+        assert other.digests == ()
+        assert other.image
     finally:
         bench.api.remove(f"{bench.instance}-other")

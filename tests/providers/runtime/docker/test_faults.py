@@ -1,4 +1,4 @@
-"""What goes wrong on a real engine: each has a clear error with a next step, and does no harm."""
+"""Failures on a real engine: each has a clear error with a next step, and does no harm."""
 
 import socket
 import threading
@@ -10,17 +10,15 @@ import pytest
 from manifests.values.desired import Port
 from manifests.values.pod import Mount, VolumeKind
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer, UpdateContainer
-from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.errors import Foreign, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import ContainerState, ExitCause, Mark, container_name, mark_labels
-from providers.runtime.docker.client import Link
+from providers.runtime.docker.client import EngineClient
 from providers.runtime.docker.runtime import DockerRuntime, DockerSettings
 from providers.spi import Context
 from providers.testing.checks import wait_until
 from tests.free_ports import free_port
 from tests.providers.runtime.docker.bench import GRACE, Bench
 from tests.providers.runtime.docker.engine import container, template
-
-# --- starting ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_port_in_use_is_named_and_the_container_can_be_started_later(engine: Bench) -> None:
@@ -33,7 +31,7 @@ def test_a_port_in_use_is_named_and_the_container_can_be_started_later(engine: B
     assert engine.start(engine.fact(fact.name)).state is ContainerState.RUNNING
 
 
-def test_a_program_that_the_image_does_not_have_is_named(engine: Bench) -> None:
+def test_a_program_that_the_image_lacks_is_named(engine: Bench) -> None:
     fact = engine.create(template(container("web", "/bin/no-such-program")))
     with pytest.raises(ProviderError, match="no-such-program") as caught:
         engine.start(fact)
@@ -41,7 +39,7 @@ def test_a_program_that_the_image_does_not_have_is_named(engine: Bench) -> None:
     assert engine.state(fact.name) is ContainerState.CREATED
 
 
-def test_a_failed_start_shows_the_last_lines(engine: Bench, tmp_path: Path) -> None:
+def test_a_failed_start_shows_the_last_output(engine: Bench, tmp_path: Path) -> None:
     mounted = tmp_path / "here"
     mounted.mkdir()
     mount = Mount(VolumeKind.BIND, str(mounted), "/bound")
@@ -50,7 +48,7 @@ def test_a_failed_start_shows_the_last_lines(engine: Bench, tmp_path: Path) -> N
     ended = engine.fact(fact.name)
     assert (ended.exit_code, ended.exit_cause) == (3, ExitCause.EXITED)
     mounted.rmdir()
-    with pytest.raises(ProviderError, match="its last lines: the last words"):
+    with pytest.raises(ProviderError, match="last output: the last words"):
         engine.start(ended)
 
 
@@ -62,7 +60,7 @@ def test_a_bind_mount_must_exist(engine: Bench) -> None:
 
 
 @pytest.mark.server("dockerd")
-def test_the_engine_says_what_it_does_not_like(bench: Bench) -> None:
+def test_fields_that_the_engine_refuses_are_rejected(bench: Bench) -> None:
     for wrong in (
         container(log_driver="json-file", log_options=(("no-such-option", "1"),)),
         container(host_config='{"ShmSize": -1}'),
@@ -71,89 +69,7 @@ def test_the_engine_says_what_it_does_not_like(bench: Bench) -> None:
             bench.create(template(wrong))
 
 
-@pytest.mark.server("dockerd")
-def test_a_network_that_somebody_removed_is_made_again_for_the_start(bench: Bench) -> None:
-    network = bench.network()
-    fact = bench.stop(bench.run(template(networks=(network,))))
-    bench.api.link.delete(f"/networks/{network}", network)
-    assert bench.start(fact).address
-
-
-@pytest.mark.server("dockerd")
-def test_a_container_that_was_taken_off_its_network_is_connected_again_while_it_runs(bench: Bench) -> None:
-    first, second = bench.network(), bench.network()
-    fact = bench.run(template(networks=(first, second)))
-    assert bench.looked(fact.name).unjoined == ()
-    bench.disconnect(fact, first)
-    bench.disconnect(fact, second)
-    lost = bench.looked(fact.name)
-    assert (lost.state, lost.generation, lost.unjoined, lost.address) == (
-        ContainerState.RUNNING,
-        fact.generation,
-        tuple(sorted((first, second))),
-        "",
-    )
-    bench.api.link.delete(f"/networks/{first}", first)
-    back = bench.join(lost, *lost.unjoined)
-    assert (back.generation, back.unjoined) == (fact.generation, ())
-    assert back.address == bench.api.inspect(fact.name)["NetworkSettings"]["Networks"][first]["IPAddress"] != ""
-    assert bench.join(back, *lost.unjoined) == bench.looked(fact.name)
-
-
-@pytest.mark.server("dockerd")
-def test_a_container_that_was_taken_off_its_network_while_it_was_down_starts_on_it(bench: Bench) -> None:
-    network = bench.network()
-    fact = bench.stop(bench.run(template(networks=(network,))))
-    bench.disconnect(fact, network)
-    assert bench.looked(fact.name).unjoined == (network,)
-    assert bench.start(bench.fact(fact.name)).address
-
-
-def test_a_further_network_that_was_lost_is_joined_again_on_each_engine(engine: Bench) -> None:
-    first, second = engine.network(), engine.network()
-    fact = engine.run(template(networks=(first, second)))
-    engine.disconnect(fact, second)
-    lost = engine.looked(fact.name)
-    assert (lost.unjoined, lost.address) == ((second,), fact.address)
-    back = engine.join(lost, second)
-    assert (back.generation, back.unjoined, back.address) == (fact.generation, (), fact.address)
-    assert second in engine.api.inspect(fact.name)["NetworkSettings"]["Networks"]
-
-
-@pytest.mark.server("dockerd")
-def test_a_container_that_somebody_moved_to_another_network_is_not_told_under_its_address_there(bench: Bench) -> None:
-    network, other = bench.network(), bench.network()
-    bench.run(template(networks=(other,)), 1)
-    fact = bench.run(template(networks=(network,)))
-    bench.disconnect(fact, network)
-    bench.api.link.post(f"/networks/{other}/connect", other, {"Container": fact.id})
-    moved = bench.looked(fact.name)
-    assert (moved.address, moved.unjoined) == ("", (network,))
-    assert bench.join(moved, network).address == dict(bench.looked(fact.name).addresses)[network]
-
-
-@pytest.mark.server("dockerd")
-def test_a_network_may_be_asked_for_by_its_id(bench: Bench) -> None:
-    network = bench.network()
-    bench.run(template(networks=(network,)), 1)
-    for number, length in ((2, 64), (3, 12)):
-        asked = bench.api.link.get(f"/networks/{network}", network)["Id"][:length]
-        fact = bench.run(template(networks=(asked,)), number)
-        looked = bench.looked(fact.name)
-        assert (looked.unjoined, looked.address) == ((), dict(looked.addresses)[network])
-
-
-@pytest.mark.server("dockerd")
-def test_containers_without_networks_of_their_own_lack_none(bench: Bench) -> None:
-    for number, network in enumerate(("host", "none")):
-        fact = bench.run(template(networks=(network,)), number)
-        assert bench.looked(fact.name).unjoined == ()
-
-
-# --- names and strangers ----------------------------------------------------------------------------------------------
-
-
-def test_a_name_in_use_by_somebody_else_is_left_alone(engine: Bench) -> None:
+def test_a_foreign_container_under_a_replicas_name_is_left_alone(engine: Bench) -> None:
     action = engine.creation()
     engine.api.create(action.name)
     try:
@@ -171,7 +87,7 @@ def test_an_id_is_not_taken_for_a_name(engine: Bench) -> None:
     assert engine.runtime.observe([fact.id]) == ()
 
 
-def test_labels_inherited_through_an_image_make_no_replica(engine: Bench) -> None:
+def test_labels_inherited_from_an_image_make_no_replica(engine: Bench) -> None:
     fact = engine.create()
     engine.api.link.post("/commit", "commit", {}, container=fact.name, repo="reconciler-test/copy", tag="1")
     name = f"{engine.instance}-copy"
@@ -185,7 +101,7 @@ def test_labels_inherited_through_an_image_make_no_replica(engine: Bench) -> Non
 
 
 @pytest.mark.server("dockerd")
-def test_a_container_removed_by_somebody_else_is_gone(bench: Bench) -> None:
+def test_a_container_removed_by_hand_is_gone(bench: Bench) -> None:
     fact = bench.run()
     bench.api.remove(fact.name)
     bench.runtime.perform(StopContainer("local", fact.name, fact.generation, GRACE))
@@ -194,35 +110,11 @@ def test_a_container_removed_by_somebody_else_is_gone(bench: Bench) -> None:
         StartContainer("local", fact.name, fact.generation),
         UpdateContainer("local", fact.name, fact.generation, fact.live),
     ):
-        with pytest.raises(Gone, match="look again"):
+        with pytest.raises(Gone, match="retried automatically"):
             bench.runtime.perform(action)
     with pytest.raises(Gone):
         bench.runtime.exec_target(fact.name, ("/bin/true",))
-    assert fact.name not in {one.name for one in bench.runtime.observe()}
-
-
-@pytest.mark.server("dockerd")
-def test_an_address_given_to_a_stranger_is_not_ours_any_more(bench: Bench) -> None:
-    """An engine gives a stopped container's address to whoever starts next."""
-    network = bench.network()
-    made = template(container(ports=(Port("http", 80),)), networks=(network,))
-    fact = bench.run(made)
-    stopped = bench.stop(fact)
-    assert (stopped.address, stopped.ports) == ("", ())
-    stranger = f"{bench.instance}-stranger"
-    bench.api.create(stranger, HostConfig={"NetworkMode": network})
-    bench.api.start(stranger)
-    try:
-        theirs = bench.api.inspect(stranger)["NetworkSettings"]["Networks"][network]["IPAddress"]
-        assert theirs == fact.address
-        assert fact.address not in {one.address for one in bench.runtime.observe() if one.mark is not None}
-        assert bench.looked(stranger).address == fact.address
-        assert bench.start(stopped).address not in ("", theirs)
-    finally:
-        bench.api.remove(stranger)
-
-
-# --- what the list does not show --------------------------------------------------------------------------------------
+    assert fact.name not in {other.name for other in bench.runtime.observe()}
 
 
 def test_a_restart_between_two_looks_is_a_new_generation(engine: Bench) -> None:
@@ -248,7 +140,7 @@ def test_many_events_between_two_looks_hide_no_restart(engine: Bench) -> None:
         engine.api.remove(other)
 
 
-def test_a_paused_container_is_neither_running_nor_to_be_started(engine: Bench) -> None:
+def test_a_start_leaves_a_paused_container_paused(engine: Bench) -> None:
     fact = engine.run()
     engine.api.link.post(f"/containers/{fact.name}/pause", fact.name)
     assert engine.looked(fact.name).state is ContainerState.PAUSED
@@ -257,35 +149,7 @@ def test_a_paused_container_is_neither_running_nor_to_be_started(engine: Bench) 
     assert engine.looked(fact.name).state is ContainerState.RUNNING
 
 
-@pytest.mark.server("dockerd")
-def test_a_container_that_the_engine_restarts_is_not_started_by_us(bench: Bench) -> None:
-    fact = bench.run(template(container("web", "/bin/sh", "-c", "exit 1"), restart="unless-stopped"))
-    wait_until(lambda: bench.state(fact.name) is ContainerState.RESTARTING, "the engine waits before its next try")
-    wait_until(lambda: _refused(bench, fact.name), "a start while the engine waits is refused")
-    wait_until(lambda: _stopped(bench, fact.name), "a stop ends its restarts")
-    assert bench.api.inspect(fact.name)["HostConfig"]["RestartPolicy"]["Name"] == "no"
-
-
-def _refused(bench: Bench, name: str) -> bool:
-    """Whether a start was refused because the engine is about to do it; it may have done so between the look and the start."""
-    waiting = bench.fact(name)
-    if waiting.state is not ContainerState.RESTARTING:
-        return False
-    try:
-        bench.runtime.perform(StartContainer("local", name, waiting.generation))
-    except Conflict as refusal:
-        return "is restarting" in str(refusal)
-    return False
-
-
-def _stopped(bench: Bench, name: str) -> bool:
-    """Stop whatever generation there is: each try of the engine is another one."""
-    with suppress(Conflict):
-        return bench.stop(bench.fact(name)).state is ContainerState.EXITED
-    return False
-
-
-def test_a_stop_of_a_person_is_not_ours(engine: Bench) -> None:
+def test_a_stop_by_hand_is_not_ours(engine: Bench) -> None:
     fact = engine.run()
     engine.api.link.post(f"/containers/{fact.name}/stop", fact.name, t="2")
     assert engine.fact(fact.name).exit_cause is ExitCause.EXITED
@@ -299,14 +163,11 @@ def test_a_container_that_ignores_its_signal_is_killed_after_the_grace(engine: B
     )  # fmt: skip
 
 
-# --- the engine itself ------------------------------------------------------------------------------------------------
-
-
 def runtime_at(path: str, tmp_path: Path) -> DockerRuntime:
     return DockerRuntime("local", DockerSettings(socket=path), Context("demo", str(tmp_path)))
 
 
-def test_without_an_engine_nothing_is_known_and_the_message_says_where_it_should_be(tmp_path: Path) -> None:
+def test_without_an_engine_the_error_names_the_socket(tmp_path: Path) -> None:
     path = str(tmp_path / "none.sock")
     runtime, made = runtime_at(path, tmp_path), template()
     mark = Mark("demo", "web", 0, made.revision)
@@ -319,7 +180,7 @@ def test_without_an_engine_nothing_is_known_and_the_message_says_where_it_should
 
 
 class Deaf:
-    """An engine that takes connections and never answers."""
+    """An engine that accepts connections and never answers."""
 
     def __init__(self, path: Path) -> None:
         self._listener = socket.socket(socket.AF_UNIX)
@@ -330,9 +191,9 @@ class Deaf:
         self._listener.close()
 
 
-def test_an_engine_that_hangs_is_given_up_on_time(tmp_path: Path) -> None:
+def test_a_hanging_engine_is_unreachable_after_the_time_out(tmp_path: Path) -> None:
     deaf = Deaf(tmp_path / "deaf.sock")
-    link = Link("local", str(tmp_path / "deaf.sock"), read_seconds=0.3)
+    link = EngineClient("local", str(tmp_path / "deaf.sock"), read_seconds=0.3)
     with pytest.raises(Unreachable, match=r"has not answered|broke"):
         link.get("/info", "local")
     link.close()
@@ -340,7 +201,7 @@ def test_an_engine_that_hangs_is_given_up_on_time(tmp_path: Path) -> None:
 
 
 class Relay:
-    """Stands between us and the engine, and loses the answer to one kind of request after it was carried out."""
+    """A proxy to the engine that loses the answer to one kind of request after the engine has carried it out."""
 
     def __init__(self, path: Path, engine: str, lose: bytes) -> None:
         self._engine, self._lose = engine, lose
@@ -379,13 +240,13 @@ class Relay:
         self._listener.close()
 
 
-def test_a_lost_answer_is_an_unknown_outcome_and_looking_tells(engine: Bench, tmp_path: Path) -> None:
+def test_a_lost_answer_is_an_unknown_outcome_until_the_next_look(engine: Bench, tmp_path: Path) -> None:
     fact = engine.create()
     relay = Relay(tmp_path / "relay.sock", engine.socket, b"/start")
     runtime = DockerRuntime(
         "local", DockerSettings(socket=str(tmp_path / "relay.sock")), Context(engine.instance, str(tmp_path))
     )
-    with pytest.raises(OutcomeUnknown, match="look again"):
+    with pytest.raises(OutcomeUnknown, match="retried automatically"):
         runtime.perform(StartContainer("local", fact.name, fact.generation))
     runtime.close()
     relay.close()
@@ -396,12 +257,12 @@ def test_a_lost_answer_is_an_unknown_outcome_and_looking_tells(engine: Bench, tm
 
 
 @pytest.mark.parametrize("value", ["tcp://10.0.0.1:2375", "ssh://host", "docker.sock", "https://x"])
-def test_an_engine_elsewhere_is_refused(value: str) -> None:
+def test_an_engine_on_another_host_is_refused(value: str) -> None:
     with pytest.raises(ValueError, match=r"not a unix socket of this host|not an absolute path"):
         DockerSettings(socket=value)
 
 
-def test_a_broken_record_of_stops_is_taken_for_an_empty_one(engine: Bench) -> None:
+def test_a_broken_record_of_stops_counts_as_empty(engine: Bench) -> None:
     fact = engine.stop(engine.run())
     (engine.state_dir / "docker" / "local.stops.json").write_text('{"x": [')
     assert engine.make().observe([fact.name])[0].exit_cause in (ExitCause.SIGNALLED, ExitCause.EXITED)

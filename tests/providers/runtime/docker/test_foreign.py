@@ -1,4 +1,4 @@
-"""Containers of others: seen whole, looked at cheaply, touched only when an action says so, and unable to hide ours."""
+"""Foreign containers: observed completely and cheaply, touched only by actions on adopted ones, and unable to hide ours."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.server("dockerd")
 
 
 class Theirs:
-    """Containers that somebody else makes; removed at the end."""
+    """Foreign containers; removed at the end."""
 
     def __init__(self, api: Api, prefix: str) -> None:
         self.api, self.prefix = api, prefix
@@ -41,7 +41,7 @@ def theirs(bench: Bench) -> Iterator[Theirs]:
 
 
 def act(bench: Bench, fact: ContainerFact, live: Live) -> ContainerFact:
-    """A restart under a new policy, as of an adopted container."""
+    """Restart an adopted container with a new policy."""
     mine = owned(bench.runtime, bench.instance)
     mine.perform(UpdateContainer("local", fact.name, fact.generation, (live,), adopted=True))
     mine.perform(StopContainer("local", fact.name, fact.generation, 2_000_000_000, adopted=True))
@@ -49,7 +49,7 @@ def act(bench: Bench, fact: ContainerFact, live: Live) -> ContainerFact:
     return bench.fact(fact.name)
 
 
-def test_a_container_of_others_is_seen_with_its_labels_ports_and_settings(bench: Bench, theirs: Theirs) -> None:
+def test_a_foreign_container_has_labels_ports_and_settings(bench: Bench, theirs: Theirs) -> None:
     name = theirs.run(
         Labels={"com.example.tier": "db", "app": "shop"},
         ExposedPorts={"5432/tcp": {}},
@@ -65,18 +65,18 @@ def test_a_container_of_others_is_seen_with_its_labels_ports_and_settings(bench:
     assert bench.fact(name) == fact
 
 
-def test_one_that_did_not_change_is_inspected_once(bench: Bench, theirs: Theirs) -> None:
+def test_an_unchanged_foreign_container_is_inspected_once(bench: Bench, theirs: Theirs) -> None:
     container_id = bench.fact(theirs.run()).id
 
     def known() -> object:
         bench.runtime.observe()
-        return bench.runtime._looks._lives[container_id]
+        return bench.runtime._observer._containers[container_id]
 
-    # Its start is a moment ago, so the next look may still doubt; then nothing asks about it any more.
+    # It has just started, so the next look may inspect it again; later looks do not.
     wait_until(lambda: known() is known(), "a look finds it unchanged without an inspection")
 
 
-def test_without_the_word_adopted_nothing_is_touched(bench: Bench, theirs: Theirs) -> None:
+def test_actions_without_adopted_do_not_touch_foreign_containers(bench: Bench, theirs: Theirs) -> None:
     name = theirs.run()
     fact = bench.fact(name)
     for action in (
@@ -90,7 +90,7 @@ def test_without_the_word_adopted_nothing_is_touched(bench: Bench, theirs: Their
     assert bench.fact(name) == fact
 
 
-def test_an_adopted_one_is_restarted_in_place_under_its_new_policy(bench: Bench, theirs: Theirs) -> None:
+def test_an_adopted_container_is_restarted_in_place_with_its_new_policy(bench: Bench, theirs: Theirs) -> None:
     name = theirs.run(HostConfig={"RestartPolicy": {"Name": "always"}})
     before = bench.fact(name)
     after = act(bench, before, Live("", restart="unless-stopped"))
@@ -102,7 +102,7 @@ def test_an_adopted_one_is_restarted_in_place_under_its_new_policy(bench: Bench,
     assert after.generation != before.generation
 
 
-def test_its_policy_is_given_back_with_its_number_of_tries(bench: Bench, theirs: Theirs) -> None:
+def test_a_start_restores_the_policy_with_its_number_of_tries(bench: Bench, theirs: Theirs) -> None:
     name = theirs.run(HostConfig={"RestartPolicy": {"Name": "on-failure", "MaximumRetryCount": 3}})
     fact = bench.fact(name)
     mine = owned(bench.runtime, bench.instance)
@@ -113,7 +113,7 @@ def test_its_policy_is_given_back_with_its_number_of_tries(bench: Bench, theirs:
     assert bench.fact(name).live[0].restart == "on-failure:3"
 
 
-def test_another_container_under_an_adopted_ones_name_is_left_alone(bench: Bench, theirs: Theirs) -> None:
+def test_another_container_under_an_adopted_name_is_left_alone(bench: Bench, theirs: Theirs) -> None:
     name = theirs.run()
     fact = bench.fact(name)
     stale = Generation("0" * 64, fact.started_at)
@@ -135,7 +135,7 @@ def test_a_label_for_liveness_allows_a_restart_and_no_removal(bench: Bench, thei
     assert bench.state(name) is ContainerState.RUNNING
 
 
-def test_a_command_runs_in_an_adopted_one_by_its_id(bench: Bench, theirs: Theirs) -> None:
+def test_a_command_runs_in_an_adopted_container_by_its_id(bench: Bench, theirs: Theirs) -> None:
     fact = bench.fact(theirs.run())
     mine = owned(bench.runtime, bench.instance)
     with pytest.raises(Foreign):
@@ -143,8 +143,8 @@ def test_a_command_runs_in_an_adopted_one_by_its_id(bench: Bench, theirs: Theirs
     assert mine.exec_target(fact.id, ("/bin/true",)).argv[-1] == "/bin/true"
 
 
-def test_members_named_by_inherited_labels_are_not_looked_for(bench: Bench, theirs: Theirs) -> None:
-    """A container made from an image of ours must not be taken for a pod that lacks something, and removed."""
+def test_members_in_inherited_labels_are_ignored(bench: Bench, theirs: Theirs) -> None:
+    """A container from an image committed from ours must not be taken for an incomplete pod, and removed."""
     name = theirs.run(Labels={"reconciler.members": "log", "reconciler.networks": "none"}, start=False)
     fact = bench.fact(name)
     owned(bench.runtime, bench.instance).perform(StartContainer("local", name, fact.generation, adopted=True))
@@ -161,7 +161,7 @@ def test_members_named_by_inherited_labels_are_not_looked_for(bench: Bench, thei
         ({}, ""),
     ],
 )
-def test_other_healers_are_told(bench: Bench, theirs: Theirs, labels: dict[str, str], healer: str) -> None:
-    found = bench.looked(theirs.run(Labels=labels)).healer
-    assert healer in found
-    assert bool(healer) == bool(found)
+def test_other_healers_are_reported(bench: Bench, theirs: Theirs, labels: dict[str, str], healer: str) -> None:
+    reported = bench.looked(theirs.run(Labels=labels)).healer
+    assert healer in reported
+    assert bool(healer) == bool(reported)

@@ -1,4 +1,4 @@
-"""Replicas of several containers: one network, one fact, one life."""
+"""Replicas of several containers: one network, one fact, one generation."""
 
 import socket
 from dataclasses import replace
@@ -36,7 +36,7 @@ def pod(**fields: object) -> Template:
 def test_a_replica_is_one_fact_with_one_address(engine: Bench) -> None:
     fact = engine.run(pod())
     assert fact.state is ContainerState.RUNNING
-    assert [one.name for one in engine.runtime.observe() if one.name.startswith(engine.instance)] == [fact.name]
+    assert [other.name for other in engine.runtime.observe() if other.name.startswith(engine.instance)] == [fact.name]
     assert engine.looked(fact.name) == fact
     modes = {name: engine.api.inspect(f"{fact.name}-{name}")["HostConfig"]["NetworkMode"] for name in ("proxy", "log")}
     assert set(modes.values()) == {f"container:{fact.id}"}
@@ -54,7 +54,7 @@ def test_members_start_after_the_main_container_and_stop_before_it(engine: Bench
     assert engine.api.names(f"reconciler.instance={engine.instance}") == []
 
 
-def test_a_dead_member_is_seen_and_a_start_brings_it_back_alone(engine: Bench) -> None:
+def test_a_start_starts_a_dead_member_alone(engine: Bench) -> None:
     fact = engine.run(pod())
     engine.api.kill(f"{fact.name}-log")
     sick = engine.fact(fact.name)
@@ -67,7 +67,7 @@ def test_a_dead_member_is_seen_and_a_start_brings_it_back_alone(engine: Bench) -
     assert engine.api.started(fact.name) == main, "the main container was left alone"
 
 
-def test_one_member_can_be_stopped_alone_and_a_start_brings_it_back(engine: Bench) -> None:
+def test_one_member_can_be_stopped_and_started_alone(engine: Bench) -> None:
     fact = engine.run(pod(restart="unless-stopped"))
     names = {"": fact.name, "log": f"{fact.name}-log", "proxy": f"{fact.name}-proxy"}
     assert {start.container for start in fact.starts} == set(names)
@@ -89,7 +89,7 @@ def test_one_member_can_be_stopped_alone_and_a_start_brings_it_back(engine: Benc
     assert changed == {names["log"]}
     assert engine.api.inspect(fact.name)["HostConfig"]["RestartPolicy"] == policy
 
-    with pytest.raises(Conflict, match="the plan saw generation"):
+    with pytest.raises(Conflict, match="its generation has changed"):
         engine.runtime.perform(stop)
     with pytest.raises(Conflict, match="has no container lgo"):
         engine.runtime.perform(replace(stop, expect=well.generation, only="lgo"))
@@ -97,7 +97,7 @@ def test_one_member_can_be_stopped_alone_and_a_start_brings_it_back(engine: Benc
 
 
 @pytest.mark.server("dockerd")
-def test_members_follow_the_main_container_into_its_new_network(bench: Bench) -> None:
+def test_members_join_the_new_network_of_the_main_container(bench: Bench) -> None:
     fact = bench.run(pod(restart="unless-stopped"))
     bench.api.kill(fact.name)
     wait_until(lambda: bench.api.inspect(fact.name)["State"]["Status"] == "running", "the engine restarted it")
@@ -108,31 +108,31 @@ def test_members_follow_the_main_container_into_its_new_network(bench: Bench) ->
     wait_until(lambda: reached(well.address, 8080), "the proxy answers in the new network")
 
 
-def test_a_pod_that_a_kill_left_incomplete_is_made_anew(engine: Bench) -> None:
+def test_a_start_removes_an_incomplete_pod_so_that_it_is_recreated(engine: Bench) -> None:
     fact = engine.create(pod())
     engine.api.remove(f"{fact.name}-log")
-    with pytest.raises(Conflict, match="lacked its containers log and was removed"):
+    with pytest.raises(Conflict, match="was removed because its containers log did not exist"):
         engine.start(fact)
     assert engine.runtime.observe([fact.name]) == ()
     assert engine.run(pod()).state is ContainerState.RUNNING
 
 
 @pytest.mark.server("dockerd")
-def test_members_that_outlived_their_main_container_make_way(bench: Bench) -> None:
+def test_a_create_removes_members_without_a_main_container(bench: Bench) -> None:
     fact = bench.run(pod())
     bench.api.remove(fact.name)
     assert bench.run(pod()).state is ContainerState.RUNNING
 
 
 @pytest.mark.server("dockerd")
-def test_members_that_outlived_their_main_container_are_seen_and_made_anew_with_it(bench: Bench) -> None:
+def test_members_without_a_main_container_are_recreated_with_it(bench: Bench) -> None:
     fact = bench.run(pod())
     bench.api.remove(fact.name)
     left = bench.fact(fact.name)
     assert (left.mark, left.state, left.exit_cause) == (fact.mark, ContainerState.EXITED, ExitCause.UNKNOWN)
     assert left.generation != fact.generation
     assert bench.looked(fact.name) == left
-    with pytest.raises(Conflict, match="lacked its main container and was removed"):
+    with pytest.raises(Conflict, match="was removed because its main container did not exist"):
         bench.start(left)
     assert bench.api.names(f"reconciler.instance={bench.instance}") == []
     well = bench.run(pod())
@@ -142,7 +142,7 @@ def test_members_that_outlived_their_main_container_are_seen_and_made_anew_with_
 
 
 @pytest.mark.server("dockerd")
-def test_members_that_outlived_their_main_container_can_be_stopped_and_removed(bench: Bench) -> None:
+def test_members_without_a_main_container_can_be_stopped_and_removed(bench: Bench) -> None:
     fact = bench.run(pod())
     bench.api.remove(fact.name)
     left = bench.fact(fact.name)
@@ -159,11 +159,11 @@ def test_a_pod_with_a_dead_member_can_be_removed(engine: Bench) -> None:
     assert engine.api.names(f"reconciler.instance={engine.instance}") == []
 
 
-def test_a_members_name_that_somebody_else_uses_is_left_alone(engine: Bench) -> None:
+def test_a_foreign_container_under_a_members_name_is_left_alone(engine: Bench) -> None:
     action = engine.creation(pod())
     engine.api.create(f"{action.name}-log")
     try:
-        with pytest.raises(Foreign, match="taken by somebody else"):
+        with pytest.raises(Foreign, match="taken by the foreign container"):
             engine.runtime.perform(action)
         assert engine.runtime.observe([action.name]) == ()
     finally:
@@ -178,7 +178,7 @@ def test_limits_of_members_change_in_place(bench: Bench) -> None:
 
 
 def test_an_image_made_from_a_member_does_not_make_members(engine: Bench) -> None:
-    """Labels are inherited through committed images, so all of ours are always written."""
+    """Committed images pass labels on, so all our labels are always written."""
     fact = engine.run(pod())
     made = engine.api.link.post(
         "/commit", "commit", {}, container=f"{fact.name}-log", repo="reconciler-test/inherits", tag="1"

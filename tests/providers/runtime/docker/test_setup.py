@@ -1,4 +1,4 @@
-"""How somebody else's container was created, and what its image says of it: enough to tell whether it is as a template has it."""
+"""The setup of a foreign container and of its image: enough to decide whether it fits a template."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,7 +18,7 @@ SETTINGS = "reconciler-test/settings:1"
 
 
 def pod(bench: Bench, host: Path) -> Template:
-    """One container with everything that is compared, of an image that says something itself."""
+    """One container with everything that is compared, of an image with settings of its own."""
     mounts = (
         Mount(VolumeKind.NAMED, f"{bench.instance}-data", "/data"),
         Mount(VolumeKind.BIND, str(host), "/tmp/host", read_only=True),
@@ -31,7 +31,7 @@ def pod(bench: Bench, host: Path) -> Template:
 
 @pytest.fixture
 def theirs(engine: Bench, tmp_path: Path) -> Iterator[ContainerFact]:
-    """A running container that somebody made just as the template says."""
+    """A running foreign container that was created by the template."""
     if not engine.api.has_image(SETTINGS):
         changes = ("ENV LANG=C", "VOLUME /cache", 'CMD ["/bin/sleep", "300"]', "USER 1001")
         engine.api.import_image(SETTINGS, image_tar(), *changes)
@@ -42,7 +42,7 @@ def theirs(engine: Bench, tmp_path: Path) -> Iterator[ContainerFact]:
         engine.mark(made),
         {"TOKEN": "sentinel"},
         made.networks[0],
-        podman=engine.runtime._looks.podman(),
+        podman=engine.runtime._observer.podman(),
     )
     name = f"{engine.instance}-theirs"
     engine.api.link.post("/containers/create", name, {**body, "Labels": {}}, name=name)
@@ -52,7 +52,7 @@ def theirs(engine: Bench, tmp_path: Path) -> Iterator[ContainerFact]:
     engine.api.link.delete(f"/volumes/{engine.instance}-data", name)
 
 
-def test_one_made_as_the_template_says_has_nothing_otherwise_and_any_change_is_told(
+def test_a_container_of_the_template_fits_and_each_difference_is_listed(
     engine: Bench, theirs: ContainerFact, tmp_path: Path
 ) -> None:
     made = pod(engine, tmp_path)
@@ -80,6 +80,6 @@ def test_one_made_as_the_template_says_has_nothing_otherwise_and_any_change_is_t
     ]
 
 
-def test_what_carries_our_mark_is_not_compared(engine: Bench) -> None:
+def test_a_container_with_our_mark_has_no_setup(engine: Bench) -> None:
     fact = engine.run()
     assert (fact.setup, fact.image_setup) == (None, None)

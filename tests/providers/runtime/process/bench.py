@@ -1,4 +1,4 @@
-"""A bench for real replicas: makes them, looks at them, and leaves no process behind."""
+"""Real replicas for tests: creates them, observes them, and leaves no process behind."""
 
 import os
 import secrets
@@ -26,7 +26,7 @@ def python(code: str) -> tuple[str, ...]:
 
 @dataclass
 class Bench:
-    """One state directory with one runtime on it, and a memory of everything that was made."""
+    """One state directory with one runtime, and the ids of all replicas that were created."""
 
     state: Path
     root: Path
@@ -35,11 +35,11 @@ class Bench:
     ids: dict[str, str] = field(default_factory=dict)
 
     def name(self, ordinal: int = 0) -> str:
-        """Name of a replica; of this test alone, as other tests may run at the same time."""
+        """Name of a replica, unique to this test: other tests may run at the same time."""
         return container_name(Mark("demo", self.workload, ordinal, REVISION))
 
     def runtime(self, **settings: object) -> ProcessRuntime:
-        """A new provider object, as a new run of the program would make it."""
+        """A new provider object, as a new run of the program would create it."""
         return ProcessRuntime(self.node, ProcessSettings.model_validate(settings), Context("demo", str(self.state)))
 
     def creation(self, argv: tuple[str, ...] = SLEEP, ordinal: int = 0, **container: object) -> CreateContainer:
@@ -70,9 +70,9 @@ class Bench:
         self.runtime().perform(RemoveContainer(fact.node, fact.name, fact.generation))
 
     def fact(self, name: str) -> ContainerFact:
-        (found,) = self.runtime().observe([name])
-        self.ids[found.id] = name
-        return found
+        (fact,) = self.runtime().observe([name])
+        self.ids[fact.id] = name
+        return fact
 
     def ended(self, fact: ContainerFact) -> ContainerFact:
         """Wait until it has exited by itself."""
@@ -80,7 +80,7 @@ class Bench:
         return self.fact(fact.name)
 
     def says(self, fact: ContainerFact, line: str) -> None:
-        """Wait until its log holds a whole line: before its end, the writer may still be writing."""
+        """Wait until its log holds a whole line: the writer may still write a part of it."""
         path = f"{self.directory(fact)}/log"
         self.wait(lambda: f"{line}\n".encode() in (read_file(path) or b""), f"{fact.name} says {line!r}")
 
@@ -95,7 +95,7 @@ class Bench:
         return decode(read_file(f"{self.directory(fact)}/generation") or b"")
 
     def rewrite(self, fact: ContainerFact, **fields: object) -> None:
-        """Change fields of the generation record behind everybody's back."""
+        """Change fields of the generation record on the disk."""
         changed = {**self.record(fact), **{key: str(value) for key, value in fields.items()}}
         (self.directory(fact) / "generation").write_bytes(encode(changed))
 
@@ -119,13 +119,13 @@ def carriers(container_id: str) -> list[int]:
 
 
 def _environ(pid: str) -> list[bytes]:
-    """Its environment. In the middle of an exec the kernel shows a program without arguments and environment yet."""
+    """Its environment. During an exec the kernel shows a program without arguments and environment."""
     for _ in range(100_000):
         try:
             text = Path(f"/proc/{pid}/environ").read_bytes()
             if text or Path(f"/proc/{pid}/cmdline").read_bytes():
                 return text.split(b"\0")
-            os.readlink(f"/proc/{pid}/exe")  # fails for threads of the kernel and for what has ended
+            os.readlink(f"/proc/{pid}/exe")  # fails for kernel threads and for exited processes
         except OSError:
             break
         os.sched_yield()
@@ -133,15 +133,15 @@ def _environ(pid: str) -> list[bytes]:
 
 
 def holders(paths: list[str]) -> list[str]:
-    """Those of the lock files that a process has open."""
+    """The pids of the processes that have one of these lock files open."""
     inodes = {(os.stat(path).st_dev, os.stat(path).st_ino) for path in paths}
-    found = []
+    pids = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             for fd in os.listdir(f"/proc/{pid}/fd"):
                 stat = os.stat(f"/proc/{pid}/fd/{fd}")
                 if (stat.st_dev, stat.st_ino) in inodes:
-                    found.append(pid)
+                    pids.append(pid)
         except OSError:
             continue
-    return found
+    return pids

@@ -1,4 +1,4 @@
-"""The bench as a fixture; afterwards no process of a test is left."""
+"""The bench as a fixture; after each test none of its processes is left."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,4 +20,4 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     for container_id in bench.ids:
         assert kill_strays(container_id, steady() + 60 * SECOND) == 0
     held = [str(path) for path in bench.state.glob("process/*/*/lock")]
-    wait_until(lambda: not holders(held), "every shim of this test has ended")
+    wait_until(lambda: not holders(held), "every shim of this test has exited")

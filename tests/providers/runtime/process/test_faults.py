@@ -1,4 +1,4 @@
-"""What is killed, reused, rebooted or raced: never two copies of a replica, never a signal to a stranger."""
+"""Kills, reused pids, reboots and races: never two copies of a replica, never a signal to another process."""
 
 import contextlib
 import os
@@ -27,7 +27,7 @@ time.sleep(1000)
 
 @pytest.fixture
 def bystander():
-    """A process that has nothing to do with us."""
+    """A process of another program."""
     with subprocess.Popen(["/bin/sleep", "1000"]) as process:
         yield process
         process.kill()
@@ -44,7 +44,7 @@ def test_the_application_dies_with_its_shim_and_starts_again(bench):
 
 
 @pytest.mark.parametrize("end", ["start", "stop", "remove"])
-def test_daemons_that_outlived_a_killed_shim_are_ended_before_anything_else(bench, end):
+def test_daemons_that_outlived_a_killed_shim_are_killed_first(bench, end):
     running = bench.run("/bin/sh", "-c", "setsid /bin/sleep 1000 & echo ready; wait")
     bench.says(running, "ready")
     bench.wait(lambda: len(bench.processes(running)) == 2, "both run")
@@ -55,7 +55,7 @@ def test_daemons_that_outlived_a_killed_shim_are_ended_before_anything_else(benc
     assert stray not in carriers(running.id)
 
 
-def test_an_application_that_survives_its_shim_stays_known_and_is_stopped_by_its_identity(bench):
+def test_an_application_that_survives_its_shim_is_still_stopped(bench):
     running = bench.run(*python(SURVIVES))
     bench.says(running, "ready")
     os.kill(bench.shim(running), signal.SIGKILL)
@@ -74,13 +74,13 @@ def test_a_frozen_shim_still_stops_its_replica(bench):
     assert bench.stop(running).exit_cause is ExitCause.STOPPED_BY_US
 
 
-def test_sigterm_to_the_shim_from_somebody_else_stops_the_replica_but_not_in_our_name(bench):
+def test_sigterm_from_another_process_is_not_recorded_as_our_stop(bench):
     running = bench.run()
     os.kill(bench.shim(running), signal.SIGTERM)
     assert bench.ended(running).exit_cause is ExitCause.SIGNALLED
 
 
-def test_a_pid_that_belongs_to_somebody_else_by_now_is_never_signalled(bench, bystander):
+def test_a_reused_pid_is_never_signalled(bench, bystander):
     running = bench.run()
     os.kill(bench.shim(running), signal.SIGKILL)
     bench.ended(running)
@@ -94,7 +94,7 @@ def test_a_pid_that_belongs_to_somebody_else_by_now_is_never_signalled(bench, by
 def test_a_reboot_is_the_cause_when_the_boot_id_differs(bench, bystander):
     running = bench.run()
     bench.stop(running)
-    # What a power cut leaves: a record that says running, of a boot that is over, with a pid that is in use again.
+    # After a power cut: a record with phase running, of an earlier boot, with a reused pid.
     start = process_stat(bystander.pid)[2]
     bench.rewrite(running, phase="running", boot="another", pid=bystander.pid, pid_start=start)
     fact = bench.fact(running.name)
@@ -111,7 +111,7 @@ def test_an_exit_before_a_reboot_keeps_its_cause_without_an_instant(bench):
     assert (fact.exit_cause, fact.exit_code, fact.exited_at) == (ExitCause.EXITED, 3, 0)
 
 
-def test_another_pid_namespace_is_not_guessed_at(bench):
+def test_a_replica_in_another_pid_namespace_is_unreadable(bench):
     running = bench.run()
     bench.rewrite(running, namespace="pid:[1]")
     with pytest.raises(Unreachable, match="another pid namespace"):
@@ -126,7 +126,7 @@ def test_the_generation_grows_when_the_wall_clock_was_set_back(bench):
     assert again.started_at == future + 1
 
 
-def test_a_start_of_an_older_generation_is_a_conflict_when_a_newer_one_has_ended(bench):
+def test_a_start_is_a_conflict_when_a_newer_generation_has_exited(bench):
     created = bench.create(python(""))
     bench.ended(bench.start(created))
     with pytest.raises(Conflict):
@@ -139,7 +139,7 @@ def test_a_start_of_another_container_of_the_name_is_a_conflict(bench):
         bench.runtime().perform(StartContainer("local", created.name, Generation("other", 0)))
 
 
-def test_starts_at_the_same_time_make_one_copy(bench):
+def test_concurrent_starts_run_one_copy(bench):
     created = bench.create()
     gate = threading.Barrier(4)
     failures = []
@@ -184,12 +184,12 @@ def test_a_starter_killed_at_any_point_is_followed_by_exactly_one_copy(bench, mi
 
 @pytest.mark.parametrize("milliseconds", [6, 9, 11, 13, 15, 17])
 def test_a_shim_killed_while_it_starts_is_followed_by_exactly_one_copy(bench, milliseconds):
-    """Kills whatever process of the shim exists at that moment, which the starter reports or survives."""
+    """Kills each process of the shim that exists at that moment; the starter reports or survives it."""
     created = bench.create()
     done = threading.Event()
 
     def start():
-        with contextlib.suppress(ProviderError):  # any answer will do: the world is what counts
+        with contextlib.suppress(ProviderError):  # the answer does not matter here
             bench.runtime().perform(StartContainer("local", created.name, created.generation))
         done.set()
 
@@ -206,7 +206,7 @@ def test_a_shim_killed_while_it_starts_is_followed_by_exactly_one_copy(bench, mi
         # A copy whose shim was killed is killed by the kernel a moment later; until then it still counts as running.
         alive, fact = _shims_of(created.name), bench.fact(created.name)
         if set(alive) & set(killed):
-            return False  # the signal has been sent, and the kernel has not ended them yet
+            return False  # the signal has been sent, but they have not exited yet
         return bench.shim(fact) in alive if fact.state is ContainerState.RUNNING else not alive
 
     bench.wait(settled, "the killed start is over")
@@ -215,7 +215,7 @@ def test_a_shim_killed_while_it_starts_is_followed_by_exactly_one_copy(bench, mi
 
 
 def _shims_of(name):
-    found = []
+    pids = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
@@ -223,8 +223,8 @@ def _shims_of(name):
         except OSError:
             continue
         if b"-S" in words[:4] and name.encode() in words[-2:]:
-            found.append(int(pid))
-    return found
+            pids.append(int(pid))
+    return pids
 
 
 def test_a_start_of_a_removed_replica_is_gone(bench):
@@ -234,7 +234,7 @@ def test_a_start_of_a_removed_replica_is_gone(bench):
         bench.start(created)
 
 
-def test_a_look_without_descriptors_is_unreadable_and_not_a_crash_report(bench):
+def test_a_look_without_descriptors_is_unreadable_and_no_exit(bench):
     running = bench.run()
     runtime = bench.runtime()
     assert runtime.observe() == (running,)

@@ -1,4 +1,4 @@
-"""Pulls from a real registry: names and digests, policies and logins, and registries that are gone or hang."""
+"""Pulls from a real registry: names and digests, policies and logins, and registries that are stopped or hang."""
 
 import re
 import uuid
@@ -10,13 +10,13 @@ import pytest
 from manifests.values.pod import PullPolicy
 from providers.errors import Rejected, Unreachable
 from providers.facts import ContainerFact, ContainerState
-from providers.runtime.docker.client import Link
+from providers.runtime.docker.client import EngineClient
 from providers.runtime.docker.pull import Images
 from providers.runtime.docker.runtime import DockerRuntime
 from providers.testing.checks import wait_until
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import IMAGE, Api, container, image_tar, template
-from tests.providers.runtime.docker.registry import PASSWORD, USER, Narrow, RegistryServer, forget
+from tests.providers.runtime.docker.registry import PASSWORD, USER, RegistryServer, SlowProxy, forget
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("docker-registry")]
 
@@ -25,20 +25,20 @@ MEGABYTE = 1_000_000
 
 @pytest.fixture
 def server(tmp_path: Path, docker_socket: str) -> Iterator[RegistryServer]:
-    with RegistryServer(tmp_path / "registry", docker_socket) as found:
-        yield found
+    with RegistryServer(tmp_path / "registry", docker_socket) as started:
+        yield started
 
 
 @pytest.fixture
 def closed_server(tmp_path: Path, docker_socket: str) -> Iterator[RegistryServer]:
-    """A registry that wants a login."""
-    with RegistryServer(tmp_path / "registry", docker_socket, login=True) as found:
-        yield found
+    """A registry that requires a login."""
+    with RegistryServer(tmp_path / "registry", docker_socket, login=True) as started:
+        yield started
 
 
 @pytest.fixture
 def name() -> str:
-    """An image's name that no other test uses: all share the engine."""
+    """The name of an image that no other test uses: all tests share the engine."""
     return f"team/{uuid.uuid4().hex[:8]}:1"
 
 
@@ -56,7 +56,7 @@ def id_of(api: Api, image: str) -> str:
 
 
 def newer(api: Api, label: str) -> str:
-    """The test image with a label more, which is another image; its name."""
+    """The name of another image: the test image with one more label."""
     made = f"reconciler-test/{label}:1"
     source = api.create(label)
     api.link.post("/commit", label, {"Labels": {"newer": label}}, container=source, repo=made[:-2], tag="1")
@@ -75,9 +75,7 @@ def test_a_missing_image_is_pulled_by_its_tag_and_runs(server: RegistryServer, b
     assert bench.api.has_image(image)
 
 
-def test_a_digest_is_pulled_and_one_that_the_registry_does_not_have_is_refused(
-    server: RegistryServer, bench: Bench, name: str
-) -> None:
+def test_a_digest_is_pulled_and_an_unknown_digest_is_refused(server: RegistryServer, bench: Bench, name: str) -> None:
     repository = f"{server.host}/{name[:-2]}"
     digest = server.push(IMAGE, name)
     fact = create(bench, f"{repository}@{digest}")
@@ -87,7 +85,7 @@ def test_a_digest_is_pulled_and_one_that_the_registry_does_not_have_is_refused(
     assert "correct the image" in caught.value.next_step
 
 
-def test_if_not_present_asks_no_registry_for_what_is_here(server: RegistryServer, bench: Bench, name: str) -> None:
+def test_if_not_present_asks_no_registry_for_a_present_image(server: RegistryServer, bench: Bench, name: str) -> None:
     server.push(IMAGE, name)
     image = f"{server.host}/{name}"
     create(bench, image)
@@ -95,19 +93,17 @@ def test_if_not_present_asks_no_registry_for_what_is_here(server: RegistryServer
     assert create(bench, image, 1).state is ContainerState.CREATED
 
 
-def test_never_uses_what_is_here_and_pulls_nothing(server: RegistryServer, bench: Bench, name: str) -> None:
+def test_never_uses_a_present_image_and_pulls_nothing(server: RegistryServer, bench: Bench, name: str) -> None:
     server.push(IMAGE, name)
     image = f"{server.host}/{name}"
-    with pytest.raises(Rejected, match="it may not be pulled"):
+    with pytest.raises(Rejected, match="imagePullPolicy is Never"):
         create(bench, image, pull=PullPolicy.NEVER)
     assert not bench.api.has_image(image)
     create(bench, image, 1)
     assert create(bench, image, 2, PullPolicy.NEVER).state is ContainerState.CREATED
 
 
-def test_always_takes_what_the_tag_means_now_and_leaves_what_runs_alone(
-    server: RegistryServer, bench: Bench, name: str
-) -> None:
+def test_always_pulls_the_present_image_of_the_tag(server: RegistryServer, bench: Bench, name: str) -> None:
     image = f"{server.host}/{name}"
     server.push(IMAGE, name)
     old = bench.start(create(bench, image))
@@ -119,7 +115,7 @@ def test_always_takes_what_the_tag_means_now_and_leaves_what_runs_alone(
     assert image_of(bench, create(bench, image, 1)) != wanted
     assert image_of(bench, create(bench, image, 2, PullPolicy.ALWAYS)) == wanted
     assert bench.fact(old.name) == old
-    # What the registry says counts: without it there is no newest image.
+    # The registry decides which image is the newest: without it there is none.
     server.stop()
     with pytest.raises(Unreachable, match="cannot pull image"):
         create(bench, image, 3, PullPolicy.ALWAYS)
@@ -132,7 +128,7 @@ def logged_in(bench: Bench, server: RegistryServer, **login: object) -> DockerRu
     return bench.make(registries=[{"server": server.host, "username": USER, **login}])
 
 
-def test_the_login_is_read_where_the_reference_points_and_counts_at_once(
+def test_a_corrected_login_is_used_by_the_next_pull(
     closed_server: RegistryServer, bench: Bench, name: str, tmp_path: Path
 ) -> None:
     closed_server.push(IMAGE, name)
@@ -146,7 +142,7 @@ def test_the_login_is_read_where_the_reference_points_and_counts_at_once(
     with pytest.raises(Rejected, match="cannot pull image") as caught:
         runtime.perform(action)
     assert caught.value.next_step == (
-        f"correct the login for {closed_server.host} in settings.registries (name {USER}, password in file {secret}), "
+        f"correct the login for {closed_server.host} in settings.registries (username {USER}, password in file {secret}), "
         "or the image"
     )
     assert "sentinel" not in f"{caught.value!r} {caught.value} {caught.value.__cause__!r}"
@@ -158,18 +154,18 @@ def test_the_login_is_read_where_the_reference_points_and_counts_at_once(
     assert bench.fact(running.name) == running
 
 
-def test_without_a_login_the_error_says_where_to_write_one(
+def test_without_a_login_the_error_says_where_to_add_one(
     closed_server: RegistryServer, bench: Bench, name: str
 ) -> None:
     closed_server.push(IMAGE, name)
     with pytest.raises(Rejected, match="cannot pull image") as caught:
         create(bench, f"{closed_server.host}/{name}")
     assert caught.value.next_step == (
-        f"correct the image, or log in: {closed_server.host} is not in settings.registries of the provider, which has none"
+        f"correct the image, or add a login for {closed_server.host} to settings.registries of the provider (now: none)"
     )
 
 
-def test_an_image_that_the_registry_does_not_have_is_no_question_of_the_login(
+def test_a_missing_image_is_no_failure_of_the_login(
     closed_server: RegistryServer, bench: Bench, name: str, tmp_path: Path
 ) -> None:
     secret = tmp_path / "password"
@@ -185,7 +181,7 @@ def test_an_image_that_the_registry_does_not_have_is_no_question_of_the_login(
 # --- registries that are gone, hang or are slow -----------------------------------------------------------------------
 
 
-def test_a_registry_that_is_gone_is_unreachable_and_what_runs_goes_on(
+def test_a_stopped_registry_is_unreachable_and_replicas_keep_running(
     server: RegistryServer, bench: Bench, name: str
 ) -> None:
     running = bench.run()
@@ -193,65 +189,65 @@ def test_a_registry_that_is_gone_is_unreachable_and_what_runs_goes_on(
     server.stop()
     with pytest.raises(Unreachable, match="connection refused") as caught:
         create(bench, f"{server.host}/{name}", 1)
-    assert "whether the node reaches the registry" in caught.value.next_step
+    assert "check whether the node reaches the registry" in caught.value.next_step
     assert bench.fact(running.name) == running
     server.start()
     assert create(bench, f"{server.host}/{name}", 1).state is ContainerState.CREATED
 
 
-def test_a_registry_that_hangs_costs_one_call_its_patience_and_the_pull_ends_when_it_answers(
+def test_a_pull_continues_when_a_hanging_registry_answers_again(
     server: RegistryServer, bench: Bench, name: str
 ) -> None:
     running = bench.run()
     server.push(IMAGE, name)
     image = f"{server.host}/{name}"
-    link = Link("local", bench.socket)
+    link = EngineClient("local", bench.socket)
     images = Images(link, (), patience=0.2)
     server.freeze()
-    with pytest.raises(Unreachable, match="is being pulled: no answer from the registry yet; the pull goes on"):
+    with pytest.raises(Unreachable, match="is being pulled: no answer from the registry yet; the pull continues"):
         images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
     assert images.progress() == (f"pulling {image}: no answer from the registry yet",)
     assert bench.fact(running.name) == running
     server.thaw()
-    wait_until(lambda: bench.api.has_image(image), "the pull went on")
+    wait_until(lambda: bench.api.has_image(image), "the pull continued")
     wait_until(lambda: images.progress() == (), "nothing is under way any more")
     images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
     link.close()
 
 
-def test_a_pull_says_how_many_layers_and_bytes_are_here(server: RegistryServer, bench: Bench, name: str) -> None:
+def test_the_progress_of_a_pull_has_layers_and_bytes(server: RegistryServer, bench: Bench, name: str) -> None:
     source = f"reconciler-test/{bench.instance}:1"
     bench.api.import_image(source, image_tar(4 * MEGABYTE))
     server.push(source, name)
     forget(bench.api, source)
-    narrow = Narrow(server.host, 2 * MEGABYTE)
-    image = f"{narrow.host}/{name}"
-    link = Link("local", bench.socket)
+    proxy = SlowProxy(server.host, 2 * MEGABYTE)
+    image = f"{proxy.host}/{name}"
+    link = EngineClient("local", bench.socket)
     images = Images(link, (), patience=0.2)
-    part = re.compile(r"0 of 1 layers are here, [12]\.\d of \d\.\d MB")
+    part = re.compile(r"0 of 1 layers fetched, [12]\.\d of \d\.\d MB")
     try:
         with pytest.raises(Unreachable, match="is being pulled"):
             images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
-        wait_until(lambda: any(part.search(one) for one in images.progress()), f"a part is here: {images.progress()}")
+        wait_until(
+            lambda: any(part.search(line) for line in images.progress()), f"a part is fetched: {images.progress()}"
+        )
         with pytest.raises(Unreachable, match=part):
             images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
-        narrow.open()
+        proxy.open()
         wait_until(lambda: images.progress() == (), "the pull ended")
         images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
         assert bench.api.has_image(image)
     finally:
-        narrow.close()
+        proxy.close()
         forget(bench.api, image)
         link.close()
 
 
-def test_the_images_of_a_pod_are_pulled_together_so_that_its_creation_waits_only_once(
-    server: RegistryServer, bench: Bench
-) -> None:
+def test_the_images_of_a_pod_are_pulled_in_parallel(server: RegistryServer, bench: Bench) -> None:
     names = [f"{server.host}/team/{uuid.uuid4().hex[:8]}:1" for _ in range(2)]
     for image in names:
         server.push(IMAGE, image.partition("/")[2])
-    link = Link("local", bench.socket)
+    link = EngineClient("local", bench.socket)
     images = Images(link, (), patience=0.2)
     wanted = [(image, PullPolicy.IF_NOT_PRESENT) for image in names]
     server.freeze()
@@ -266,27 +262,27 @@ def test_the_images_of_a_pod_are_pulled_together_so_that_its_creation_waits_only
     link.close()
 
 
-def test_a_refused_image_of_a_pod_is_told_while_another_one_is_still_being_pulled(
+def test_a_refused_image_fails_while_another_one_is_still_pulled(
     server: RegistryServer, bench: Bench, name: str
 ) -> None:
     server.push(IMAGE, name)
-    narrow = Narrow(server.host, 0)  # not a byte of an answer
-    slow, none = f"{narrow.host}/{name}", f"{server.host}/team/none:1"
-    link = Link("local", bench.socket)
+    proxy = SlowProxy(server.host, 0)  # not a byte of an answer
+    slow, none = f"{proxy.host}/{name}", f"{server.host}/team/none:1"
+    link = EngineClient("local", bench.socket)
     images = Images(link, (), patience=5)
     try:
         with pytest.raises(Rejected, match=r"cannot pull image .*team/none"):
             images.ensure("web", [(slow, PullPolicy.IF_NOT_PRESENT), (none, PullPolicy.IF_NOT_PRESENT)])
         assert len(images.progress()) == 1
-        narrow.open()
+        proxy.open()
         wait_until(lambda: images.progress() == (), "the other pull ended")
     finally:
-        narrow.close()
+        proxy.close()
         forget(bench.api, slow)
         link.close()
 
 
-def test_one_image_that_may_not_be_pulled_keeps_the_others_of_its_pod_from_being_pulled(
+def test_no_image_of_a_pod_is_pulled_when_one_must_not_be_pulled(
     server: RegistryServer, bench: Bench, name: str
 ) -> None:
     server.push(IMAGE, name)

@@ -1,4 +1,4 @@
-"""Zone files on disk: creation, hand edits between plan and apply, other writers, and files that cannot be used."""
+"""Zone files on disk: creation, edits by hand between plan and apply, other writers, and unusable files."""
 
 import os
 import stat
@@ -22,7 +22,7 @@ Here = Callable[..., Context]
 ZONE = "example.test."
 A1, A2 = RecordSet(60, ("192.0.2.1",)), RecordSet(60, ("192.0.2.2",))
 BY_HAND = """\
-; Kept by people. Do not touch my layout!
+; Edited by hand. Keep this layout!
 $TTL 1h
 @   IN  SOA ns1 hostmaster (
             2024120501  ; serial, by date
@@ -56,7 +56,7 @@ def look(names: ZoneFiles) -> ZoneFact:
     return names.observe([ZONE])[0]
 
 
-def test_a_missing_file_is_an_empty_zone_and_looking_creates_nothing(here: Here) -> None:
+def test_a_missing_file_is_an_empty_zone_and_a_look_creates_nothing(here: Here) -> None:
     assert look(provider(here())) == ZoneFact(ZONE, 0, {}, {}, ZoneFiles.capabilities)
     assert os.listdir(here().state_dir) == []
 
@@ -85,7 +85,7 @@ def test_a_change_leaves_every_other_byte_and_mode_as_they_are(here: Here) -> No
     assert stat.S_IMODE(path(here()).stat().st_mode) == 0o660
 
 
-def test_marks_and_data_go_and_leave_the_file_as_it_was(here: Here) -> None:
+def test_removed_sets_and_marks_leave_the_file_as_it_was(here: Here) -> None:
     write(here(), BY_HAND)
     mine = owned(provider(here()), "demo")
     key = RecordKey(f"*.apps.{ZONE}", "A")
@@ -108,7 +108,7 @@ def test_a_set_edited_by_hand_between_plan_and_apply_is_a_conflict(here: Here) -
     change(names, "app", None, A1)
     edited = path(here()).read_text().replace("192.0.2.1", "192.0.2.99")
     path(here()).write_text(edited)
-    with pytest.raises(Conflict, match=r"the plan saw 192\.0\.2\.1 \(TTL 60\), but now it is 192\.0\.2\.99 \(TTL 60\)"):
+    with pytest.raises(Conflict, match=r"expected 192\.0\.2\.1 \(TTL 60\), found 192\.0\.2\.99 \(TTL 60\)"):
         change(names, "app", A1, A2)
     path(here()).write_text(edited.replace("60 IN A 192.0.2.99", "61 IN A 192.0.2.1"))
     with pytest.raises(Conflict, match="TTL 61"):
@@ -119,7 +119,7 @@ def test_a_set_edited_by_hand_between_plan_and_apply_is_a_conflict(here: Here) -
     assert look(names).serial == 1
 
 
-def test_an_edit_by_hand_elsewhere_is_kept_and_its_serial_counted_on(here: Here) -> None:
+def test_an_edit_by_hand_of_other_sets_is_kept_and_its_serial_continued(here: Here) -> None:
     names = provider(here())
     change(names, "app", None, A1)
     text = path(here()).read_text().replace(" 1 3600", " 2024120501 3600") + "hand A 192.0.2.7 ; mine\n"
@@ -135,7 +135,7 @@ def test_a_broken_line_makes_the_zone_unreadable_and_nothing_is_written(here: He
     text = BY_HAND + "oops A not-an-address\n"
     write(here(), text)
     with pytest.raises(
-        Unreachable, match=r"example\.test\.zone:10: 'not-an-address' is no IPv4 address; repair the line"
+        Unreachable, match=r"example\.test\.zone:10: 'not-an-address' is not an IPv4 address; repair the line"
     ):
         look(names)
     with pytest.raises(Unreachable, match=":10:"):
@@ -150,7 +150,7 @@ def test_a_file_cut_in_the_middle_is_an_error(here: Here, cut: int) -> None:
         look(provider(here()))
 
 
-def test_an_include_is_refused_with_what_to_do(here: Here) -> None:
+def test_an_include_is_refused_with_the_next_step(here: Here) -> None:
     write(here(), BY_HAND + "$INCLUDE more.zone\n")
     with pytest.raises(Rejected, match=r":10: \$INCLUDE is not supported .*; write the records into the file itself"):
         look(provider(here()))
@@ -160,18 +160,18 @@ def test_an_include_is_refused_with_what_to_do(here: Here) -> None:
     ("label", "kind", "record", "cause"),
     [
         ("www", "CNAME", RecordSet(60, ("x.example.net.",)), "CNAME cannot share its name .* CNAME and A, TXT"),
-        ("app", "A", RecordSet(60, ("192.0.2.256",)), "no IPv4 address"),
-        ("app", "BOGUS", RecordSet(60, ("x",)), "no record type"),
+        ("app", "A", RecordSet(60, ("192.0.2.256",)), "not an IPv4 address"),
+        ("app", "BOGUS", RecordSet(60, ("x",)), "not a record type"),
         ("app", "A", RecordSet(-1, ("192.0.2.1",)), "TTL of -1"),
-        ("app", "A", RecordSet(60, ("192.0.2.1", "192.0.2.1")), "given twice"),
+        ("app", "A", RecordSet(60, ("192.0.2.1", "192.0.2.1")), "listed twice"),
         ("app", "TXT", RecordSet(60, ('"x"\nevil A 192.0.2.66',)), "line end"),
-        ("a..b", "A", A1, "no domain name"),
+        ("a..b", "A", A1, "not a domain name"),
         ("app.sub", "A", A1, "sub.example.test. above it has a NS record"),
         ("sub", "A", A1, "delegated by NS"),
         ("", "SOA", RecordSet(60, ("a. b. 1 2 3 4 5",)), "belongs to the zone itself"),
     ],
 )
-def test_what_is_no_valid_record_is_rejected_and_nothing_is_written(
+def test_an_invalid_record_is_rejected_and_nothing_is_written(
     here: Here, label: str, kind: str, record: RecordSet, cause: str
 ) -> None:
     text = BY_HAND + "sub NS ns.example.net.\n"
@@ -183,7 +183,7 @@ def test_what_is_no_valid_record_is_rejected_and_nothing_is_written(
     assert path(here()).read_text() == text
 
 
-def test_other_spellings_of_what_is_there_need_no_change(here: Here) -> None:
+def test_other_spellings_of_present_records_need_no_change(here: Here) -> None:
     names = provider(here())
     change(names, "app", None, RecordSet(60, ("2001:db8::1",)), "AAAA")
     change(names, "APP", None, RecordSet(60, ("2001:DB8:0::1",)), "aaaa")
@@ -192,11 +192,11 @@ def test_other_spellings_of_what_is_there_need_no_change(here: Here) -> None:
 
 @pytest.mark.parametrize("zone", [".", "Example.test.", "example.test", "../x.", "a/b.", ".hidden.", "x" * 64 + "."])
 def test_a_zone_whose_name_is_no_file_name_is_rejected(here: Here, zone: str) -> None:
-    with pytest.raises(Rejected, match="no name that a zone file can have"):
+    with pytest.raises(Rejected, match="not a valid name of a zone file"):
         provider(here()).observe([zone])
 
 
-def test_a_directory_outside_must_be_named_as_absolute(here: Here, tmp_path: Path) -> None:
+def test_a_directory_outside_the_state_directory_must_be_absolute(here: Here, tmp_path: Path) -> None:
     with pytest.raises(Rejected, match="leads out"):
         look(provider(here(), directory="../zones"))
     change(provider(here(), directory=str(tmp_path / "named")), "app", None, A1)
@@ -219,7 +219,7 @@ for n in range(15):
 """
 
 
-def test_two_processes_that_write_at_once_lose_nothing(here: Here) -> None:
+def test_two_processes_that_write_at_the_same_time_lose_nothing(here: Here) -> None:
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, here().state_dir, who]) for who in ("demo", "other")]
     assert [writer.wait(30) for writer in writers] == [0, 0]
     fact = owned(provider(here()), "demo").observe([ZONE])[0]
@@ -227,7 +227,7 @@ def test_two_processes_that_write_at_once_lose_nothing(here: Here) -> None:
     assert fact.serial == 30
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_whole_zone_that_the_next_one_goes_on_with(here: Here) -> None:
+def test_a_writer_killed_at_any_moment_leaves_a_complete_zone(here: Here) -> None:
     mine = owned(provider(here()), "demo")
     for wanted in (2, 6, 11):
         with subprocess.Popen([sys.executable, "-c", WRITER, here().state_dir, "demo"]) as writer:

@@ -1,4 +1,4 @@
-"""Images on a real engine, and registries that refuse, fail and hang."""
+"""Registries that refuse, fail and hang."""
 
 import socket
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 from manifests.values.pod import PullPolicy
 from providers.errors import ProviderError, Rejected, Unreachable
-from providers.runtime.docker.client import Link
+from providers.runtime.docker.client import EngineClient
 from providers.runtime.docker.pull import Images
 from providers.testing.checks import wait_until
 from tests.providers.runtime.docker.bench import Bench
@@ -19,16 +19,16 @@ from tests.providers.runtime.docker.engine import container, template
 pytestmark = pytest.mark.server("dockerd")
 
 
-def test_an_image_that_may_not_be_pulled_and_is_not_there_is_refused(bench: Bench) -> None:
+def test_a_missing_image_that_must_not_be_pulled_is_refused(bench: Bench) -> None:
     action = bench.creation(template(container(image="reconciler-test/none:1", pull=PullPolicy.NEVER)))
-    with pytest.raises(Rejected, match="is not on local, and it may not be pulled; load it there"):
+    with pytest.raises(Rejected, match="is not on local, and imagePullPolicy is Never; load the image on the node"):
         bench.runtime.perform(action)
     assert bench.runtime.observe([action.name]) == ()
-    assert "may not be pulled" in bench.runtime.check([action.template])[0]
+    assert "imagePullPolicy is Never" in bench.runtime.check([action.template])[0]
 
 
 class Registry:
-    """A registry on loopback that answers every request alike, or never."""
+    """A registry on loopback that gives every request the same answer, or none."""
 
     def __init__(self, answer: bytes) -> None:
         self._answer = answer
@@ -60,11 +60,11 @@ class Registry:
 @contextmanager
 def registry(status: str, body: str = "", header: str = "") -> Iterator[Registry]:
     text = f"HTTP/1.1 {status}\r\n{header}Content-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"
-    found = Registry(text.encode() if status else b"")
+    started = Registry(text.encode() if status else b"")
     try:
-        yield found
+        yield started
     finally:
-        found.close()
+        started.close()
 
 
 @pytest.mark.parametrize(
@@ -76,54 +76,54 @@ def registry(status: str, body: str = "", header: str = "") -> Iterator[Registry
             Rejected,
             "cannot pull",
         ),
-        ("401 Unauthorized", '{"errors":[{"code":"UNAUTHORIZED","message":"no"}]}', Rejected, "or log in"),
+        ("401 Unauthorized", '{"errors":[{"code":"UNAUTHORIZED","message":"no"}]}', Rejected, "or add a login"),
         ("503 Unavailable", "", Unreachable, "cannot pull"),
     ],
 )
-def test_a_registry_that_refuses_is_told_apart_from_one_that_fails(
+def test_a_refusal_of_a_registry_is_no_failure_of_it(
     bench: Bench, status: str, body: str, kind: type[ProviderError], said: str
 ) -> None:
-    with registry(status, body) as found:
-        action = bench.creation(template(container(image=f"{found.host}/team/app:1")))
+    with registry(status, body) as server:
+        action = bench.creation(template(container(image=f"{server.host}/team/app:1")))
         with pytest.raises(kind, match=said) as caught:
             bench.runtime.perform(action)
         assert caught.value.next_step
-        assert found.asked
+        assert server.asked
     assert bench.runtime.observe([action.name]) == ()
 
 
-def test_a_registry_that_hangs_does_not_hang_a_call_and_is_given_up(bench: Bench) -> None:
-    with registry("") as found:
-        link = Link("local", bench.socket)
+def test_a_hanging_registry_blocks_no_call_and_its_pull_is_abandoned(bench: Bench) -> None:
+    with registry("") as server:
+        link = EngineClient("local", bench.socket)
         images = Images(link, (), patience=0.2, stall=-18.5)  # together with the usual patience: 1.5 s of silence
-        image = f"{found.host}/team/app:1"
-        with pytest.raises(Unreachable, match="is being pulled: no answer from the registry yet; the pull goes on"):
+        image = f"{server.host}/team/app:1"
+        with pytest.raises(Unreachable, match="is being pulled: no answer from the registry yet; the pull continues"):
             images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
         last: list[str] = []
 
-        def given_up() -> bool:
+        def abandoned() -> bool:
             try:
                 images.ensure("web", [(image, PullPolicy.IF_NOT_PRESENT)])
             except Unreachable as error:
                 last.append(str(error))
-            return "gave up pulling" in last[-1]
+            return "abandoned the pull" in last[-1]
 
-        wait_until(given_up, f"the pull is given up: {last}")
+        wait_until(abandoned, f"the pull is abandoned: {last}")
         link.close()
 
 
-def test_a_login_goes_to_its_registry_only_and_is_shown_nowhere(bench: Bench, tmp_path: Path) -> None:
+def test_a_login_is_sent_to_its_registry_only_and_shown_nowhere(bench: Bench, tmp_path: Path) -> None:
     secret = tmp_path / "password"
     secret.write_text("sentinel-of-this-test")
     secret.chmod(0o600)
     challenge = 'WWW-Authenticate: Basic realm="r"\r\n'
-    with registry("401 Unauthorized", "{}", challenge) as found, registry("404 Not Found", "{}") as other:
-        logins = [{"server": found.host, "username": "joe", "password": {"file": str(secret)}}]
+    with registry("401 Unauthorized", "{}", challenge) as own, registry("404 Not Found", "{}") as other:
+        logins = [{"server": own.host, "username": "joe", "password": {"file": str(secret)}}]
         runtime = bench.make(registries=logins)
-        for one in (found, other):
+        for server in (own, other):
             with pytest.raises(ProviderError) as caught:
-                runtime.perform(bench.creation(template(container(image=f"{one.host}/team/app:1"))))
+                runtime.perform(bench.creation(template(container(image=f"{server.host}/team/app:1"))))
             assert "sentinel" not in f"{caught.value!r} {caught.value.__cause__!r} {runtime.__dict__}"
         runtime.close()
-        assert any(b"Authorization: Basic" in request for request in found.asked)
+        assert any(b"Authorization: Basic" in request for request in own.asked)
         assert not any(b"Authorization" in request for request in other.asked)

@@ -1,4 +1,4 @@
-"""A whole run that has to wait for a pull: people see how far it is."""
+"""A whole run that waits for a pull reports the progress."""
 
 import asyncio
 import io
@@ -18,7 +18,7 @@ from reconciler.intent import Intent
 from reconciler.tree import Location
 from tests.providers.runtime.docker.bench import Bench
 from tests.providers.runtime.docker.engine import NETWORK, image_tar
-from tests.providers.runtime.docker.registry import Narrow, RegistryServer, forget
+from tests.providers.runtime.docker.registry import RegistryServer, SlowProxy, forget
 from tests.sim.clock import VirtualClock
 
 pytestmark = [pytest.mark.server("dockerd"), pytest.mark.server("docker-registry")]
@@ -46,7 +46,7 @@ spec:
 """
 
 
-async def test_a_run_that_waits_for_a_pull_tells_every_10_s_how_far_it_is(
+async def test_a_run_that_waits_for_a_pull_reports_its_progress_every_10_s(
     tmp_path: Path, docker_socket: str, bench: Bench
 ) -> None:
     stream, clock = io.StringIO(), VirtualClock()
@@ -56,8 +56,8 @@ async def test_a_run_that_waits_for_a_pull_tells_every_10_s_how_far_it_is(
         bench.api.import_image(source, image_tar(4_000_000))
         server.push(source, name)
         forget(bench.api, source)
-        narrow = Narrow(server.host, 2_000_000)
-        image = f"{narrow.host}/{name}"
+        proxy = SlowProxy(server.host, 2_000_000)
+        image = f"{proxy.host}/{name}"
         tree = tmp_path / "tree"
         tree.mkdir()
         values = {"instance": bench.instance, "socket": docker_socket, "network": NETWORK, "image": image}
@@ -71,21 +71,21 @@ async def test_a_run_that_waits_for_a_pull_tells_every_10_s_how_far_it_is(
                 reporter=reporter,
             )
         )
-        far = re.compile(
-            r": 0 done, local: pulling \S+: 0 of 1 layers are here, [12]\.\d of \d\.\d MB, create \S+ on local for "
+        progress = re.compile(
+            r": 0 done, local: pulling \S+: 0 of 1 layers fetched, [12]\.\d of \d\.\d MB, create \S+ on local for "
         )
         try:
             async with asyncio.timeout(120):
-                while not far.search(stream.getvalue()) and not run.done():
+                while not progress.search(stream.getvalue()) and not run.done():
                     clock.advance(10 * SECOND)
                     reporter.tick()
                     await asyncio.sleep(0.02)
-                narrow.open()
+                proxy.open()
                 summary = await run
         finally:
             run.cancel()
-            narrow.close()
-        assert far.search(stream.getvalue()), stream.getvalue()
+            proxy.close()
+        assert progress.search(stream.getvalue()), stream.getvalue()
         assert summary.exit is Exit.OK
         assert [
             fact.state for fact in bench.runtime.observe() if fact.mark and fact.mark.instance == bench.instance

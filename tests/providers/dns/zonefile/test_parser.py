@@ -1,4 +1,4 @@
-"""Zone file syntax, usual and odd: what is read, and what survives an edit."""
+"""Zone file syntax, common and rare: how it is parsed, and what an edit keeps."""
 
 import dns.zone
 import pytest
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from providers.dns.zonefile.edit import edit, new_zone, next_serial
 from providers.dns.zonefile.lines import ZoneSyntaxError
-from providers.dns.zonefile.text import IncludeError, ZoneText, parse
+from providers.dns.zonefile.parser import IncludeError, ZoneText, parse
 from providers.facts import RecordKey, RecordSet
 
 ZONE = "example.test."
@@ -18,8 +18,8 @@ def read(text: str) -> ZoneText:
     return parse(text, ZONE)
 
 
-def one(line: str) -> tuple[RecordKey, RecordSet]:
-    """The one set that a line adds to a zone."""
+def added_set(line: str) -> tuple[RecordKey, RecordSet]:
+    """The record set that a line adds to a zone."""
     records = read(HEAD + line).records
     del records[RecordKey(ZONE, "NS")]
     ((key, record),) = records.items()
@@ -57,16 +57,16 @@ def one(line: str) -> tuple[RecordKey, RecordSet]:
     ],
 )  # fmt: skip
 def test_a_line_is_read_as_name_servers_read_it(line: str, name: str, ttl: int, kind: str, value: str) -> None:
-    assert one(line + "\n") == (RecordKey(f"{name}.{ZONE}", kind), RecordSet(ttl, (value,)))
-    assert one(line.replace("\n", "\r\n") + "\r\n") == one(line)
+    assert added_set(line + "\n") == (RecordKey(f"{name}.{ZONE}", kind), RecordSet(ttl, (value,)))
+    assert added_set(line.replace("\n", "\r\n") + "\r\n") == added_set(line)
 
 
-def test_an_owner_left_out_is_that_of_the_record_before() -> None:
+def test_a_missing_owner_is_that_of_the_record_before() -> None:
     records = read(HEAD + "www A 192.0.2.1\n; in between\n$ORIGIN sub\n\tTXT hi\n   \n (TXT\n ho)\n").records
     assert records[RecordKey(f"www.{ZONE}", "TXT")].values == ('"hi"', '"ho"')
 
 
-def test_without_a_default_a_ttl_left_out_is_that_of_the_record_before() -> None:
+def test_without_a_default_a_missing_ttl_is_that_of_the_record_before() -> None:
     records = read("@ 60 SOA ns h 1 2 3 4 5\n@ NS ns\na A 192.0.2.1\nb 9 A 192.0.2.2\nc A 192.0.2.3\n").records
     assert {key.name[0]: record.ttl for key, record in records.items() if key.type == "A"} == {"a": 60, "b": 9, "c": 9}
 
@@ -81,38 +81,38 @@ def test_without_any_ttl_the_minimum_of_the_soa_counts() -> None:
         ("", 1, "no SOA record"),
         (HEAD + "@ SOA ns h 8 2 3 4 5\n", 4, "second SOA"),
         (HEAD + "sub SOA ns h 8 2 3 4 5\n", 4, "this is the file of"),
-        (HEAD + "www A 192.0.2.256\n", 4, "no IPv4 address"),
-        (HEAD + "www A 192.0.2.1 192.0.2.2\n", 4, "no IPv4 address"),
-        (HEAD + "www AAAA fe80::1%eth0\n", 4, "no IPv6 address"),
-        (HEAD + "www AA 192.0.2.1\n", 4, "no record type"),
+        (HEAD + "www A 192.0.2.256\n", 4, "not an IPv4 address"),
+        (HEAD + "www A 192.0.2.1 192.0.2.2\n", 4, "not an IPv4 address"),
+        (HEAD + "www AAAA fe80::1%eth0\n", 4, "not an IPv6 address"),
+        (HEAD + "www AA 192.0.2.1\n", 4, "not a record type"),
         (HEAD + "www AXFR x\n", 4, "type for queries"),
         (HEAD + "www CH A 192.0.2.1\n", 4, "class CH"),
         (HEAD + "www 5000000000 A 192.0.2.1\n", 4, "too large"),
-        (HEAD + "www 1x A 192.0.2.1\n", 4, "is no TTL"),
+        (HEAD + "www 1x A 192.0.2.1\n", 4, "is not a TTL"),
         (HEAD + "www\n", 4, "no type"),
-        (HEAD + "a..b A 192.0.2.1\n", 4, "no domain name"),
-        (HEAD + "x" * 64 + " A 192.0.2.1\n", 4, "no domain name"),
-        (HEAD + "www MX ten mail\n", 4, "no value of type MX"),
+        (HEAD + "a..b A 192.0.2.1\n", 4, "not a domain name"),
+        (HEAD + "x" * 64 + " A 192.0.2.1\n", 4, "not a domain name"),
+        (HEAD + "www MX ten mail\n", 4, "not a value of type MX"),
         (HEAD + 'www TXT "open\nwww A 192.0.2.1\n', 4, "not closed"),
         (HEAD + "\nwww MX ( 10 mail\n", 5, "parenthesis is not closed"),
         (HEAD + "www A 192.0.2.1 )\n", 4, "was not opened"),
-        (HEAD + "$TTL\n", 4, "no directive"),
-        (HEAD + "$BOGUS 1\n", 4, "no directive"),
+        (HEAD + "$TTL\n", 4, "not a directive"),
+        (HEAD + "$BOGUS 1\n", 4, "not a directive"),
         (" A 192.0.2.1\n" + HEAD, 1, "no owner name"),
         ("www A 192.0.2.1\n" + HEAD, 1, "no TTL"),
         ("\xef\xbb\xbf" + HEAD, 1, "byte order mark"),
         (HEAD + "www A 192.0.2.1\0\n", 4, "NUL"),
-        (HEAD[:40], 2, "no value of type SOA"),
+        (HEAD[:40], 2, "not a value of type SOA"),
     ],
 )
-def test_what_is_no_zone_is_an_error_with_its_line(text: str, line: int, cause: str) -> None:
+def test_a_text_that_is_not_a_zone_is_an_error_with_its_line(text: str, line: int, cause: str) -> None:
     with pytest.raises(ZoneSyntaxError, match=cause) as caught:
         read(text)
     assert text.count("\n", 0, caught.value.at) + 1 == line
 
 
 @pytest.mark.parametrize("line", ["$INCLUDE other.zone", "$include x", "$GENERATE 1-2 h$ A 192.0.2.$"])
-def test_directives_that_bring_in_other_records_are_refused(line: str) -> None:
+def test_directives_that_add_other_records_are_refused(line: str) -> None:
     with pytest.raises(IncludeError, match="not supported"):
         read(HEAD + line + "\n")
 
@@ -133,7 +133,7 @@ def changed(text: str, *changes: tuple[str, str, RecordSet | None], serial: int 
 A = RecordSet(60, ("192.0.2.8", "192.0.2.9"))
 
 
-def test_new_sets_stand_at_the_end_even_after_a_last_line_without_end() -> None:
+def test_new_sets_are_appended_even_after_a_last_line_without_line_end() -> None:
     text = HEAD + "www A 192.0.2.1"
     after = changed(text, ("app", "A", A))
     assert (
@@ -142,7 +142,7 @@ def test_new_sets_stand_at_the_end_even_after_a_last_line_without_end() -> None:
     )
 
 
-def test_values_that_stay_keep_their_line_and_comment() -> None:
+def test_unchanged_values_keep_their_line_and_comment() -> None:
     text = HEAD + "; ours\napp 60 A 192.0.2.8 ; the old one\napp 60 A 192.0.2.7 ; goes\n; after\nwww A 192.0.2.1\n"
     after = changed(text, ("app", "A", A))
     assert after == text.replace(" 7 ", " 8 ").replace("app 60 A 192.0.2.7", "app.example.test. 60 IN A 192.0.2.9")
@@ -154,13 +154,13 @@ def test_a_further_value_follows_the_set_it_belongs_to() -> None:
     assert after == text.replace(" 7 ", " 8 ").replace("www", "app.example.test. 60 IN A 192.0.2.9\nwww")
 
 
-def test_the_owner_of_a_removed_record_is_put_where_it_is_needed() -> None:
+def test_the_owner_of_a_removed_record_is_inserted_where_it_is_needed() -> None:
     text = HEAD + "app 60 A 192.0.2.8\n; about the text\n\tTXT hi ; keep\nwww A 192.0.2.1\n"
     after = changed(text, ("app", "A", None))
     assert after == HEAD.replace(" 7 ", " 8 ") + "; about the text\napp.example.test.\tTXT hi ; keep\nwww A 192.0.2.1\n"
 
 
-def test_the_ttl_of_a_removed_record_is_put_where_it_is_needed() -> None:
+def test_the_ttl_of_a_removed_record_is_inserted_where_it_is_needed() -> None:
     head = "@ 300 SOA ns h 7 2 3 4 5\n"
     text = head + "app 60 A 192.0.2.8\nwww A 192.0.2.1\n\tTXT hi\nlast 5 TXT x\n"
     after = changed(text, ("app", "A", None))
@@ -180,8 +180,8 @@ def test_line_ends_of_the_file_are_used() -> None:
 
 def test_a_new_zone_is_one_that_name_servers_load() -> None:
     text = new_zone(ZONE, "localhost.", f"hostmaster.{ZONE}")
-    found = dns.zone.from_text(text, ZONE)
-    assert found.get_soa().serial == read(text).serial == 0
+    loaded = dns.zone.from_text(text, ZONE)
+    assert loaded.get_soa().serial == read(text).serial == 0
 
 
 # --- laws over generated files ----------------------------------------------------------------------------------
@@ -219,15 +219,15 @@ def zone_files(draw: st.DrawFn, ttl: bool = False) -> str:
 
 @settings(max_examples=40, deadline=None)
 @given(zone_files(ttl=True))
-def test_any_layout_is_read_as_dnspython_reads_it(text: str) -> None:
-    theirs: dict[RecordKey, set[str]] = {}
+def test_any_layout_is_parsed_as_dnspython_parses_it(text: str) -> None:
+    expected: dict[RecordKey, set[str]] = {}
     escaped = "".join(c if ord(c) < 128 else f"\\{ord(c):03d}" for c in text.replace("\r", ""))
     for name, _, data in dns.zone.from_text(escaped, ZONE, relativize=False, check_origin=False).iterate_rdatas():
         key = RecordKey(name.to_text().lower(), data.rdtype.name)
-        theirs.setdefault(key, set()).add(data.to_text().lower())
-    del theirs[RecordKey(ZONE, "SOA")]
-    ours = {key: {value.lower() for value in record.values} for key, record in read(text).records.items()}
-    assert ours == theirs
+        expected.setdefault(key, set()).add(data.to_text().lower())
+    del expected[RecordKey(ZONE, "SOA")]
+    parsed = {key: {value.lower() for value in record.values} for key, record in read(text).records.items()}
+    assert parsed == expected
 
 
 WANTED = st.dictionaries(
@@ -242,7 +242,7 @@ WANTED = st.dictionaries(
 
 
 def texts(key: RecordKey, record: RecordSet | None) -> RecordSet | None:
-    """The values as TXT where the key asks for that."""
+    """The values as TXT when the key has that type."""
     if record is None or key.type == "A":
         return record
     return RecordSet(record.ttl, tuple(f'"{value}"' for value in record.values))
@@ -256,18 +256,18 @@ def survives(part: str, whole: str) -> bool:
 
 @settings(max_examples=80, deadline=None)
 @given(zone_files(), WANTED)
-def test_an_edit_writes_exactly_what_is_wanted_and_every_foreign_octet_survives(
+def test_an_edit_writes_exactly_the_changed_sets_and_keeps_other_octets(
     text: str, plain: dict[RecordKey, RecordSet | None]
 ) -> None:
     wanted = {key: texts(key, record) for key, record in plain.items()}
     before = read(text)
     after = edit(text, before, wanted, 8)
 
-    found = read(after)
+    reread = read(after)
     expected = {key: record for key, record in before.records.items() if key not in wanted}
     expected |= {key: record for key, record in wanted.items() if record is not None}
-    assert found.records == expected
-    assert found.serial == 8
+    assert reread.records == expected
+    assert reread.serial == 8
 
     foreign, at = "", 0
     cuts = [(entry.start, entry.end) for entry in before.entries if entry.key in wanted] + [before.serial_span]
@@ -278,9 +278,9 @@ def test_an_edit_writes_exactly_what_is_wanted_and_every_foreign_octet_survives(
 
 @settings(max_examples=40, deadline=None)
 @given(zone_files(), WANTED)
-def test_an_edit_back_and_forth_ends_where_it_began(text: str, plain: dict[RecordKey, RecordSet | None]) -> None:
+def test_an_edit_and_its_reverse_give_the_same_records(text: str, plain: dict[RecordKey, RecordSet | None]) -> None:
     wanted = {key: texts(key, record) for key, record in plain.items()}
     before = read(text)
-    there = edit(text, before, wanted, 8)
-    back = edit(there, read(there), {key: before.records.get(key) for key in wanted}, 9)
+    edited = edit(text, before, wanted, 8)
+    back = edit(edited, read(edited), {key: before.records.get(key) for key in wanted}, 9)
     assert read(back).records == before.records

@@ -1,7 +1,7 @@
-"""Reading the text of a zone file: its record sets, and where in the text each record stands. Pure; used by `zonefile.py`.
+"""Parses the text of a zone file: its record sets, and the offsets of each record. Pure; used by `provider.py`.
 
-Values and names are canonical; places are offsets, so that `zone_edit.py` can change some records and leave every other
-octet alone. What cannot be understood is an error: a part of a zone is never taken for the whole.
+Values and names are canonical. With the offsets `edit.py` changes some records and keeps every other octet. A line that cannot be
+parsed is an error: a part of a zone never counts as the whole.
 """
 
 import re
@@ -22,14 +22,14 @@ MAX_SERIAL = 2**32 - 1
 
 
 class IncludeError(ZoneSyntaxError):
-    """The file uses a directive that brings in records from elsewhere, so it cannot be edited by places."""
+    """The file uses a directive that adds records from elsewhere, so it cannot be edited by offsets."""
 
 
 class Entry(NamedTuple):
-    """One record and its place: `text[start:end]` with the line end, `text[start:body_end]` without comment and line end.
+    """One record and its offsets: `text[start:end]` with the line end, `text[start:body_end]` without comment and line end.
 
-    `owner_end` is the end of the owner name, equal to `start` when the owner is that of the record before. `ttl_stated`
-    says that the record gives its TTL, `ttl_inherited` that it has the TTL of the record before.
+    `owner_end` is the end of the owner name, equal to `start` when the owner is that of the record before. `ttl_stated`:
+    the record gives its TTL; `ttl_inherited`: it has the TTL of the record before.
     """
 
     start: int
@@ -45,9 +45,9 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ZoneText:
-    """A zone file as read: its sets without the SOA, its serial and the place of that, and its records in file order.
+    """A parsed zone file: its sets without the SOA, its serial and the offsets of that, and its records in file order.
 
-    Records outside the zone are among the entries, but in no set: servers ignore them too.
+    Records outside the zone are entries, but in no set: servers ignore them too.
     """
 
     serial: int
@@ -57,20 +57,20 @@ class ZoneText:
 
 
 def parse(text: str, zone: str) -> ZoneText:
-    """Read the text of a zone file.
+    """Parse the text of a zone file.
 
     Args:
         text: the file, one character per octet (Latin-1).
         zone: the zone's name, canonical; the first origin.
 
     Raises:
-        ZoneSyntaxError: it is no complete zone file of this zone.
+        ZoneSyntaxError: it is not a complete zone file of this zone.
         IncludeError: it uses $INCLUDE or $GENERATE.
     """
     if text.startswith("\xef\xbb\xbf"):
         raise ZoneSyntaxError(0, "the file begins with a byte order mark")
     if "\0" in text:
-        raise ZoneSyntaxError(text.index("\0"), "the file has NUL bytes in it")
+        raise ZoneSyntaxError(text.index("\0"), "the file contains NUL bytes")
     reader = _Reader(text, zone)
     for line in lines(text):
         if line.words[0][0] == "$" and line.first_end > line.start:
@@ -82,7 +82,7 @@ def parse(text: str, zone: str) -> ZoneText:
 
 @dataclass(slots=True)
 class _Reader:
-    """What holds from line to line."""
+    """The state from line to line."""
 
     text: str
     zone: str
@@ -102,9 +102,9 @@ class _Reader:
     def directive(self, line: Line) -> None:
         word = line.words[0].upper()
         if word in ("$INCLUDE", "$GENERATE"):
-            raise IncludeError(line.start, f"{word} is not supported in a zone that is edited here")
+            raise IncludeError(line.start, f"{word} is not supported in a zone file of this provider")
         if word not in ("$ORIGIN", "$TTL") or len(line.words) != 2:
-            raise ZoneSyntaxError(line.start, f"{line.words[0]} with {len(line.words) - 1} words is no directive")
+            raise ZoneSyntaxError(line.start, f"{line.words[0]} with {len(line.words) - 1} words is not a directive")
         if word == "$TTL":
             self.default_ttl = self._ttl(line, line.words[1])
             return
@@ -131,7 +131,7 @@ class _Reader:
         if ttl is None:
             ttl = self.last_ttl if self.default_ttl is None else self.default_ttl
         if ttl is None:
-            raise ZoneSyntaxError(line.start, "the record has no TTL, and there is no $TTL before it")
+            raise ZoneSyntaxError(line.start, "the record has no TTL, and no $TTL precedes it")
         if stated_ttl:
             self.last_ttl = ttl
         key = self.keys.get((self.owner, kind))
@@ -142,44 +142,44 @@ class _Reader:
         )
 
     def result(self) -> ZoneText:
-        """Group the records into sets. The TTL of a set is that of its first record, as servers have it."""
+        """Group the records into sets. The TTL of a set is that of its first record, as in servers."""
         if self.serial < 0:
             raise ZoneSyntaxError(len(self.text), f"the file has no SOA record for {self.zone}")
-        found: dict[RecordKey, list[str]] = {}
+        values_by_key: dict[RecordKey, list[str]] = {}
         ttls: dict[RecordKey, int] = {}
         for entry in self.entries:
-            values = found.get(entry.key)
+            values = values_by_key.get(entry.key)
             if values is None:
-                found[entry.key] = [entry.value]
+                values_by_key[entry.key] = [entry.value]
                 ttls[entry.key] = entry.ttl
             else:
                 values.append(entry.value)
         records = {
             key: RecordSet(ttls[key], tuple(values) if len(values) == 1 else tuple(sorted(set(values))))
-            for key, values in found.items()
+            for key, values in values_by_key.items()
             if key.type != "SOA" and in_zone(key.name, self.zone)
         }
         return ZoneText(self.serial, self.serial_span, records, self.entries)
 
     def _name(self, line: Line, word: str) -> str:
         try:
-            found = canonical.name(word, self.origin)
+            name = canonical.name(word, self.origin)
         except ValueError as error:
             raise ZoneSyntaxError(line.start, str(error)) from error
-        self.names[word] = found
-        return found
+        self.names[word] = name
+        return name
 
     def _ttl_and_class(self, line: Line, at: int) -> tuple[int | None, int]:
-        """TTL and class come in either order, each may be missing (RFC 1035 section 5.1)."""
+        """TTL and class have either order; each may be missing (RFC 1035 section 5.1)."""
         ttl: int | None = None
-        class_seen = False
+        class_given = False
         for place in range(at, len(line.words)):
             word = line.words[place]
             upper = word.upper()
             if ttl is None and word[0].isdigit():
                 ttl = self._ttl(line, word)
-            elif upper == "IN" and not class_seen:
-                class_seen = True
+            elif upper == "IN" and not class_given:
+                class_given = True
             elif upper in OTHER_CLASSES:
                 raise ZoneSyntaxError(line.start, f"class {upper} is not supported, only IN")
             else:
@@ -188,7 +188,7 @@ class _Reader:
 
     def _ttl(self, line: Line, word: str) -> int:
         if not TTL.fullmatch(word):
-            raise ZoneSyntaxError(line.start, f"{word!r} is no TTL")
+            raise ZoneSyntaxError(line.start, f"{word!r} is not a TTL")
         parts = TTL_PART.findall(word.lower())
         seconds = sum(int(count) * TTL_UNIT[unit] for count, unit in parts) if parts else int(word[:20])
         if seconds > MAX_TTL:
@@ -197,15 +197,17 @@ class _Reader:
 
     def _soa(self, line: Line, at: int, value: str, ttl: int | None) -> None:
         if self.owner != self.zone:
-            raise ZoneSyntaxError(line.start, f"the SOA record is for {self.owner}, this is the file of {self.zone}")
+            raise ZoneSyntaxError(
+                line.start, f"the SOA record is for {self.owner}, but this is the file of {self.zone}"
+            )
         if self.serial >= 0:
-            raise ZoneSyntaxError(line.start, "there is a second SOA record")
-        again, _ = scan(self.text, line.start)
-        if again is None or again.spans is None or not again.words[at + 3].isdigit():
-            raise ZoneSyntaxError(line.start, "the serial of the SOA record is no number")
-        self.serial_span = again.spans[at + 3]
+            raise ZoneSyntaxError(line.start, "the zone has a second SOA record")
+        scanned, _ = scan(self.text, line.start)
+        if scanned is None or scanned.spans is None or not scanned.words[at + 3].isdigit():
+            raise ZoneSyntaxError(line.start, "the serial of the SOA record is not a number")
+        self.serial_span = scanned.spans[at + 3]
         fields = value.split(" ")
         self.serial = int(fields[2])
         if ttl is None and self.default_ttl is None and self.last_ttl is None:
-            # Without any TTL before it the SOA gives the default: its last field (RFC 1035 section 3.3.13).
+            # Without any TTL before it, the last field of the SOA is the default (RFC 1035 section 3.3.13).
             self.default_ttl = int(fields[6])
