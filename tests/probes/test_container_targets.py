@@ -28,7 +28,7 @@ from reconciler.core.model.instant import FOREVER
 from reconciler.shell.probing.inputs import REFRESH, RETRY
 from reconciler.shell.probing.targets import EVERYTHING
 from reconciler.shell.providers import Providers
-from tests.probes.listening import START, Shell
+from tests.probes.fake_prober import START, Shell
 from tests.sim.manifest import HTTP, Shop, Spec
 
 NODE = "local"
@@ -82,7 +82,7 @@ def all_three(root: Path) -> World:
     return World(root, startup=HTTP, liveness=HTTP, readiness=HTTP)
 
 
-async def test_startup_holds_the_others_back_and_is_not_probed_again(tmp_path: Path) -> None:
+async def test_startup_delays_the_other_probes_and_runs_once(tmp_path: Path) -> None:
     world = all_three(tmp_path)
     one = world.container()
     assert await world.see(one) == {"startup"}
@@ -93,7 +93,7 @@ async def test_startup_holds_the_others_back_and_is_not_probed_again(tmp_path: P
     assert verdict.valid_for == FOREVER
 
 
-async def test_the_delay_of_the_others_counts_from_the_start_of_the_container_however_long_its_startup_took(
+async def test_the_initial_delay_counts_from_the_start_of_the_container(
     tmp_path: Path,
 ) -> None:
     world = all_three(tmp_path)
@@ -105,7 +105,7 @@ async def test_the_delay_of_the_others_counts_from_the_start_of_the_container_ho
     assert {target.started for target in world.prober.targets.values()} == {START}
 
 
-async def test_a_new_generation_starts_from_nothing(tmp_path: Path) -> None:
+async def test_a_new_generation_starts_without_verdicts(tmp_path: Path) -> None:
     world = all_three(tmp_path)
     one = world.container()
     await world.see(one)
@@ -115,7 +115,7 @@ async def test_a_new_generation_starts_from_nothing(tmp_path: Path) -> None:
     assert world.probing.verdicts == {again.generation: Probes()}
 
 
-async def test_a_result_of_a_generation_that_is_gone_does_not_count(tmp_path: Path) -> None:
+async def test_a_result_of_an_old_generation_does_not_count(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=HTTP)
     one = world.container()
     await world.see(one)
@@ -126,13 +126,13 @@ async def test_a_result_of_a_generation_that_is_gone_does_not_count(tmp_path: Pa
 
 
 @pytest.mark.parametrize("state", [state for state in ContainerState if state is not ContainerState.RUNNING])
-async def test_only_what_runs_is_probed(tmp_path: Path, state: ContainerState) -> None:
+async def test_only_running_containers_are_probed(tmp_path: Path, state: ContainerState) -> None:
     world = World(tmp_path, liveness=HTTP)
     assert await world.see(world.container()) == {"liveness"}
     assert await world.see(world.container(state=state)) == set()
 
 
-async def test_what_is_being_stopped_is_not_probed_and_keeps_its_verdict(tmp_path: Path) -> None:
+async def test_a_stopping_container_is_not_probed_and_keeps_its_verdict(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=HTTP)
     one = world.container()
     await world.see(one)
@@ -142,7 +142,7 @@ async def test_what_is_being_stopped_is_not_probed_and_keeps_its_verdict(tmp_pat
 
 
 @pytest.mark.parametrize("silent", [frozenset({"workload/web"}), frozenset({EVERYTHING})])
-async def test_what_a_person_silenced_is_not_probed_until_it_is_resumed(tmp_path: Path, silent: frozenset[str]) -> None:
+async def test_suspended_probes_are_not_sent_until_they_are_resumed(tmp_path: Path, silent: frozenset[str]) -> None:
     world = World(tmp_path, liveness=HTTP, readiness=Probe(ProbeKind.RUNTIME))
     one = world.container()
     assert await world.see(one, silent=silent) == set()
@@ -150,7 +150,7 @@ async def test_what_a_person_silenced_is_not_probed_until_it_is_resumed(tmp_path
     assert await world.aim(silent=frozenset({"workload/other"})) == {"liveness"}
 
 
-async def test_generations_of_a_node_that_cannot_be_seen_keep_their_verdicts(tmp_path: Path) -> None:
+async def test_generations_of_an_unreachable_node_keep_their_verdicts(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=HTTP)
     one = world.container()
     await world.see(one)
@@ -161,7 +161,7 @@ async def test_generations_of_a_node_that_cannot_be_seen_keep_their_verdicts(tmp
     assert world.says(one, "liveness", FAIL) == (True, True)
 
 
-async def test_a_result_that_comes_while_the_runtime_is_asked_is_kept(tmp_path: Path) -> None:
+async def test_a_result_that_arrives_during_a_runtime_call_is_kept(tmp_path: Path) -> None:
     """Asking how to run a command gives way to other tasks, one of which takes what the prober said."""
     world = World(tmp_path, liveness=Probe(ProbeKind.EXEC, command=("check",)), readiness=HTTP)
     one = world.container()
@@ -180,7 +180,7 @@ async def test_a_result_that_comes_while_the_runtime_is_asked_is_kept(tmp_path: 
     assert verdict.value is PASS
 
 
-async def test_the_runtimes_own_health_check_is_read_and_never_asked(tmp_path: Path) -> None:
+async def test_the_health_check_of_the_runtime_is_read_and_never_sent(tmp_path: Path) -> None:
     world = World(tmp_path, startup=Probe(ProbeKind.RUNTIME), liveness=Probe(ProbeKind.RUNTIME), readiness=HTTP)
     healthy = RuntimeHealth(PASS, 0, START, 30 * SECOND)
     one = world.container(running_since=START - SECOND)
@@ -194,7 +194,7 @@ async def test_the_runtimes_own_health_check_is_read_and_never_asked(tmp_path: P
     assert (verdicts.liveness.value, verdicts.liveness.streak) == (FAIL, 3)
 
 
-async def test_a_container_without_an_address_is_asked_where_the_host_publishes_its_port(tmp_path: Path) -> None:
+async def test_a_container_without_an_address_is_probed_at_its_published_port(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=HTTP)
     published = (PortFact(8080, "192.0.2.1", 80),)
     await world.see(world.container(published=published))
@@ -216,12 +216,12 @@ def write(path: Path, text: str, mode: int = 0o600) -> None:
 
 def problem(world: World) -> str:
     (target,) = world.prober.targets.values()
-    return target.given.problem
+    return target.inputs.problem
 
 
 def revealed(world: World) -> list[str]:
     (target,) = world.prober.targets.values()
-    return [secret.reveal() for secret in target.given.secrets]
+    return [secret.reveal() for secret in target.inputs.secrets]
 
 
 async def later(world: World, by: int) -> None:
@@ -246,7 +246,7 @@ async def test_a_secret_is_read_before_the_first_probe_and_again_within_a_minute
     assert REFRESH <= 30 * SECOND
 
 
-async def test_a_secret_that_cannot_be_resolved_is_a_reason_and_is_tried_again(tmp_path: Path) -> None:
+async def test_an_unresolvable_secret_is_a_problem_and_is_retried(tmp_path: Path) -> None:
     file = tmp_path / "token"
     world = World(tmp_path, liveness=with_secret(file))
     await world.see(world.container())
@@ -259,7 +259,7 @@ async def test_a_secret_that_cannot_be_resolved_is_a_reason_and_is_tried_again(t
     assert revealed(world) == ["secret"]
 
 
-async def test_a_name_that_is_no_variables_is_a_reason(tmp_path: Path) -> None:
+async def test_an_invalid_variable_name_is_a_problem(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=replace(HTTP, headers=(("A", SecretSource(env="no.such-name")),)))
     await world.see(world.container())
     assert problem(world)
@@ -269,16 +269,16 @@ def verified(path: str) -> Probe:
     return replace(HTTP, scheme="HTTPS", tls=ProbeTLS(True, path))
 
 
-async def test_authorities_are_read_from_the_manifests_tree(tmp_path: Path) -> None:
+async def test_authorities_are_read_from_the_manifest_directory(tmp_path: Path) -> None:
     (tmp_path / "pki").mkdir()
     (tmp_path / "pki/ca.pem").write_text(CA_TEXT)
     world = World(tmp_path, liveness=verified("pki/ca.pem"))
     await world.see(world.container())
     (target,) = world.prober.targets.values()
-    assert target.given.ca == CA_TEXT
+    assert target.inputs.ca == CA_TEXT
 
 
-async def test_authorities_outside_the_tree_are_not_read(tmp_path: Path) -> None:
+async def test_authorities_outside_the_manifest_directory_are_not_read(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tmp_path / "outside.pem").write_text(CA_TEXT)
@@ -289,7 +289,7 @@ async def test_authorities_outside_the_tree_are_not_read(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("text", "words"), [(None, "does not exist"), ("hello", "holds no certificate")])
-async def test_a_bad_file_of_authorities_is_a_reason(tmp_path: Path, text: str | None, words: str) -> None:
+async def test_a_bad_file_of_authorities_is_a_problem(tmp_path: Path, text: str | None, words: str) -> None:
     if text is not None:
         (tmp_path / "ca.pem").write_text(text)
     world = World(tmp_path, liveness=verified("ca.pem"))

@@ -14,7 +14,7 @@ from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.probes.target import Target as ProbeTarget
 from reconciler.shell.probing.name_targets import LEAF, TRIES, question, stand_in
 from reconciler.shell.probing.targets import EVERYTHING
-from tests.probes.listening import Shell
+from tests.probes.fake_prober import Shell
 from tests.sim.manifest import Shop
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
@@ -57,7 +57,7 @@ class World(Shell):
         return {leaf.address: fact.value for leaf, fact in self.probing.leaves.verdicts.items()}
 
 
-async def test_each_address_of_a_policy_is_asked_what_the_policy_asks(tmp_path: Path) -> None:
+async def test_each_address_of_a_policy_is_probed_with_its_check(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1", "203.0.113.2", hostname="lb.cloud.example."))
     one, other, named = await world.aim()
     assert [one.address, other.address, named.address] == ["203.0.113.1", "203.0.113.2", "lb.cloud.example."]
@@ -76,25 +76,25 @@ async def test_each_address_of_a_policy_is_asked_what_the_policy_asks(tmp_path: 
     assert one.allowed == ()
 
 
-async def test_a_policy_without_a_check_asks_nothing(tmp_path: Path) -> None:
+async def test_a_policy_without_a_check_is_not_probed(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1", check=None))
     assert await world.aim() == []
     assert not world.probing.leaves.undecided()
 
 
-async def test_the_same_question_in_two_policies_is_asked_once(tmp_path: Path) -> None:
+async def test_the_same_check_in_two_policies_is_probed_once(tmp_path: Path) -> None:
     second = replace(policy("203.0.113.1"), key="dnspolicy/www", name="www")
     world = World(tmp_path, policy("203.0.113.1"), second)
     assert len(await world.aim()) == 1
 
 
-async def test_a_health_check_without_a_policy_is_asked_too(tmp_path: Path) -> None:
+async def test_a_health_check_without_a_policy_is_probed(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.want(checks=(HealthCheck("healthcheck/up", "up", "203.0.113.9", CHECK),))
     assert [one.address for one in await world.aim()] == ["203.0.113.9"]
 
 
-async def test_a_host_name_without_a_host_in_its_check_is_asked_under_its_own() -> None:
+async def test_the_host_of_a_check_defaults_to_the_host_name() -> None:
     probe = question(LeafProbe("lb.cloud.example.", replace(CHECK, host="")))
     assert probe.host == "lb.cloud.example"
     assert probe.tls is not None
@@ -103,7 +103,7 @@ async def test_a_host_name_without_a_host_in_its_check_is_asked_under_its_own() 
     assert (plain.host, plain.tls) == ("", None)
 
 
-async def test_a_changed_verdict_is_told_and_is_no_hint_to_look_at_containers(tmp_path: Path) -> None:
+async def test_a_changed_verdict_wakes_the_loop_without_a_look_at_containers(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
     leaf = LeafProbe("203.0.113.1", CHECK)
@@ -113,7 +113,7 @@ async def test_a_changed_verdict_is_told_and_is_no_hint_to_look_at_containers(tm
     assert world.verdicts == {"203.0.113.1": FAIL}
 
 
-async def test_a_verdict_outlives_changes_that_do_not_change_the_question(tmp_path: Path) -> None:
+async def test_a_verdict_stays_until_its_address_or_check_changes(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1", "203.0.113.2"))
     await world.aim()
     world.says(LeafProbe("203.0.113.1", CHECK), FAIL)
@@ -126,7 +126,7 @@ async def test_a_verdict_outlives_changes_that_do_not_change_the_question(tmp_pa
     assert world.verdicts == {}
 
 
-async def test_a_late_result_of_a_question_that_is_gone_is_left_out(tmp_path: Path) -> None:
+async def test_a_late_result_of_a_removed_check_is_ignored(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
     world.want()
@@ -135,7 +135,7 @@ async def test_a_late_result_of_a_question_that_is_gone_is_left_out(tmp_path: Pa
     assert world.verdicts == {}
 
 
-async def test_the_engine_is_told_again_only_when_something_changed(tmp_path: Path) -> None:
+async def test_the_engine_gets_targets_only_when_they_changed(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     for _ in range(3):
         await world.aim()
@@ -145,7 +145,7 @@ async def test_the_engine_is_told_again_only_when_something_changed(tmp_path: Pa
     assert one.allowed == ("127.0.0.0/8",)
 
 
-async def test_an_engine_that_died_takes_all_verdicts_along_and_is_told_what_to_ask(tmp_path: Path) -> None:
+async def test_a_restarted_engine_gets_all_targets_and_verdicts_are_forgotten(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
     world.says(LeafProbe("203.0.113.1", CHECK), FAIL)
@@ -155,7 +155,7 @@ async def test_an_engine_that_died_takes_all_verdicts_along_and_is_told_what_to_
     assert len(await world.aim()) == 1
 
 
-async def test_suspending_all_probes_silences_leaves_too(tmp_path: Path) -> None:
+async def test_suspending_all_probes_includes_target_addresses(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     assert await world.aim(frozenset({EVERYTHING})) == []
     assert not world.probing.leaves.unanswered()
@@ -163,24 +163,22 @@ async def test_suspending_all_probes_silences_leaves_too(tmp_path: Path) -> None
     assert len(await world.aim()) == 1
 
 
-async def test_a_missing_secret_cannot_be_run_and_comes_into_force_when_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_check_cannot_run_until_its_secret_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("LEAF_TOKEN", raising=False)
     check = replace(CHECK, headers=(("Authorization", SecretSource(env="LEAF_TOKEN")),))
     world = World(tmp_path, policy("203.0.113.1", check=check))
     (one,) = await world.aim()
-    assert "LEAF_TOKEN" in one.given.problem
+    assert "LEAF_TOKEN" in one.inputs.problem
     monkeypatch.setenv("LEAF_TOKEN", "sesame")
     world.clock.advance(60 * SECOND)
     for _ in range(10):  # it is read beside the aiming
         await asyncio.sleep(0)
         (one,) = await world.aim()
-    assert [secret.reveal() for secret in one.given.secrets] == ["sesame"]
+    assert [secret.reveal() for secret in one.inputs.secrets] == ["sesame"]
     assert "sesame" not in repr(one)
 
 
-async def test_a_single_run_waits_for_verdicts_but_not_for_what_will_never_have_one(tmp_path: Path) -> None:
+async def test_a_single_run_waits_only_for_possible_verdicts(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
     leaves, leaf = world.probing.leaves, LeafProbe("203.0.113.1", CHECK)
@@ -201,7 +199,7 @@ async def test_a_single_run_waits_for_verdicts_but_not_for_what_will_never_have_
     assert leaves.open() == ()
 
 
-async def test_a_leaf_is_known_to_the_engine_by_the_same_name_in_every_process() -> None:
+async def test_a_target_address_has_the_same_identity_in_every_process() -> None:
     one = stand_in(LeafProbe("203.0.113.1", CHECK))
     assert one == stand_in(LeafProbe("203.0.113.1", replace(CHECK)))
     assert one != stand_in(LeafProbe("203.0.113.1", replace(CHECK, path="/other")))
