@@ -1,4 +1,4 @@
-"""What HTTP answers mean, byte by byte."""
+"""Judging HTTP answers, byte by byte."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The two processes together: changes of targets, deaths, and being held up."""
+"""Both processes together: changed targets, a dead child, and stalls."""
 
 import os
 import select
@@ -29,7 +29,7 @@ def server() -> Iterator[Server]:
 
 
 def exists(pid: int) -> bool:
-    """Whether the process is there and not merely waiting for its parent to look."""
+    """Whether the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -146,7 +146,7 @@ def test_a_killed_child_is_noticed_and_can_be_replaced(watch: Watch, server: Ser
 
 
 def test_each_probe_opens_a_new_connection_despite_keep_alive() -> None:
-    """What an earlier probe left of a connection can never make a later one fail."""
+    """The state of an earlier connection can never fail a later probe."""
 
     def keeps(conn: socket.socket, stop: threading.Event) -> None:
         while not stop.is_set() and conn.recv(65536):
@@ -165,7 +165,7 @@ def test_each_probe_opens_a_new_connection_despite_keep_alive() -> None:
 
 
 def test_a_stopped_child_makes_running_probes_void() -> None:
-    """After it goes on, the probe that was in flight is unknown: nobody knows what the server would have done."""
+    """The probe that ran while the child was stopped is unknown: the server may have been able to answer."""
     server = Server(never_answers)
     engine = ProbeEngine(phase=False)
     try:
@@ -196,7 +196,7 @@ def test_closing_is_quick_even_when_the_child_is_stopped(engine: ProbeEngine) ->
 
 
 def test_a_slow_parent_gets_only_the_newest_state_of_each_target(engine: ProbeEngine) -> None:
-    """The child neither stops probing nor piles up what was not read."""
+    """The child goes on probing and keeps no unread history."""
     engine.set_targets([target(f"{n}", port=0, period=2 * MS, timeout=200 * MS) for n in range(400)])
     watch = Watch(engine)
     watch.until(lambda facts: len(facts) == 400)

@@ -1,4 +1,4 @@
-"""Commands as probes: exits, time-outs, and nothing left behind."""
+"""Exec probes: exits, time-outs, and no process left behind."""
 
 import os
 import time
@@ -15,20 +15,20 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
 def marked(word: str) -> list[int]:
-    """Living processes whose environment holds this word."""
-    found = []
+    """Running processes whose environment contains this word."""
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 if word.encode() in Path(f"/proc/{name}/environ").read_bytes():
-                    found.append(int(name))
+                    pids.append(int(name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def gone(word: str, limit: float = PATIENCE) -> bool:
-    """Whether no such process is left, waiting for the kernel to bury them."""
+    """Whether no such process is left, after waiting for the kernel to remove them."""
     deadline = time.monotonic() + limit
     while marked(word):
         if time.monotonic() > deadline:
@@ -94,12 +94,12 @@ def test_a_command_sees_only_the_environment_of_its_target(watch: Watch) -> None
 
 
 def test_a_time_out_fails_and_kills_the_whole_process_tree(watch: Watch, tmp_path: Path) -> None:
-    """Grandchildren that moved to other sessions and lost their parents included."""
+    """Including grandchildren in other sessions whose parents have ended."""
     word = f"tree-{os.getpid()}"
     script = (
         "setsid sh -c 'sleep 60 & sleep 60' & (setsid setsid sleep 60 &) ; sh -c 'sleep 60; true' & echo begun; wait"
     )
-    # The next try comes long after this one, so that nothing of the next one is taken for what this one left.
+    # The next run comes long after this one, so that its processes are not taken for leftovers of this one.
     probe = {"period": 4000 * MS, "timeout": 1500 * MS, "failure_threshold": 1}
     watch.engine.set_targets([command("slow", "sh", "-c", script, env=(("WORD", word),), **probe)])
     fact = watch.of("slow")
@@ -162,7 +162,7 @@ def test_slow_commands_delay_no_network_probes_and_few_commands(watch: Watch) ->
         quick = [target("web", port=server.port), command("after", "true")]
         watch.engine.set_targets([*slow, *quick])
         facts = dict(watch.until(lambda facts: "web" in facts))
-        assert not any(name.startswith("slow") for name in facts), "it waited for none of them"
+        assert not any(name.startswith("slow") for name in facts), "the network probe waited for no command"
         facts = dict(watch.until(lambda facts: len(facts) == 14))
     assert all(facts[f"slow-{n}"].value is ProbeValue.FAIL for n in range(12))
     assert facts["after"].value is ProbeValue.PASS

@@ -1,6 +1,6 @@
-"""The verdict on each kind of probe and each of its fields, against servers that behave and misbehave.
+"""The result of each kind of probe and each of its fields, against good and misbehaving servers.
 
-All are probed at once by one engine, so that the whole table takes about one time-out.
+One engine probes all of them at once, so that the whole table takes about one time-out.
 """
 
 import socket
@@ -57,7 +57,7 @@ def grpc(**fields: Any) -> dict[str, Any]:
 
 
 def redirecting_home(conn: socket.socket, stop: threading.Event) -> None:
-    """To the address at which it was asked, by its full URL."""
+    """Redirects to its own address by a full URL."""
     request = read_request(conn)
     if b" /home " in request:
         conn.sendall(OK)
@@ -67,7 +67,7 @@ def redirecting_home(conn: socket.socket, stop: threading.Event) -> None:
 
 
 def stalls_at_the_second(conn: socket.socket, stop: threading.Event) -> None:
-    """Redirects, and then says nothing."""
+    """Redirects, and then sends nothing."""
     if b" /in " in read_request(conn):
         stop.wait(HOLD)
     else:
@@ -75,7 +75,7 @@ def stalls_at_the_second(conn: socket.socket, stop: threading.Event) -> None:
 
 
 def echoes(conn: socket.socket, stop: threading.Event) -> None:
-    """Redirects to a place that holds the token that it was sent."""
+    """Redirects to a URL that contains the received token."""
     token = read_request(conn).split(b"X-Token: ")[1].split(b"\r\n")[0].decode()
     conn.sendall(moved(f"https://elsewhere.example/?t={token}"))
 
@@ -128,7 +128,7 @@ CASES: dict[str, Case] = {
         FAIL,
         "timed out after 1.2s waiting for the answer after 1 redirect, at /in",
     ),
-    "without a place": (answers(b"HTTP/1.1 302 Found\r\n\r\n"), {}, PASS, "HTTP 302"),
+    "without a location": (answers(b"HTTP/1.1 302 Found\r\n\r\n"), {}, PASS, "HTTP 302"),
     # statuses and bodies
     "expected failure": (answers(GONE), {"expected": ((410, 410),)}, PASS, "HTTP 410"),
     "unexpected success": (answers(OK), {"expected": ((204, 204), (400, 499))}, FAIL, "HTTP 200"),
@@ -251,7 +251,7 @@ CASES: dict[str, Case] = {
     ),
     "not published, hangs up": (hangs_up, {"kind": ProbeKind.TCP}, PASS, "connected"),
     # secrets
-    "a secret that comes back": (
+    "an echoed secret": (
         echoes,
         {"headers": (("X-Token", SecretSource("TOKEN")),)},
         PASS,
@@ -279,7 +279,7 @@ def world() -> Iterator[Watch]:
         for name, (behaviour, fields, _, detail) in CASES.items():
             server = Server(behaviour)
             stack.callback(server.close)
-            # Only whoever is meant to run out of time can, however busy this machine is.
+            # Only the cases that must time out get a short time-out, however busy this machine is.
             late = {"timeout": 1200 * MS} if detail.startswith("timed out") else {}
             targets.append(made(name, server.port, late | fields))
         engine = ProbeEngine(phase=False)
@@ -322,7 +322,7 @@ def test_a_port_on_which_nothing_listens_fails(watch: Watch, fields: dict[str, A
 
 @pytest.mark.parametrize("behaviour", [hangs_up, resets])
 def test_a_published_port_that_closes_at_once_fails(watch: Watch, behaviour: Behaviour) -> None:
-    """What accepts is the runtime's proxy. It may be slow now and then on a busy machine, so any of some probes counts."""
+    """The proxy of the runtime accepts. It may be slow on a busy machine, so any of several probes counts."""
     with serving(behaviour) as (server,):
         fields = {"kind": ProbeKind.TCP, "published": True, "period": 50 * MS}
         watch.engine.set_targets([made("a", server.port, fields)])
@@ -343,11 +343,11 @@ def test_a_changed_secret_is_sent_and_keeps_the_streak(watch: Watch) -> None:
             "period": 20 * MS,
             "success_threshold": 3,
         }
-        one = made("a", server.port, fields)._replace(inputs=ResolvedInputs((Secret("old"),)))
-        watch.engine.set_targets([one])
+        declared = made("a", server.port, fields)._replace(inputs=ResolvedInputs((Secret("old"),)))
+        watch.engine.set_targets([declared])
         watch.until(lambda facts: "a" in facts and facts["a"].streak >= 3)
         watch.facts.clear()
-        watch.engine.set_targets([one._replace(inputs=ResolvedInputs((Secret("new"),)))])
+        watch.engine.set_targets([declared._replace(inputs=ResolvedInputs((Secret("new"),)))])
         fact = watch.of("a")
         assert fact.value is PASS
         assert fact.streak > 3
@@ -358,18 +358,18 @@ def test_a_changed_secret_is_sent_and_keeps_the_streak(watch: Watch) -> None:
 def test_a_missing_secret_stops_the_probe_without_a_failure(watch: Watch) -> None:
     with serving(answers(OK)) as (server,):
         fields = {"headers": (("A", SecretSource(file="/secret")),), "period": 20 * MS}
-        one = made("a", server.port, fields)
-        watch.engine.set_targets([one])
+        declared = made("a", server.port, fields)
+        watch.engine.set_targets([declared])
         assert watch.of("a").value is PASS
-        watch.engine.set_targets([one._replace(inputs=ResolvedInputs(problem="file /secret does not exist"))])
+        watch.engine.set_targets([declared._replace(inputs=ResolvedInputs(problem="file /secret does not exist"))])
         fact = watch.until(lambda facts: facts["a"].last is CANNOT_RUN)["a"]
         assert (fact.value, fact.detail) == (PASS, "file /secret does not exist")
 
 
 def test_a_secret_is_never_shown(watch: Watch) -> None:
-    one = made("a", 1, {"headers": (("A", SecretSource(file="/secret")),)})
-    assert "sentinel" not in repr(one)
-    watch.engine.set_targets([one._replace(inputs=ResolvedInputs((Secret("bad\r\nsentinel"),)))])
+    declared = made("a", 1, {"headers": (("A", SecretSource(file="/secret")),)})
+    assert "sentinel" not in repr(declared)
+    watch.engine.set_targets([declared._replace(inputs=ResolvedInputs((Secret("bad\r\nsentinel"),)))])
     fact = watch.of("a")
     assert fact.value is CANNOT_RUN
     assert "sentinel" not in fact.detail

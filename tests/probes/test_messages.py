@@ -1,4 +1,4 @@
-"""Framing between the two processes, and the lateness histogram."""
+"""Messages between the two processes, and the histogram of lateness."""
 
 import pytest
 from hypothesis import given
@@ -35,8 +35,8 @@ def test_a_damaged_stream_is_noticed(damage: bytes) -> None:
 
 def stats(*lates: int) -> Stats:
     late = [0] * (len(LATE_BOUNDS) + 1)
-    for one in lates:
-        late[late_bucket(one)] += 1
+    for lateness in lates:
+        late[late_bucket(lateness)] += 1
     return Stats(len(lates), 0, 0, 0, 0, 0, 0, max(lates, default=0), tuple(late))
 
 

@@ -1,4 +1,4 @@
-"""Addresses that no probe of a name may reach."""
+"""Addresses that probes of DNS targets must not connect to."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Cadence, in virtual time."""
+"""The schedule of probes, in virtual time."""
 
 from dataclasses import dataclass
 

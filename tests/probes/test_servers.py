@@ -1,4 +1,4 @@
-"""The verdict on every kind of server, good and bad, within its deadline. All are probed at once by one engine."""
+"""The result of every kind of server, good and bad, within its deadline. One engine probes all of them at once."""
 
 import socket
 from collections.abc import Iterator
@@ -75,12 +75,12 @@ PLACES = {
 
 
 def patience(detail: str) -> dict[str, int]:
-    """The time-out of a probe: only whoever is meant to run out of time can, however busy this machine is."""
+    """The time-out of a probe: only the cases that must time out get a short one, however busy this machine is."""
     return {"timeout": 1200 * MS} if detail.startswith("timed out") else {}
 
 
 class World:
-    """All servers, and what one engine says about them."""
+    """All servers, and the facts of one engine about them."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.targets: list[Target] = []
@@ -145,7 +145,7 @@ def test_a_server_on_ipv6_is_probed(watch: Watch) -> None:
 
 
 def test_an_address_without_a_route_is_unknown(watch: Watch) -> None:
-    """240.0.0.0/4 has no route: the target is not to blame."""
+    """255.255.255.255 has no route for TCP: this is not a failure of the target."""
     watch.engine.set_targets([target("nowhere", "255.255.255.255", 80, kind=ProbeKind.TCP, failure_threshold=1)])
     fact = watch.of("nowhere")
     assert fact.value is ProbeValue.UNKNOWN

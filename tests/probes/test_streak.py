@@ -12,7 +12,7 @@ VALID = 3 * PERIOD + 1
 
 
 def run(results: str, success: int = 1, failure: int = 3, valid: int = VALID) -> Streak:
-    """One result per period; a dot is a period without any."""
+    """One result per period; a dot is a period without a result."""
     streak = initial(0)
     for number, letter in enumerate(results, 1):
         if letter != ".":
@@ -34,19 +34,19 @@ def run(results: str, success: int = 1, failure: int = 3, valid: int = VALID) ->
         ("PFFF", FAIL, 3),
         ("PFFPFF", PASS, 2),
         ("FFFP", PASS, 1),
-        # our own failures neither count nor break a streak
+        # unknown and cannot-run results neither count nor break a streak
         ("U", UNKNOWN, 0),
         ("FFU", UNKNOWN, 2),
         ("FUFUF", FAIL, 3),
         ("PUU", PASS, 1),
         ("PCC", PASS, 1),
-        # nothing to keep: the value says that the probe cannot run
+        # no verdict to keep: the value says that the probe cannot run
         ("C", CANNOT_RUN, 0),
         ("CU", UNKNOWN, 0),
         ("FC", CANNOT_RUN, 1),
         ("FCF", UNKNOWN, 2),
         ("FCFF", FAIL, 3),
-        # and nothing is kept for ever
+        # no verdict is kept for ever
         ("PUUU", PASS, 1),
         ("PUUUU", UNKNOWN, 0),
         ("PCCCC", CANNOT_RUN, 0),

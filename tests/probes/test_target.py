@@ -1,4 +1,4 @@
-"""Targets as the child gets them: requests, names for TLS, and what cannot be probed."""
+"""Targets as the child receives them: requests, TLS names and invalid targets."""
 
 import errno
 
@@ -121,28 +121,28 @@ def test_without_phase_the_first_probe_is_due_when_the_delay_is_over() -> None:
 
 
 def test_a_restarted_container_keeps_its_phase() -> None:
-    one = target("a")
-    again = one._replace(generation=one.generation._replace(started_at=99))
-    phases = {to_spec(t, 1, 0, phase=True, together=1).phase for t in (one, again)}
+    original = target("a")
+    restarted = original._replace(generation=original.generation._replace(started_at=99))
+    phases = {to_spec(t, 1, 0, phase=True, together=1).phase for t in (original, restarted)}
     assert len(phases) == 1
 
 
 def test_a_changed_start_is_the_same_target() -> None:
-    one = target("a")
-    assert same_target(one, one._replace(started=one.started + 1))
-    assert not same_target(one, one._replace(port=2))
-    assert not same_target(one, one._replace(address="127.0.0.2"))
-    assert not same_target(one, target("a", kind=ProbeKind.TCP))
+    original = target("a")
+    assert same_target(original, original._replace(started=original.started + 1))
+    assert not same_target(original, original._replace(port=2))
+    assert not same_target(original, original._replace(address="127.0.0.2"))
+    assert not same_target(original, target("a", kind=ProbeKind.TCP))
     assert not same_target(command("a", "true"), command("a", "false"))
 
 
 def test_a_target_with_a_changed_secret_keeps_the_streak() -> None:
-    one = target("a")._replace(inputs=ResolvedInputs((Secret("old"),)))
-    assert same_target(one, one._replace(inputs=ResolvedInputs((Secret("old"),))))
-    changed = one._replace(inputs=ResolvedInputs((Secret("new"),)))
-    assert not same_target(one, changed)
-    assert keeps_streak(one, changed)
-    assert not keeps_streak(one, changed._replace(port=2))
+    original = target("a")._replace(inputs=ResolvedInputs((Secret("old"),)))
+    assert same_target(original, original._replace(inputs=ResolvedInputs((Secret("old"),))))
+    changed = original._replace(inputs=ResolvedInputs((Secret("new"),)))
+    assert not same_target(original, changed)
+    assert keeps_streak(original, changed)
+    assert not keeps_streak(original, changed._replace(port=2))
 
 
 def test_an_unread_secret_header_makes_the_target_invalid() -> None:
