@@ -33,7 +33,8 @@ PAUSE = 0.25
 def weights_of(world: Traffic, address: str) -> Iterator["subprocess.Popen[str]"]:
     """A process that prints each change of an address's weight and its instant."""
     command = [sys.executable, "-c", WATCH, str(world.directory / "admin.sock"), address]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watch:
+    # The watch polls on at the end of its input; from a terminal it would wait for a byte after each change.
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as watch:
         try:
             yield watch
         finally:
