@@ -109,7 +109,7 @@ def seen_anew(world, steady: int):
 
 @EXAMPLES
 @given(observed(), st.floats(0, 1, exclude_max=True))
-def test_the_same_facts_seen_anew_lead_to_the_same_answer(given_, fraction):
+def test_the_same_facts_from_later_looks_give_the_same_answer(given_, fraction):
     desired, world = given_
     world = settled(desired, world)
     first = decide(desired, world, NOW)
@@ -153,7 +153,7 @@ def queued(desired, world) -> set[tuple[str, str]]:
 
 @examples(200)
 @given(observed(), st.data())
-def test_ignorance_is_never_destructive(given_, data):
+def test_unknown_facts_are_never_destructive(given_, data):
     desired, world = given_
     world = settled(desired, world)
     known = destructive(decide(desired, world, NOW))
@@ -173,7 +173,7 @@ def test_ignorance_is_never_destructive(given_, data):
 
 @EXAMPLES
 @given(observed())
-def test_every_hold_names_a_future_instant_or_a_persons_action(given_):
+def test_every_hold_names_a_future_instant_or_a_next_step(given_):
     decision = decide(*given_, NOW)
     for hold in decision.holds:
         assert hold.next_step or (hold.until is not None and hold.until > NOW.steady), hold
@@ -186,7 +186,7 @@ def test_every_hold_names_a_future_instant_or_a_persons_action(given_):
 
 @EXAMPLES
 @given(observed())
-def test_only_who_has_got_further_decides_again_at_once(given_):
+def test_an_unsettled_decision_has_changed_the_ledger(given_):
     desired, world = given_
     decision = decide(desired, world, NOW)
     assert not decision.unsettled or to_rows(decision.ledger) != to_rows(world.ledger)
@@ -194,7 +194,7 @@ def test_only_who_has_got_further_decides_again_at_once(given_):
 
 @EXAMPLES
 @given(observed())
-def test_no_step_is_there_twice_and_no_target_has_two_opposite_ones(given_):
+def test_steps_are_unique_and_no_target_has_two(given_):
     decision = decide(*given_, NOW)
     ids = [step.id for step in decision.steps]
     assert len(ids) == len(set(ids))
@@ -222,14 +222,14 @@ def test_a_forecast_ends_and_its_forms_agree(given_):
 
 @EXAMPLES
 @given(observed())
-def test_the_ledger_comes_back_from_its_rows(given_):
+def test_the_ledger_survives_a_round_trip_through_its_rows(given_):
     ledger = decide(*given_, NOW).ledger
     assert from_rows(to_rows(ledger)) == ledger
 
 
 @examples(50)
 @given(observed())
-def test_status_can_be_told_of_every_world(given_):
+def test_every_world_has_a_status(given_):
     decision = decide(*given_, NOW)
     told = rows(decision.status, decision.holds, NOW)
     assert len(told["workloads"]) == len(given_[0].workloads)

@@ -59,7 +59,7 @@ COMMON = examples(60)
 
 @COMMON
 @given(lives(AllUnhealthy.PUBLISH_ALL, [PASS, FAIL]), CAN)
-def test_what_is_published_depends_on_the_last_verdicts_alone(
+def test_published_names_depend_only_on_the_last_verdicts(
     life: tuple[DNSPolicy, list[dict[str, ProbeValue]]], can: object
 ) -> None:
     one, moments = life
@@ -78,7 +78,7 @@ def test_what_is_published_depends_on_the_last_verdicts_alone(
 
 @COMMON
 @given(lives(None, [PASS, FAIL, UNKNOWN]), CAN, st.data())
-def test_killed_between_any_two_writes_no_name_dangles_and_the_end_is_the_same(
+def test_a_kill_between_any_two_writes_leaves_no_dangling_name(
     life: tuple[DNSPolicy, list[dict[str, ProbeValue]]], can: object, data: st.DataObject
 ) -> None:
     """`World.write` looks after each single write; here the program also dies after any of them, and time passes or not."""
@@ -105,7 +105,7 @@ def test_killed_between_any_two_writes_no_name_dangles_and_the_end_is_the_same(
 
 @COMMON
 @given(lives(AllUnhealthy.PUBLISH_ALL, [PASS, FAIL]))
-def test_ignorance_takes_nothing_away(life: tuple[DNSPolicy, list[dict[str, ProbeValue]]]) -> None:
+def test_unknown_verdicts_withdraw_no_address(life: tuple[DNSPolicy, list[dict[str, ProbeValue]]]) -> None:
     one, moments = life
     world = World((one,), dict(moments[0]))
     world.settle()
@@ -120,7 +120,9 @@ def test_ignorance_takes_nothing_away(life: tuple[DNSPolicy, list[dict[str, Prob
 
 @COMMON
 @given(lives(None, [PASS, FAIL, UNKNOWN]))
-def test_a_decision_on_names_stays_the_same_until_it_wakes(life: tuple[DNSPolicy, list[dict[str, ProbeValue]]]) -> None:
+def test_a_decision_on_names_does_not_change_before_its_wake_at(
+    life: tuple[DNSPolicy, list[dict[str, ProbeValue]]],
+) -> None:
     one, moments = life
     world = World((one,), dict.fromkeys(leaves(one), PASS))
     world.settle()

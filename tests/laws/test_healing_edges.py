@@ -45,7 +45,7 @@ def watch_down(world: World) -> list[int]:
     return seen
 
 
-def test_a_drain_that_takes_longer_than_a_restart_usually_may_is_waited_for(worlds):
+def test_a_drain_longer_than_a_usual_restart_is_not_cut_off(worlds):
     world = ready(worlds(shop(replicas=2, drain=15 * MINUTE)))
     world.apps.sick.add(world.generation(WEB.format(1)))
     world.run(20 * MINUTE)
@@ -55,7 +55,7 @@ def test_a_drain_that_takes_longer_than_a_restart_usually_may_is_waited_for(worl
     assert not world.memory.ledger().escalations
 
 
-def test_a_replica_that_must_be_ready_for_long_counts_against_the_budget_for_as_long(worlds):
+def test_a_replica_counts_against_the_budget_until_min_ready(worlds):
     world = worlds(shop(replicas=6, min_ready=6 * MINUTE))
     world.run(12 * MINUTE)
     world.apps.sick.add(world.generation(WEB.format(0)))
@@ -70,7 +70,7 @@ def test_a_replica_that_must_be_ready_for_long_counts_against_the_budget_for_as_
     assert not world.memory.ledger().grants
 
 
-def test_a_canary_that_must_be_ready_for_long_is_not_judged_before(worlds):
+def test_a_canary_is_judged_only_after_min_ready(worlds):
     world = worlds(Shop((Spec(replicas=4, min_ready=6 * MINUTE, backoff=QUICK),), guard=LOOSE))
     world.run(12 * MINUTE)
     for ordinal in range(4):
@@ -82,7 +82,7 @@ def test_a_canary_that_must_be_ready_for_long_is_not_judged_before(worlds):
     assert not world.tape.last.holds
 
 
-def test_what_somebody_pauses_in_the_middle_of_its_restart_is_left_alone(worlds):
+def test_a_replica_paused_during_its_restart_is_left_alone(worlds):
     world = ready(worlds(shop(replicas=2, drain=60 * SECOND)))
     name = WEB.format(1)
     world.apps.sick.add(world.generation(name))
@@ -103,7 +103,7 @@ def test_what_somebody_pauses_in_the_middle_of_its_restart_is_left_alone(worlds)
 @pytest.mark.parametrize(
     "outside", [{}, {"publish": None}, {"publish": None, "pools": ()}], ids=["all", "pool", "none"]
 )
-def test_a_request_while_all_fail_their_readiness_takes_no_more_than_the_budget_at_once(worlds, budget, outside):
+def test_a_request_keeps_the_budget_while_all_fail_readiness(worlds, budget, outside):
     world = ready(worlds(shop(replicas=5, max_unavailable=budget, ttl=1, drain=2 * SECOND, **outside)))
     world.apps.lies["*", "readiness"] = ProbeValue.FAIL
     world.run(2 * MINUTE)
@@ -118,7 +118,7 @@ def test_a_request_while_all_fail_their_readiness_takes_no_more_than_the_budget_
     assert {member.fate for member in world.memory.ledger().requests["r1"].members} <= {Fate.DONE, Fate.EXPIRED}
 
 
-def test_a_request_while_all_fail_their_liveness_takes_no_more_than_the_budget_at_once(worlds):
+def test_a_request_keeps_the_budget_while_all_fail_liveness(worlds):
     spec = Spec(replicas=5, max_unavailable=2, ttl=1, drain=2 * SECOND, publish=None, pools=())
     world = ready(worlds(Shop((spec,), guard=replace(LOOSE))))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
@@ -129,7 +129,7 @@ def test_a_request_while_all_fail_their_liveness_takes_no_more_than_the_budget_a
     assert max(down) <= 2
 
 
-def test_a_replica_that_goes_first_goes_only_when_its_replacement_could_be_made(worlds):
+def test_recreate_stops_a_replica_only_after_its_replacement_exists(worlds):
     class Recreating(Shop):
         """The usual shop, where both revisions take one port of the host."""
 

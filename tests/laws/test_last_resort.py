@@ -15,7 +15,7 @@ ONE = WEB.format(0)
 
 
 @pytest.mark.parametrize("readiness", [True, False])
-def test_a_single_replica_with_a_wrong_liveness_probe_serves_after_each_restart_and_after_the_last(readiness, worlds):
+def test_a_single_replica_with_a_wrong_liveness_probe_keeps_serving(readiness, worlds):
     world = ready(worlds(shop(replicas=1, readiness=readiness, backoff=QUICK)))
     without = []
     world.checks.append(lambda _: without.append(not any(world.weights().values())))
@@ -35,7 +35,7 @@ def test_a_single_replica_with_a_wrong_liveness_probe_serves_after_each_restart_
 
 
 @pytest.mark.parametrize("how", ["a new process", "a silent probe engine"])
-def test_a_prober_that_knows_nothing_yet_takes_nothing_from_the_last_resort(how, worlds):
+def test_a_prober_without_results_keeps_the_last_resort(how, worlds):
     world = ready(worlds(shop(replicas=1, backoff=Backoff(600 * SECOND, 600 * SECOND, 600 * SECOND))))
     before = world.generation(ONE)
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
@@ -53,7 +53,7 @@ def test_a_prober_that_knows_nothing_yet_takes_nothing_from_the_last_resort(how,
     assert world.weights() == {ONE: 100}
 
 
-def test_it_is_the_last_resort_only_for_as_long_as_nobody_is_better(worlds):
+def test_a_last_resort_ends_when_a_better_replica_exists(worlds):
     world = ready(worlds(shop(replicas=3, backoff=QUICK)))
     others = {WEB.format(1), WEB.format(2)}
     world.apps.lies[ONE, "liveness"] = ProbeValue.FAIL
@@ -71,7 +71,7 @@ def test_it_is_the_last_resort_only_for_as_long_as_nobody_is_better(worlds):
     assert {name for name, weight in world.weights().items() if weight} == others
 
 
-def test_who_fails_its_readiness_too_is_no_resort(worlds):
+def test_a_replica_failing_readiness_is_no_last_resort(worlds):
     world = ready(worlds(shop(replicas=1, backoff=QUICK)))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
     world.apps.mute.add(ONE)

@@ -51,7 +51,7 @@ def until(world: World, done: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("replicas", [2, 3])
 @pytest.mark.parametrize("strategy", [Strategy.ROLLING, Strategy.RECREATE, Strategy.ACTIVATE])
 @pytest.mark.parametrize(("trusting", "lag"), [(False, 0), (True, 0), (True, 7 * SECOND)])
-def test_a_rollout_takes_no_more_from_clients_than_its_budget(worlds, strategy, replicas, trusting, lag):
+def test_a_rollout_keeps_its_budget_of_serving_replicas(worlds, strategy, replicas, trusting, lag):
     """A balancer gives a new member nothing until it has passed a few checks, or until the first one has failed."""
     spec = Spec(replicas=replicas, strategy=strategy, publish=None, startup=True, drain=2 * SECOND)
     world, seen = checked(worlds, spec, 5 * SECOND, trusting, lag)
@@ -69,7 +69,7 @@ def test_a_rollout_takes_no_more_from_clients_than_its_budget(worlds, strategy, 
 
 @pytest.mark.parametrize("lag", [0, 7 * SECOND])
 @pytest.mark.parametrize("replicas", [2, 3])
-def test_a_restart_that_a_person_asks_for_takes_no_more_from_clients_than_its_budget(worlds, replicas, lag):
+def test_a_restart_request_keeps_its_budget_of_serving_replicas(worlds, replicas, lag):
     """These replicas need so long to start that the balancer calls them down."""
     spec = Spec(replicas=replicas, publish=None, startup=True, drain=2 * SECOND)
     world, seen = checked(worlds, spec, 12 * SECOND, lag=lag)

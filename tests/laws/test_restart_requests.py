@@ -70,14 +70,14 @@ def test_every_replica_is_restarted_once_within_the_budget(world):
     assert world.memory.ledger().requests["r1"].succeeded
 
 
-def test_one_replica_alone_can_be_meant(world):
+def test_a_request_can_name_one_replica(world):
     ask(world, obj="workload/web/1")
     world.run(200 * SECOND)
     assert stops(world) == {WEB.format(1): 1}
     assert fates(world) == [Fate.DONE]
 
 
-def test_what_started_after_the_word_is_not_started_again(world):
+def test_a_replica_started_after_the_request_is_not_restarted(world):
     asked = instant(world.clock.now())
     world.run(SECOND)
     world.runtime.exit(WEB.format(0))
@@ -88,7 +88,7 @@ def test_what_started_after_the_word_is_not_started_again(world):
     assert stops(world) == {}
 
 
-def test_a_member_that_ends_by_itself_is_not_restarted_as_well(world):
+def test_a_replica_that_exits_by_itself_is_not_restarted_again(world):
     ask(world, ordered=True)
     world.run(2 * SECOND)
     world.runtime.exit(WEB.format(2))
@@ -97,7 +97,7 @@ def test_a_member_that_ends_by_itself_is_not_restarted_as_well(world):
     assert stops(world) == {WEB.format(0): 1, WEB.format(1): 1}
 
 
-def test_in_order_means_one_after_the_other_is_available(world):
+def test_an_ordered_request_waits_for_each_replica(world):
     order: list[str] = []
     world.checks.append(lambda action: order.append(action.name) if isinstance(action, StopContainer) else None)
     ask(world, ordered=True, min_started=60 * SECOND)
@@ -107,14 +107,14 @@ def test_in_order_means_one_after_the_other_is_available(world):
     assert all(later - earlier >= 60 * SECOND for earlier, later in pairwise(started))
 
 
-def test_a_persons_grace_and_drain_win_over_the_manifest(world):
+def test_grace_and_drain_of_the_request_override_the_manifest(world):
     ask(world, obj="workload/web/0", grace=SECOND, drain=3 * SECOND)
     world.run(200 * SECOND)
     [stop] = [write.action for write in world.traffic.writes if isinstance(write.action, StopContainer)]
     assert stop.grace == SECOND
 
 
-def test_a_failed_member_ends_the_request_and_the_rest_is_left_alone(world):
+def test_a_failed_replica_ends_the_request_and_skips_the_rest(world):
     world.apps.slow[WEB.format(0)] = 10**6 * SECOND
     ask(world, ordered=True)
     world.run(400 * SECOND)
@@ -123,7 +123,7 @@ def test_a_failed_member_ends_the_request_and_the_rest_is_left_alone(world):
     assert set(stops(world)) <= {WEB.format(0)}
 
 
-def test_failures_can_be_ignored(world):
+def test_a_request_can_ignore_failures(world):
     world.apps.slow[WEB.format(0)] = 10**6 * SECOND
     ask(world, ordered=True, failure_policy=FailurePolicy.IGNORE, deadline=1200 * SECOND)
     world.run(1300 * SECOND)
@@ -131,7 +131,7 @@ def test_failures_can_be_ignored(world):
     assert all(fate in {Fate.DONE, Fate.EXPIRED} for fate in fates(world)[1:])
 
 
-def test_a_suspension_holds_it_and_the_deadline_decides_it(world):
+def test_a_suspended_request_expires_at_its_deadline(world):
     world.memory.say("suspend", "workload/web")
     ask(world, deadline=120 * SECOND)
     world.run(60 * SECOND)
@@ -142,7 +142,7 @@ def test_a_suspension_holds_it_and_the_deadline_decides_it(world):
     assert stops(world) == {}
 
 
-def test_a_suspended_node_holds_it_until_it_is_resumed(world):
+def test_a_suspended_node_holds_a_request_until_resume(world):
     world.memory.say("suspend", "node/node-a")
     ask(world, deadline=1200 * SECOND)
     world.run(60 * SECOND)
@@ -152,7 +152,7 @@ def test_a_suspended_node_holds_it_until_it_is_resumed(world):
     assert fates(world) == [Fate.DONE] * 3
 
 
-def test_a_denied_workload_is_left_alone(world):
+def test_a_denied_workload_is_not_restarted(world):
     world.close()
     world = World(Shop((Spec(),), guard=Guard(deny=frozenset({"workload/web"}))))
     world.shop = shop()
@@ -170,14 +170,14 @@ def test_two_requests_at_once_restart_a_member_once(world):
     assert set(stops(world).values()) == {1}
 
 
-def test_a_finished_request_is_forgotten_after_its_time(world):
+def test_a_finished_request_is_forgotten_after_its_ttl(world):
     ask(world)
     world.run(400 * SECOND)
     world.run(TTL)
     assert world.memory.ledger().requests == {}
 
 
-def test_a_request_for_nothing_is_finished_at_once(world):
+def test_a_request_without_replicas_finishes_at_once(world):
     ask(world, obj="workload/gone")
     world.run(5 * SECOND)
     request = world.memory.ledger().requests["r1"]
@@ -185,7 +185,7 @@ def test_a_request_for_nothing_is_finished_at_once(world):
     assert "no replicas" in request.message
 
 
-def test_a_single_run_does_it_and_sits_until_it_is_decided(world):
+def test_a_single_run_waits_until_the_request_is_decided(world):
     ask(world)
     summary = world.once()
     assert int(summary.exit) == 0
@@ -207,7 +207,7 @@ def starts(world: World) -> dict[str, tuple[int, int]]:
     return {name: (those[""].started_at, those["proxy"].started_at) for name, those in found.items()}
 
 
-def test_one_container_alone_is_restarted_in_every_replica_within_the_budget(pods):
+def test_a_request_for_one_container_keeps_the_budget(pods):
     before, down = starts(pods), down_watch(pods)
     ask(pods, only="proxy")
     pods.run(400 * SECOND)
@@ -220,7 +220,7 @@ def test_one_container_alone_is_restarted_in_every_replica_within_the_budget(pod
     assert {write.action.only for write in pods.traffic.writes if isinstance(write.action, StopContainer)} == {"proxy"}
 
 
-def test_the_first_container_takes_those_with_it_that_live_in_its_network(pods):
+def test_restarting_the_first_container_restarts_its_network_members(pods):
     before = starts(pods)
     ask(pods, obj="workload/web/1", only="main")
     pods.run(200 * SECOND)
@@ -230,7 +230,7 @@ def test_the_first_container_takes_those_with_it_that_live_in_its_network(pods):
     assert after[WEB.format(0)] == before[WEB.format(0)]
 
 
-def test_a_sidecar_that_starts_anew_is_no_restart_of_its_replica_but_the_other_way_round(pods):
+def test_a_sidecar_exit_is_no_restart_of_its_replica(pods):
     pods.memory.say("suspend", "workload/web")
     ask(pods, "whole", "workload/web/0")
     ask(pods, "part", "workload/web/1", only="proxy")
@@ -246,7 +246,7 @@ def test_a_sidecar_that_starts_anew_is_no_restart_of_its_replica_but_the_other_w
 
 
 @pytest.mark.parametrize("there", [(), ("proxy",)])
-def test_a_container_that_does_not_exist_ends_the_request_with_those_that_do(there):
+def test_an_unknown_container_ends_the_request_and_lists_existing_ones(there):
     world = World(shop(sidecars=there))
     try:
         ready(world)
@@ -260,7 +260,7 @@ def test_a_container_that_does_not_exist_ends_the_request_with_those_that_do(the
         world.close()
 
 
-def test_a_plan_says_which_container_is_stopped_and_ends_with_the_request(pods):
+def test_a_plan_names_the_stopped_container_and_ends_with_the_request(pods):
     _, observed, now = pods.glance()
     asked = Request("workload/web/0", instant(now), "ada", only="proxy")
     ledger = replace(observed.ledger, requests={"r1": asked})
@@ -270,7 +270,7 @@ def test_a_plan_says_which_container_is_stopped_and_ends_with_the_request(pods):
     assert "request" not in text.partition("wait ")[2]
 
 
-def test_requests_come_back_from_their_rows(world):
+def test_requests_survive_a_round_trip_through_their_rows(world):
     ask(world)
     world.run(30 * SECOND)
     ledger = world.memory.ledger()

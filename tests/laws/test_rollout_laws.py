@@ -79,7 +79,7 @@ def staged(draw):
 
 @EXAMPLES
 @given(staged(), st.lists(st.floats(0, 1, exclude_max=True), min_size=3, max_size=3))
-def test_a_decision_on_a_switch_does_not_change_before_its_wake_at(given_, fractions):
+def test_a_decision_on_a_rollout_does_not_change_before_its_wake_at(given_, fractions):
     desired, world = given_
     world = settled(desired, world)
     first = decide(desired, world, NOW)
@@ -92,7 +92,7 @@ def test_a_decision_on_a_switch_does_not_change_before_its_wake_at(given_, fract
 
 @EXAMPLES
 @given(staged(), st.data())
-def test_ignorance_never_makes_a_switch_destructive(given_, data):
+def test_unknown_facts_never_make_a_rollout_destructive(given_, data):
     desired, world = given_
     world = settled(desired, world)
     known = destructive(decide(desired, world, NOW))
@@ -109,7 +109,7 @@ def test_ignorance_never_makes_a_switch_destructive(given_, data):
 
 @examples(60)
 @given(staged())
-def test_holds_waits_and_forecasts_of_switches_end(given_):
+def test_holds_waits_and_forecasts_of_rollouts_end(given_):
     desired, world = given_
     decision = decide(desired, world, NOW)
     assert from_rows(to_rows(decision.ledger)) == decision.ledger

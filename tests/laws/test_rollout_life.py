@@ -87,7 +87,7 @@ def happen(world: World, event: tuple[str, object]) -> None:
 
 @examples(8)
 @given(st.lists(events, min_size=4, max_size=12))
-def test_traffic_goes_where_the_books_say_and_everything_comes_to_rest(story):
+def test_traffic_follows_the_rollout_history_and_the_world_converges(story):
     world = World(shop(replicas=2, strategy=Strategy.ACTIVATE, rollout=TIMES))
     world.dog = Watchdog(world)
     watch(world)

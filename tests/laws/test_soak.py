@@ -61,7 +61,7 @@ def churn(world: World, rng: random.Random, turns: int) -> None:
         world.run(61 * SECOND)
 
 
-def test_thousands_of_ticks_with_churn_leave_threads_descriptors_tasks_children_and_memory_flat():
+def test_thousands_of_ticks_leak_no_resources():
     rng = random.Random(7)
     world = World(busy())
     try:

@@ -17,7 +17,7 @@ def stops(world: World) -> list[str]:
     ]
 
 
-def test_a_new_process_restarts_who_fails_by_now_as_if_it_had_been_there_all_the_time(worlds):
+def test_a_new_process_restarts_a_replica_that_fails_after_its_start(worlds):
     world = ready(worlds(shop(startup=True)))
     world.kill()
     for probe in ("startup", "liveness"):
@@ -29,7 +29,7 @@ def test_a_new_process_restarts_who_fails_by_now_as_if_it_had_been_there_all_the
     }
 
 
-def test_who_has_not_started_yet_is_left_to_its_startup_probe_by_a_new_process_too(worlds):
+def test_a_new_process_waits_for_a_pending_startup_probe(worlds):
     world = worlds(shop(startup=True))
     world.apps.lies[WEB.format(1), "startup"] = ProbeValue.FAIL
     world.run(15 * SECOND)
@@ -41,7 +41,7 @@ def test_who_has_not_started_yet_is_left_to_its_startup_probe_by_a_new_process_t
     assert world.weights() == {WEB.format(n): 100 for n in range(3)}
 
 
-def test_a_plan_sees_what_comes_after_the_startup_probe_and_waits_for_nothing_else(worlds):
+def test_a_plan_waits_only_for_the_probes_after_startup(worlds):
     world = worlds(shop(startup=True))
     world.run(60 * SECOND)
     world.memory.rows.clear()  # nothing is remembered, so the plan finds out itself

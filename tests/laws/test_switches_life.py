@@ -32,7 +32,7 @@ def probed(world: World) -> set[str]:
 
 
 @pytest.mark.parametrize("key", ["*", "node/node-a", "workload/web"])
-def test_probes_stop_within_a_tick_and_nothing_is_done_about_what_is_not_seen(key, world):
+def test_suspended_probes_stop_and_cause_no_action(key, world):
     silence(world, key)
     world.run(20 * SECOND)
     assert probed(world) == set()
@@ -45,13 +45,13 @@ def test_probes_stop_within_a_tick_and_nothing_is_done_about_what_is_not_seen(ke
     assert probed(world) == {WEB.format(n) for n in range(3)}
 
 
-def test_one_replica_alone_can_be_silenced(world):
+def test_probes_of_one_replica_can_be_suspended(world):
     silence(world, "workload/web/1")
     world.run(20 * SECOND)
     assert probed(world) == {WEB.format(0), WEB.format(2)}
 
 
-def test_a_silence_with_an_end_ends_by_itself(world):
+def test_a_suspension_with_an_end_expires(world):
     silence(world, "*", 60 * SECOND)
     world.run(50 * SECOND)
     assert probed(world) == set()
