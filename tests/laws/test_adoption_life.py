@@ -1,4 +1,4 @@
-"""Laws over the life of a world with somebody else's containers: kills, lost memory, crashes; what is not ours is never made or removed."""
+"""Laws of adopted and labelled containers across kills, a lost ledger and crashes: foreign containers are never created or removed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.sim.manifest import INSTANCE, Shop, Spec
 from tests.sim.world import World
 
 STRIDE = stride(search=1, ci=8)
-"""Every how many points a process is killed."""
+"""The distance between the points at which a process is killed."""
 
 NAMES = ("web-1", "web-2", "web-3")
 COMPOSE = {"com.docker.compose.project": "shop", "com.docker.compose.service": "web"}
@@ -22,25 +22,25 @@ CONTEXT = '[{"name": "web", "livenessProbe": {"tcpSocket": {"port": 8080}, "peri
 
 
 class Adopting(Shop):
-    """The usual shop, whose workload takes compose's containers over."""
+    """The usual shop, whose workload adopts containers of Docker Compose."""
 
     adopt: Adopt = Adopt(labels=(("com.docker.compose.service", "web"),))
 
     def desired(self) -> Desired:
-        found = Shop.desired(self)
-        return replace(found, workloads=tuple(replace(workload, adopt=self.adopt) for workload in found.workloads))
+        made = Shop.desired(self)
+        return replace(made, workloads=tuple(replace(workload, adopt=self.adopt) for workload in made.workloads))
 
 
 class Labelled(Shop):
-    """A shop without workloads, whose Instance looks at labels."""
+    """A shop without workloads, whose Instance uses labels."""
 
     def desired(self) -> Desired:
-        found = Shop.desired(self)
-        return replace(found, instance=replace(found.instance, enhanced_liveness=True))
+        made = Shop.desired(self)
+        return replace(made, instance=replace(made.instance, enhanced_liveness=True))
 
 
 def planted(world: World, **labels: str) -> World:
-    """Three containers of compose's that have been running for a while."""
+    """Three containers of Docker Compose that have been running for a while."""
     policy = (Live("", 0, 0, "no"),)
     for number, name in enumerate(NAMES, start=1):
         own = {"com.docker.compose.container-number": str(number), **COMPOSE, **labels}
@@ -54,7 +54,7 @@ def labelled(world: World) -> World:
 
 @pytest.fixture
 def strange() -> Iterator[Callable[[Shop], World]]:
-    """Makes worlds without the usual watchdog, for which what carries no mark is untouchable, and closes them."""
+    """Creates worlds without the usual watchdog, which forbids changes of containers without a mark, and closes them."""
     made: list[World] = []
 
     def make(shop: Shop) -> World:
@@ -62,8 +62,8 @@ def strange() -> Iterator[Callable[[Shop], World]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for world in made:
+        world.close()
 
 
 def done(world: World, kind: type) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a restart takes away is kept before, and what happened is told once."""
+"""Evidence is kept before a restart destroys it, and each event is reported once."""
 
 from collections import Counter
 
@@ -106,5 +106,5 @@ def test_operator_commands_are_reported_once_across_restarts(world):
     world.run(60 * SECOND)
     world.memory.say("resume", "workload/web")
     world.run(60 * SECOND)
-    told = [event.kind for event in world.memory.events if event.kind in {"suspended", "resumed", "request"}]
-    assert Counter(told) == {"suspended": 1, "resumed": 1, "request": 3}
+    kinds = [event.kind for event in world.memory.events if event.kind in {"suspended", "resumed", "request"}]
+    assert Counter(kinds) == {"suspended": 1, "resumed": 1, "request": 3}

@@ -1,4 +1,4 @@
-"""Laws of healing over the life of a world: one canary, escalation, budgets, flapping and wrong probes, clocks, a frozen agent."""
+"""Laws of healing in simulated worlds: one canary, escalation, budgets, flapping and wrong probes, clocks, a frozen process."""
 
 import itertools
 from dataclasses import replace
@@ -53,7 +53,7 @@ def test_a_mass_failure_restarts_one_canary_and_keeps_traffic(worlds):
     world.run(4 * MINUTE)
     assert len(stops(world)) == 1
     assert Rule.MASS_FAILURE in rules(world)
-    # The canary is out and comes back: its readiness passes. Everybody else has kept its weight all the time.
+    # The canary leaves and returns: its readiness passes. All others have kept their weight.
     assert sum(1 for weight in world.weights().values() if weight) >= 5
     assert len(world.published()) >= 5
 
@@ -65,7 +65,7 @@ def test_a_wrong_liveness_probe_never_empties_a_pool(replicas, readiness, worlds
     world.checks.append(lambda _: least.append(sum(1 for weight in world.weights().values() if weight)))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
     world.run(60 * MINUTE)
-    assert len(set(stops(world))) >= 2, "several were restarted in vain, each out for that time only"
+    assert len(set(stops(world))) >= 2, "several were restarted without success, each without weight for that time only"
     assert min(least) >= replicas - 1
     assert set(world.weights().values()) == {100}
 
@@ -86,7 +86,7 @@ def test_each_failed_canary_lengthens_the_wait(worlds):
     assert 3 <= len(at) <= 5
     pauses = [later - earlier for earlier, later in itertools.pairwise(at)]
     assert all(later > 1.5 * earlier for earlier, later in itertools.pairwise(pauses)), pauses
-    hold = next(one for one in world.tape.last.holds if one.rule is Rule.MASS_FAILURE and one.until is not None)
+    hold = next(hold for hold in world.tape.last.holds if hold.rule is Rule.MASS_FAILURE and hold.until is not None)
     assert "suspect" in hold.message
 
 
@@ -188,8 +188,8 @@ def test_a_new_template_clears_the_escalation(worlds):
     assert not world.tape.last.holds
 
 
-@pytest.mark.parametrize("word", ["workload/web/1", "workload/web", "*"])
-def test_resume_allows_another_restart(worlds, word):
+@pytest.mark.parametrize("key", ["workload/web/1", "workload/web", "*"])
+def test_resume_allows_another_restart(worlds, key):
     world = failing_for_good(worlds)
     world.run(15 * MINUTE)
     world.apps.cursed.clear()
@@ -197,7 +197,7 @@ def test_resume_allows_another_restart(worlds, word):
     world.run(5 * MINUTE)
     count = len(stops(world))
     assert Rule.FAILED in rules(world)
-    world.memory.say("resume", word)
+    world.memory.say("resume", key)
     world.run(5 * MINUTE)
     assert len(stops(world)) == count + 1
     assert not world.tape.last.holds
@@ -257,21 +257,21 @@ def test_restarts_never_take_down_more_than_the_budget(replicas, budget, events)
     try:
         world.run(60 * SECOND)
         image = 1
-        for what, number in events:
+        for event, number in events:
             names = world.running()
             name = names[number % len(names)] if names else ""
-            if what == "sick" and name:
+            if event == "sick" and name:
                 world.apps.sick.add(world.generation(name))
-            elif what == "mute" and name:
+            elif event == "mute" and name:
                 world.apps.unready.add(world.generation(name))
-            elif what == "crash" and name:
+            elif event == "crash" and name:
                 world.runtime.exit(name)
-            elif what == "roll":
+            elif event == "roll":
                 image += 1
                 world.push(replace(world.shop, specs=(replace(spec, image=f"v{image}"),)))
-            elif what == "kill":
+            elif event == "kill":
                 world.kill()
-            elif what == "back":
+            elif event == "back":
                 world.clock.step_wall(-3600 * SECOND)
             world.run(20 * SECOND)
     finally:
@@ -291,7 +291,7 @@ def test_observe_mode_reports_restarts_and_does_none(worlds):
     assert stops(world) == [WEB.format(1)]
 
 
-# --- probes that are wrong, clocks, a frozen agent --------------------------------------------------------------
+# --- wrong probes, clocks, a frozen process ---------------------------------------------------------------------
 
 
 def test_a_flapping_probe_causes_no_more_restarts_than_its_limits(worlds):
@@ -353,8 +353,8 @@ def test_rate_limits_hold_across_kills_and_clock_steps(events):
 
 
 def within(burst: int, interval: int, instants: list[int]) -> None:
-    """In every span at most the burst and one for each interval in it."""
+    """In every span at most the burst, and one more for each interval in it."""
     ordered = sorted(instants)
-    for place, first in enumerate(ordered):
-        for count, last in enumerate(ordered[place:], start=1):
+    for index, first in enumerate(ordered):
+        for count, last in enumerate(ordered[index:], start=1):
             assert count <= burst + (last - first) // (interval * SECOND), (count, (last - first) / SECOND)

@@ -1,4 +1,4 @@
-"""Laws of healing where times are long, somebody interferes, or several causes meet."""
+"""Laws of healing with long times, foreign interference, or several causes at once."""
 
 from dataclasses import replace
 
@@ -35,14 +35,14 @@ def stops(world: World) -> list[str]:
 
 
 def watch_down(world: World) -> list[int]:
-    """After each write: how many containers are not running."""
-    seen = [0]
+    """The number of containers that are not running, after each write."""
+    counts = [0]
     world.checks.append(
-        lambda _: seen.append(
+        lambda _: counts.append(
             sum(1 for container in world.containers().values() if container.state is not ContainerState.RUNNING)
         )
     )
-    return seen
+    return counts
 
 
 def test_a_drain_longer_than_a_usual_restart_is_not_cut_off(worlds):
@@ -131,7 +131,7 @@ def test_a_request_keeps_the_budget_while_all_fail_liveness(worlds):
 
 def test_recreate_stops_a_replica_only_after_its_replacement_exists(worlds):
     class Recreating(Shop):
-        """The usual shop, where both revisions take one port of the host."""
+        """The usual shop, where both revisions need the same port of the host."""
 
         def desired(self):
             made = Shop.desired(self)
@@ -151,7 +151,7 @@ def test_recreate_stops_a_replica_only_after_its_replacement_exists(worlds):
     revision = Spec(image="v2").revision[:8]
     assert world.running() == [f"shop-web-{revision}-{n}" for n in range(2)]
     assert not world.tape.last.holds
-    # And back again while the replacements are made and not started: they go, and nothing that serves does.
+    # Back again while the replacements are created but not started: they are removed, and all serving replicas stay.
     world.push(Recreating((Spec(replicas=2, image="v3"),)))
     while len(world.containers()) < 4:
         world.run(SECOND)

@@ -1,4 +1,4 @@
-"""Laws over the life of a world: coming to rest, health restarts, order of steps, read-back, kills, faults, full disks."""
+"""Laws of whole runs: convergence, order of steps, health restarts, pools and names that never become empty, plan and apply, read-back, kills."""
 
 from dataclasses import replace
 from functools import cache
@@ -22,7 +22,7 @@ from tests.sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 from tests.sim.world import World
 
 STRIDE = stride(search=4, ci=24)
-"""Every how many points a process is killed in each of four shards, which begin a quarter of it apart."""
+"""The distance between the points of a kill in each of four shards, which begin a quarter of it apart."""
 
 
 def kinds(world: World, since: int = 0) -> list[str]:
@@ -38,7 +38,7 @@ def kinds(world: World, since: int = 0) -> list[str]:
     return names
 
 
-# --- rest -------------------------------------------------------------------------------------------------------
+# --- convergence ------------------------------------------------------------------------------------------------
 
 
 def test_a_healthy_world_converges_and_is_quiet_for_an_hour(worlds):
@@ -284,12 +284,12 @@ def test_a_granted_restart_may_remove_the_last_weight(worlds):
 
 def shape(steps) -> list[tuple[str, str, str]]:
     """Steps without addresses, which a forecast does not know."""
-    found = []
+    shapes = []
     for step in steps:
         action = step.action
-        what = "" if isinstance(action, ChangeRecords) else action.name
-        found.append((step.object, type(action).__name__, what))
-    return found
+        name = "" if isinstance(action, ChangeRecords) else action.name
+        shapes.append((step.object, type(action).__name__, name))
+    return shapes
 
 
 @pytest.mark.parametrize(
@@ -313,10 +313,12 @@ def test_apply_does_what_the_plan_printed(after, worlds):
     expected, actual = shape(step.step for step in plan.steps), shape(world.tape.steps[done:])
     if after is not None:
         assert sorted(actual) == sorted(expected)
-        assert [one for one in actual if "Container" in one[1]] == [one for one in expected if "Container" in one[1]]
+        assert [step for step in actual if "Container" in step[1]] == [
+            step for step in expected if "Container" in step[1]
+        ]
     else:
-        assert [one for one in actual if one[1] != "ChangeRecords"] == [
-            one for one in expected if one[1] != "ChangeRecords"
+        assert [step for step in actual if step[1] != "ChangeRecords"] == [
+            step for step in expected if step[1] != "ChangeRecords"
         ]
 
 
@@ -341,7 +343,7 @@ def test_a_weight_without_effect_starts_no_drain(worlds):
     world.traffic.lies, world.traffic.kinds = 3, (SetWeight,)
     world.push(shop(replicas=1))
     world.run(300 * SECOND)
-    assert world.running() == [WEB.format(0)]  # the watchdog saw weight 0 and the whole drain before the stop
+    assert world.running() == [WEB.format(0)]  # the watchdog checked weight 0 and the whole drain before the stop
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.UNREACHABLE])
@@ -358,12 +360,12 @@ def test_lost_answers_converge_to_the_same_world(fault, worlds):
 
 
 def calm(**fields) -> Shop:
-    """A shop in which less time passes: the same story in fewer ticks."""
+    """A shop with shorter times: the same events in fewer ticks."""
     return shop(ttl=5, drain=5 * SECOND, **fields)
 
 
 def story(world: World) -> None:
-    """A start, a sick replica, a new template, a smaller scale."""
+    """A start, a failing replica, a new template, a smaller scale."""
     world.run(40 * SECOND)
     name = WEB.format(1)
     if name in world.containers():
@@ -381,7 +383,7 @@ def end_state(world: World) -> tuple:
 
 @cache
 def undisturbed() -> tuple[tuple, int]:
-    """How the story ends where nobody is killed, and at how many points it could be: once for all shards."""
+    """The end of the story without a kill, and the number of points for kills. Computed once for all shards."""
     world = World(calm())
     world.dog = Watchdog(world)
     try:

@@ -1,4 +1,4 @@
-"""Restarts that people ask for, over whole lives: every member is decided, none is restarted twice, the budget is kept."""
+"""Restart requests over whole runs: every replica is decided, none is restarted twice, the budget is kept."""
 
 from collections import Counter
 from dataclasses import replace
@@ -42,14 +42,14 @@ def stops(world: World) -> Counter:
 
 
 def down_watch(world: World) -> list[int]:
-    """After each write: how many replicas are not running."""
-    seen: list[int] = []
+    """The number of replicas that are not running, after each write."""
+    counts: list[int] = []
     world.checks.append(
-        lambda _: seen.append(
+        lambda _: counts.append(
             sum(1 for container in world.containers().values() if container.state is not ContainerState.RUNNING)
         )
     )
-    return seen
+    return counts
 
 
 @pytest.fixture
@@ -78,11 +78,11 @@ def test_a_request_can_name_one_replica(world):
 
 
 def test_a_replica_started_after_the_request_is_not_restarted(world):
-    asked = instant(world.clock.now())
+    requested_at = instant(world.clock.now())
     world.run(SECOND)
     world.runtime.exit(WEB.format(0))
     world.run(60 * SECOND)
-    world.memory.request("late", Request("workload/web/0", asked, "ada", "as of then"))
+    world.memory.request("late", Request("workload/web/0", requested_at, "ada", "as of then"))
     world.run(60 * SECOND)
     assert fates(world, "late") == [Fate.DONE]
     assert stops(world) == {}
@@ -136,7 +136,7 @@ def test_a_suspended_request_expires_at_its_deadline(world):
     ask(world, deadline=120 * SECOND)
     world.run(60 * SECOND)
     held = [hold for hold in world.tape.last.holds if hold.action.startswith("restart ")]
-    assert {one.rule for one in held} == {Rule.SUSPENDED}
+    assert {hold.rule for hold in held} == {Rule.SUSPENDED}
     world.run(90 * SECOND)
     assert fates(world) == [Fate.EXPIRED] * 3
     assert stops(world) == {}
@@ -202,9 +202,9 @@ def pods():
 
 
 def starts(world: World) -> dict[str, tuple[int, int]]:
-    """When the two containers of each replica were started."""
-    found = {name: one.starts for name, one in world.containers().items()}
-    return {name: (those[""].started_at, those["proxy"].started_at) for name, those in found.items()}
+    """The start times of the two containers of each replica."""
+    by_name = {name: container.starts for name, container in world.containers().items()}
+    return {name: (starts_of[""].started_at, starts_of["proxy"].started_at) for name, starts_of in by_name.items()}
 
 
 def test_a_request_for_one_container_keeps_the_budget(pods):
@@ -245,16 +245,16 @@ def test_a_sidecar_exit_is_no_restart_of_its_replica(pods):
     assert not stop.only
 
 
-@pytest.mark.parametrize("there", [(), ("proxy",)])
-def test_an_unknown_container_ends_the_request_and_lists_existing_ones(there):
-    world = World(shop(sidecars=there))
+@pytest.mark.parametrize("sidecars", [(), ("proxy",)])
+def test_an_unknown_container_ends_the_request_and_lists_existing_ones(sidecars):
+    world = World(shop(sidecars=sidecars))
     try:
         ready(world)
         ask(world, only="prxy")
         world.run(30 * SECOND)
         request = world.memory.ledger().requests["r1"]
         assert request.finished is not None
-        assert request.message == f"workload/web has no container prxy; it has: {', '.join(['main', *there])}"
+        assert request.message == f"workload/web has no container prxy; it has: {', '.join(['main', *sidecars])}"
         assert stops(world) == {}
     finally:
         world.close()
@@ -262,8 +262,8 @@ def test_an_unknown_container_ends_the_request_and_lists_existing_ones(there):
 
 def test_a_plan_names_the_stopped_container_and_ends_with_the_request(pods):
     _, observed, now = pods.glance()
-    asked = Request("workload/web/0", instant(now), "ada", only="proxy")
-    ledger = replace(observed.ledger, requests={"r1": asked})
+    request = Request("workload/web/0", instant(now), "ada", only="proxy")
+    ledger = replace(observed.ledger, requests={"r1": request})
     text = to_text(forecast(pods.shop.desired(), replace(observed, ledger=ledger), now))
     assert text.count(f"stop {WEB.format(0)} only proxy grace 5s (Requested: out of rotation and drained)") == 1
     assert text.count(f": start {WEB.format(0)} (Requested: stopped for its restart)") == 1

@@ -1,4 +1,4 @@
-"""A startup probe gates the others for a generation's start only: not for a plan, and not again for each new process."""
+"""A startup probe delays the other probes only at the start of a generation: not for a plan, and not again for each new process."""
 
 from manifests.values.desired import SECOND
 from providers.actions import StopContainer
@@ -44,10 +44,10 @@ def test_a_new_process_waits_for_a_pending_startup_probe(worlds):
 def test_a_plan_waits_only_for_the_probes_after_startup(worlds):
     world = worlds(shop(startup=True))
     world.run(60 * SECOND)
-    world.memory.rows.clear()  # nothing is remembered, so the plan finds out itself
+    world.memory.rows.clear()  # without a ledger the plan has to probe by itself
     before = world.clock.now().steady
     _, observed, now = world.glance()
-    assert now.steady - before < 10 * SECOND, "the whole time that probes may take was waited for"
+    assert now.steady - before < 10 * SECOND, "the plan waited for the full time of the probes"
     for probes in observed.probes.values():
         assert {probes.startup.value, probes.liveness.last, probes.readiness.last} == {ProbeValue.PASS}
     assert all(isinstance(pool, Known) for pool in observed.pools.values())

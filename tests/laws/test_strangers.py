@@ -1,4 +1,4 @@
-"""Laws about full disks, broken sources, unreadable providers, and people and things that are not ours."""
+"""Laws about full disks, broken sources, unreachable providers, foreign objects and foreign changes."""
 
 from dataclasses import replace
 
@@ -10,8 +10,6 @@ from reconciler.core.model.reasons import Rule
 from reconciler.shell.store.directory import StoreError
 from tests.laws.lives import WEB, ready
 from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, Shop, Spec, shop
-
-# --- full disks, broken sources, strangers ----------------------------------------------------------------------
 
 
 def test_a_full_store_stops_all_writes(worlds):
@@ -74,7 +72,7 @@ def test_objects_without_a_valid_mark_are_never_changed(worlds):
     ready(world)
     world.push(Shop((Spec("kept", replicas=1, pools=("kept",)),), prune=True))
     world.run(900 * SECOND)
-    assert [one for one in world.running() if "-kept-" not in one] == ["committed-from-ours", "other-web-01234567-0"]
+    assert [name for name in world.running() if "-kept-" not in name] == ["committed-from-ours", "other-web-01234567-0"]
     assert world.published() == ()
 
 
@@ -141,11 +139,11 @@ def test_a_leaving_container_started_by_hand_is_drained_again(worlds):
 
 
 def test_holds_over_time_name_a_future_instant_or_a_next_step(worlds):
-    for trouble in ("names", "node-a", "edge"):
+    for provider in ("names", "node-a", "edge"):
         world = ready(worlds(Shop((Spec(), Spec(name="old", pools=("old",))), prune=True)))
-        world.outside.break_reads(trouble)
+        world.outside.break_reads(provider)
         world.apps.cursed.add(WEB.format(0))
-        world.push(replace(world.shop, specs=(Spec(replicas=2),), prune=trouble == "edge"))
+        world.push(replace(world.shop, specs=(Spec(replicas=2),), prune=provider == "edge"))
         for _ in range(20):
             world.run(7 * SECOND)
             steady = world.tape.last.ledger and world.clock.now().steady - 7 * SECOND

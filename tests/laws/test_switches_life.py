@@ -1,4 +1,4 @@
-"""What a person stops stays stopped, with its probes where that was said, and goes on by itself when the time is over."""
+"""Suspensions stop healing, with `--probes` also the probes, and expire at their end."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def world():
     made.close()
 
 
-def silence(world: World, key: str, duration: int = 0) -> None:
+def suspend_probes(world: World, key: str, duration: int = 0) -> None:
     until = world.clock.now().wall + duration if duration else 0
     store = world.memory
     store.commands_made += 1
@@ -33,7 +33,7 @@ def probed(world: World) -> set[str]:
 
 @pytest.mark.parametrize("key", ["*", "node/node-a", "workload/web"])
 def test_suspended_probes_stop_and_cause_no_action(key, world):
-    silence(world, key)
+    suspend_probes(world, key)
     world.run(20 * SECOND)
     assert probed(world) == set()
     world.apps.sick.update(Generation(container.id, container.started_at) for container in world.containers().values())
@@ -46,13 +46,13 @@ def test_suspended_probes_stop_and_cause_no_action(key, world):
 
 
 def test_probes_of_one_replica_can_be_suspended(world):
-    silence(world, "workload/web/1")
+    suspend_probes(world, "workload/web/1")
     world.run(20 * SECOND)
     assert probed(world) == {WEB.format(0), WEB.format(2)}
 
 
 def test_a_suspension_with_an_end_expires(world):
-    silence(world, "*", 60 * SECOND)
+    suspend_probes(world, "*", 60 * SECOND)
     world.run(50 * SECOND)
     assert probed(world) == set()
     world.run(30 * SECOND)

@@ -1,4 +1,4 @@
-"""Whole lives of worlds whose replicas push, drain by what is in flight, and whose weights somebody else writes."""
+"""Whole runs with pushes, drains by requests in flight, overrides, ramps, and another writer of weights."""
 
 from dataclasses import dataclass, replace
 
@@ -19,7 +19,7 @@ from tests.sim.world import Killed, World
 
 @dataclass(frozen=True, slots=True)
 class Busy(Spec):
-    """Replicas that leave as soon as nothing is in flight."""
+    """Replicas that leave as soon as they have no requests in flight."""
 
     @property
     def quiet(self) -> int:
@@ -62,7 +62,7 @@ class Replica:
 def member(world: World, number: int):
     address = world.containers()[WEB.format(number)].address
     pool = world.outside.pools[POOLS]["web"]
-    return next(one for endpoint, one in pool.items() if endpoint.address == address)
+    return next(member for endpoint, member in pool.items() if endpoint.address == address)
 
 
 def since(world: World, count: int, kind: type) -> list[int]:
@@ -122,8 +122,8 @@ def test_a_balancer_reload_during_a_drain_extends_it_to_the_maximum(worlds):
     world.push(busy(replicas=1))
     world.run(8 * SECOND)
     world.pools.restart()
-    for one in world.outside.pools[POOLS]["web"].values():
-        one.in_flight = 0
+    for endpoint in world.outside.pools[POOLS]["web"].values():
+        endpoint.in_flight = 0
     world.run(100 * SECOND)
     (stop,) = since(world, count, StopContainer)
     assert stop - down(world, count) >= 30 * SECOND
@@ -225,7 +225,7 @@ def test_a_dead_container_keeps_no_weight_despite_its_push(worlds):
     assert not world.weights().get(WEB.format(1))
 
 
-# --- orders, other writers, ramps -------------------------------------------------------------------------------
+# --- overrides, other writers, ramps ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verb", ["drain", "release"])
@@ -258,8 +258,8 @@ def test_a_conflicting_writer_is_reported_and_the_conflict_ends(worlds):
 def test_lost_weights_of_a_balancer_are_restored_within_a_look(worlds):
     world = ready(worlds(busy(replicas=3)))
     world.pools.restart()
-    for one in world.outside.pools[POOLS]["web"].values():
-        one.weight = 0
+    for endpoint in world.outside.pools[POOLS]["web"].values():
+        endpoint.weight = 0
     world.run(3 * SECOND)
     assert world.weights() == {WEB.format(n): 100 for n in range(3)}
     assert not any(hold.rule is Rule.CONFLICTING_WRITER for hold in world.tape.last.holds)
@@ -268,12 +268,12 @@ def test_lost_weights_of_a_balancer_are_restored_within_a_look(worlds):
 def test_a_ramp_grows_in_steps_and_survives_a_kill(worlds):
     shop = replace(busy(replicas=1), ramp=Ramp(30 * SECOND, 10))
     world = worlds(shop)
-    seen = []
-    world.checks.append(lambda action: seen.append(action.weight) if isinstance(action, SetWeight) else None)
+    weights = []
+    world.checks.append(lambda action: weights.append(action.weight) if isinstance(action, SetWeight) else None)
     world.run(15 * SECOND)
     world.kill()
     world.run(60 * SECOND)
-    assert seen[0] == 10
-    assert seen == sorted(seen)
-    assert seen[-1] == 100
-    assert len(seen) > 10
+    assert weights[0] == 10
+    assert weights == sorted(weights)
+    assert weights[-1] == 100
+    assert len(weights) > 10
