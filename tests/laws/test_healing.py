@@ -7,37 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.values.desired import SECOND, Backoff, Guard, MassChange
+from manifests.values.desired import SECOND
 from manifests.values.limits import Mode, Rate, RestartLimits
 from providers.actions import CreateContainer, RemoveContainer, StopContainer
 from providers.facts import ContainerState, ProbeValue
 from reconciler.core.model.reasons import Reason, Rule
 from tests.laws.examples import examples, stride
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import LOOSE, MINUTE, QUICK, WEB, ready, stops, within
 from tests.laws.watchdog import Watchdog
 from tests.sim.manifest import Shop, Spec, shop
 from tests.sim.world import World
-
-MINUTE = 60 * SECOND
-LOOSE = Guard(
-    mass_change=MassChange(100, 50),
-    restarts=RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50),
-)
-QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
 
 
 def sicken(world: World, *ordinals: int) -> None:
     for ordinal in ordinals:
         world.apps.sick.add(world.generation(WEB.format(ordinal)))
-
-
-def stops(world: World) -> list[str]:
-    """The containers that were stopped, in order."""
-    return [
-        write.action.name
-        for write in world.traffic.writes
-        if isinstance(write.action, StopContainer) and write.effective
-    ]
 
 
 def rules(world: World) -> set[Rule]:
@@ -345,16 +329,8 @@ def test_rate_limits_hold_across_kills_and_clock_steps(events):
                 world.clock.step_wall((-1 if event == "back" else 1) * 7200 * SECOND)
             world.run(50 * SECOND)
         for spec in specs:
-            within(2, 60, [at for at, replica, _ in dog.restarts if replica.startswith(f"{spec.key}/")])
-        within(3, 20, [at for at, _, _ in dog.restarts])
+            within(Rate(1, 2), [at for at, replica, _ in dog.restarts if replica.startswith(f"{spec.key}/")])
+        within(Rate(3, 3), [at for at, _, _ in dog.restarts])
         assert len(dog.restarts) >= 3
     finally:
         world.close()
-
-
-def within(burst: int, interval: int, instants: list[int]) -> None:
-    """In every span at most the burst, and one more for each interval in it."""
-    ordered = sorted(instants)
-    for index, first in enumerate(ordered):
-        for count, last in enumerate(ordered[index:], start=1):
-            assert count <= burst + (last - first) // (interval * SECOND), (count, (last - first) / SECOND)

@@ -4,45 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from manifests.values.desired import SECOND, Backoff, Guard, MassChange
-from manifests.values.limits import Rate, RestartLimits
+from manifests.values.desired import SECOND
 from manifests.values.rollouts import Strategy
-from providers.actions import StopContainer
 from providers.facts import ContainerState, ProbeValue
 from providers.testing.faults import Fault
 from reconciler.core.model.instant import instant
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.restart_request import Fate, Request
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import LOOSE, MINUTE, QUICK, WEB, ready, stops, watch_down
 from tests.sim.manifest import NODE, Shop, Spec, shop
-from tests.sim.world import World
-
-MINUTE = 60 * SECOND
-QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
-LOOSE = Guard(
-    mass_change=MassChange(100, 50),
-    restarts=RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50),
-)
-
-
-def stops(world: World) -> list[str]:
-    """The containers that were stopped, in order."""
-    return [
-        write.action.name
-        for write in world.traffic.writes
-        if isinstance(write.action, StopContainer) and write.effective
-    ]
-
-
-def watch_down(world: World) -> list[int]:
-    """The number of containers that are not running, after each write."""
-    counts = [0]
-    world.checks.append(
-        lambda _: counts.append(
-            sum(1 for container in world.containers().values() if container.state is not ContainerState.RUNNING)
-        )
-    )
-    return counts
 
 
 def test_a_drain_longer_than_a_usual_restart_is_not_cut_off(worlds):

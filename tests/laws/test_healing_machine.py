@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from manifests.values.desired import SECOND, Backoff, Guard, MassChange
+from manifests.values.desired import SECOND, Guard, MassChange
 from manifests.values.limits import Rate, RestartLimits
 from providers.actions import StopContainer
 from providers.facts import ContainerState, ProbeValue
@@ -16,11 +16,11 @@ from providers.testing.faults import Fault
 from reconciler.core.model.instant import instant
 from reconciler.core.model.restart_request import Request
 from tests.laws.examples import examples
+from tests.laws.helpers import QUICK, within
 from tests.laws.watchdog import Watchdog
 from tests.sim.manifest import NODE, POOLS, Shop, Spec
 from tests.sim.world import World
 
-QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
 REPLICA = st.integers(0, 9)
 
 
@@ -210,14 +210,6 @@ class Healing(RuleBasedStateMachine):
         self.world.kill()
         self.world.memory.rows.clear()
         self.dog.restarts.clear()
-
-
-def within(rate: Rate, instants: list[int]) -> None:
-    """In every span at most the burst, and one more for each interval in it."""
-    interval, ordered = 60 * SECOND // rate.per_minute, sorted(instants)
-    for index, first in enumerate(ordered):
-        for count, last in enumerate(ordered[index:], start=1):
-            assert count <= rate.burst + (last - first) // interval, (count, (last - first) / SECOND)
 
 
 TestHealing = Healing.TestCase

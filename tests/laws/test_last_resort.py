@@ -6,11 +6,9 @@ from manifests.values.desired import SECOND, Backoff
 from providers.actions import SetWeight
 from providers.facts import ProbeValue
 from reconciler.core.model.reasons import Reason, Rule
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import MINUTE, QUICK, WEB, ready
 from tests.sim.manifest import shop
 
-MINUTE = 60 * SECOND
-QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
 REPLICA = WEB.format(0)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from manifests.values.desired import SECOND, Guard
 from providers.actions import StartContainer, StopContainer
-from providers.facts import ContainerState, ExitCause
+from providers.facts import ExitCause
 from providers.testing.faults import Fault
 from reconciler.core.decision import to_text
 from reconciler.core.forecast import forecast
@@ -20,7 +20,7 @@ from reconciler.core.model.ledger import from_rows, to_rows
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.model.restart_request import FailurePolicy, Fate, Request
 from tests.laws.examples import examples
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready, stops, watch_down
 from tests.sim.manifest import Shop, Spec, shop
 from tests.sim.world import World
 
@@ -33,23 +33,8 @@ def fates(world: World, name: str = "r1") -> list[Fate]:
     return [member.fate for member in world.memory.ledger().requests[name].members or ()]
 
 
-def stops(world: World) -> Counter:
-    return Counter(
-        write.action.name
-        for write in world.traffic.writes
-        if isinstance(write.action, StopContainer) and write.effective
-    )
-
-
-def down_watch(world: World) -> list[int]:
-    """The number of replicas that are not running, after each write."""
-    counts: list[int] = []
-    world.checks.append(
-        lambda _: counts.append(
-            sum(1 for container in world.containers().values() if container.state is not ContainerState.RUNNING)
-        )
-    )
-    return counts
+def stop_counts(world: World) -> Counter:
+    return Counter(stops(world))
 
 
 @pytest.fixture
@@ -61,11 +46,11 @@ def world():
 
 
 def test_every_replica_is_restarted_once_within_the_budget(world):
-    down = down_watch(world)
+    down = watch_down(world)
     ask(world)
     world.run(400 * SECOND)
     assert fates(world) == [Fate.DONE] * 3
-    assert stops(world) == {WEB.format(n): 1 for n in range(3)}
+    assert stop_counts(world) == {WEB.format(n): 1 for n in range(3)}
     assert max(down) == 1
     assert world.memory.ledger().requests["r1"].succeeded
 
@@ -73,7 +58,7 @@ def test_every_replica_is_restarted_once_within_the_budget(world):
 def test_a_request_can_name_one_replica(world):
     ask(world, obj="workload/web/1")
     world.run(200 * SECOND)
-    assert stops(world) == {WEB.format(1): 1}
+    assert stop_counts(world) == {WEB.format(1): 1}
     assert fates(world) == [Fate.DONE]
 
 
@@ -85,7 +70,7 @@ def test_a_replica_started_after_the_request_is_not_restarted(world):
     world.memory.request("late", Request("workload/web/0", requested_at, "ada", "as of then"))
     world.run(60 * SECOND)
     assert fates(world, "late") == [Fate.DONE]
-    assert stops(world) == {}
+    assert stop_counts(world) == {}
 
 
 def test_a_replica_that_exits_by_itself_is_not_restarted_again(world):
@@ -94,7 +79,7 @@ def test_a_replica_that_exits_by_itself_is_not_restarted_again(world):
     world.runtime.exit(WEB.format(2))
     world.run(400 * SECOND)
     assert fates(world) == [Fate.DONE] * 3
-    assert stops(world) == {WEB.format(0): 1, WEB.format(1): 1}
+    assert stop_counts(world) == {WEB.format(0): 1, WEB.format(1): 1}
 
 
 def test_an_ordered_request_waits_for_each_replica(world):
@@ -120,7 +105,7 @@ def test_a_failed_replica_ends_the_request_and_skips_the_rest(world):
     world.run(400 * SECOND)
     assert fates(world) == [Fate.FAILED, Fate.SKIPPED, Fate.SKIPPED]
     assert not world.memory.ledger().requests["r1"].succeeded
-    assert set(stops(world)) <= {WEB.format(0)}
+    assert set(stop_counts(world)) <= {WEB.format(0)}
 
 
 def test_a_request_can_ignore_failures(world):
@@ -139,14 +124,14 @@ def test_a_suspended_request_expires_at_its_deadline(world):
     assert {hold.rule for hold in held} == {Rule.SUSPENDED}
     world.run(90 * SECOND)
     assert fates(world) == [Fate.EXPIRED] * 3
-    assert stops(world) == {}
+    assert stop_counts(world) == {}
 
 
 def test_a_suspended_node_holds_a_request_until_resume(world):
     world.memory.say("suspend", "node/node-a")
     ask(world, deadline=1200 * SECOND)
     world.run(60 * SECOND)
-    assert stops(world) == {}
+    assert stop_counts(world) == {}
     world.memory.say("resume", "node/node-a")
     world.run(400 * SECOND)
     assert fates(world) == [Fate.DONE] * 3
@@ -158,7 +143,7 @@ def test_a_denied_workload_is_not_restarted(world):
     world.shop = shop()
     ask(world, deadline=60 * SECOND)
     world.run(120 * SECOND)
-    assert stops(world) == {}
+    assert stop_counts(world) == {}
     world.close()
 
 
@@ -167,7 +152,7 @@ def test_two_requests_at_once_restart_a_member_once(world):
     ask(world, "r2")
     world.run(400 * SECOND)
     assert fates(world) == fates(world, "r2") == [Fate.DONE] * 3
-    assert set(stops(world).values()) == {1}
+    assert set(stop_counts(world).values()) == {1}
 
 
 def test_a_finished_request_is_forgotten_after_its_ttl(world):
@@ -208,7 +193,7 @@ def starts(world: World) -> dict[str, tuple[int, int]]:
 
 
 def test_a_request_for_one_container_keeps_the_budget(pods):
-    before, down = starts(pods), down_watch(pods)
+    before, down = starts(pods), watch_down(pods)
     ask(pods, only="proxy")
     pods.run(400 * SECOND)
     assert fates(pods) == [Fate.DONE] * 3
@@ -216,7 +201,7 @@ def test_a_request_for_one_container_keeps_the_budget(pods):
     for name, (main, proxy) in starts(pods).items():
         assert main == before[name][0]
         assert proxy > before[name][1]
-    assert set(stops(pods).values()) == {1}
+    assert set(stop_counts(pods).values()) == {1}
     assert {write.action.only for write in pods.traffic.writes if isinstance(write.action, StopContainer)} == {"proxy"}
 
 
@@ -240,7 +225,7 @@ def test_a_sidecar_exit_is_no_restart_of_its_replica(pods):
     pods.memory.say("resume", "workload/web")
     pods.run(400 * SECOND)
     assert fates(pods, "whole") == fates(pods, "part") == [Fate.DONE]
-    assert stops(pods) == {WEB.format(0): 1}
+    assert stop_counts(pods) == {WEB.format(0): 1}
     [stop] = [write.action for write in pods.traffic.writes if isinstance(write.action, StopContainer)]
     assert not stop.only
 
@@ -255,7 +240,7 @@ def test_an_unknown_container_ends_the_request_and_lists_existing_ones(sidecars)
         request = world.memory.ledger().requests["r1"]
         assert request.finished is not None
         assert request.message == f"workload/web has no container prxy; it has: {', '.join(['main', *sidecars])}"
-        assert stops(world) == {}
+        assert stop_counts(world) == {}
     finally:
         world.close()
 
@@ -292,7 +277,7 @@ def test_no_kill_causes_a_second_restart(kills, lost, only):
         world.kill_in = -1
         world.run(500 * SECOND)
         assert fates(world) == [Fate.DONE] * 3
-        assert all(count == 1 for count in stops(world).values())
+        assert all(count == 1 for count in stop_counts(world).values())
         requested = [step for step in world.tape.steps if step.cause is Reason.REQUESTED]
         assert requested
     finally:

@@ -5,7 +5,7 @@ import pytest
 from manifests.values.desired import SECOND
 from providers.facts import Generation
 from reconciler.core.model.ledger import Command
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import shop
 from tests.sim.world import World
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.values.desired import SECOND, Backoff
+from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, CreateContainer, SetWeight, StartContainer, StopContainer
 from providers.facts import ProbeValue
 from providers.testing.faults import Fault
@@ -16,7 +16,7 @@ from reconciler.core.model.ledger import OutcomeKind
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.loop import NAP
 from tests.laws.examples import examples, stride
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import QUICK, WEB, ready
 from tests.laws.watchdog import Watchdog
 from tests.sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 from tests.sim.world import World
@@ -177,8 +177,7 @@ def test_a_rollout_that_never_becomes_ready_keeps_the_old_replicas(worlds):
     events=st.lists(st.sampled_from(["restart", "kill", "back", "forth", "run", "points"]), min_size=4, max_size=12),
 )
 def test_health_restarts_stay_within_their_limit(limit, window, events):
-    backoff = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
-    world = World(shop(limit=limit, window=window * SECOND, drain=SECOND, backoff=backoff))
+    world = World(shop(limit=limit, window=window * SECOND, drain=SECOND, backoff=QUICK))
     dog = Watchdog(world)
     try:
         world.run(60 * SECOND)

@@ -8,7 +8,7 @@ from manifests.values.desired import SECOND
 from providers.facts import ContainerState, Endpoint, ExitCause, Mark, RecordKey, RecordSet, mark_labels
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.store.directory import StoreError
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, Shop, Spec, shop
 
 

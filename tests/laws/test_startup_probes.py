@@ -4,17 +4,8 @@ from manifests.values.desired import SECOND
 from providers.actions import StopContainer
 from providers.facts import Known, ProbeValue
 from reconciler.core.model.reasons import Reason
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready, stops
 from tests.sim.manifest import shop
-from tests.sim.world import World
-
-
-def stops(world: World) -> list[str]:
-    return [
-        write.action.name
-        for write in world.traffic.writes
-        if isinstance(write.action, StopContainer) and write.effective
-    ]
 
 
 def test_a_new_process_restarts_a_replica_that_fails_after_its_start(worlds):

@@ -12,7 +12,7 @@ from reconciler.core.model.push_fact import PushEvent
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.pushing.pushes import Sender
 from tests.laws.examples import stride
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import POOLS, Shop, Spec
 from tests.sim.world import Killed, World
 
