@@ -1,4 +1,4 @@
-"""What tests/conftest.py promises, tried on a small suite of its own."""
+"""The rules of tests/conftest.py, on a small suite of its own."""
 
 import os
 import shutil
@@ -71,6 +71,8 @@ def test_a_different_golden_text_fails_until_it_is_updated(suite):
     (suite / "golden" / "greeting.txt").write_text("good morning\n")
     failed = run(suite, "-k", "golden")
     assert failed.returncode == 1
-    assert "differs from tests/golden/greeting.txt; if that is meant: --update-golden" in failed.stdout
+    assert (
+        "differs from tests/golden/greeting.txt; if the change is intended, run with --update-golden" in failed.stdout
+    )
     assert run(suite, "-k", "golden", "--update-golden").returncode == 0
     assert (suite / "golden" / "greeting.txt").read_text() == "hello\n"
