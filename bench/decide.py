@@ -1,7 +1,7 @@
-"""How long one decision takes when nothing is to do, and how it grows with the number of workloads.
+"""The time of one decision in a converged world, by number of workloads.
 
-Run by `make bench`; prints a Markdown table. CPU seconds of this process. The garbage collector is off while it decides, as the
-loop does it.
+Run by `make bench`; prints a Markdown table. CPU seconds of this process. The garbage collector is off during a decision, as in
+the loop.
 """
 
 import gc
@@ -53,7 +53,7 @@ NOW = Now(1_800_000_000 * SECOND, 10_000 * SECOND, "boot")
 
 
 def world(count: int) -> tuple[Desired, Observed]:
-    """`count` workloads of three ready replicas, each behind a service, a pool and a name, all as wanted."""
+    """`count` workloads of three ready replicas, each behind a service, a pool and a name. Everything is converged."""
     probe = Probe(ProbeKind.HTTP, port=8080)
     workloads, services, policies = [], [], []
     facts, probes, pools = [], {}, {}
@@ -121,10 +121,10 @@ def world(count: int) -> tuple[Desired, Observed]:
 
 
 def settled(count: int) -> tuple[Desired, Observed]:
-    """The same with the ledger as it is after the first decision."""
+    """The same with the ledger after the first decision."""
     desired, observed = world(count)
     first = decide(desired, observed, NOW)
-    # The world above is owned by an instance without a ledger; once its history is known, nothing is left to write.
+    # The world above belongs to an instance without a ledger. Once its history is known, nothing remains to be written.
     ledger = first.ledger
     return desired, replace(observed, ledger=replace(ledger, history_lost=None, source="bench"))
 

@@ -1,11 +1,11 @@
-"""How fast a name follows the health of what is behind it: from a failed probe to the changed answer of a name server.
+"""The time from a failed probe of an address to the changed answer of the name server.
 
     python -m bench.dns_health [--tries 50]
 
-Prints Markdown. Needs named and dig; starts its own server and gateways on loopback. A gateway begins to fail; time counts from
-the moment it has sent the failure that makes the verdict (the threshold is one, so the first) until BIND answers without it.
-The name is asked over UDP about every millisecond, so the figures hold the cost of asking; that `dig` sees the same is checked after
-each try. The floor is nsupdate sending one change to the same server, until the answer has changed.
+Prints Markdown. Needs named and dig; starts its own server and gateways on loopback. A gateway begins to fail. The time counts from
+the failure that decides the verdict (the threshold is one, so the first) until BIND answers without the address. The benchmark
+queries the name over UDP about every millisecond, so the figures include the queries. After each try it compares with the
+answer of `dig`. The floor is nsupdate, from its start with one change to the changed answer of the same server.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from tests.e2e.dns_world import NameServer, World
 from tests.providers.dns.rfc2136.name_servers import SECRETS, program
 
 PATIENCE = 30.0
-"""Seconds until a try that shows nothing ends the benchmark."""
+"""Seconds until a try without a change ends the benchmark."""
 
 
 def answer(world: World, name: str) -> set[str]:
@@ -35,7 +35,7 @@ def answer(world: World, name: str) -> set[str]:
 
 
 def until(done: Callable[[], bool]) -> float:
-    """Wait for a condition, looking about every millisecond; the instant at which it was seen."""
+    """Wait for a condition, checked about every millisecond; returns the instant at which it held."""
     end = time.perf_counter() + PATIENCE
     while not done():
         if time.perf_counter() > end:
@@ -45,25 +45,25 @@ def until(done: Callable[[], bool]) -> float:
 
 
 def withdrawals(world: World, tries: int) -> tuple[list[float], list[float]]:
-    """Seconds from the failed probe to the changed answer, and from the first good probe to the address being back."""
+    """Seconds from the failed probe to the changed answer, and from the first passing probe to the returned address."""
     world.write([{"name": "all", "addresses": world.addresses}], healthCheck=check(world))
     world.watch()
-    everybody = set(world.addresses)
-    until(lambda: answer(world, world.host) == everybody)
+    everything = set(world.addresses)
+    until(lambda: answer(world, world.host) == everything)
     out: list[float] = []
     back: list[float] = []
     for number in range(tries):
         gateway = world.gateways[number % len(world.gateways)]
         gateway.fail()
         until(lambda failing=gateway: bool(failing.failed_at))  # type: ignore[misc]
-        seen = until(lambda failing=gateway: failing.address not in answer(world, world.host))  # type: ignore[misc]
-        out.append(seen - gateway.failed_at)
-        if set(world.published()) != everybody - {gateway.address}:
-            raise SystemExit(f"dig sees {world.published()}")
+        changed_at = until(lambda failing=gateway: failing.address not in answer(world, world.host))  # type: ignore[misc]
+        out.append(changed_at - gateway.failed_at)
+        if set(world.published()) != everything - {gateway.address}:
+            raise SystemExit(f"dig answers {world.published()}")
         gateway.recover()
         until(lambda passing=gateway: bool(passing.passed_at))  # type: ignore[misc]
-        seen = until(lambda: answer(world, world.host) == everybody)
-        back.append(seen - gateway.passed_at)
+        changed_at = until(lambda: answer(world, world.host) == everything)
+        back.append(changed_at - gateway.passed_at)
     world.stop()
     return out, back
 
@@ -86,32 +86,32 @@ def floor(world: World, tries: int) -> list[float]:
     return times
 
 
-def row(what: str, times: list[float]) -> str:
+def row(label: str, times: list[float]) -> str:
     """One line of the table, in milliseconds."""
     ordered = sorted(times)
-    last = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
-    return f"| {what} | {statistics.median(ordered) * 1e3:.0f} ms | {last * 1e3:.0f} ms | {ordered[-1] * 1e3:.0f} ms |"
+    p99 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.99))]
+    return f"| {label} | {statistics.median(ordered) * 1e3:.0f} ms | {p99 * 1e3:.0f} ms | {ordered[-1] * 1e3:.0f} ms |"
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m bench.dns_health")
     arguments.add_argument("--tries", type=int, default=50)
     tries = arguments.parse_args().tries
-    with tempfile.TemporaryDirectory(prefix="bench-dns-health-") as place:
-        server = NameServer("named", Path(place) / "named")
-        world = World(Path(place) / "world", server)
+    with tempfile.TemporaryDirectory(prefix="bench-dns-health-") as directory:
+        server = NameServer("named", Path(directory) / "named")
+        world = World(Path(directory) / "world", server)
         try:
             out, back = withdrawals(world, tries)
-            least = floor(world, tries)
+            floor_times = floor(world, tries)
         finally:
             world.close()
             server.kill()
     print("## A name follows the health of its addresses (BIND)\n")
-    print(f"{tries} tries; one name with {len(world.gateways)} addresses, each asked every 500 ms.\n")
-    print("| from … to the changed answer | p50 | p99 | most |\n| --- | ---: | ---: | ---: |")
+    print(f"{tries} tries; one name with {len(world.gateways)} addresses, each probed every 500 ms.\n")
+    print("| from … to the changed answer | p50 | p99 | max |\n| --- | ---: | ---: | ---: |")
     print(row("failed probe", out))
-    print(row("first good probe of one that comes back", back))
-    print(row("floor: starting nsupdate by hand", least))
+    print(row("first passing probe of a recovered address", back))
+    print(row("floor: start of nsupdate by hand", floor_times))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""A zone of 100,000 record sets on PowerDNS: how long it takes to read, to see that nothing changed, and to change 1,000 sets.
+"""A zone of 100,000 record sets on PowerDNS: the time of a first look, of a look without changes, and of 1,000 changes.
 
 Run by `make bench`; prints a Markdown table. Needs `pdns_server`; starts its own on loopback, with SQLite, filled without the API.
-A zone of a tenth of that is measured beside it, so that what does not grow in proportion is seen. Each set has an owner mark. PowerDNS
-itself goes through the whole zone at each change while the zone's `api_rectify` is on; one change is measured without that too.
+A zone of a tenth of the size shows what does not grow in proportion. Each set has an owner mark. While a zone's `api_rectify` is
+on, PowerDNS processes the whole zone at each change; one change is measured without it as well.
 """
 
 import shutil
@@ -59,10 +59,10 @@ def timed(act: Callable[[], object]) -> float:
 
 
 def measured(server: PowerServer, size: int) -> list[float]:
-    """Median seconds of a whole look, of one with nothing changed, of 1,000 changes with reading back, and of one change with and
+    """Median seconds of a first look, of a look without changes, of 1,000 changes with read-back, and of one change with and
     without the server's `api_rectify`.
     """
-    zone, first, again, many, one, bare = zone_of(size), [], [], [], [], []
+    zone, first, again, many, single, bare = zone_of(size), [], [], [], [], []
     step = size // CHANGES
 
     def action(turn: int, count: int) -> ChangeRecords:
@@ -81,15 +81,16 @@ def measured(server: PowerServer, size: int) -> list[float]:
         names = owned(server.provider(), "bench")
         first.append(timed(lambda looked=names: looked.observe([zone])))
         again.append(timed(lambda looked=names: looked.observe([zone])))
-        given = action(turn, CHANGES)
-        many.append(timed(lambda written=names, wanted=given: written.perform(wanted)))
+        changes = action(turn, CHANGES)
+        many.append(timed(lambda written=names, wanted=changes: written.perform(wanted)))
         names.close()
     for turn in range(TIMES, 3 * TIMES):
         server.call("PUT", f"/zones/{zone}", {"api_rectify": turn < 2 * TIMES})
-        names, given = owned(server.provider(), "bench"), action(turn, 1)
-        (one if turn < 2 * TIMES else bare).append(timed(lambda written=names, wanted=given: written.perform(wanted)))
+        names, change = owned(server.provider(), "bench"), action(turn, 1)
+        times = single if turn < 2 * TIMES else bare
+        times.append(timed(lambda written=names, wanted=change: written.perform(wanted)))
         names.close()
-    return [statistics.median(times) for times in (first, again, many, one, bare)]
+    return [statistics.median(times) for times in (first, again, many, single, bare)]
 
 
 def main() -> int:
@@ -102,16 +103,16 @@ def main() -> int:
             server.start()
             for size in SIZES:
                 fill(server, size)
-            found = {size: measured(server, size) for size in SIZES}
+            medians = {size: measured(server, size) for size in SIZES}
         finally:
             server.kill()
     print("## A zone on PowerDNS\n")
-    print(f"Each record set has an owner mark beside it. Medians of {TIMES}, in ms; the server's share is in them.\n")
+    print(f"Each record set has an owner mark. Medians of {TIMES}, in ms, including the time of the server.\n")
     print(
-        "| record sets | first look | nothing changed | 1,000 changes, read back | one change | one, without api_rectify |"
+        "| record sets | first look | look without changes | 1,000 changes, read back | one change | one change, without api_rectify |"
     )
     print("| --- | --- | --- | --- | --- | --- |")
-    for size, times in found.items():
+    for size, times in medians.items():
         print(f"| {size:,} | {' | '.join(f'{time * 1000:,.0f}' for time in times)} |")
     return 0
 

@@ -1,7 +1,7 @@
-"""How long a name server's zone takes to read and to change, beside dnspython's transfer and BIND's own nsupdate.
+"""The time to read and to change a zone of a name server, compared with dnspython's transfer and BIND's nsupdate.
 
-Run by `make bench`; prints a Markdown table. Needs `named` and `nsupdate`; starts its own server on loopback. Peer and product
-take turns, each on the same zone of the same server; medians are shown.
+Run by `make bench`; prints a Markdown table. Needs `named` and `nsupdate`; starts its own server on loopback. Peer and provider
+alternate on the same zone of the same server; the table shows medians.
 """
 
 import shutil
@@ -62,7 +62,7 @@ def read(server: Named, context: Context) -> tuple[float, float]:
         assert len(zone.nodes) > RECORDS * 0.9
 
     def ours() -> None:
-        names = server.provider(context)  # a new one has no transfer to answer from
+        names = server.provider(context)  # a new provider has no earlier transfer to answer from
         (fact,) = names.observe([BIG])
         assert len(fact.records) == RECORDS + 1
 
@@ -71,7 +71,7 @@ def read(server: Named, context: Context) -> tuple[float, float]:
 
 
 def change(server: Named, context: Context) -> tuple[float, float, float]:
-    """Median seconds of (nsupdate, ours without another look, ours with check before and reading back) for 1,000 replaces."""
+    """Median seconds for 1,000 replacements: nsupdate, the provider's update alone, the provider with look and read-back."""
     zone = server.new_zone()
     secret = f"hmac-sha256:update.key:{SECRETS['update.key']}"
 
@@ -105,7 +105,7 @@ def change(server: Named, context: Context) -> tuple[float, float, float]:
         before = second
     reads = [timed(lambda: server.provider(context).observe([zone])) for _ in range(TIMES)]
     assert (RecordKey(f"n0.{zone}", "A"), RecordSet(60, (before,))) in names.observe([zone])[0].records.items()
-    # Each perform looks once before (the zone was changed by nsupdate) and once after.
+    # Each `perform` has a look before (nsupdate has changed the zone) and a look after.
     median = statistics.median(whole)
     return statistics.median(theirs), median - 2 * statistics.median(reads), median
 
@@ -128,14 +128,14 @@ def main() -> int:
     print("| --- | --- | --- | --- | --- |")
     print(row(f"read a zone of {RECORDS:,} records", "dnspython inbound_xfr", theirs, ours))
     print(row(f"replace {CHANGES:,} record sets, update alone", "nsupdate -v", nsupdate, update))
-    print(row("the same with the look before and the reading back", "nsupdate -v", nsupdate, whole))
+    print(row("the same with the look before and the read-back", "nsupdate -v", nsupdate, whole))
     print()
-    print("nsupdate neither compares with what was there nor reads back; the update alone has both looks taken off.")
+    print("nsupdate neither compares nor reads back; the update alone is the time without both looks.")
     return 0
 
 
-def row(what: str, peer: str, theirs: float, ours: float) -> str:
-    return f"| {what} | {peer} | {theirs * 1000:.0f} | {ours * 1000:.0f} | {ours / theirs:.2f} |"
+def row(label: str, peer: str, theirs: float, ours: float) -> str:
+    return f"| {label} | {peer} | {theirs * 1000:.0f} | {ours * 1000:.0f} | {ours / theirs:.2f} |"
 
 
 if __name__ == "__main__":

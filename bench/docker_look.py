@@ -1,9 +1,9 @@
-"""A look at 200 containers with nothing changed, beside the SDK's own way to list them and the bare request.
+"""A look at 200 unchanged containers, compared with the list of the SDK and the bare request.
 
-All three in one process against one engine, in turn, five rounds. What counts is the ratio within the run:
+All three alternate in one process against one engine, for five rounds. The ratio within the run counts:
 
 - the bare list: one request over a kept-alive connection, JSON parsed;
-- our look: engine, list, events, and the facts of every container;
+- the look: engine, list, events, and the facts of every container;
 - `docker.from_env().containers.list(all=True)`: the list, then an inspection of each container.
 """
 
@@ -46,11 +46,11 @@ def main() -> int:
             ours = f"reconciler.instance={instance}"
             filters = json.dumps({"label": [ours]})
             runtime.observe()
-            time.sleep(1.0)  # what happened until now is no change since the last look any more
+            time.sleep(1.0)  # earlier events do not count as changes since the last look any more
             runtime.observe()
             ways: dict[str, Callable[[], object]] = {
                 "the bare list": lambda: api.link.get("/containers/json", "bench", all="1", filters=filters),
-                "a look with nothing changed": runtime.observe,
+                "a look without changes": runtime.observe,
                 "`containers.list()` of the SDK": lambda: sdk.containers.list(all=True, filters={"label": ours}),
             }
             wall: dict[str, list[float]] = {way: [] for way in ways}
@@ -67,8 +67,8 @@ def main() -> int:
             sdk.close()
             api.close()
     print(f"## A look at {CONTAINERS} containers\n")
-    print(f"Docker Engine with {CONTAINERS} containers that were created, medians of {ROUNDS} rounds in turn.\n")
-    print("| way | wall ms | client CPU ms | share of the SDK's wall time |\n|---|---|---|---|")
+    print(f"Docker Engine with {CONTAINERS} created containers, medians of {ROUNDS} alternating rounds.\n")
+    print("| method | wall ms | client CPU ms | share of the SDK's wall time |\n|---|---|---|---|")
     slowest = statistics.median(wall["`containers.list()` of the SDK"])
     for way in ways:
         middle = statistics.median(wall[way])

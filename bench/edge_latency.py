@@ -1,14 +1,13 @@
-"""How fast the edge follows its containers: crash to started again, death to weight 0 and changed DNS, verdict to weight.
+"""Latencies of the edge: crash to restart, death to weight 0 and to changed DNS, verdict to weight.
 
     python -m bench.edge_latency [--tries 200] [--probes 5000]
 
-Prints Markdown. Needs root, dockerd, haproxy, named and busybox-static; makes its own containers and servers on loopback, and
-removes them. The floor of a restart is a bare listener that asks the engine to start what has died, on a container of the
-same image; both take turns, and both are timed by the engine's own events. Weights are read from HAProxy's socket and names
-asked from BIND every millisecond or so, so their figures hold the cost of asking. From a verdict on, HAProxy is asked without a pause
-of more than 0.3 ms until the weight is there, and not at all before: nobody asks it two thousand times a second where it is used.
-The floor of a weight is one bare command, sent by a process that waited as long before, to the same server beside the same
-probes, once the loop has ended.
+Prints Markdown. Needs root, dockerd, haproxy, named and busybox-static; creates its own containers and servers on loopback, and
+removes them. The floor of a restart is a bare listener that asks the engine to start a dead container of the same image; both
+alternate, and the engine's own events time both. HAProxy's socket and BIND are queried about every millisecond, so these
+figures include the queries. After a verdict, HAProxy is queried with pauses of at most 0.3 ms until the weight has changed, and
+not at all before, because no production setup queries it that often. The floor of a weight is one bare command, sent by a
+process after the same waiting time to the same server beside the same probes, after the loop has ended.
 """
 
 import argparse
@@ -60,16 +59,16 @@ frontend answer
 """
 
 REPLICAS = 6
-"""So many that none is crashed again before its last crash is forgotten, which would be a back-off."""
+"""Enough that no replica crashes again before its last crash is forgotten: that would be a back-off."""
 
 SETTLE = 12
-"""Seconds until all of the many probes have run once: their period, and a little."""
+"""Seconds until all of the many probes have run once: their period and a margin."""
 
 Key = tuple[Generation, str]
 
 
 class Events:
-    """What the engine says of containers: instants (its own clock, ns) of deaths and starts, by name."""
+    """The engine's events of containers: instants (its own clock, ns) of deaths and starts, by name."""
 
     def __init__(self, path: str, died: Callable[[str], None]) -> None:
         self.died, self.at = died, dict[tuple[str, str], int]()
@@ -103,7 +102,7 @@ class Events:
 
         with self.news:
             if not self.news.wait_for(started, 30):
-                raise SystemExit(f"{name} was not started again within 30 s")
+                raise SystemExit(f"{name} was not restarted within 30 s")
             return (self.at[name, "start"] - self.at[name, "die"]) / 1e9
 
     def close(self) -> None:
@@ -129,7 +128,7 @@ def quantiles(values: list[float]) -> str:
 
 
 def crashes(world: World, tries: int) -> Iterator[str]:
-    """Kill containers under a daemon, and beside them one that a bare listener starts again."""
+    """Kill containers of a daemon, and a container that a bare listener restarts."""
     floor = f"floor-{world.id}"
     ours: list[float] = []
     bare: list[float] = []
@@ -151,12 +150,12 @@ def crashes(world: World, tries: int) -> Iterator[str]:
                 bare.append(events.restart(floor, kill(world, floor)[1]))
                 ours.append(events.restart(name, kill(world, name)[1]))
                 until(lambda: world.serves(everyone), "all serve again")
-                # On another one, because asking all the time would slow the restart down.
+                # Another container, because continuous queries would slow down the restart.
                 address, (begun, _) = world.address(other), kill(world, other)
                 with ThreadPoolExecutor(1) as thread:
-                    asked = thread.submit(first, lambda it=address: it not in world.names(), begun)
-                    weights.append(first(lambda it=address: not world.pool().get(it), begun))
-                    names.append(asked.result())
+                    withdrawn = thread.submit(first, lambda dead=address: dead not in world.names(), begun)
+                    weights.append(first(lambda dead=address: not world.pool().get(dead), begun))
+                    names.append(withdrawn.result())
                 until(lambda: world.serves(everyone), "all serve again")
     finally:
         world.api.remove(floor)
@@ -166,7 +165,7 @@ def crashes(world: World, tries: int) -> Iterator[str]:
     yield f"| death event -> start event, `runtimeRestart: no` | {quantiles(ours)} |"
     yield f"| container killed -> weight 0 in HAProxy | {quantiles(weights)} |"
     yield f"| container killed -> changed answer of BIND | {quantiles(names)} |"
-    yield f"\nCrash to started again: {ratio:.2f} times the floor (medians; goal 1.15)."
+    yield f"\nCrash to restart: {ratio:.2f} times the floor (medians; goal 1.15)."
 
 
 def kill(world: World, name: str) -> tuple[float, int]:
@@ -178,29 +177,29 @@ def kill(world: World, name: str) -> tuple[float, int]:
 
 
 class Timed(ProbeEngine):
-    """A probe engine with many more targets, which notes when it hands out the verdict of one, and calls `told` right after."""
+    """A probe engine with many extra targets. It records when it returns a changed readiness and calls `on_change` right after."""
 
     def __init__(self, extra: list[Target]) -> None:
         super().__init__(phase=True)
         self.extra = extra
         self.at: dict[Key, tuple[str, float]] = {}
-        self.told: Callable[[], object] = lambda: None
+        self.on_change: Callable[[], object] = lambda: None
 
     def set_targets(self, targets: list[Target]) -> None:
         super().set_targets([*targets, *self.extra])
 
     def read(self) -> Mapping[Key, ProbeFact]:
-        found = super().read()
+        facts = super().read()
         now = time.perf_counter()
-        for key, fact in found.items():
+        for key, fact in facts.items():
             if key[1] == "readiness" and self.at.get(key, ("", 0.0))[0] != fact.value.value:
                 self.at[key] = (fact.value.value, now)
-                self.told()
-        return found
+                self.on_change()
+        return facts
 
 
 class Silence:
-    """A reporter for whom nothing is worth telling."""
+    """A reporter that reports nothing."""
 
     def started(self, step: Step) -> None:
         pass
@@ -258,25 +257,25 @@ async def verdicts(world: World, tries: int, probes: int, port: int) -> tuple[li
 
 
 def flips(world: World, tries: int, engine: Timed) -> list[float]:
-    """Seconds from each verdict to its weight. Not-ready and ready take turns."""
+    """Seconds from each verdict to its weight. Not-ready and ready alternate."""
     address = world.address(world.containers()[0])
     took: list[float] = []
     with watched(world.directory / "admin.sock", address) as watch:
-        engine.told = watch.begin
+        engine.on_change = watch.begin
         time.sleep(SETTLE)
         for index in range(tries):
             down = index % 2 == 0
             world.ask(address, "/cgi-bin/unready" if down else "/cgi-bin/ready")
-            when = watch.seen(down)
+            when = watch.wait(down)
             wanted = "fail" if down else "pass"
-            took.append(when - max(at for found, at in list(engine.at.values()) if found == wanted))
-            time.sleep(0.2)  # until what follows (names, reading back) is over
-        engine.told = lambda: None
+            took.append(when - max(at for verdict, at in list(engine.at.values()) if verdict == wanted))
+            time.sleep(0.2)  # until the writes of names and the read-back have ended
+        engine.on_change = lambda: None
     return took
 
 
 def floors(world: World, tries: int, engine: Timed) -> list[float]:
-    """Seconds from deciding to send one bare command until its weight is seen."""
+    """Seconds from the decision to send one bare command until its weight is visible."""
     address = world.address(world.containers()[0])
     (row,) = (row for row in map(str.split, bare(world, "show servers state be_web")) if address in row[4:5])
     took: list[float] = []
@@ -284,18 +283,18 @@ def floors(world: World, tries: int, engine: Timed) -> list[float]:
         for index in range(tries):
             until_next = time.monotonic() + 0.5
             while time.monotonic() < until_next:
-                engine.read()  # nobody else does any more
+                engine.read()  # the loop that read it has ended
                 time.sleep(0.01)
-            down = (index + tries) % 2 == 0  # what was tried before may have ended without weight
+            down = (index + tries) % 2 == 0  # the tries before may have ended with weight 0
             begun = time.perf_counter()
             watch.begin()
             bare(world, f"set server be_web/{row[3]} weight {0 if down else 100}")
-            took.append(watch.seen(down) - begun)
+            took.append(watch.wait(down) - begun)
     return took
 
 
 def bare(world: World, command: str) -> list[str]:
-    """The lines of HAProxy's answer to one command over a connection of its own."""
+    """The lines of HAProxy's answer to one command over a new connection."""
     with socket.socket(socket.AF_UNIX) as link:
         link.settimeout(5)
         link.connect(str(world.directory / "admin.sock"))
@@ -305,10 +304,10 @@ def bare(world: World, command: str) -> list[str]:
 
 def main() -> int:
     arguments = argparse.ArgumentParser(prog="python -m bench.edge_latency")
-    arguments.add_argument("--tries", type=int, default=200, help="how often each is tried (default: %(default)s)")
-    arguments.add_argument("--probes", type=int, default=5000, help="probes that run beside (default: %(default)s)")
-    asked = arguments.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # told to end: what was made is removed
+    arguments.add_argument("--tries", type=int, default=200, help="tries of each measurement (default: %(default)s)")
+    arguments.add_argument("--probes", type=int, default=5000, help="number of other probes (default: %(default)s)")
+    options = arguments.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that containers and servers are removed
     with tempfile.TemporaryDirectory() as shared:
         world = World(engine_with_image(Path(shared)), REPLICAS)
     try:
@@ -317,16 +316,16 @@ def main() -> int:
         world.start_servers()
         world.once()
         world.settle(REPLICAS)
-        print("## Docker, HAProxy and BIND\n\n| ms | median | p99 | longest | tries |\n|---|---|---|---|---|")
-        *rows, ratio = crashes(world, asked.tries)
+        print("## Docker, HAProxy and BIND\n\n| ms | median | p99 | max | tries |\n|---|---|---|---|---|")
+        *rows, ratio = crashes(world, options.tries)
         print("\n".join(rows), flush=True)
         port = free_port()
         with answering(port):
-            took, floor = asyncio.run(verdicts(world, asked.tries, asked.probes, port))
+            took, floor = asyncio.run(verdicts(world, options.tries, options.probes, port))
         print(
-            f"| one bare command -> weight in HAProxy, beside {asked.probes} probes (the floor) | {quantiles(floor)} |"
+            f"| one bare command -> weight in HAProxy, beside {options.probes} probes (the floor) | {quantiles(floor)} |"
         )
-        print(f"| probe verdict -> weight in HAProxy, beside {asked.probes} probes | {quantiles(took)} |")
+        print(f"| probe verdict -> weight in HAProxy, beside {options.probes} probes | {quantiles(took)} |")
         print(ratio)
     finally:
         world.close()

@@ -1,7 +1,7 @@
-"""How long it takes to give 1,000 servers of HAProxy new weights, beside the bare socket and a reload in the same run.
+"""The time to set the weights of 1,000 servers of HAProxy, compared with the bare socket and a reload in the same run.
 
-Run by `make bench` or by itself; needs the haproxy program, and prints a Markdown table. Wall-clock milliseconds, medians.
-The floor sends the same commands in lines of 100 on one connection and reads all answers, without looking at anything.
+Run by `make bench`; needs the haproxy program and prints a Markdown table. Wall-clock milliseconds, medians. The floor sends the
+same commands in lines of 100 on one connection and reads all answers without parsing them.
 """
 
 import asyncio
@@ -63,8 +63,8 @@ class Server:
         )
         self.wait(self.pid, "HAProxy answers")
 
-    def wait(self, ready: Callable[[], object], what: str) -> None:
-        """Ask again until there is an answer, for at most 10 seconds."""
+    def wait(self, ready: Callable[[], object], condition: str) -> None:
+        """Retry until `ready` is true, for at most 10 seconds."""
         deadline = time.monotonic() + 10
         while True:
             try:
@@ -73,7 +73,7 @@ class Server:
             except (OSError, StopIteration):
                 pass
             if time.monotonic() > deadline or self.process.poll() is not None:
-                raise SystemExit(f"bench: it did not happen that {what}")
+                raise SystemExit(f"bench: not reached within 10 s: {condition}")
             time.sleep(0.001)
 
     def pid(self) -> int:
@@ -136,7 +136,7 @@ def place(number: int) -> Endpoint:
 
 
 def converge(provider: HAProxyEndpoints, weight: int) -> None:
-    """Look, compare, write, verify: what the loop does with a pool."""
+    """Look, compare, write, verify, as the loop does with a pool."""
     (pool,) = provider.observe(["web"])
     actions: list[EndpointAction] = [
         SetWeight("edge", "web", member.endpoint, "", weight, member.weight)
@@ -153,7 +153,7 @@ def one_by_one(provider: HAProxyEndpoints, weight: int, before: int) -> None:
 
 
 class NoJournal:
-    """Weights are not journalled: nothing may come here."""
+    """Weights are not journalled: no call is expected."""
 
     def begin(self, step_id: str, object: str, action: str, generation: str, cause: str, now: Now) -> int:  # noqa: A002
         raise AssertionError(step_id)
@@ -166,7 +166,7 @@ class NoJournal:
 
 
 class WholePath:
-    """The way of a decision's steps in the real program: `Applier`, threads, deadlines, ownership, HAProxy, read-back."""
+    """The whole path of a decision's steps: `Applier`, threads, deadlines, ownership, HAProxy, read-back."""
 
     def __init__(self, provider: HAProxyEndpoints) -> None:
         clock, runner = SystemClock(), ThreadRunner()
@@ -175,7 +175,7 @@ class WholePath:
         self.applier = Applier(looks, NoJournal(), runner, clock)
 
     def apply(self, weight: int, before: int) -> float:
-        """Seconds for one decision of `SERVERS` weight steps, on an event loop that is there already."""
+        """Seconds for one decision of `SERVERS` weight steps, on a running event loop."""
         steps = tuple(
             Step(
                 f"weight edge/web/{place(n).address}:8080",
@@ -186,7 +186,7 @@ class WholePath:
             )
             for n in range(SERVERS)
         )
-        # What the steps just made owe to the collector is the debt of who decided, not of who applies.
+        # Collect now: the garbage of creating the steps belongs to the decision, not to the applier.
         gc.collect()
         done: list[OutcomeKind] = []
 
@@ -252,24 +252,24 @@ def measure(server: Server, directory: str) -> None:
         statistics.median(floor),
         [
             ("floor: the bare commands, all answers read", statistics.median(floor)),
-            ("one bare read of all servers, nothing parsed", statistics.median(look)),
+            ("one bare read of all servers, without parsing", statistics.median(look)),
             ("the bare commands between two bare reads", statistics.median(floor) + 2 * statistics.median(look)),
             ("`perform_all`: read, compare, write, read back, process checked", statistics.median(batch)),
             ("look, difference, `perform_all`", statistics.median(whole)),
             ("the same with a state file", statistics.median(filed)),
             ("1,000 weight steps through `Applier` and decorators, read-back included", statistics.median(applied)),
             ("slots taken: address, read back, ready, weight, state file (once)", taken),
-            ("`perform` one by one, for each 1,000", single * SERVERS),
+            ("`perform` one by one, per 1,000", single * SERVERS),
             ("reload, until the new process answers", statistics.median(reload)),
         ],
     )
 
 
 def report(floor: float, rows: list[tuple[str, float]]) -> None:
-    print(f"| {SERVERS:,} servers of HAProxy | ms | of the floor |")
+    print(f"| {SERVERS:,} servers of HAProxy | ms | times the floor |")
     print("| --- | --- | --- |")
-    for what, seconds in rows:
-        print(f"| {what} | {seconds * 1e3:.1f} | {seconds / floor:.2f} |")
+    for label, seconds in rows:
+        print(f"| {label} | {seconds * 1e3:.1f} | {seconds / floor:.2f} |")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Manifests per CPU second, from bytes to checked models: ours against ruamel's round trip, with the same models.
+"""Manifests per CPU second, from bytes to checked models, compared with ruamel's round trip and the same models.
 
-Both give file, line and column for every error: ours finds positions by a second pass when there is an error, the round
-trip carries them on every value. One document per file. Peer and product alternate three times on the same documents and
-the medians of CPU seconds count, because only a ratio within one run means something.
+Both report file, line and column for every error: this project finds positions in a second pass after an error, the round trip
+keeps them on every value. One document per file. Peer and reconciler alternate three times on the same documents, and the medians
+of CPU seconds count, because only ratios within one run can be compared.
 
 Run: python bench/manifest_loading.py [DOCUMENTS]
 """
@@ -60,18 +60,18 @@ spec:
 """
 ROUNDS = 3
 PEER_SHARE = 10
-"""The peer gets one document in this many: it is that much slower, and its cost is linear."""
+"""The peer gets one document in this many: it is slower by about this factor, and its cost is linear."""
 
 
 def ours(documents: list[bytes]) -> None:
     with collector_paused():
         for number, data in enumerate(documents):
-            found, problems = read_file(f"{number}.yaml", data)
-            declared, wrong = validate(found[0])
+            parsed, problems = read_file(f"{number}.yaml", data)
+            declared, errors = validate(parsed[0])
             assert declared is not None
             assert declared.manifest is not None
             assert not problems
-            assert not wrong
+            assert not errors
 
 
 def round_trip(documents: list[bytes]) -> None:

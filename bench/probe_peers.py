@@ -1,4 +1,4 @@
-"""The other programs of `bench/probes.py`: nginx as the server, HAProxy and blackbox_exporter as peers, run and counted."""
+"""The other programs of `bench/probes.py`: nginx as the server, HAProxy and blackbox_exporter as peers."""
 
 import os
 import re
@@ -82,7 +82,7 @@ def rss_of(pid: int) -> float:
 
 
 def opened() -> int:
-    """Connections that this network namespace has opened since it exists."""
+    """Connections that this network namespace has opened since its creation."""
     names, values = (
         line.split() for line in Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Tcp:")
     )
@@ -93,8 +93,7 @@ def opened() -> int:
 def running(
     argv: Sequence[str], cores: set[int], ready: Callable[[], bool], env: dict[str, str] | None = None
 ) -> Iterator[int]:
-    """A program pinned to cores, ready, and gone afterwards."""
-
+    """Run a program pinned to cores: ready inside the block, ended afterwards."""
     pinned = ["taskset", "-c", ",".join(str(core) for core in sorted(cores)), *argv]
     with subprocess.Popen(pinned, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env) as process:
         try:
@@ -143,7 +142,7 @@ def blackbox(kind: ProbeKind, directory: Path, seconds: float, settle: float) ->
 
 
 def drive(prober: str, seconds: float) -> int:
-    """Ask blackbox_exporter for probes over 32 kept connections, one at a time on each; returns how many succeeded."""
+    """Request probes from blackbox_exporter over 32 kept connections, one at a time on each; returns how many succeeded."""
     epoll = select.epoll()
     socks: dict[int, tuple[socket.socket, bytearray]] = {}
     sent = done = 0
@@ -178,6 +177,6 @@ def drive(prober: str, seconds: float) -> int:
 def complete(data: bytearray) -> bool:
     if data.endswith(b"0\r\n\r\n"):
         return True
-    header, found, body = data.partition(b"\r\n\r\n")
+    header, separator, body = data.partition(b"\r\n\r\n")
     length = re.search(rb"Content-Length: (\d+)", header)
-    return bool(found) and length is not None and len(body) >= int(length[1])
+    return bool(separator) and length is not None and len(body) >= int(length[1])

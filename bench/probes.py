@@ -1,13 +1,13 @@
-"""How many probes a CPU-second buys, beside HAProxy and blackbox_exporter, and how late probes start.
+"""Probes per CPU-second, compared with HAProxy and blackbox_exporter, and the lateness of probes.
 
     python -m bench.probes [--seconds 5] [--rounds 3] [--beside "COMMAND"]
 
-Prints Markdown. Every row is the median of its rounds; products alternate within a round, so ratios hold for this run on
-this machine and nowhere else. The measured process is pinned to core 0, the server (nginx, `return 200`) to core 1. As
-root everything runs in a network namespace of its own with nothing but `lo`, which keeps connection tracking out of it.
+Prints Markdown. Every row is the median of its rounds; products alternate within a round, so ratios are valid for this run on
+this machine only. The measured process is pinned to core 0, the server (nginx, `return 200`) to core 1. As root everything runs
+in a network namespace of its own with only `lo`, so that connection tracking does not count.
 
-CPU is user + system time of the measured process. HAProxy's checks are counted by the kernel (connections opened),
-ours by the engine itself and by the kernel; blackbox_exporter is driven over 32 kept connections as fast as it answers.
+CPU is user + system time of the measured process. The kernel counts HAProxy's checks (opened connections), the probe engine counts
+its own; blackbox_exporter gets requests over 32 kept connections as fast as it answers.
 """
 
 import argparse
@@ -49,7 +49,7 @@ from reconciler.probes.target import Target
 
 MANY, MANY_PERIOD = 20_000, 10
 SETTLE = 1.6 * MANY_PERIOD
-"""Seconds until every target has had its second probe, from which on the cadence is even."""
+"""Seconds until every target has had its second probe; the cadence is even from then on."""
 ALL = os.sched_getaffinity(0)
 BESIDE = f"{sys.executable} -m bench.decide"
 NEEDED = ("nginx", "haproxy", "prometheus-blackbox-exporter", "taskset")
@@ -76,7 +76,7 @@ class Beside:
 def engine(
     kind: ProbeKind, count: int, period: int, seconds: float, settle: float, beside: Beside | None = None
 ) -> Sample:
-    """Run the engine over `count` targets; `period` in ns. Beside a busy command nothing is pinned."""
+    """Run the engine over `count` targets; `period` in ns. With a busy command beside it, nothing is pinned."""
     made = ProbeEngine()
     try:
         os.sched_setaffinity(made.pid, CLIENT if beside is None else ALL)
@@ -113,7 +113,7 @@ def engine(
 
 
 def pump(made: ProbeEngine, seconds: float, beside: Beside | None = None) -> int:
-    """Read batches as a caller does; returns how many facts came. Ends at a heartbeat, so that the counters are fresh."""
+    """Read batches like a caller; returns the number of facts. Ends at a heartbeat, so that the counters are current."""
     until = time.monotonic() + seconds
     got, stats = 0, made.stats
     while time.monotonic() < until or made.stats is stats:
@@ -133,23 +133,23 @@ def median(samples: Sequence[Sample], of: Callable[[Sample], float]) -> float:
 
 
 def throughput(kind: ProbeKind, title: str, directory: Path, options: argparse.Namespace) -> None:
-    """One table: the engine and its peers at TARGETS / PERIOD_MS, and what they cost."""
+    """One table: the engine and its peers at TARGETS / PERIOD_MS, with their cost."""
     peers: dict[str, Callable[[], Sample]] = {
         "reconciler": lambda: engine(kind, TARGETS, PERIOD_MS * 1_000_000, options.seconds, 1.5),
         f"HAProxy {CHECKS[kind][1].split()[1]}": lambda: haproxy(kind, directory, options.seconds, 1.5),
         "blackbox_exporter": lambda: blackbox(kind, directory, options.seconds, 0.5),
     }
-    found: dict[str, list[Sample]] = {name: [] for name in peers}
+    results: dict[str, list[Sample]] = {name: [] for name in peers}
     for _ in range(options.rounds):
         for name, run in peers.items():
-            found[name].append(run())
-    ours = median(found["reconciler"], lambda s: s.per_cpu)
+            results[name].append(run())
+    ours = median(results["reconciler"], lambda s: s.per_cpu)
     print(f"\n### {title}: {TARGETS} targets every {PERIOD_MS} ms\n")
     print(
-        "| product | probes/s | per CPU-second | us of CPU each | ours / theirs | RSS MB | lateness p50 / p99 / max ms | timed out |"
+        "| product | probes/s | per CPU-second | us of CPU each | reconciler / product | RSS MB | lateness p50 / p99 / max ms | timed out |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- | --- |")
-    for name, samples in found.items():
+    for name, samples in results.items():
         rate = median(samples, lambda s: s.probes / s.seconds)
         each = median(samples, lambda s: s.per_cpu)
         late = "" if name != "reconciler" else f"{late_text(samples)} | {sum(s.timed_out for s in samples)}"
@@ -157,7 +157,7 @@ def throughput(kind: ProbeKind, title: str, directory: Path, options: argparse.N
             f"| {name} | {rate:,.0f} | {each:,.0f} | {1e6 / each:.1f} | {ours / each:.2f} | {median(samples, lambda s: s.rss):.0f} | {late or ' | '} |"
         )
     print(
-        f"\nReading the results costs the parent {median(found['reconciler'], lambda s: s.reading):.1f} us of CPU each."
+        f"\nThe parent process needs {median(results['reconciler'], lambda s: s.reading):.1f} us of CPU to read each result."
     )
 
 
@@ -168,7 +168,7 @@ def late_text(samples: Sequence[Sample]) -> str:
 
 def lateness(options: argparse.Namespace) -> None:
     """Many targets with a long period, alone and beside a busy process."""
-    rows: dict[str, list[Sample]] = {"alone, pinned": [], f"beside `{told(options.beside)}`, not pinned": []}
+    rows: dict[str, list[Sample]] = {"alone, pinned": [], f"beside `{shown(options.beside)}`, not pinned": []}
     seconds = max(options.seconds, MANY_PERIOD)
     for _ in range(options.rounds):
         for (_, samples), beside in zip(rows.items(), (None, Beside(options.beside)), strict=True):
@@ -188,8 +188,8 @@ def lateness(options: argparse.Namespace) -> None:
         )
 
 
-def told(command: str) -> str:
-    """A command for the report, without this machine's paths."""
+def shown(command: str) -> str:
+    """A command for the report, without the paths of this machine."""
     return " ".join(Path(word).name if word.startswith("/") else word for word in shlex.split(command))
 
 
@@ -203,12 +203,12 @@ def start_up() -> None:
         rss = rss_of(made.pid)
         made.close()
     print(
-        f"\nThe child's first batch comes {statistics.median(took) * 1000:.0f} ms after it is started; it then takes {rss:.0f} MB."
+        f"\nThe child sends its first batch {statistics.median(took) * 1000:.0f} ms after its start; it then uses {rss:.0f} MB."
     )
 
 
 def versions() -> str:
-    said = [f"CPython {sys.version.split()[0]}", f"Linux {os.uname().release}", f"{os.cpu_count()} cores"]
+    found = [f"CPython {sys.version.split()[0]}", f"Linux {os.uname().release}", f"{os.cpu_count()} cores"]
     for argv, pattern in (
         (["nginx", "-v"], r"nginx/(\S+)"),
         (["haproxy", "-v"], r"version (\S+)"),
@@ -216,23 +216,23 @@ def versions() -> str:
     ):
         out = subprocess.run(argv, capture_output=True, text=True, check=False)
         match = re.search(pattern, out.stdout + out.stderr)
-        said.append(f"{argv[0]} {match[1].rstrip(',') if match else '?'}")
-    return ", ".join(said)
+        found.append(f"{argv[0]} {match[1].rstrip(',') if match else '?'}")
+    return ", ".join(found)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Probes per CPU-second and lateness, beside peers. Prints Markdown.")
+    parser = argparse.ArgumentParser(description="Probes per CPU-second and lateness, with peers. Prints Markdown.")
     parser.add_argument("--seconds", type=float, default=5.0, help="length of one measurement")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--beside", default=BESIDE, metavar="COMMAND", help="what runs beside the engine in the last table"
+        "--beside", default=BESIDE, metavar="COMMAND", help="command that runs beside the engine in the last table"
     )
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     missing = [name for name in NEEDED if shutil.which(name) is None]
     if missing:
         raise SystemExit(
-            f"needed and not installed: {', '.join(missing)} (Debian: nginx-light, haproxy, prometheus-blackbox-exporter)"
+            f"not installed: {', '.join(missing)} (Debian: nginx-light, haproxy, prometheus-blackbox-exporter)"
         )
     if not options.inside and os.geteuid() == 0 and shutil.which("ip"):
         raise SystemExit(in_namespace())
@@ -243,7 +243,9 @@ def main() -> None:
         config.write_text(NGINX.format(dir=directory, port=PORT))
         print(f"## Probes\n\n{versions()}. {options.rounds} rounds of {options.seconds:g} s.")
         if not options.inside:
-            print("\nNot in a network namespace of its own (needs root and `ip`): connection tracking may weigh in.")
+            print(
+                "\nWithout a network namespace of its own (needs root and `ip`): the figures may include connection tracking."
+            )
         os.sched_setaffinity(0, SERVER)
         with running(["nginx", "-c", str(config)], SERVER, lambda: listens(PORT)):
             throughput(ProbeKind.HTTP, "HTTP", directory, options)

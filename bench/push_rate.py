@@ -1,8 +1,8 @@
-"""How many pushes one core takes without losing any, beside the same server with an empty application, and what a flood does to others.
+"""Pushes per CPU-second without loss, compared with the same server and an empty application, and latency during a flood.
 
-Run by `make bench`; prints a Markdown report. The server is a process of its own on a unix socket, with 250 containers
-that push; the figure is pushes per second of its CPU time, so that the load generator on the other core does not count.
-Product and peer take turns; medians are shown.
+Run by `make bench`; prints a Markdown report. The server is a process of its own on a unix socket, with 250 containers that push.
+The figure is pushes per second of its CPU time, so that the load generator on the other core does not count. reconciler and peer
+alternate; the report shows medians.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ QUIET = 100
 
 
 async def empty(scope, receive, send) -> None:
-    """The peer: the least that an application can do."""
+    """The peer: an application that does as little as possible."""
     while (await receive()).get("more_body"):
         pass
     body = b'{"message":"taken","remembered":true}'
@@ -48,24 +48,24 @@ async def serve(state: Path, kind: str) -> None:
     if kind == "floor":
         server = make_server(empty)
         running = asyncio.create_task(server.run_on(open_sockets(world.listener, world.credentials.directory)))
-        await answer(loop, lambda word: None)
+        await answer(loop, lambda: None)
         server.stop()
         await running
         return
     for ordinal in range(INSTANCES):
         world.create(ordinal)
     await world.look()
-    world.credentials.token("")  # makes the key, which the load generator reads
-    # The clock of the world stands still: it moves on when the load generator says so, and so do the limits.
+    world.credentials.token("")  # creates the key, which the load generator reads
+    # The clock of the world advances only on a request of the load generator, and with it the rate limits.
     async with world.listening(slow=1.0):
-        await answer(loop, lambda word: world.clock.advance(4_000_000_000))
+        await answer(loop, lambda: world.clock.advance(4_000_000_000))
 
 
 async def answer(loop, act) -> None:
-    """To each line: what was asked for is done, and the CPU time so far is told."""
+    """Answer each line with the CPU time so far, after `act`."""
     print("ready", flush=True)
-    while word := (await loop.run_in_executor(None, sys.stdin.readline)).strip():
-        act(word)
+    while (await loop.run_in_executor(None, sys.stdin.readline)).strip():
+        act()
         print(time.process_time(), flush=True)
 
 
@@ -124,35 +124,35 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reques
 
 
 async def kept(path: str, requests: list[bytes]) -> list[int]:
-    """All of these over a few connections that stay open."""
+    """Send all requests over a few connections that stay open."""
     todo = iter(requests)
 
-    async def one() -> list[int]:
+    async def client() -> list[int]:
         reader, writer = await asyncio.open_unix_connection(path)
-        found = [await ask(reader, writer, request) for request in todo]
+        statuses = [await ask(reader, writer, request) for request in todo]
         writer.close()
-        return found
+        return statuses
 
-    return [status for found in await asyncio.gather(*(one() for _ in range(CONNECTIONS))) for status in found]
+    return [status for each in await asyncio.gather(*(client() for _ in range(CONNECTIONS))) for status in each]
 
 
 async def once_each(path: str, requests: list[bytes]) -> list[int]:
-    """A connection for each, as the shipped client does."""
+    """Send each request over a new connection, like the shipped client."""
     todo = iter(requests)
 
-    async def one() -> list[int]:
-        found = []
+    async def client() -> list[int]:
+        statuses = []
         for request in todo:
             reader, writer = await asyncio.open_unix_connection(path)
-            found.append(await ask(reader, writer, request))
+            statuses.append(await ask(reader, writer, request))
             writer.close()
-        return found
+        return statuses
 
-    return [status for found in await asyncio.gather(*(one() for _ in range(CONNECTIONS))) for status in found]
+    return [status for each in await asyncio.gather(*(client() for _ in range(CONNECTIONS))) for status in each]
 
 
 def rate(server: Server, how, seq: int) -> tuple[float, float, int]:
-    """(pushes per second of CPU time, of real time, lost) of some pushes of every instance."""
+    """(pushes per second of CPU time, of real time, lost), for some pushes of every instance."""
     requests = [server.request(n, seq + turn) for turn in range(TURNS) for n in range(INSTANCES)]
     before, began = server.cpu(), time.perf_counter()
     statuses = asyncio.run(how(server.path, requests))
@@ -177,24 +177,24 @@ async def latencies(server: Server, seq: int, flooding: bool) -> list[float]:
 
     noise = [asyncio.create_task(flood()) for _ in range(FLOOD - 16 if flooding else 0)]
     if noise:
-        await asyncio.sleep(0.5)  # until its burst is spent
-    found = []
+        await asyncio.sleep(0.5)  # until its burst is used up
+    milliseconds = []
     for number in range(QUIET):
         begun = time.perf_counter()
         reader, writer = await asyncio.open_unix_connection(server.path)
         status = await ask(reader, writer, server.request(1 + number, seq))
         writer.close()
         assert status == 200, status
-        found.append((time.perf_counter() - begun) * 1000)
+        milliseconds.append((time.perf_counter() - begun) * 1000)
     stop = True
-    for one in noise:
-        one.cancel()
+    for task in noise:
+        task.cancel()
     await asyncio.gather(*noise, return_exceptions=True)
-    return found
+    return milliseconds
 
 
-def shown(found: list[float]) -> str:
-    ordered = sorted(found)
+def shown(milliseconds: list[float]) -> str:
+    ordered = sorted(milliseconds)
     return f"{statistics.median(ordered):.2f} | {ordered[int(len(ordered) * 0.99)]:.2f} | {ordered[-1]:.2f}"
 
 
@@ -203,7 +203,9 @@ def main() -> None:
     try:
         rows = {}
         seq = 1
-        asyncio.run(kept(ours.path, [ours.request(n, seq) for n in range(INSTANCES)]))  # everybody's first push
+        asyncio.run(
+            kept(ours.path, [ours.request(n, seq) for n in range(INSTANCES)])
+        )  # the first push of each instance
         lost = 0
         for _ in range(ROUNDS):
             for label, how in (("connections kept", kept), ("a connection each", once_each)):
@@ -221,19 +223,19 @@ def main() -> None:
     print("## Pushes\n")
     print(
         f"{INSTANCES:,} instances push signed heartbeats over the unix socket; {ROUNDS} rounds of {TURNS * INSTANCES:,}, medians. "
-        f"Lost: {lost}. The peer is the same server (uvicorn) with an application that only answers.\n"
+        f"Lost: {lost}. The peer is the same server (uvicorn) with an empty application.\n"
     )
-    print("| | pushes per CPU-second, ours | uvicorn, empty | cost, ours / theirs | pushes/s of real time, ours |")
+    print("| | pushes per CPU-second, reconciler | uvicorn, empty | cost / peer | pushes/s of real time, reconciler |")
     print("| --- | --- | --- | --- | --- |")
     for label in ("connections kept", "a connection each"):
         mine, theirs = rows[label, "reconciler"], rows[label, "uvicorn, empty"]
         a, b = statistics.median(c for c, _ in mine), statistics.median(c for c, _ in theirs)
         print(f"| {label} | {a:,.0f} | {b:,.0f} | {b / a:.2f} | {statistics.median(r for _, r in mine):,.0f} |")
     print(
-        f"\nOne instance floods over {FLOOD - 16} connections that never stop, while others push now and then. From connecting to "
+        f"\nOne instance pushes without pause over {FLOOD - 16} connections, while others push now and then. Time from connecting to "
         "the answer:\n"
     )
-    print("| others' pushes | p50 ms | p99 ms | max ms |\n| --- | --- | --- | --- |")
+    print("| pushes of other instances | p50 ms | p99 ms | max ms |\n| --- | --- | --- | --- |")
     print(f"| without the flood | {shown(calm)} |\n| during the flood | {shown(loud)} |")
 
 

@@ -1,10 +1,10 @@
-"""How many restarts a wrong probe causes in its first hour: our rules beside docker-autoheal's and the kubelet's.
+"""Restarts that a wrong probe causes in its first hour, compared with docker-autoheal and the kubelet.
 
-Run by `make bench`; prints a Markdown table. Nothing is measured: our side is the real loop in virtual time over in-memory providers,
-the others are their rules as pure models on the same trace, so the figures are the same on every machine. The rules are those
-of their documentation: docker-autoheal's README (every AUTOHEAL_INTERVAL of 5 s, one container after the other, restart whatever is
-unhealthy) and Kubernetes' "Pod lifecycle" page (kill after failureThreshold failures, restart at once the first time, then
-after 10 s doubling to 5 min, forgotten after 10 min of running). Neither knows of the other replicas.
+Run by `make bench`; prints a Markdown table. Nothing is measured: reconciler is the real loop in virtual time over in-memory
+providers, the others are models of their rules on the same trace, so the figures are the same on every machine. The rules come
+from their documentation: docker-autoheal's README (every AUTOHEAL_INTERVAL of 5 s, restart each unhealthy container, one after
+the other) and Kubernetes' "Pod lifecycle" page (kill after failureThreshold failures, restart at once the first time, then after
+10 s doubling to 5 min, reset after 10 min of running). Neither considers the other replicas.
 """
 
 from dataclasses import dataclass, replace
@@ -23,13 +23,13 @@ STOP, START = 1, 2
 
 @dataclass
 class Storm:
-    """What became of one group: the instants of all restarts, and the spans (from, to) in which a replica was down."""
+    """The result for one group: the instants of all restarts, and the spans (from, to) in which a replica was down."""
 
     restarts: list[float]
     down: list[tuple[float, float]]
 
     def most_down(self) -> int:
-        """The most replicas that were down at once."""
+        """The largest number of replicas down at once."""
         edges = sorted([(at, 1) for at, _ in self.down] + [(at, -1) for _, at in self.down])
         most = now = 0
         for _, change in edges:
@@ -38,7 +38,7 @@ class Storm:
         return most
 
     def lost(self) -> float:
-        """Replica seconds in which nothing served."""
+        """Replica seconds without service."""
         return sum(until - since for since, until in self.down)
 
 
@@ -59,7 +59,7 @@ def autoheal(replicas: int) -> Storm:
 
 
 def kubelet(replicas: int) -> Storm:
-    """The kubelet: each container by itself, with the back-off of CrashLoopBackOff."""
+    """The kubelet: each container alone, with the back-off of CrashLoopBackOff."""
     storm = Storm([], [])
     for _ in range(replicas):
         started, backoff = 0.0, 0.0
@@ -80,13 +80,13 @@ class WrongProbe(Shop):
     def desired(self) -> Desired:
         """Its manifests."""
         made = Shop.desired(self)
-        (one,) = made.workloads
-        main = one.template.container
+        (workload,) = made.workloads
+        main = workload.template.container
         assert main.liveness is not None
         assert main.readiness is not None
         liveness = replace(main.liveness, period=PERIOD * SECOND, failure_threshold=THRESHOLD)
-        template = replace(one.template, container=replace(main, liveness=liveness))
-        return replace(made, workloads=(replace(one, template=template),))
+        template = replace(workload.template, container=replace(main, liveness=liveness))
+        return replace(made, workloads=(replace(workload, template=template),))
 
 
 def ours(replicas: int) -> Storm:
@@ -118,7 +118,7 @@ def main() -> None:
     print("## A wrong liveness probe: restarts in the first hour\n")
     print(
         f"The liveness probe of every replica begins to fail at once (period {PERIOD} s, threshold {THRESHOLD}) and the "
-        f"applications are well. They take {STOP} s to stop and {START} s to start. Virtual time; the same on every machine.\n"
+        f"applications are healthy. They take {STOP} s to stop and {START} s to start. Virtual time; the same on every machine.\n"
     )
     print("| replicas | rule | restarts | in the first 5 min | most down at once | replica seconds lost |")
     print("|---|---|---|---|---|---|")

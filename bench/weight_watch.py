@@ -1,6 +1,6 @@
-"""Sees when HAProxy has another weight for an address. Used by `edge_latency.py`.
+"""Reports when the weight of an address in HAProxy changes. Used by `edge_latency.py` and `push_latency.py`.
 
-In a process of its own, so that it neither waits for the interpreter of what is measured nor makes that wait.
+It runs in a process of its own, so that it neither waits for the measured interpreter nor delays it.
 """
 
 import os
@@ -14,8 +14,8 @@ WATCH = """
 import socket, sys, time
 link = socket.socket(socket.AF_UNIX)
 link.connect(sys.argv[1])
-def ask(what):
-    link.sendall(what)
+def ask(command):
+    link.sendall(command)
     data = b""
     while not data.endswith(b"\\n> "):
         data += link.recv(65536)
@@ -33,30 +33,30 @@ while True:
         sys.stdin.buffer.raw.read(64)
     time.sleep(0.0003)
 """
-"""Tells the weight of one address and when it was seen, by the clock that all processes share; then waits for a byte, looks until
-the weight is another one, tells that, and so on."""
+"""Prints the weight of one address and its instant on the clock of all processes. Then it waits for a byte, polls until the
+weight has changed, prints the new one, and so on."""
 
 
 class Watch:
-    """Looks at the weight of one address, in a process of its own, from each `begin` until it has changed."""
+    """Polls the weight of one address in a process of its own, from each `begin` until it has changed."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self._process = process
 
     def begin(self) -> None:
-        """Look from now on."""
+        """Poll from now on."""
         assert self._process.stdin is not None
         os.write(self._process.stdin.fileno(), b"\n")
 
-    def seen(self, down: bool) -> float:
-        """Wait until the address has no weight (True) or has some. Returns when that was seen."""
+    def wait(self, down: bool) -> float:
+        """Wait until the address has no weight (True) or has some (False). Returns the instant of the change."""
         while True:
-            weight, when = self.look()
+            weight, when = self.next()
             if (weight == 0) is down:
                 return when
 
-    def look(self) -> tuple[int, float]:
-        """The next weight that it tells, and when it was seen."""
+    def next(self) -> tuple[int, float]:
+        """The next weight and its instant."""
         assert self._process.stdout is not None
         weight, when = self._process.stdout.readline().split()
         return int(weight), float(when)
@@ -64,12 +64,12 @@ class Watch:
 
 @contextmanager
 def watched(admin: Path, address: str) -> Iterator[Watch]:
-    """Gives what watches the weight of an address over HAProxy's admin socket, once it has looked for the first time."""
+    """A watch on the weight of an address over HAProxy's admin socket, after its first poll."""
     command = [sys.executable, "-c", WATCH, str(admin), address]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             watch = Watch(process)
-            watch.look()
+            watch.next()
             yield watch
         finally:
             process.kill()

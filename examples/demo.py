@@ -1,7 +1,7 @@
-"""The quickstart as a person would walk through it: `demo.py up` converges, breaks a replica and converges again.
+"""A demo of the quickstart: `demo.py up` converges, breaks a replica and converges again.
 
-Every command is the real `reconcile`, printed before it runs. Each promise is checked; the exit code is not 0 when one is not
-kept. `demo.py down` removes everything again.
+It runs the real `reconcile` and prints every command before it runs. The exit code is not 0 when a check fails. `demo.py down`
+removes everything.
 """
 
 import http.client
@@ -17,9 +17,9 @@ PORT = 8080
 
 
 def print_files() -> None:
-    """The pool and the zone as a balancer and a DNS server would read them."""
-    place = state_dir()
-    files = sorted(file for name in ("pools", "zones") for file in (place / name).rglob("*") if file.is_file())
+    """Print the files of the pool and the zone, as a balancer and a DNS server would read them."""
+    state = state_dir()
+    files = sorted(file for name in ("pools", "zones") for file in (state / name).rglob("*") if file.is_file())
     for file in files:
         if file.name.startswith(".") or file.suffix == ".lock":
             continue
@@ -28,14 +28,14 @@ def print_files() -> None:
 
 
 def state_dir() -> Path:
-    """Where the quickstart's instance keeps its state: as the program itself chooses it."""
+    """The state directory of the quickstart's instance, by the rules of `reconcile`."""
     base = os.environ.get("XDG_STATE_HOME", "")
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".local" / "state"
     return root / "reconciler" / "quickstart"
 
 
-def break_one(address: str) -> None:
-    """Make one replica answer its probes with 500 from now on."""
+def break_replica(address: str) -> None:
+    """Make a replica answer its probes with 500 from now on."""
     print(f"$ curl -X POST http://{address}:{PORT}/break", flush=True)
     connection = http.client.HTTPConnection(address, PORT, timeout=5)
     try:
@@ -47,11 +47,11 @@ def break_one(address: str) -> None:
 
 
 def up() -> None:
-    say("Three replicas of a small service, in a pool and under a name")
+    say("Create three replicas of a small service, with a pool and a DNS name")
     reconcile("--once", MANIFESTS)
     print_files()
 
-    say("Once more: nothing is to do")
+    say("Run again: there is nothing to do")
     again = reconcile("--once", MANIFESTS)
     check("nothing to do" in again, "a second run has nothing to do")
 
@@ -60,20 +60,20 @@ def up() -> None:
 
     victim = min(before)
     say(f"Break {victim}: it keeps running, but its probes fail")
-    break_one(before[victim]["address"])
+    break_replica(before[victim]["address"])
 
-    say("Converge: it is taken out, restarted, and brought back")
+    say("Converge: it leaves the pool and the name, is restarted, and returns")
     out = reconcile("--once", MANIFESTS)
     container = before[victim]["container"]
     ordered = in_order(out, "-> 0 ", f": stop {container}", f": start {container}", "weight 0 -> ")
-    check(ordered, "weight 0, stop, start, weight again: in this order")
-    check(all_serve(replicas(MANIFESTS), 3), "all three are ready and carry weight")
+    check(ordered, "the steps were in order: weight 0, stop, start, weight again")
+    check(all_serve(replicas(MANIFESTS), 3), "all three replicas are ready and have a weight")
     print_files()
 
-    say("Why is it as it is?")
+    say(f"Explain the state of {victim}")
     reconcile("explain", victim, MANIFESTS)
 
-    say("Everything keeps running. Look at it with 'reconcile status', and remove it with 'make demo-down'")
+    say("Everything keeps running. Show it with 'reconcile status'; remove it with 'make demo-down'")
 
 
 def down() -> None:

@@ -1,4 +1,4 @@
-"""What holds for the whole suite: real servers are asked for by name, and nothing is skipped silently."""
+"""Rules of the whole suite: tests name the servers that they need, and nothing is skipped silently."""
 
 import gc
 import os
@@ -20,10 +20,10 @@ PACKAGES = {
     "nsupdate": "dnsutils",
     "pdns_server": "pdns-server pdns-backend-sqlite3",
 }
-"""Debian's package of a program, where it is not called like the program."""
+"""Debian's package of a program, if its name differs from that of the program."""
 
 SERVER_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
-"""Servers live in directories that are not on every user's PATH."""
+"""Servers are in directories that are not on every user's PATH."""
 
 E2E = Path(__file__).parent / "e2e"
 
@@ -32,13 +32,13 @@ LONGEST = "test_soak.py"
 GOLDEN = Path(__file__).parent / "golden"
 
 
-# The tests start the program a hundred times, and every worker reads every test. Where PYTHONDONTWRITEBYTECODE is set (images
-# of containers do that), each of these processes would compile all modules again: a third of the time of the whole suite.
+# The tests start the program a hundred times, and every worker imports every test. With PYTHONDONTWRITEBYTECODE (set in many
+# container images), each of these processes would compile all modules again: a third of the time of the whole suite.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-# Half a million objects are made by collecting the tests and live to the end. To look for garbage among them while they are made,
-# before each full collection of the run, and once more at the end is a twentieth of the time of the suite, in every worker.
+# Collecting the tests creates half a million objects that live to the end. Garbage collections over them take a twentieth of the
+# time of the suite in every worker.
 gc.disable()
 
 
@@ -51,10 +51,9 @@ def pytest_unconfigure() -> None:
     gc.freeze()
 
 
-# How hypothesis searches, set before the first test module is read. By default the same examples on every run, few enough for
-# the suite to stay quick, and no deadlines: a busy machine is no failure. CI looks at more of them (`ci`, where the environment
-# says CI). HYPOTHESIS_PROFILE=search looks long and at random; `quick` is for hunting a failure by hand, with STEPS actions in each
-# run of a state machine.
+# Profiles of hypothesis, set before the first test module is imported. `default` runs the same few examples each time, without
+# deadlines, because a busy machine is no failure. `ci` (if the environment has CI) runs more of them. HYPOTHESIS_PROFILE=search
+# searches long and at random; `quick` is for reproducing a failure by hand, with STEPS actions in each run of a state machine.
 COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
 settings.register_profile(
@@ -74,14 +73,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write what the program prints into tests/golden")
+    parser.addoption("--update-golden", action="store_true", help="write the output of the program to tests/golden")
 
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """`golden("plan/rolling.txt", text)`: the text must equal that file below tests/golden, byte for byte.
 
-    With --update-golden the file is written instead; the change is then reviewed like any other.
+    With --update-golden the file is written instead; review the change like any other.
     """
 
     def compare(name: str, text: str) -> None:
@@ -92,20 +91,20 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
             return
         if not file.exists():
             pytest.fail(
-                f"tests/golden/{name} is missing; look at the text, then run with --update-golden:\n{text}",
+                f"tests/golden/{name} is missing; review the text, then run with --update-golden:\n{text}",
                 pytrace=False,
             )
         assert text == file.read_bytes().decode(), (
-            f"differs from tests/golden/{name}; if that is meant: --update-golden"
+            f"differs from tests/golden/{name}; if the change is intended, run with --update-golden"
         )
 
     return compare
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What lies below tests/e2e runs in real time and is marked so: `-m "not e2e"` leaves it out.
+    """Mark tests below tests/e2e, which run in real time: `-m "not e2e"` deselects them.
 
-    It comes first: one worker waits for the world while the others compute. The longest computation comes next, so that nobody
+    They come first: one worker waits in real time while the others compute. The longest computation comes next, so that no worker
     waits for it at the end.
     """
     real = f"{E2E}{os.sep}"
@@ -120,7 +119,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test marked `server("haproxy")` needs that program."""
+    """Skip a test marked `server("haproxy")` if that program is missing; fail it where servers are required."""
     for marker in item.iter_markers("server"):
         name = marker.args[0]
         if shutil.which(name, path=SERVER_PATH):
@@ -132,7 +131,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """One line for each reason to skip, with the number of tests: a green run must not hide what it left out."""
+    """Print a line for each reason to skip, with the number of tests: a green run must not hide skipped tests."""
     counts: dict[str, int] = {}
     for report in terminalreporter.stats.get("skipped", []):
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -1,13 +1,13 @@
-"""Ports for servers of the tests. In one place because a port that is free now must still be free when its server starts, or starts again."""
+"""Ports for servers of the tests. They must still be free when a server starts, or starts again."""
 
 import secrets
 import socket
 
 
 def free_port() -> int:
-    """A free port below those that the kernel gives to clients (32768 and up), so that nobody takes it while its server is down.
+    """A free port below the kernel's range for clients (32768 and up), so that no client gets it while its server is down.
 
-    Chosen by chance, so that test processes that ask at the same time get different ones.
+    Random, so that concurrent test processes get different ports.
     """
     for _ in range(100):
         port = 10_000 + secrets.randbelow(20_000)

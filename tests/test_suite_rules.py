@@ -1,4 +1,4 @@
-"""What tests/conftest.py promises, tried on a small suite of its own."""
+"""The rules of tests/conftest.py, on a small suite of its own."""
 
 import os
 import shutil
@@ -43,7 +43,7 @@ def run(suite: Path, *arguments: str, **environment: str) -> subprocess.Complete
     return subprocess.run(command, cwd=suite, env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_tests_without_their_server_are_skipped_with_one_line_for_all_of_them(suite):
+def test_tests_without_their_server_are_skipped_with_one_line(suite):
     done = run(suite)
     assert done.returncode == 0
     assert done.stdout.count("needs no-such-server") == 1
@@ -53,7 +53,7 @@ def test_tests_without_their_server_are_skipped_with_one_line_for_all_of_them(su
     assert "3 passed, 2 skipped" in done.stdout.splitlines()[-1]
 
 
-def test_a_missing_server_is_a_failure_where_servers_are_required(suite):
+def test_a_missing_server_fails_where_servers_are_required(suite):
     done = run(suite, REQUIRE_SERVERS="1")
     assert done.returncode == 1
     assert "needs no-such-server, which is not installed" in done.stdout
@@ -61,16 +61,18 @@ def test_a_missing_server_is_a_failure_where_servers_are_required(suite):
     assert "skipped" not in done.stdout.splitlines()[-1]
 
 
-def test_what_lies_in_e2e_can_be_left_out(suite):
+def test_tests_below_e2e_can_be_deselected(suite):
     left = run(suite, "-m", "not e2e", "--collect-only").stdout
     assert "test_slow" not in left
     assert "1 deselected" in left
 
 
-def test_a_golden_text_that_differs_is_a_failure_until_it_is_updated(suite):
+def test_a_different_golden_text_fails_until_it_is_updated(suite):
     (suite / "golden" / "greeting.txt").write_text("good morning\n")
     failed = run(suite, "-k", "golden")
     assert failed.returncode == 1
-    assert "differs from tests/golden/greeting.txt; if that is meant: --update-golden" in failed.stdout
+    assert (
+        "differs from tests/golden/greeting.txt; if the change is intended, run with --update-golden" in failed.stdout
+    )
     assert run(suite, "-k", "golden", "--update-golden").returncode == 0
     assert (suite / "golden" / "greeting.txt").read_text() == "hello\n"

@@ -1,4 +1,4 @@
-"""The whole test of the example: the public conformance suite, with two hooks."""
+"""The test of the example: the public conformance suite with two hooks."""
 
 from pathlib import Path
 

@@ -1,12 +1,12 @@
-"""The image of the example's web service: one static busybox and a shell script, imported into an engine without any registry.
+"""The image of the example's web service: a static busybox and a shell script, imported into an engine without a registry.
 
 Called by `servers.py`. The service listens on port 8080 and answers:
 
-    GET /                    which container it is
-    GET /healthz             200 while it works (the liveness probe asks this)
-    GET /readyz              200 while it wants traffic (the readiness probe asks this)
+    GET /                    the name of the container
+    GET /healthz             200 while it is healthy (for the liveness probe)
+    GET /readyz              200 while it accepts traffic (for the readiness probe)
     GET /cgi-bin/break       makes both answer 404 until the container is restarted
-    GET /cgi-bin/unready     makes /readyz answer 404; /cgi-bin/ready takes that back
+    GET /cgi-bin/unready     makes /readyz answer 404; /cgi-bin/ready reverts this
 """
 
 import http.client
@@ -19,16 +19,16 @@ from urllib.parse import quote
 
 NAME = "reconciler-edge/web:1"
 NETWORK = "reconciler-edge"
-"""The network that the example's manifests name."""
+"""The network in the example's manifests."""
 
 SERVE = """#!/bin/sh
-# A restarted container keeps its files: what was broken is whole again.
+# A restarted container keeps its files: repair those that "break" removed.
 mkdir -p /www/cgi-bin
 echo "hello from $(hostname)" >/www/index.html
 echo ok >/www/healthz
 echo ready >/www/readyz
 for word in break unready ready; do ln -sf /cgi /www/cgi-bin/$word; done
-# The first process of a container gets no signal that it does not ask for.
+# The first process of a container receives only the signals that it handles.
 trap 'kill $!; exit 0' TERM
 echo listening on 8080
 httpd -f -p 8080 -h /www &
@@ -42,7 +42,7 @@ break) rm -f /www/healthz /www/readyz ;;
 unready) rm -f /www/readyz ;;
 ready) echo ready >/www/readyz ;;
 esac
-echo "$word was asked for" >/proc/1/fd/1
+echo "request: $word" >/proc/1/fd/1
 printf 'Content-Type: text/plain\\r\\n\\r\\n%s\\n' "$word"
 """
 
@@ -105,19 +105,19 @@ def tar() -> bytes:
 
 
 def ensure(path: str, name: str = NAME) -> bool:
-    """Import the image where the engine at `path` lacks it. Returns whether it did. Raises OSError with the engine's words."""
+    """Import the image if the engine at `path` lacks it. Returns whether it did. Raises OSError with the engine's message."""
     status, _ = ask(path, "GET", f"/images/{name}/json")
     if status == 200:
         return False
     repository, _, tag = name.partition(":")
     url = f"/images/create?fromSrc=-&repo={quote(repository, safe='')}&tag={tag}"
-    status, words = ask(path, "POST", url, tar())
+    status, answer = ask(path, "POST", url, tar())
     if status != 200:
-        raise OSError(f"the engine at {path} did not import {name}: {words.decode(errors='replace').strip()}")
+        raise OSError(f"the engine at {path} did not import {name}: {answer.decode(errors='replace').strip()}")
     return True
 
 
 def remove(path: str) -> None:
-    """Take the image and the network away, unless something uses them: then the engine refuses, and they stay."""
+    """Remove the image and the network. The engine keeps them while something uses them."""
     for url in (f"/images/{NAME}", f"/networks/{NETWORK}"):
         ask(path, "DELETE", url)

@@ -1,8 +1,8 @@
 """The servers of the example, on loopback: `servers.py up|down|status [--dir DIR] [--http PORT] [--dns PORT]`.
 
-`up` starts what is missing: a Docker daemon where none answers, HAProxy with slots in its configuration, and BIND with a zone
-that takes signed updates. Everything is kept below one directory of root's (BIND drops the right to write elsewhere), and
-what was started is stopped by its own process id. `demo.py` and the tests call the functions below.
+`up` starts the missing servers: a Docker daemon if none answers, HAProxy with slots in its configuration, and BIND with a zone
+that accepts signed updates. All files are in one directory that belongs to root (BIND drops the right to write elsewhere). Servers
+are stopped by the process id of their start. `demo.py` and the tests call the functions below.
 """
 
 import argparse
@@ -27,12 +27,12 @@ import image
 DIRECTORY = Path("/run/reconciler-edge")
 DOCKER = "/var/run/docker.sock"
 HTTP, DNS = 8088, 8053
-"""Ports of HAProxy and BIND; the second is in the example's manifests too."""
+"""Ports of HAProxy and BIND; the example's manifests have the second one too."""
 
 PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/sbin", "/usr/sbin", "/sbin"])
 PACKAGES = {"dockerd": "docker.io", "named": "bind9"}
 PATIENCE = 120.0
-"""Seconds that a server may take to answer, or to end."""
+"""Longest time for a server to answer or to end, seconds."""
 
 HAPROXY = """global
     stats socket {directory}/admin.sock mode 600 level admin
@@ -72,13 +72,13 @@ ns A 127.0.0.1
 """
 
 
-class Trouble(Exception):
-    """What is wrong with a server, and what to do."""
+class ServerError(Exception):
+    """The problem of a server and the next step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One set of servers: where it lives, whose slots they are, and on which ports of loopback it listens."""
+    """One set of servers: its directory, the instance that owns the slots, and its ports on loopback."""
 
     directory: Path = DIRECTORY
     instance: str = "edge"
@@ -94,16 +94,16 @@ class Edge:
 
 
 def program(name: str) -> str:
-    found = shutil.which(name, path=PATH)
-    if found is None:
-        raise Trouble(f"{name} was not found: apt-get install {PACKAGES.get(name, name)}")
-    return found
+    path = shutil.which(name, path=PATH)
+    if path is None:
+        raise ServerError(f"{name} was not found: apt-get install {PACKAGES.get(name, name)}")
+    return path
 
 
 def prepare(edge: Edge) -> None:
-    """Make the directory, the key and the configurations. A zone that is there already is left as it is."""
+    """Create the directory, the key and the configurations. An existing zone is kept."""
     if os.geteuid() != 0:
-        raise Trouble("only root may start these servers and talk to the Docker Engine: run this as root")
+        raise ServerError("these servers and the Docker Engine need root: run this as root")
     (edge.directory / "zones").mkdir(mode=0o700, parents=True, exist_ok=True)
     key = edge.directory / "update.key"
     if not key.exists():
@@ -126,8 +126,8 @@ def write(path: Path, text: str) -> None:
     new.replace(path)
 
 
-def born(pid: int) -> str:
-    """When a process began, in the kernel's ticks; empty when it has ended. With the pid it names one process for ever."""
+def started_at(pid: int) -> str:
+    """When a process started, in the kernel's ticks; empty when it has ended. Pid and start identify one process."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:
@@ -136,45 +136,45 @@ def born(pid: int) -> str:
 
 
 def running(edge: Edge, server: str) -> int:
-    """The process id of a server that we started and that still runs, else 0."""
+    """The process id of a server that `up` started and that still runs, else 0."""
     try:
         pid, began = edge.record(server).read_text(encoding="utf-8").split()
     except (OSError, ValueError):
         return 0
-    return int(pid) if born(int(pid)) == began else 0
+    return int(pid) if started_at(int(pid)) == began else 0
 
 
 def start(edge: Edge, server: str, argv: list[str], answers: Callable[[Edge], bool]) -> int:
-    """Start a server in a session of its own, note its process id and wait until it answers. Raises Trouble."""
+    """Start a server in a session of its own, record its process id and wait until it answers. Raises ServerError."""
     with edge.log(server).open("ab") as log:
         process = subprocess.Popen(
             [program(argv[0]), *argv[1:]], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    write(edge.record(server), f"{process.pid} {born(process.pid)}\n")
+    write(edge.record(server), f"{process.pid} {started_at(process.pid)}\n")
     try:
         wait_for(lambda: process.poll() is not None or answers(edge), f"{server} does not answer")
-        trouble = f"{server} ended with status {process.returncode}" if process.poll() is not None else ""
-    except Trouble as late:
-        trouble = str(late)
-    if trouble:
+        problem = f"{server} ended with status {process.returncode}" if process.poll() is not None else ""
+    except ServerError as timeout:
+        problem = str(timeout)
+    if problem:
         if process.poll() is None:
             process.kill()
             process.wait()
         last = edge.log(server).read_text(encoding="utf-8", errors="replace").splitlines()[-5:]
-        raise Trouble(f"{trouble}; the end of {edge.log(server)}:\n" + "\n".join(last))
-    process.returncode = 0  # it outlives this program, which does not wait for it
+        raise ServerError(f"{problem}; the end of {edge.log(server)}:\n" + "\n".join(last))
+    process.returncode = 0  # the server outlives this program, which does not wait for it
     return process.pid
 
 
 def stop(edge: Edge, server: str, how: int = signal.SIGTERM) -> bool:
-    """End a server that we started. Returns whether there was one. Raises Trouble when it does not end."""
+    """End a server that `up` started. Returns whether there was one. Raises ServerError when it does not end."""
     pid = running(edge, server)
     if pid:
-        began = born(pid)
+        began = started_at(pid)
         os.kill(pid, how)
         try:
             wait_for(lambda: ended(pid, began), f"{server} (process {pid}) did not end")
-        except Trouble:
+        except ServerError:
             os.kill(pid, signal.SIGKILL)
             raise
     edge.record(server).unlink(missing_ok=True)
@@ -182,17 +182,17 @@ def stop(edge: Edge, server: str, how: int = signal.SIGTERM) -> bool:
 
 
 def ended(pid: int, began: str) -> bool:
-    """Whether that process has ended; one that is our own child is taken off the kernel's list."""
+    """Whether that process has ended. A child of this process is reaped."""
     with suppress(ChildProcessError):
         os.waitpid(pid, os.WNOHANG)
-    return born(pid) != began
+    return started_at(pid) != began
 
 
 def wait_for(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            raise Trouble(f"{what} within {seconds:.0f} s")
+            raise ServerError(f"{what} within {seconds:.0f} s")
         time.sleep(0.05)
 
 
@@ -206,7 +206,7 @@ def haproxy_answers(edge: Edge) -> bool:
 
 
 def named_answers(edge: Edge) -> bool:
-    """Whether BIND answers for the zone: an SOA question by hand, so that no DNS package is needed."""
+    """Whether BIND answers an SOA query for the zone. The query is built by hand, so that no DNS package is needed."""
     question = b"\x00\x07\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00\x04edge\x04test\x00\x00\x06\x00\x01"
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link:
@@ -228,7 +228,7 @@ def start_haproxy(edge: Edge) -> int:
 
 
 def haproxy_pid(edge: Edge) -> str:
-    """The line with the process id of the worker that answers now; empty when none does."""
+    """The line with the process id of the current worker; empty when none answers."""
     try:
         with socket.socket(socket.AF_UNIX) as link:
             link.settimeout(2)
@@ -243,10 +243,10 @@ def haproxy_pid(edge: Edge) -> str:
 
 
 def reload_haproxy(edge: Edge) -> None:
-    """Ask our HAProxy to read its configuration again, and wait for its new worker. Raises Trouble."""
+    """Reload the HAProxy that `up` started, and wait for its new worker. Raises ServerError."""
     pid, before = running(edge, "haproxy"), haproxy_pid(edge)
     if not pid:
-        raise Trouble("this HAProxy was not started here")
+        raise ServerError("HAProxy was not started by 'up'")
     os.kill(pid, signal.SIGUSR2)
     wait_for(lambda: haproxy_pid(edge) not in ("", before), "HAProxy was not reloaded")
 
@@ -263,15 +263,15 @@ SERVERS = {
 
 
 def up(edge: Edge) -> list[str]:
-    """Start what does not answer, and import the image. Returns a line for each server. Raises Trouble, OSError."""
+    """Start the servers that do not answer, and import the image. Returns a line for each. Raises ServerError, OSError."""
     prepare(edge)
     lines = []
     for name, (answers, begin) in SERVERS.items():
         if answers(edge):
-            lines.append(f"{name} answers already")
+            lines.append(f"{name} runs already")
             continue
         lines.append(f"{name} started, process {begin(edge)}")
-    lines.append(f"image {image.NAME} " + ("imported" if image.ensure(edge.docker) else "is there already"))
+    lines.append(f"image {image.NAME} " + ("imported" if image.ensure(edge.docker) else "exists already"))
     return lines
 
 
@@ -279,33 +279,33 @@ def down(edge: Edge) -> list[str]:
     """Remove image and network, stop what `up` started, and remove the directory. Returns a line for each server."""
     if dockerd_answers(edge):
         image.remove(edge.docker)
-    lines = [f"{name} stopped" if stop(edge, name) else f"{name} was not started here" for name in reversed(SERVERS)]
+    lines = [f"{name} stopped" if stop(edge, name) else f"{name} not started by 'up'" for name in reversed(SERVERS)]
     shutil.rmtree(edge.directory, ignore_errors=True)
     return lines
 
 
 def status(edge: Edge) -> list[str]:
-    """A line for each server: whether it answers, and its process where we started it."""
+    """A line for each server: whether it answers, and its process if `up` started it."""
     lines = []
     for name, (answers, _) in SERVERS.items():
         pid = running(edge, name)
-        told = "answers" if answers(edge) else "does not answer"
-        lines.append(f"{name} {told}" + (f", process {pid}" if pid else ", not started here"))
+        state = "answers" if answers(edge) else "does not answer"
+        lines.append(f"{name} {state}" + (f", process {pid}" if pid else ", not started by 'up'"))
     return lines
 
 
 def main() -> int:
     arguments = argparse.ArgumentParser(description="The servers of examples/edge, on loopback.")
     arguments.add_argument("command", choices=("up", "down", "status"))
-    arguments.add_argument("--dir", type=Path, default=DIRECTORY, help="where they live (default: %(default)s)")
+    arguments.add_argument("--dir", type=Path, default=DIRECTORY, help="directory of all files (default: %(default)s)")
     arguments.add_argument("--http", type=int, default=HTTP, help="port of HAProxy (default: %(default)s)")
     arguments.add_argument("--dns", type=int, default=DNS, help="port of BIND (default: %(default)s)")
-    asked = arguments.parse_args()
-    edge = Edge(asked.dir.absolute(), http=asked.http, dns=asked.dns)
+    options = arguments.parse_args()
+    edge = Edge(options.dir.absolute(), http=options.http, dns=options.dns)
     try:
-        lines = {"up": up, "down": down, "status": status}[asked.command](edge)
-    except (Trouble, OSError, http.client.HTTPException) as trouble:
-        print(f"servers.py: {trouble}", file=sys.stderr)
+        lines = {"up": up, "down": down, "status": status}[options.command](edge)
+    except (ServerError, OSError, http.client.HTTPException) as error:
+        print(f"servers.py: {error}", file=sys.stderr)
         return 1
     print("\n".join(lines))
     return 0

@@ -1,7 +1,7 @@
-"""A web service that knows nothing of pushes: `reconcile push run` in front of it speaks for it. Python's standard library only.
+"""A web service without any code for pushes: `reconcile push run` starts it and pushes for it. Python's standard library only.
 
-It listens on ADDRESS:PORT, which the process runtime gives to each replica. On SIGTERM, which reaches it after `draining` was
-pushed, it finishes the requests that are under way and exits with 0.
+It listens on ADDRESS:PORT, which the process runtime sets for each replica. `reconcile push run` pushes `draining` before it
+forwards SIGTERM; then the service finishes its requests in flight and exits with 0.
 """
 
 import os
@@ -14,13 +14,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class Service(ThreadingHTTPServer):
     """The server."""
 
-    daemon_threads = False  # closing waits for requests that are under way
+    daemon_threads = False  # closing waits for requests in flight
 
 
 class Handler(BaseHTTPRequestHandler):
     """One request."""
 
-    timeout = 3  # seconds for a client to say what it wants
+    timeout = 3  # seconds for a client to send its request
 
     def do_GET(self) -> None:
         body = f"hello from process {os.getpid()}\n".encode()
@@ -31,7 +31,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (named so by the base class)
-        """Probes ask all the time: they are not worth a line."""
+        """Log nothing: most requests are probes."""
 
 
 def main() -> int:

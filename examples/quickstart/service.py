@@ -1,13 +1,13 @@
-"""The quickstart's web service, on nothing but Python's standard library.
+"""The quickstart's web service. It needs Python's standard library only.
 
-It listens on ADDRESS:PORT, which the process runtime gives to each replica, and answers:
+It listens on ADDRESS:PORT, which the process runtime sets for each replica, and answers:
 
-    GET /         who it is
-    GET /healthz  200 while it works (the liveness probe asks this)
-    GET /readyz   200 while it wants traffic (the readiness probe asks this)
-    POST /break   makes both answer 500 until the process is restarted: try it and watch what happens
+    GET /         its address and process id
+    GET /healthz  200 while it is healthy (for the liveness probe)
+    GET /readyz   200 while it accepts traffic (for the readiness probe)
+    POST /break   makes both answer 500 until the process is restarted
 
-On SIGTERM it says that it is not ready, finishes the requests that are under way, and exits with 0.
+On SIGTERM it answers /readyz with 500, finishes its requests in flight, and exits with 0.
 """
 
 import os
@@ -18,9 +18,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Service(ThreadingHTTPServer):
-    """The server and what it says of itself."""
+    """The server and its health."""
 
-    daemon_threads = False  # closing waits for requests that are under way
+    daemon_threads = False  # closing waits for requests in flight
     request_queue_size = 128
 
     def __init__(self, address: str, port: int) -> None:
@@ -29,7 +29,7 @@ class Service(ThreadingHTTPServer):
         self.leaving = False
 
     def leave(self) -> None:
-        """Stop accepting; runs in a thread of its own because it waits for the loop to end."""
+        """Stop accepting. Runs in a thread of its own, because `shutdown` waits for the loop to end."""
         self.leaving = True
         threading.Thread(target=self.shutdown).start()
 
@@ -38,7 +38,7 @@ class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     server: Service
-    timeout = 3  # seconds for a client to say what it wants
+    timeout = 3  # seconds for a client to send its request
 
     def do_GET(self) -> None:
         if self.path == "/":
@@ -69,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (named so by the base class)
-        """Probes ask every second: only what is not a probe is worth a line."""
+        """Log all requests but the probes, which come every second."""
         if getattr(self, "path", "") not in ("/healthz", "/readyz"):
             print(self.address_string(), format % args, flush=True)
 

@@ -1,11 +1,11 @@
-"""What an HTTP answer says, judged from the bytes so far: pure, shared by plain and TLS probes.
+"""Judges an HTTP answer from the bytes received so far. Pure; used by the probers in `http.py` and `stream.py`.
 
-- An expected status passes (200 to 399 unless the probe says otherwise). Any other fails as soon as the status line is
-  there, except a redirect that may be followed: whether it leads to the same place is the prober's question.
+- An expected status passes (200 to 399 unless the probe sets others). Any other status fails as soon as the status line is
+  complete, except a redirect that may be followed: the prober decides whether it leads to the same place.
 - Interim answers (100 to 199, but 101) are skipped.
-- A passing answer counts once its header and the first `max_body` bytes of its body are there, or all of it when it is
-  shorter: "200" and then silence is a failure, an endless body is not. Redirects have no body to wait for.
-- A connection that ends before that, a malformed status line or chunk, and a header over 64 KiB fail.
+- A passing answer counts once its header and the first `max_body` bytes of its body have arrived, or the whole body when it is
+  shorter: "200" followed by silence fails, an endless body does not. Redirects have no body to wait for.
+- A connection that closes earlier, a malformed status line or chunk, and a header over 64 KiB fail.
 """
 
 from typing import NamedTuple
@@ -17,19 +17,19 @@ MAX_HEADER = 64 * 1024
 """Bytes of status line and header (interim answers included)."""
 
 MAX_BODY = 10 * 1024
-"""Bytes of the body that are waited for by default: Kubernetes' maxRespBodyLength."""
+"""Bytes of the body that a probe waits for by default: Kubernetes' maxRespBodyLength."""
 
 MAX_CHUNKS = 1024
-"""A body in more pieces than this counts as long enough: taking it apart again and again would hold up other probes."""
+"""A body in more chunks than this counts as long enough: parsing it repeatedly would delay other probes."""
 
 FOLLOW = 8
-"""Added to the result of a redirect that may be followed; the rest is the result if it is not."""
+"""Added to the result of a redirect that may be followed; without this bit, the value is the result if it is not followed."""
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 
 
 class Rules(NamedTuple):
-    """What passes: the expected statuses, how much of the body is waited for, and whether redirects may be followed."""
+    """What passes: the expected statuses, how many bytes of the body to wait for, and whether to follow redirects."""
 
     passing: frozenset[int]
     max_body: int
@@ -49,18 +49,18 @@ def judge(data: bytes, ended: bool, rules: Rules = DEFAULT) -> Judgement | None:
 
     Args:
         data: all bytes received so far.
-        ended: the other side has closed, nothing more will come.
+        ended: the server has closed the connection.
         rules: what the probe expects.
 
     Returns:
-        A result of `streak.py`, with FOLLOW added for a redirect that may be followed, and a text for people.
+        A result of `streak.py`, with FOLLOW added for a redirect that may be followed, and a text for the operator.
     """
     passing = rules.passing
     start = 0
     while True:
         line_end = data.find(b"\n", start)
         if line_end < 0:
-            return _short(data, start, ended)
+            return _without_status(data, start, ended)
         status = _status(data, start)
         if status < 0:
             return FAIL, f"not an HTTP answer: {printable(data[start:line_end], 60)!r}"
@@ -69,21 +69,21 @@ def judge(data: bytes, ended: bool, rules: Rules = DEFAULT) -> Judgement | None:
         body = _header_end(data, line_end)
         if body < 0:
             if len(data) > MAX_HEADER:
-                return FAIL, f"HTTP {status}, then a header of more than {MAX_HEADER // 1024} KiB"
-            return (FAIL, f"HTTP {status}, then closed in the header") if ended else None
+                return FAIL, f"HTTP {status}, but the header is longer than {MAX_HEADER // 1024} KiB"
+            return (FAIL, f"HTTP {status}, but the server closed the connection within the header") if ended else None
         if status >= 200:
-            return _with_body(data, line_end, body, status, ended, rules)
+            return _judge_body(data, line_end, body, status, ended, rules)
         start = body
 
 
-def _short(data: bytes, start: int, ended: bool) -> Judgement | None:
+def _without_status(data: bytes, start: int, ended: bool) -> Judgement | None:
     if len(data) > MAX_HEADER:
-        return FAIL, f"no end of the status line within {MAX_HEADER // 1024} KiB"
+        return FAIL, f"the status line is longer than {MAX_HEADER // 1024} KiB"
     if not ended:
         return None
     if len(data) == start:
-        return FAIL, "closed before an answer"
-    return FAIL, f"closed within the status line: {printable(data[start:], 60)!r}"
+        return FAIL, "the server closed the connection without an answer"
+    return FAIL, f"the server closed the connection within the status line: {printable(data[start:], 60)!r}"
 
 
 def _status(data: bytes, start: int) -> int:
@@ -97,7 +97,7 @@ def _status(data: bytes, start: int) -> int:
 
 
 def _header_end(data: bytes, line_end: int) -> int:
-    """Where the body begins, -1 while the header is not complete. Bare line feeds are accepted, as servers send them."""
+    """Where the body begins, -1 while the header is incomplete. Bare line feeds are accepted because some servers send them."""
     usual = data.find(b"\n\r\n", line_end)
     bare = data.find(b"\n\n", line_end, usual if usual >= 0 else len(data))
     if bare >= 0:
@@ -105,28 +105,30 @@ def _header_end(data: bytes, line_end: int) -> int:
     return usual + 3 if usual >= 0 else -1
 
 
-def _with_body(data: bytes, line_end: int, body: int, status: int, ended: bool, rules: Rules) -> Judgement | None:
+def _judge_body(data: bytes, line_end: int, body: int, status: int, ended: bool, rules: Rules) -> Judgement | None:
     if 300 <= status < 400:
         return _redirect(data, line_end, body, status, rules)
     passed = _PASSED.get(status) or (PASS, f"HTTP {status}")
-    have = len(data) - body
-    if have >= rules.max_body or status in _NO_BODY:
+    received = len(data) - body
+    if received >= rules.max_body or status in _NO_BODY:
         return passed
     header = data[line_end:body].lower()
     if b"transfer-encoding:" in header and b"chunked" in header:
         return _chunks(data, body, passed, ended)
-    wanted = _content_length(header)
-    if wanted is None:
+    length = _content_length(header)
+    if length is None:
         return passed if ended else None
-    if wanted < 0:
-        return FAIL, f"{passed[1]}, with a malformed Content-Length"
-    if have >= wanted:
+    if length < 0:
+        return FAIL, f"{passed[1]}, but Content-Length is malformed"
+    if received >= length:
         return passed
-    return (FAIL, f"{passed[1]}, then closed after {have} of {wanted} bytes of the body") if ended else None
+    if not ended:
+        return None
+    return FAIL, f"{passed[1]}, but the server closed the connection after {received} of {length} bytes of the body"
 
 
 def _content_length(header: bytes) -> int | None:
-    """Its value, None without one, -1 when it is malformed. `header` is in lower case and begins with a line end."""
+    """The value of Content-Length: None without one, -1 when it is malformed. `header` is in lower case and begins with a line end."""
     at = header.find(b"\ncontent-length:")
     if at < 0:
         return None
@@ -135,14 +137,14 @@ def _content_length(header: bytes) -> int | None:
 
 
 def _chunks(data: bytes, at: int, passed: Judgement, ended: bool) -> Judgement | None:
-    """Whether a chunked body that is shorter than what is waited for is complete."""
+    """The result of a chunked body of which fewer than `max_body` bytes have arrived, or None while it is incomplete."""
     for _ in range(MAX_CHUNKS):
         line_end = data.find(b"\n", at)
         if line_end < 0:
             break
         size = data[at:line_end].partition(b";")[0].strip()
         if not size or len(size) > 16 or size.strip(_HEX):
-            return FAIL, f"{passed[1]}, with a malformed chunk"
+            return FAIL, f"{passed[1]}, but a chunk of the body is malformed"
         length = int(size, 16)
         if length == 0:
             return passed
@@ -151,16 +153,16 @@ def _chunks(data: bytes, at: int, passed: Judgement, ended: bool) -> Judgement |
             break
     else:
         return passed
-    return (FAIL, f"{passed[1]}, then closed within the body") if ended else None
+    return (FAIL, f"{passed[1]}, but the server closed the connection within the body") if ended else None
 
 
 def _redirect(data: bytes, line_end: int, body: int, status: int, rules: Rules) -> Judgement:
     result = PASS if status in rules.passing else FAIL
-    place = _location(data, line_end, body)
-    if not place:
+    destination = _location(data, line_end, body)
+    if not destination:
         return result, f"HTTP {status}"
     follow = FOLLOW if rules.follow and status in REDIRECTS else 0
-    return result + follow, f"HTTP {status} to {printable(place)}"
+    return result + follow, f"HTTP {status} to {printable(destination)}"
 
 
 def _location(data: bytes, line_end: int, body: int) -> bytes:
@@ -182,13 +184,13 @@ def location(data: bytes) -> bytes:
 
 
 def waiting_for(data: bytes) -> str:
-    """What part of an answer was missing when time ran out, for messages."""
+    """Which part of an answer was missing at the deadline, for messages."""
     if not data:
         return "waiting for the answer"
     start = 0
     while data[start + 9 : start + 10] == b"1":
-        after = _header_end(data, start)
-        if after < 0:
+        body = _header_end(data, start)
+        if body < 0:
             break
-        start = after
+        start = body
     return "reading the header" if _header_end(data, start) < 0 else "reading the body"

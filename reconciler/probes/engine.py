@@ -1,10 +1,10 @@
-"""The parent's side of the probe engine: starts the child process, tells it what to probe, reads what it found.
+"""The parent's side of the probe engine: starts the child process, sends it the targets and reads its results.
 
-Used by the loop of `reconciler.shell` (through `fileno` and `read`) and by nothing else. Level-triggered: `set_targets`
-takes the complete wanted set, the engine sends the difference. No method blocks but `close`, which is bounded.
+Created by `reconciler/wire.py`, used by the loop of `reconciler.shell` through `fileno` and `read`. Level-triggered:
+`set_targets` takes the complete set of targets, and the engine sends the difference. No method blocks but `close`, whose time is bounded.
 
-The engine is to be believed while `silent()` is empty. A child that died, or that has not sent a batch for SILENCE, says
-nothing about any target: its earlier facts count until their own `valid_for` runs out, and no longer.
+The engine is trusted while `silent()` is empty. A child that died, or that has sent no batch for SILENCE, says nothing about
+any target: earlier facts count until their own `valid_for` ends.
 """
 
 import os
@@ -22,19 +22,19 @@ from providers.facts import Generation, ProbeFact, ProbeValue
 from reconciler.probes.messages import Inbox, Spec, Stats, change
 from reconciler.probes.slot import printable
 from reconciler.probes.streak import FAIL
-from reconciler.probes.target import Target, same, specify, succeeds, valid_for
+from reconciler.probes.target import Target, keeps_streak, same_target, to_spec, valid_for
 from reconciler.probes.tree import kill_leftovers
 
 SILENCE = 3 * SECOND
-"""A child that has sent no batch for this long (ns) is not believed: three heartbeats."""
+"""A child that has sent no batch for this long (ns) is not trusted: three heartbeats."""
 
 VALUES = (ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN)
 """The values of `streak.py`, in their order."""
 
-_PIECE = 250  # changes per message: the child takes one message a turn and must not be held up by it
+_PIECE = 250  # changes per message: the child takes one message a turn, and a large one would delay its probes
 _READ = 256 * 1024
-_ROUNDS = 64  # reads per call, so that a fast child cannot keep the caller
-_PATIENCE = 0.5  # seconds the child gets to end by itself
+_ROUNDS = 64  # reads per call, so that a fast child cannot hold the caller
+_GRACE = 0.5  # seconds in which the child may end by itself
 _ROOT = str(Path(__file__).resolve().parents[2])
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from reconciler.probes.child import main; main(int(sys.argv[2]))"
 
@@ -46,7 +46,7 @@ class ProbeEngine:
 
     Args:
         phase: spread targets over their period by a stable phase. Without it every target is probed at once and keeps
-            that cadence: for a single pass, where nothing is gained by waiting.
+            that cadence: for a single pass, which gains nothing by waiting.
 
     Raises:
         OSError: the child process cannot be started.
@@ -90,49 +90,51 @@ class ProbeEngine:
 
     @property
     def pid(self) -> int:
-        """The child process, for accounting."""
+        """The process id of the child, for accounting."""
         return self._child.pid
 
     @property
     def died(self) -> str:
-        """Why the child is gone; empty while it lives."""
+        """Why the child ended; empty while it runs."""
         return self._died
 
     def alive(self) -> bool:
-        """Whether the child is there. Notices a death at once, without waiting for `read`."""
+        """Whether the child runs. Notices its death at once, without waiting for `read`."""
         if not self._died and self._child.poll() is not None:
-            self._bury("")
+            self._mark_dead("")
         return not self._died
 
     def silent(self) -> str:
-        """Why the engine is not to be believed now; empty when it is."""
+        """Why the engine cannot be trusted now; empty when it can."""
         if not self.alive():
             return self._died
         quiet = _steady() - self.last_batch_at
         if quiet > SILENCE:
-            return f"the probe engine has said nothing for {quiet // SECOND} s"
+            return f"the probe engine has sent nothing for {quiet // SECOND}s"
         return ""
 
     def fileno(self) -> int:
-        """A descriptor that is readable when `read` has something to do. Changes with `restart`."""
+        """A descriptor that is readable when `read` has work. Changes with `restart`."""
         return self._sock.fileno()
 
     def set_targets(self, targets: Sequence[Target]) -> None:
-        """Probe exactly these from now on.
+        """Probe exactly these targets from now on.
 
-        A target whose probe, address, port or way to execute changed is a new target: its streak starts anew. One whose
-        secrets or authorities changed goes on with its streak. What was not sent yet is replaced by the newer set, so calling this often costs nothing but the comparison.
+        A target whose probe, address, port or way to execute changed is a new target with a new streak. A target whose secrets or
+        authorities changed keeps its streak. The newer set replaces unsent changes, so a call costs little more than the comparison.
         """
         wanted = {target.key: target for target in targets}
         numbers, live = self._numbers_of, self._live
-        fresh = [key for key, target in wanted.items() if key not in numbers or not same(live[numbers[key]], target)]
+        changed = [
+            key for key, target in wanted.items() if key not in numbers or not same_target(live[numbers[key]], target)
+        ]
         self._wanted = wanted
-        self._together = max(1, len(fresh))
-        self._todo = chain([key for key in numbers if key not in wanted], fresh)
+        self._together = max(1, len(changed))
+        self._todo = chain([key for key in numbers if key not in wanted], changed)
         self._send()
 
     def read(self) -> Mapping[Key, ProbeFact]:
-        """The newest fact of each target that had a result since the last call. Does not block."""
+        """The newest fact of each target with a result since the last call. Does not block."""
         facts: dict[Key, ProbeFact] = {}
         for _ in range(_ROUNDS):
             data = self._receive()
@@ -143,12 +145,12 @@ class ProbeEngine:
                 while (message := self._inbox.next()) is not None:
                     self._take(message, facts)
             except ValueError as error:
-                self._bury(str(error))
+                self._mark_dead(str(error))
         self._send()
         return facts
 
     def restart(self) -> None:
-        """End the child, start another and give it the same targets. All streaks start anew.
+        """End the child, start another and give it the same targets. All streaks start again from zero.
 
         Raises:
             OSError: the child process cannot be started.
@@ -158,17 +160,17 @@ class ProbeEngine:
         self.set_targets(tuple(self._wanted.values()))
 
     def close(self) -> None:
-        """End the child and all it started, within a second. Safe to call twice."""
+        """End the child and all its commands, within a second. Safe to call twice."""
         if self._closed:
             return
         self._closed = True
         self._sock.close()
         try:
-            self._child.wait(_PATIENCE)
+            self._child.wait(_GRACE)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
-            self._clear_up()
+            self._kill_leftover_commands()
         if self._child.stderr is not None:
             self._child.stderr.close()
         self._died = self._died or "the probe engine is closed"
@@ -183,10 +185,10 @@ class ProbeEngine:
         except BlockingIOError:
             return b""
         except OSError as error:
-            self._bury(str(error))
+            self._mark_dead(str(error))
             return b""
         if not data:
-            self._bury("")
+            self._mark_dead("")
         return data
 
     def _take(self, message: tuple[object, ...], facts: dict[Key, ProbeFact]) -> None:
@@ -198,7 +200,7 @@ class ProbeEngine:
         for number, value, last, run, count, since, at, detail in rows:
             target = self._live.get(number)
             if target is None:
-                continue  # a result of a target that was taken away meanwhile
+                continue  # the target was removed meanwhile
             probe = target.probe
             facts[target.key] = ProbeFact(
                 VALUES[value],
@@ -208,11 +210,11 @@ class ProbeEngine:
                 since,
                 at,
                 valid_for(probe),
-                target.given.masked(detail) if target.given.secrets else detail,
+                target.inputs.masked(detail) if target.inputs.secrets else detail,
             )
 
     def _send(self) -> None:
-        """Send what is waiting; prepare the next piece of the difference once the last one has left."""
+        """Send the unsent bytes, then the next pieces of the difference, as far as the socket takes them."""
         while not self._died:
             if not self._unsent:
                 self._unsent = memoryview(self._next_piece())
@@ -223,12 +225,12 @@ class ProbeEngine:
             except BlockingIOError:
                 return
             except OSError:
-                self._bury("")
+                self._mark_dead("")
                 return
             self._unsent = self._unsent[count:]
 
     def _next_piece(self) -> bytes:
-        """The next part of the difference between what is wanted and what the child has, framed."""
+        """The next piece of the difference between the wanted targets and those of the child, framed."""
         now = _steady()
         add: list[Spec] = []
         remove: list[int] = []
@@ -243,28 +245,28 @@ class ProbeEngine:
             self._numbers += 1
             self._numbers_of[key] = self._numbers
             self._live[self._numbers] = target
-            spec = specify(target, self._numbers, now, phase=self._phase, together=self._together)
-            heir = before is not None and succeeds(before, target)
-            add.append(spec._replace(heir_of=number) if heir else spec)
+            spec = to_spec(target, self._numbers, now, phase=self._phase, together=self._together)
+            inherits = before is not None and keeps_streak(before, target)
+            add.append(spec._replace(inherits_from=number) if inherits else spec)
         return change(add, remove) if add or remove else b""
 
     # --- the process --------------------------------------------------------------------------------------------
 
-    def _bury(self, cause: str) -> None:
-        """The child is of no use any more: make sure that it is gone, and remember why."""
+    def _mark_dead(self, cause: str) -> None:
+        """Make sure that the child has ended, and remember why."""
         if self._died:
             return
         try:
-            code = self._child.wait(_PATIENCE / 5)
+            code = self._child.wait(_GRACE / 5)
         except subprocess.TimeoutExpired:
             self._child.kill()
             code = self._child.wait()
-        said = cause or _last_line(self._child) or _ending(code)
-        self._died = f"the probe engine died: {said}"
-        self._clear_up()
+        reason = cause or _last_line(self._child) or _exit_text(code)
+        self._died = f"the probe engine died: {reason}"
+        self._kill_leftover_commands()
 
-    def _clear_up(self) -> None:
-        """Kill the commands of a child that could not do it itself."""
+    def _kill_leftover_commands(self) -> None:
+        """Kill the commands of a child that could not kill them itself."""
         if any(target.probe.kind is ProbeKind.EXEC for target in self._live.values()):
             kill_leftovers()
 
@@ -273,7 +275,7 @@ def _steady() -> int:
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
-def _ending(code: int) -> str:
+def _exit_text(code: int) -> str:
     if code >= 0:
         return f"exit {code}"
     try:
@@ -283,7 +285,7 @@ def _ending(code: int) -> str:
 
 
 def _last_line(child: subprocess.Popen[bytes]) -> str:
-    """The end of what the dead child wrote to stderr: the last line of a traceback."""
+    """The last line that the dead child wrote to stderr: the end of a traceback."""
     if child.stderr is None:
         return ""
     os.set_blocking(child.stderr.fileno(), False)

@@ -1,15 +1,15 @@
-"""Exec probes: commands started without a shell, bounded in time, number and output, and killed with all they started.
+"""Exec probes: run commands without a shell, bounded in time, number and output, and kill everything they started. Used by `loop.py`.
 
-- Exit 0 passes, any other end fails, running out of time always fails. What cannot be started (not found, not
-  permitted, here or by the runtime in its container) is cannot-run; what we could not start for want of processes or descriptors is unknown.
+- Exit 0 passes. Any other exit and a time-out fail. A command that cannot be started (not found, not permitted, here or by the
+  runtime in its container) is cannot-run. A command that this host has no process or descriptor for is unknown.
 - A command gets a session of its own, /dev/null as input and one pipe for both outputs, of which 10 KiB are kept and the
-  first line is shown. The rest is read and dropped, so that a talkative command does not block.
-- A probe leaves nothing running: when its command ends or runs out of time, whatever it started is killed.
-- A command that survives SIGKILL (stuck in the kernel) gives up its place after a second; its probe reports unknown
-  until it is gone, and is not started a second time.
+  first line is shown. The rest is read and dropped, so that a command with much output does not block.
+- A probe leaves nothing running: when its command ends or times out, all processes that it started are killed.
+- A command that survives SIGKILL (stuck in the kernel) gives up its place after a second. Its probe reports unknown and does not
+  start the command again until the process has ended.
 
-Only the first word is looked up in the PATH of the target's own environment. Exit is noticed by SIGCHLD, which wakes the
-loop through `signal.set_wakeup_fd`.
+The program is looked up in the PATH of the target's own environment. SIGCHLD reports the exit and wakes the loop through
+`signal.set_wakeup_fd`.
 """
 
 import errno
@@ -19,7 +19,7 @@ import time
 from dataclasses import dataclass
 
 from reconciler.probes import tree
-from reconciler.probes.slot import RUNNING, Finish, Slot, printable, spell
+from reconciler.probes.slot import RUNNING, Finish, Slot, duration_text, printable
 from reconciler.probes.streak import CANNOT_RUN, FAIL, PASS, UNKNOWN
 
 MAX_OUTPUT = 10 * 1024
@@ -33,17 +33,19 @@ GIVE_UP = 1_000_000_000
 
 _CHUNK = 64 * 1024  # the size of a pipe
 _DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_CANNOT_ASK = signal.SIGUSR2  # how a runtime's helper ends when its engine cannot be asked: no verdict on the container
+_ENGINE_UNREACHABLE = (
+    signal.SIGUSR2
+)  # ends the runtime's helper when it cannot reach its engine: no verdict on the container
 _NOT_STARTED = (126, 127)
-_RUNTIME_SAYS = b"OCI runtime"
-"""What Docker and Podman say, and end with 126 or 127, when a container has no such program: no verdict on what runs there."""
+_RUNTIME_ERROR = b"OCI runtime"
+"""Docker and Podman print this and exit with 126 or 127 when the container lacks the program: no verdict on what runs there."""
 _RESET = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
-_OURS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
+_LOCAL_ERRORS = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 @dataclass(slots=True)
 class _Run:
-    """One started command. `killed_at` is 0 while it may run; `late` says that it ran out of time."""
+    """One started command. `killed_at` is 0 while it may run."""
 
     slot: Slot
     pid: int
@@ -55,28 +57,28 @@ class _Run:
 
 
 class ExecProber:
-    """See `Prober`. The loop also calls `woken` after SIGCHLD and `tick` while commands run."""
+    """See `Prober`. The loop also calls `reap` after SIGCHLD, and `tick` while commands run."""
 
     def __init__(self, finish: Finish) -> None:
         self._finish = finish
         self._runs: dict[int, _Run] = {}
         self._number = 0
-        self._home = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
-        me = os.getpid()
-        self._mark = f"{me}:{tree.start_ticks(me)}"
+        self._root = os.open("/", os.O_RDONLY | os.O_DIRECTORY)
+        pid = os.getpid()
+        self._mark = f"{pid}:{tree.start_ticks(pid)}"
         tree.kill_leftovers()
-        self._adopts = tree.become_subreaper()
+        self._is_subreaper = tree.become_subreaper()
 
     def __len__(self) -> int:
         return len(self._runs)
 
     def start(self, slot: Slot) -> None:
-        """Start the command, or end the run at once with the reason why not."""
+        """Start the command, or end the run at once with the reason."""
         stuck = next((run for run in self._runs.values() if run.slot.id == slot.id), None)
         if stuck is not None:
             self._finish(slot, UNKNOWN, f"process {stuck.pid} of the previous run cannot be killed")
             return
-        spec = slot.more
+        spec = slot.spec
         env = dict(spec.env)
         self._number += 1
         try:
@@ -95,28 +97,28 @@ class ExecProber:
             self._finish(slot, CANNOT_RUN, f"cannot run {printable(spec.argv[0])}: {printable(str(error))}")
             return
         except OSError as error:
-            ours = error.errno in _OURS
+            result = UNKNOWN if error.errno in _LOCAL_ERRORS else CANNOT_RUN
             cause = os.strerror(error.errno or 0).lower()
-            self._finish(slot, UNKNOWN if ours else CANNOT_RUN, f"cannot run {printable(spec.argv[0])}: {cause}")
+            self._finish(slot, result, f"cannot run {printable(spec.argv[0])}: {cause}")
             return
         finally:
-            os.fchdir(self._home)
+            os.fchdir(self._root)
         run = _Run(slot, pid, self._number, pipe)
         slot.extra = run
         self._runs[pid] = run
 
-    def look(self, slot: Slot) -> None:
-        """Commands have no socket."""
+    def check(self, slot: Slot) -> None:
+        """Never called: commands have no socket."""
 
     def event(self, slot: Slot, mask: int) -> None:
-        """Commands have no socket."""
+        """Never called: commands have no socket."""
 
     def expire(self, slot: Slot) -> None:
-        """Kill the whole tree; the run ends when its process is gone, or a second later."""
+        """Kill the whole tree. The run ends with its process, or a second later."""
         self._kill(slot.extra)
 
     def abort(self, slot: Slot) -> None:
-        """The target is gone: its command is killed, and keeps its place until it is dead."""
+        """Kill the command of a removed target. It keeps its place until it has ended."""
         self._kill(slot.extra)
 
     def _kill(self, run: _Run) -> None:
@@ -125,39 +127,39 @@ class ExecProber:
         tree.kill_tree(run.pid)
 
     def tick(self, now: int) -> None:
-        """Read outputs, and end the runs whose killed process does not die."""
+        """Read outputs, and end the runs whose killed process does not end."""
         for run in self._runs.values():
             if run.done:
                 continue
             self._read(run)
             if run.killed_at and now - run.killed_at > GIVE_UP:
-                self._end(run, FAIL, f"{self._late(run)}; process {run.pid} cannot be killed")
+                self._end(run, FAIL, f"{self._timeout_text(run)}; process {run.pid} cannot be killed")
 
-    def woken(self) -> None:
-        """Some child has ended: collect all that did, then kill what they left behind."""
+    def reap(self) -> None:
+        """Collect all children that have ended, then kill what they left behind."""
         ended = False
         while True:
             try:
-                # Look first, kill its group while the number cannot be reused, and only then let it go.
-                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                # Kill the group before the child is waited for: until then its number cannot be reused.
+                status_info = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if found is None:
+            if status_info is None:
                 break
-            pid = found.si_pid
+            pid = status_info.si_pid
             if pid in self._runs:
                 tree.kill_group(pid)
             _, status = os.waitpid(pid, 0)
             run = self._runs.pop(pid, None)
             if run is not None:
                 ended = True
-                self._ended(run, status)
+                self._process_ended(run, status)
         if ended:
             self.sweep()
 
     def sweep(self) -> None:
-        """Kill orphans that belong to no running command. They became our children when their parents died."""
-        if not self._adopts:
+        """Kill orphans that belong to no running command. They became children of this process when their parents ended."""
+        if not self._is_subreaper:
             return
         running = {f"{self._mark}:{run.number}" for run in self._runs.values() if not run.killed_at}
         for pid in tree.children(os.getpid()):
@@ -171,25 +173,25 @@ class ExecProber:
         except OSError:
             return 0
 
-    def _ended(self, run: _Run, status: int) -> None:
+    def _process_ended(self, run: _Run, status: int) -> None:
         self._read(run)
         code = os.waitstatus_to_exitcode(status)
         if run.done:
             return
         if run.killed_at:
-            self._end(run, FAIL, self._late(run))
+            self._end(run, FAIL, self._timeout_text(run))
         elif code == 0:
             self._end(run, PASS, "exit 0")
-        elif code in _NOT_STARTED and _RUNTIME_SAYS in run.output.partition(b"\n")[0]:
-            self._end(run, CANNOT_RUN, "the runtime cannot start it" + _first_line(run.output))
-        elif code == -_CANNOT_ASK:
-            self._end(run, UNKNOWN, "the runtime did not run it" + _first_line(run.output))
+        elif code in _NOT_STARTED and _RUNTIME_ERROR in run.output.partition(b"\n")[0]:
+            self._end(run, CANNOT_RUN, "the runtime cannot start the command" + _first_line(run.output))
+        elif code == -_ENGINE_UNREACHABLE:
+            self._end(run, UNKNOWN, "the runtime did not run the command" + _first_line(run.output))
         else:
-            how = f"exit {code}" if code > 0 else f"killed by {_signal_name(-code)}"
-            self._end(run, FAIL, how + _first_line(run.output))
+            exit_text = f"exit {code}" if code > 0 else f"killed by {_signal_name(-code)}"
+            self._end(run, FAIL, exit_text + _first_line(run.output))
 
-    def _late(self, run: _Run) -> str:
-        return f"timed out after {spell(run.slot.timeout)}{_first_line(run.output)}"
+    def _timeout_text(self, run: _Run) -> str:
+        return f"timed out after {duration_text(run.slot.timeout)}{_first_line(run.output)}"
 
     def _end(self, run: _Run, result: int, detail: str) -> None:
         run.done = True
@@ -198,7 +200,7 @@ class ExecProber:
         self._finish(run.slot, result, detail)
 
     def _read(self, run: _Run) -> None:
-        """Take what the command has written, keeping the first MAX_OUTPUT bytes."""
+        """Read the command's output and keep its first MAX_OUTPUT bytes."""
         if run.done:
             return
         try:
@@ -210,7 +212,7 @@ class ExecProber:
             run.output += data[:room]
 
     def close(self) -> None:
-        """Kill all that runs. Called when the parent is gone."""
+        """Kill all commands. Called when the parent has ended."""
         for run in self._runs.values():
             tree.kill_tree(run.pid)
         deadline = _now() + GIVE_UP // 4
@@ -223,7 +225,7 @@ class ExecProber:
                 self._runs = {}
                 self.sweep()
                 signal.sigtimedwait((signal.SIGCHLD,), 0.005)
-        os.close(self._home)
+        os.close(self._root)
 
 
 def _now() -> int:
@@ -231,7 +233,7 @@ def _now() -> int:
 
 
 def _find(name: str, path: str) -> str:
-    """The file of a command. Raises OSError when no directory of `path` has it."""
+    """The file of a command. Raises OSError when no directory of `path` contains it."""
     if "/" in name:
         return name
     refused = False
@@ -246,7 +248,7 @@ def _find(name: str, path: str) -> str:
 
 
 def _spawn(program: str, argv: tuple[str, ...], env: dict[str, str]) -> tuple[int, int]:
-    """Start a command; returns its pid and the non-blocking end of its output. Raises OSError."""
+    """Start a command; returns its pid and the non-blocking read end of its output. Raises OSError."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     try:
         os.set_blocking(reading, False)

@@ -1,9 +1,9 @@
 """gRPC health checks: one call of `grpc.health.v1.Health/Check` on a connection of its own.
 
-Only SERVING passes; any other status, an error of the call and a server that does not speak gRPC fail, as in Kubernetes. The
-protocol is that of https://github.com/grpc/grpc/blob/master/doc/health-checking.md over HTTP/2 (RFC 9113), which the
-library h2 of the extra `grpc` speaks. Its messages have one field each, so they are read and written here. Imported by
-`stream.py` with the first such probe, in the child process, which has no site packages: the parent says where the library is.
+Only SERVING passes. Any other status, an error of the call and a server that does not speak gRPC fail, as in Kubernetes. The
+protocol is https://github.com/grpc/grpc/blob/master/doc/health-checking.md over HTTP/2 (RFC 9113), which the library h2 of the
+extra `grpc` implements. Its messages have one field each, so this module encodes and decodes them itself. `stream.py` imports it
+with the first gRPC probe, in the child process. The child has no site packages: the parent passes the directory of the library.
 """
 
 import sys
@@ -24,10 +24,10 @@ _CODES = (
     "permission denied", "resource exhausted", "failed precondition", "aborted", "out of range", "unimplemented",
     "internal", "unavailable", "data loss", "unauthenticated",
 )  # fmt: skip
-_MOST = 4096
-"""Bytes of an answer that are kept; an honest one has seven."""
-_MOST_RECEIVED = 256 * 1024
-"""Bytes of all frames; the library keeps what is not yet a whole frame."""
+_MAX_ANSWER = 4096
+"""Longest answer that is accepted, bytes; a valid one has seven."""
+_MAX_RECEIVED = 256 * 1024
+"""Most bytes of all frames together; the library buffers incomplete frames."""
 _FRAME_HEADER = 9
 _SETTINGS = 4
 
@@ -39,8 +39,8 @@ def _library(directory: str) -> Any:
     return import_module("h2.connection")
 
 
-class GrpcTalk:
-    """One call. See `stream.Talk`."""
+class GrpcExchange:
+    """One call. See `stream.Exchange`."""
 
     def __init__(self, spec: Spec) -> None:
         self._spec = spec
@@ -48,7 +48,7 @@ class GrpcTalk:
         self._status = ""
         self._message = ""
         self._problem = ""
-        self._heard = False
+        self._answered = False
         self._raw = b""
         self._received = 0
         try:
@@ -59,7 +59,7 @@ class GrpcTalk:
             self._http2: Any = module.H2Connection(config=config)
         except ImportError as error:
             self._http2 = None
-            self._problem = f"the HTTP/2 library cannot be loaded: {printable(str(error))}"
+            self._problem = f"cannot load the HTTP/2 library: {printable(str(error))}"
 
     def begin(self) -> bytes:
         """The preface, the headers and the message."""
@@ -82,27 +82,28 @@ class GrpcTalk:
         return bytes(self._http2.data_to_send())
 
     def outgoing(self) -> bytes:
-        """Answers to settings and pings."""
+        """Replies to settings and pings."""
         return b"" if self._http2 is None else bytes(self._http2.data_to_send())
 
     def waiting(self) -> str:
-        """What was missing when time ran out."""
-        return "waiting for the end of the gRPC answer" if self._heard else "waiting for the gRPC answer"
+        """Which part of the answer is missing, for messages."""
+        return "waiting for the end of the gRPC answer" if self._answered else "waiting for the gRPC answer"
 
     def take(self, data: bytes, ended: bool) -> Judgement | None:
-        """Hear more frames."""
+        """Handle more frames."""
         if self._http2 is None:
             return CANNOT_RUN, self._problem
         if len(self._raw) < _FRAME_HEADER:
             self._raw += data[:60]
-            if self._strange(ended):
+            if self._not_http2(ended):
                 line = self._raw.partition(b"\n")[0]
                 return FAIL, f"not HTTP/2: {printable(line, 60)!r}"
         if ended:
-            return FAIL, "closed before the end of the gRPC answer" if self._heard else "closed before a gRPC answer"
+            missing = "within the gRPC answer" if self._answered else "without a gRPC answer"
+            return FAIL, f"the server closed the connection {missing}"
         self._received += len(data)
-        if self._received > _MOST_RECEIVED:
-            return FAIL, "an answer that is far too long"
+        if self._received > _MAX_RECEIVED:
+            return FAIL, f"the gRPC answer is longer than {_MAX_RECEIVED // 1024} KiB"
         try:
             events = self._http2.receive_data(data)
         except self._broken as error:
@@ -110,25 +111,26 @@ class GrpcTalk:
         except Exception as error:  # noqa: BLE001  (an error of the library is no verdict on the target)
             return UNKNOWN, f"the HTTP/2 library failed: {type(error).__name__}"
         for event in events:
-            result = self._hear(event)
+            result = self._handle(event)
             if result is not None:
                 return result
         return None
 
-    def _strange(self, ended: bool) -> bool:
-        """Whether these bytes cannot be a server's first frame, its settings. The library would wait for all of that frame."""
+    def _not_http2(self, ended: bool) -> bool:
+        """Whether these bytes cannot begin a settings frame, which a server sends first. The library would wait for the whole frame."""
         if len(self._raw) < _FRAME_HEADER:
             return ended and bool(self._raw)
         return self._raw[3] != _SETTINGS
 
-    def _hear(self, event: Any) -> Judgement | None:
+    def _handle(self, event: Any) -> Judgement | None:
         kinds = self._events
         if isinstance(event, kinds.ResponseReceived):
-            self._heard = True
+            self._answered = True
             return self._headers(dict(event.headers))
         if isinstance(event, kinds.DataReceived):
             self._body += event.data
-            return (FAIL, "an answer that is far too long") if len(self._body) > _MOST else None
+            too_long = len(self._body) > _MAX_ANSWER
+            return (FAIL, f"the gRPC answer is longer than {_MAX_ANSWER} bytes") if too_long else None
         if isinstance(event, kinds.TrailersReceived):
             self._note(dict(event.headers))
             return None
@@ -154,14 +156,14 @@ class GrpcTalk:
         self._message = headers.get("grpc-message", self._message)
 
     def _verdict(self) -> Judgement:
-        """The call is over."""
+        """The result of a complete call."""
         if self._status != "0":
             if not self._status.isdigit() or len(self._status) > 4:
                 return FAIL, "the gRPC answer has no status"
             code = int(self._status)
             name = _CODES[code] if code < len(_CODES) else "unknown"
-            said = f": {printable(self._message)}" if self._message else ""
-            return FAIL, f"gRPC status {code} ({name}){said}"
+            message = f": {printable(self._message)}" if self._message else ""
+            return FAIL, f"gRPC status {code} ({name}){message}"
         state = health_status(self._body)
         if state < 0:
             return FAIL, "the gRPC answer is not a health status"
@@ -185,7 +187,7 @@ def _varint(number: int) -> bytes:
 
 
 def health_status(body: bytes) -> int:
-    """Field 1 of the HealthCheckResponse in one gRPC message; 0 where it is left out, -1 when it is malformed."""
+    """Field 1 of the HealthCheckResponse in one gRPC message: 0 where it is absent, -1 when the message is malformed."""
     if len(body) < 5 or body[0] != 0 or int.from_bytes(body[1:5], "big") != len(body) - 5:
         return -1
     at, status = 5, 0
@@ -210,7 +212,7 @@ def health_status(body: bytes) -> int:
 
 
 def _read_varint(body: bytes, at: int) -> tuple[int, int]:
-    """A variable-length integer and where it ends; (-1, past the end) when it does not end."""
+    """A variable-length integer and the offset after it; (-1, past the end) when it is incomplete."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(body):

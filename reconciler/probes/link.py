@@ -1,7 +1,7 @@
-"""The child's end of the socket pair: changes come in, batches go out, and nothing ever blocks.
+"""The child's end of the socket pair: receives changes of targets and sends batches of results, without blocking. Used by `loop.py`.
 
-A parent that does not read holds back only batches: the newest state of each target waits here (at most one entry per
-target), while probing goes on.
+A parent that does not read delays only batches. The newest state of each target waits here (at most one entry per target)
+while probing goes on.
 """
 
 import socket
@@ -10,7 +10,7 @@ from typing import Any
 from reconciler.probes.messages import Inbox, Stats, encode
 
 MAX_BATCH = 4096
-"""Results in one batch: keeps the time for encoding it under a few milliseconds."""
+"""Most results in one batch: its encoding takes at most a few milliseconds."""
 
 _READ = 256 * 1024
 
@@ -19,7 +19,7 @@ Row = tuple[int, int, int, int, int, int, int, str]
 
 
 class Link:
-    """Framed messages over a non-blocking stream socket. `closed` is True once the parent is gone."""
+    """Framed messages over a non-blocking stream socket. `closed` is True once the parent has ended."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -30,7 +30,7 @@ class Link:
         self._unsent = memoryview(b"")
 
     def receive(self) -> bool:
-        """Take what the parent has sent, for `next` to hand out; False when there was nothing."""
+        """Read all data from the parent, for `next`; False when there was none."""
         received = False
         while not self.closed:
             try:
@@ -52,7 +52,7 @@ class Link:
 
     @property
     def free(self) -> bool:
-        """Whether a batch can be handed over now: the earlier one has left."""
+        """Whether the previous batch has been sent, so that the next one can follow."""
         return not self._unsent
 
     def send(self, now: int, stats: Stats | None) -> None:
@@ -67,7 +67,7 @@ class Link:
         self.flush()
 
     def flush(self) -> None:
-        """Go on sending the batch that did not fit into the socket."""
+        """Send more of the batch that did not fit into the socket."""
         while self._unsent:
             try:
                 sent = self.sock.send(self._unsent)

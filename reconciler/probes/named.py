@@ -1,11 +1,11 @@
-"""HTTP probes at a host name: it is resolved for each probe, and passes if any of its addresses does.
+"""HTTP probes at a host name: resolve the name for each probe, probe all its addresses, and pass if one passes.
 
-All addresses are asked at the same time, within the one deadline of the probe, by the probers for single addresses. Any that is
-off limits is not connected to: what a name leads to is only known here. Used by the loop; imported with the first such target.
+The probers for single addresses probe them at the same time, within the one deadline of the probe. Addresses off limits are
+checked here, because only here they are known. `loop.py` imports this module with the first such target.
 
-- One address passes: pass, and the others are let go.
-- Else, any was refused: cannot be run. Any is unknown, or there were too many to ask: unknown. All failed: fail.
-- A name that is not resolved says nothing about what is behind it: unknown.
+- One address passes: pass, and the other connections are dropped.
+- Otherwise, an address is off limits: cannot-run. A result is unknown, or the name has too many addresses: unknown. All fail: fail.
+- The name cannot be resolved: unknown, because this says nothing about the service behind it.
 """
 
 import select
@@ -14,67 +14,67 @@ from reconciler.probes.http import HttpProber
 from reconciler.probes.messages import TLS, Spec
 from reconciler.probes.net import IN, Net, sockaddr
 from reconciler.probes.off_limits import refusal
-from reconciler.probes.resolve import Found, Lookup, Resolver, look_up
-from reconciler.probes.slot import IDLE, RESOLVING, RUNNING, Finish, Prober, Slot, printable, spell
+from reconciler.probes.resolve import Lookup, Resolution, Resolver, look_up
+from reconciler.probes.slot import IDLE, RESOLVING, RUNNING, Finish, Prober, Slot, duration_text, printable
 from reconciler.probes.streak import CANNOT_RUN, FAIL, PASS, UNKNOWN
 
 _SHOWN = 200
-"""Characters of what several addresses say together."""
+"""Longest detail of several addresses together, in characters."""
 
 
-class _Leg(Slot):
-    """One address of a name in one run of its target."""
+class _AddressSlot(Slot):
+    """One address of a name in one run of its target, `parent`."""
 
     __slots__ = ("parent",)
 
     def __init__(self, parent: Slot, prober: Prober, address: str) -> None:
-        super().__init__(parent.more, prober, parent.pool, 0)
+        super().__init__(parent.spec, prober, parent.pool, 0)
         self.parent = parent
         self.rules = parent.rules
-        self.more = parent.more
+        self.spec = parent.spec
         self.run = 1
-        self.sockaddr = sockaddr(address, parent.more.port)
+        self.sockaddr = sockaddr(address, parent.spec.port)
 
 
 class _Run:
-    """One run: its addresses, and what is known of them so far."""
+    """One run: its addresses and their results so far. `refusal` says why an address was not probed, `unprobed` counts those over the limit."""
 
-    __slots__ = ("left", "legs", "more", "refused", "said")
+    __slots__ = ("address_slots", "pending", "refusal", "results", "unprobed")
 
-    def __init__(self, legs: list[_Leg], refused: str, more: int) -> None:
-        self.legs, self.refused, self.more = legs, refused, more
-        self.left = len(legs)
-        self.said: list[tuple[str, int, str]] = []
+    def __init__(self, address_slots: list[_AddressSlot], refusal: str, unprobed: int) -> None:
+        self.address_slots, self.refusal, self.unprobed = address_slots, refusal, unprobed
+        self.pending = len(address_slots)
+        self.results: list[tuple[str, int, str]] = []
 
     def verdict(self) -> tuple[int, str]:
-        """What the addresses say together, once all of them have ended without a pass."""
-        said = "; ".join(f"{address}: {detail}" for address, _, detail in sorted(self.said))
-        if self.refused:
-            return CANNOT_RUN, self.refused
-        if self.more:
-            return UNKNOWN, printable(f"{self.more} more addresses were not asked; {said}", _SHOWN)
-        unknown = any(result != FAIL for _, result, _ in self.said)
-        return UNKNOWN if unknown else FAIL, printable(said, _SHOWN)
+        """The result of the run once all addresses have ended without a pass."""
+        details = "; ".join(f"{address}: {detail}" for address, _, detail in sorted(self.results))
+        if self.refusal:
+            return CANNOT_RUN, self.refusal
+        if self.unprobed:
+            return UNKNOWN, printable(f"{self.unprobed} more addresses were not probed; {details}", _SHOWN)
+        unknown = any(result != FAIL for _, result, _ in self.results)
+        return UNKNOWN if unknown else FAIL, printable(details, _SHOWN)
 
 
-class _LegNet(Net):
-    """Sockets of legs: looked at by the loop like all others, their ends told to the prober below."""
+class _AddressNet(Net):
+    """Sockets of address slots: the loop watches them like all others, and their results go to `NamedProber`."""
 
     def __init__(self, epoll: select.epoll, table: dict[int, Slot], main: Net, finish: Finish) -> None:
         super().__init__(epoll, table, finish)
         self._main = main
 
-    def soon(self, slot: Slot) -> None:
+    def check_next_turn(self, slot: Slot) -> None:
         """See `Net.soon`."""
-        self._main.soon(slot)
+        self._main.check_next_turn(slot)
 
 
 class NamedProber:
-    """See `Prober`. `fd` is readable when `resolved` has something to do."""
+    """See `Prober`. `fd` is readable when `resolved` has work."""
 
     def __init__(self, epoll: select.epoll, table: dict[int, Slot], net: Net, lookup: Lookup = look_up) -> None:
         self._finish = net.finish
-        self._net = _LegNet(epoll, table, net, self._ended)
+        self._net = _AddressNet(epoll, table, net, self._address_ended)
         self._http = HttpProber(self._net)
         self._tls: Prober | None = None
         self._resolver: Resolver[tuple[Slot, int]] = Resolver(lookup)
@@ -82,38 +82,39 @@ class NamedProber:
         epoll.register(self.fd, IN)
 
     def start(self, slot: Slot) -> None:
-        """Ask for the addresses."""
+        """Ask the resolver for the addresses."""
         slot.stage = RESOLVING
         slot.extra = None
-        self._resolver.ask(slot.more.name, (slot, slot.run))
+        self._resolver.ask(slot.spec.name, (slot, slot.run))
 
     def resolved(self) -> None:
-        """Go on with those whose addresses are there; who has ended meanwhile does not want them any more."""
-        for (slot, run), found in self._resolver.answers():
+        """Begin to probe the resolved addresses of runs that have not ended meanwhile."""
+        for (slot, run), resolution in self._resolver.answers():
             if slot.run == run and slot.stage == RESOLVING:
-                self._begin(slot, found)
+                self._begin(slot, resolution)
 
-    def _begin(self, slot: Slot, found: Found) -> None:
-        spec = slot.more
-        if not found.addresses:
-            self._finish(slot, UNKNOWN, f"{spec.name} cannot be resolved: {found.problem or 'it has no addresses'}")
+    def _begin(self, slot: Slot, resolution: Resolution) -> None:
+        spec = slot.spec
+        if not resolution.addresses:
+            problem = resolution.problem or "it has no addresses"
+            self._finish(slot, UNKNOWN, f"{spec.name} cannot be resolved: {problem}")
             return
-        refused, legs = "", []
+        first_refusal, address_slots = "", []
         prober = self._prober(spec)
-        for address in found.addresses:
+        for address in resolution.addresses:
             reason = refusal(address, spec.allowed)
             if reason:
-                refused = refused or f"{spec.name}: {reason}"
+                first_refusal = first_refusal or f"{spec.name}: {reason}"
                 continue
-            legs.append(_Leg(slot, prober, address))
-        if not legs:
-            self._finish(slot, CANNOT_RUN, refused)
+            address_slots.append(_AddressSlot(slot, prober, address))
+        if not address_slots:
+            self._finish(slot, CANNOT_RUN, first_refusal)
             return
-        run = slot.extra = _Run(legs, refused, found.more)
+        run = slot.extra = _Run(address_slots, first_refusal, resolution.unprobed)
         slot.stage = RUNNING
-        for leg in legs:
-            if slot.extra is run:  # an earlier one may have ended the run
-                prober.start(leg)
+        for address_slot in address_slots:
+            if slot.extra is run:  # an earlier address may have ended the run
+                prober.start(address_slot)
 
     def _prober(self, spec: Spec) -> Prober:
         if spec.kind != TLS:
@@ -124,55 +125,55 @@ class NamedProber:
             self._tls = StreamProber(self._net)
         return self._tls
 
-    def _ended(self, leg: Slot, result: int, detail: str) -> None:
-        """One address has ended."""
-        leg.stage = IDLE
-        leg.run += 1
-        assert isinstance(leg, _Leg)  # noqa: S101  (this net has no others)
-        slot = leg.parent
+    def _address_ended(self, address_slot: Slot, result: int, detail: str) -> None:
+        """Count the result of one address."""
+        address_slot.stage = IDLE
+        address_slot.run += 1
+        assert isinstance(address_slot, _AddressSlot)  # noqa: S101  (this net has no other slots)
+        slot = address_slot.parent
         run: _Run | None = slot.extra
-        if run is None or leg not in run.legs:
+        if run is None or address_slot not in run.address_slots:
             return
-        address = str(leg.sockaddr[0])
-        run.said.append((address, result, detail))
-        run.left -= 1
+        address = str(address_slot.sockaddr[0])
+        run.results.append((address, result, detail))
+        run.pending -= 1
         if result == PASS:
-            self._let_go(slot)
+            self._abort_rest(slot)
             self._finish(slot, PASS, f"{detail} ({address})")
-        elif not run.left:
+        elif not run.pending:
             slot.extra = None
             self._finish(slot, *run.verdict())
 
-    def _let_go(self, slot: Slot) -> None:
-        """End what is left of a run; nobody wants to know how."""
+    def _abort_rest(self, slot: Slot) -> None:
+        """Drop the remaining connections of a run without counting them."""
         run: _Run | None = slot.extra
         slot.extra = None
-        for leg in run.legs if run is not None else ():
-            if leg.stage != IDLE:
-                leg.prober.abort(leg)
+        for address_slot in run.address_slots if run is not None else ():
+            if address_slot.stage != IDLE:
+                address_slot.prober.abort(address_slot)
 
-    def look(self, slot: Slot) -> None:
-        """A target has no socket of its own."""
+    def check(self, slot: Slot) -> None:
+        """Never called: a target has no socket of its own."""
 
     def event(self, slot: Slot, mask: int) -> None:
-        """A target has no socket of its own."""
+        """Never called: a target has no socket of its own."""
 
     def expire(self, slot: Slot) -> None:
-        """What has not answered by now has failed; a resolver that has not says nothing."""
+        """End the run: addresses without an answer fail, a name without an address is unknown."""
         run: _Run | None = slot.extra
         if run is None:
-            self._resolver.forget(slot.more.name, (slot, slot.run))
-            self._finish(slot, UNKNOWN, f"{slot.more.name} was not resolved within {spell(slot.timeout)}")
+            self._resolver.forget(slot.spec.name, (slot, slot.run))
+            self._finish(slot, UNKNOWN, f"{slot.spec.name} was not resolved within {duration_text(slot.timeout)}")
             return
-        for leg in run.legs:
-            if leg.stage != IDLE:
-                leg.prober.expire(leg)
+        for address_slot in run.address_slots:
+            if address_slot.stage != IDLE:
+                address_slot.prober.expire(address_slot)
 
     def abort(self, slot: Slot) -> None:
-        """The target is gone."""
+        """Drop the connections of a removed target."""
         if slot.extra is None:
-            self._resolver.forget(slot.more.name, (slot, slot.run))
-        self._let_go(slot)
+            self._resolver.forget(slot.spec.name, (slot, slot.run))
+        self._abort_rest(slot)
         self._finish(slot, UNKNOWN, "")
 
     def close(self) -> None:

@@ -1,8 +1,7 @@
-"""Where a redirect leads: pure, shared by plain and TLS probes, in the child process.
+"""Decides whether a probe follows a redirect. Pure; used by `http.py` and `stream.py`, in the child process.
 
-Only what leads to the same place is followed: the same scheme, and a host that names the address that is being probed or
-the Host that was sent. The next request goes to the same address and port whatever the host is called, so that no server
-can send a probe anywhere else.
+A probe follows only redirects to the same place: the same scheme, and a host that is the probed address or the Host that was
+sent. The next request always goes to the same address and port, so that no server can send a probe anywhere else.
 """
 
 from reconciler.probes.answer import FOLLOW, Judgement, location
@@ -11,22 +10,22 @@ from reconciler.probes.slot import Slot, printable
 from reconciler.probes.streak import FAIL
 
 MAX_HOPS = 10
-"""Redirects followed in one probe, as in Kubernetes (Go's HTTP client stops after ten)."""
+"""Most redirects that one probe follows, as in Kubernetes (Go's HTTP client stops after ten)."""
 
-_LONGEST = 4096
-"""Bytes of the path of a redirect; a longer one is not followed."""
+_MAX_PATH = 4096
+"""Longest path of a redirect, bytes; a longer one is not followed."""
 
 _PORTS = {"http": ":80", "https": ":443"}
 
 
-def followed(slot: Slot, judgement: Judgement, data: bytes, scheme: str) -> Judgement | None:
-    """The result of an answer; None when it is a redirect to follow: `slot.hop` is then the next request.
+def follow_redirect(slot: Slot, judgement: Judgement, data: bytes, scheme: str) -> Judgement | None:
+    """The result of an answer; None for a redirect to follow, whose request is then `slot.hop`.
 
     Args:
-        slot: with the request that was redirected (`hop`, else `request`) and the address it went to.
+        slot: with the redirected request (`hop`, else `request`) and its address.
         judgement: of the answer, by `answer.judge`.
         data: the answer.
-        scheme: `http` or `https`, what the probe speaks.
+        scheme: the probe's scheme, `http` or `https`.
     """
     result, detail = judgement
     if result & FOLLOW:
@@ -38,11 +37,11 @@ def followed(slot: Slot, judgement: Judgement, data: bytes, scheme: str) -> Judg
         if request is not None:
             slot.hop = (request, count + 1)
             return None
-    return result, detail if slot.hop is None else detail + after(slot)
+    return result, detail if slot.hop is None else detail + redirect_note(slot)
 
 
-def _next_request(slot: Slot, place: bytes, scheme: str) -> bytes | None:
-    """The request that follows a redirect to `place`; None when that is elsewhere."""
+def _next_request(slot: Slot, location_header: bytes, scheme: str) -> bytes | None:
+    """The request that follows a redirect; None when it leads to another place."""
     from urllib.parse import urljoin, urlsplit  # noqa: PLC0415  (loaded with the first redirect)
 
     request = slot.hop[0] if slot.hop is not None else slot.request
@@ -50,32 +49,32 @@ def _next_request(slot: Slot, place: bytes, scheme: str) -> bytes | None:
     path = request[4:line_end].decode("latin-1")
     hosts = _hosts(request, slot.sockaddr, scheme)
     try:
-        target = urlsplit(urljoin(f"{scheme}://{hosts[0]}{path}", place.decode("utf-8", errors="replace")))
+        target = urlsplit(urljoin(f"{scheme}://{hosts[0]}{path}", location_header.decode("utf-8", errors="replace")))
     except ValueError:
         return None
     if target.scheme.lower() != scheme or target.netloc.lower() not in hosts:
         return None
-    asked = (target.path or "/") + (f"?{target.query}" if target.query else "")
-    if len(asked) > _LONGEST or not asked.startswith("/"):
+    next_path = (target.path or "/") + (f"?{target.query}" if target.query else "")
+    if len(next_path) > _MAX_PATH or not next_path.startswith("/"):
         return None
-    raw = asked.encode("utf-8", errors="replace")
+    raw = next_path.encode("utf-8", errors="replace")
     encoded = b"".join(bytes((byte,)) if 0x21 <= byte <= 0x7E else b"%%%02X" % byte for byte in raw)
     return b"GET " + encoded + request[line_end:]
 
 
 def _hosts(request: bytes, sockaddr: tuple[object, ...], scheme: str) -> list[str]:
-    """What the place is called, in lower case: the Host that was sent first, then the address, each with and without port."""
+    """The names of the same place, in lower case: the Host that was sent, then the address, each with and without port."""
     names: list[str] = []
     for line in request.split(b"\r\n"):
         if line[:5].lower() == b"host:":
             names.append(line[5:].strip().decode("latin-1").lower())
     names.append(authority(str(sockaddr[0]), int(str(sockaddr[1]))).lower())
-    usual = _PORTS[scheme]
-    return names + [name.removesuffix(usual) if name.endswith(usual) else f"{name}{usual}" for name in names]
+    port = _PORTS[scheme]
+    return names + [name.removesuffix(port) if name.endswith(port) else f"{name}{port}" for name in names]
 
 
-def after(slot: Slot) -> str:
-    """What to add to a message about a run that followed redirects; empty when there were none."""
+def redirect_note(slot: Slot) -> str:
+    """The suffix for messages about a run that followed redirects; empty without redirects."""
     if slot.hop is None:
         return ""
     request, count = slot.hop

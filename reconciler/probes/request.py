@@ -1,17 +1,17 @@
-"""The bytes of an HTTP probe, made once per target by the parent. The child sends them, with another path after a redirect.
+"""The bytes of an HTTP probe. The parent builds them once per target (`target.py`); the child sends them, with another path after a redirect.
 
-Follows Kubernetes' HTTP probe: GET, own User-Agent and Accept unless the manifest sets them (an empty value drops them),
-Host from the headers of the probe, or its `host`. Every probe uses a connection of its own, so `Connection: close` is not negotiable.
+Follows Kubernetes' HTTP probe: GET, a default User-Agent and Accept unless the manifest sets them (an empty value removes them),
+Host from the headers of the probe or its `host`. Every probe uses a connection of its own, so `Connection: close` is always sent.
 """
 
 AGENT = "reconciler-probe/1"
-_OURS = frozenset({"connection"})
+_FIXED = frozenset({"connection"})
 _DROPPED_IF_EMPTY = frozenset({"user-agent", "accept"})
 _TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 
 def http_request(address: str, port: int, path: str, headers: tuple[tuple[str, str], ...], host: str = "") -> bytes:
-    """A complete request, header only. `host` is the Host to send where the headers have none; empty = the address.
+    """A complete request without a body. `host` is the Host to send when the headers have none; empty = the address.
 
     Raises:
         ValueError: a header cannot be sent; the message names it.
@@ -27,10 +27,10 @@ def http_request(address: str, port: int, path: str, headers: tuple[tuple[str, s
         lines.append("Accept: */*")
     for name, value in headers:
         if not name or not _TOKEN.issuperset(name):
-            raise ValueError(f"header name {name!r} is not a token: use letters, digits and dashes")
+            raise ValueError(f"header name {name!r} is not a valid token: use letters, digits and dashes")
         if any(c in "\r\n\0" for c in value):
-            raise ValueError(f"the value of header {name} holds a line break or NUL: it would start another header")
-        if name.lower() in _OURS or (not value and name.lower() in _DROPPED_IF_EMPTY):
+            raise ValueError(f"the value of header {name} contains a line break or NUL")
+        if name.lower() in _FIXED or (not value and name.lower() in _DROPPED_IF_EMPTY):
             continue
         lines.append(f"{name}: {value}")
     lines.append("Connection: close")
@@ -44,7 +44,7 @@ def authority(address: str, port: int) -> str:
 
 
 def server_name(headers: tuple[tuple[str, str], ...]) -> str:
-    """The name to ask for in TLS: that of the Host header, or empty when it is an address or missing."""
+    """The server name for TLS: the Host header, or empty when it is an address or missing."""
     for name, value in headers:
         if name.lower() == "host":
             host = value.strip()
@@ -56,7 +56,7 @@ def server_name(headers: tuple[tuple[str, str], ...]) -> str:
 
 
 def _is_address(host: str) -> bool:
-    from ipaddress import ip_address  # noqa: PLC0415  (this module is the child's too, which must start fast)
+    from ipaddress import ip_address  # noqa: PLC0415  (the child imports this module too and must start fast)
 
     try:
         ip_address(host)
@@ -66,7 +66,7 @@ def _is_address(host: str) -> bool:
 
 
 def _encoded(path: str) -> str:
-    """The path with everything that would break the request line percent-encoded; the rest is left as it is declared."""
+    """The path, with all bytes that would break the request line percent-encoded; the rest stays as declared."""
     path = path if path.startswith("/") else f"/{path}"
     if path.isascii() and path.isprintable() and " " not in path:
         return path

@@ -1,11 +1,10 @@
-"""When each probe is due: pure arithmetic and one heap, so that cadence is tested in virtual time.
+"""When each probe is due: pure arithmetic and one heap, so that tests run it in virtual time.
 
-The parent computes first instants (`first_due`), the child keeps the `Schedule` and asks it for what is due.
+The parent computes first instants (`first_due` in `target.py`); the child keeps the `Schedule` and takes the due targets (`loop.py`).
 
-Every target has a stable phase within its period, from a hash of its identity, so that thousands of targets never fire
-together and a restart of this program does not shift them. The first probe does not wait for the phase: it comes right
-after the initial delay, spread over a short window only when many targets are added at once. From the second probe on
-the phase rules.
+Every target has a stable phase within its period, from a hash of its identity. Thousands of targets are therefore never due
+together, and a restart of this program does not shift them. The first probe does not wait for the phase: it comes right after the
+initial delay, spread over a short window when many targets are added at once. The phase applies from the second probe on.
 """
 
 from hashlib import blake2b
@@ -23,7 +22,7 @@ FIRST_SPACING = 1_000_000
 
 
 class Item(Protocol):
-    """What the schedule reads of a target. `gone` is set when it is not wanted any more."""
+    """The part of a target that the schedule reads. `gone` is set when the target is removed."""
 
     period: int
     phase: int
@@ -57,11 +56,11 @@ def first_due(now: int, started: int, initial_delay: int, period: int, phase: in
     return earliest + phase * window // period
 
 
-def following(due: int, now: int, period: int, phase: int) -> int:
-    """The next instant after `due`, and after `now`: instants that were missed collapse into the one being served.
+def next_due(due: int, now: int, period: int, phase: int) -> int:
+    """The next instant after `due` and after `now`: missed instants collapse into the one that is being served.
 
-    With a phase it is a point of the grid (phase + k * period) at least half a period later, which moves a first probe
-    onto the grid once and afterwards adds exactly one period.
+    With a phase it is a point of the grid (phase + k * period) at least half a period later: this moves the first probe onto the
+    grid once, and afterwards adds exactly one period.
     """
     if phase == NO_PHASE:
         then = due + period
@@ -74,22 +73,22 @@ def following(due: int, now: int, period: int, phase: int) -> int:
 
 
 class Schedule(Generic[I]):
-    """Due instants of all targets. Removing is lazy: the owner sets `gone` and calls `dropped`."""
+    """Due instants of all targets. Removal is lazy: the owner sets `gone` and calls `item_gone`."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, I]] = []
         self._gone = 0
 
     def __len__(self) -> int:
-        """Entries kept, including those of targets that are gone and not yet swept."""
+        """Number of entries, including removed targets that are not yet swept."""
         return len(self._heap)
 
     def add(self, key: int, item: I, due: int) -> None:
-        """Start to schedule an item. Keys are unique and order items that are due at the same instant."""
+        """Schedule an item. Keys are unique and order items that are due at the same instant."""
         heappush(self._heap, (due, key, item))
 
-    def dropped(self) -> None:
-        """One more item is gone. Sweeps once most entries are dead, so the heap stays within twice its targets."""
+    def item_gone(self) -> None:
+        """Note that one more item is gone. Sweeps once most entries are gone, so the heap stays within twice its targets."""
         self._gone += 1
         if self._gone > 64 and self._gone * 2 > len(self._heap):
             self._heap = [entry for entry in self._heap if not entry[2].gone]
@@ -101,15 +100,15 @@ class Schedule(Generic[I]):
         return self._heap[0][0] if self._heap else None
 
     def take(self, now: int, limit: int) -> list[tuple[int, I]]:
-        """Up to `limit` items that are due, with their due instants, earliest first; each is scheduled anew."""
+        """Up to `limit` due items with their due instants, earliest first. Each is scheduled again."""
         heap = self._heap
-        found: list[tuple[int, I]] = []
-        while heap and heap[0][0] <= now and len(found) < limit:
+        due_items: list[tuple[int, I]] = []
+        while heap and heap[0][0] <= now and len(due_items) < limit:
             due, key, item = heap[0]
             if item.gone:
                 heappop(heap)
                 self._gone -= 1
                 continue
-            heapreplace(heap, (following(due, now, item.period, item.phase), key, item))
-            found.append((due, item))
-        return found
+            heapreplace(heap, (next_due(due, now, item.period, item.phase), key, item))
+            due_items.append((due, item))
+        return due_items

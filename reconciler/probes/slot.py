@@ -1,4 +1,4 @@
-"""One target inside the child process: what it is, and where its current run stands."""
+"""One target in the child process and the state of its current run. Used by `loop.py` and the probers."""
 
 from collections import deque
 from socket import SocketType
@@ -9,13 +9,13 @@ from reconciler.probes.streak import Streak, initial
 
 IDLE = 0
 WAITING = 1
-"""Due, and waiting for one of the bounded places."""
+"""Due, and waiting for a place in its pool."""
 CONNECTING = 2
 HANDSHAKE = 3
 SENDING = 4
 READING = 5
 RUNNING = 6
-"""A command runs, or the addresses of a name are asked."""
+"""A command runs, or the addresses of a name are being probed."""
 RESOLVING = 7
 
 STAGES = (
@@ -28,37 +28,37 @@ STAGES = (
     "running",
     "resolving the name",
 )
-"""What was going on when time ran out, for messages; indexed by stage."""
+"""The text of each stage for messages about time-outs; indexed by stage."""
 
 
 class Prober(Protocol):
-    """One way to ask. No method blocks. Every run ends with exactly one call of the loop's `finish`."""
+    """One way to probe. No method blocks. Every run ends with exactly one call of the loop's `finish`."""
 
     def start(self, slot: "Slot") -> None:
         """Begin a run."""
 
-    def look(self, slot: "Slot") -> None:
-        """A turn has passed since the prober asked for this with `Net.soon`."""
+    def check(self, slot: "Slot") -> None:
+        """Look at the slot's socket, one turn after `Net.check_next_turn` or some time after `Net.settle`."""
 
     def event(self, slot: "Slot", mask: int) -> None:
-        """The slot's socket has something to say (epoll's mask)."""
+        """Handle an event of the slot's socket (epoll's mask)."""
 
     def expire(self, slot: "Slot") -> None:
-        """The deadline of the run has passed: end it as a failure."""
+        """End the run at its deadline."""
 
     def abort(self, slot: "Slot") -> None:
-        """The target is gone (`slot.gone`): end the run; its result is not counted."""
+        """End the run of a removed target (`slot.gone`); its result is not counted."""
 
 
 class Finish(Protocol):
-    """How a prober ends a run: frees the place and counts the result (a value of `streak.py`, and a text for people)."""
+    """How a prober ends a run: frees the place and counts the result (a value of `streak.py`, and a text for the operator)."""
 
     def __call__(self, slot: "Slot", result: int, detail: str, /) -> None:
         """End the run."""
 
 
 class Pool:
-    """A bounded number of runs of one kind at a time; what is over the bound waits in order of its due instants."""
+    """A bounded number of runs of one kind at a time; the others wait in order of their due instants."""
 
     __slots__ = ("limit", "ready", "running")
 
@@ -71,11 +71,11 @@ class Pool:
 class Slot:
     """A target and its run. Plain attributes: this is the hot path.
 
-    `due` is the instant this run was due at, `run` its number (an entry in a deadline queue counts only for its own run),
-    `stolen` how long the prober had been held up in all when the run began, `owed` says that a due instant passed while
-    the run was going on. `sock`, `fd` and `buffer` belong to the prober while a run goes on; `extra` is its own.
-    `more` is the whole declaration, kept only for the kinds that need more of it than the fields here (not TCP, HTTP).
-    `rules` say how an HTTP answer is judged. `hop` is None, or the request that follows a redirect and how many came before.
+    `due` is the instant at which this run was due, `run` its number (an entry in a deadline queue counts only for its own run),
+    `stalled` the total stall of the loop when the run began, `run_again` says that a due instant passed during the run.
+    `sock`, `fd` and `buffer` belong to the prober during a run; `extra` is its own.
+    `spec` is the whole declaration; only kinds that need more of it than the fields here keep it (not TCP, HTTP).
+    `rules` say how to judge an HTTP answer. `hop` is None, or the request that follows a redirect and the number of redirects.
     """
 
     __slots__ = (
@@ -87,8 +87,6 @@ class Slot:
         "gone",
         "hop",
         "id",
-        "more",
-        "owed",
         "period",
         "phase",
         "pool",
@@ -96,10 +94,12 @@ class Slot:
         "request",
         "rules",
         "run",
+        "run_again",
         "sock",
         "sockaddr",
+        "spec",
         "stage",
-        "stolen",
+        "stalled",
         "streak",
         "success",
         "timeout",
@@ -109,7 +109,7 @@ class Slot:
     sock: SocketType
     sockaddr: tuple[Any, ...]
     extra: Any
-    more: Spec
+    spec: Spec
     rules: Any
     hop: tuple[bytes, int] | None
 
@@ -128,10 +128,10 @@ class Slot:
         self.sockaddr = ()
         self.stage = IDLE
         self.gone = False
-        self.owed = False
+        self.run_again = False
         self.due = 0
         self.run = 0
-        self.stolen = 0
+        self.stalled = 0
         self.fd = -1
         self.buffer = b""
         self.extra = None
@@ -139,15 +139,15 @@ class Slot:
         self.rules = None
 
 
-def spell(ns: int) -> str:
-    """A duration for people: `1s`, `250ms`."""
+def duration_text(ns: int) -> str:
+    """A duration as text: `1s`, `250ms`."""
     if ns >= 1_000_000_000:
         return f"{ns / 1_000_000_000:g}s"
     return f"{ns / 1_000_000:g}ms"
 
 
 def printable(text: str | bytes, limit: int = 120) -> str:
-    """Text from outside, safe to show: one line, without control characters, at most `limit` characters."""
+    """Untrusted text, safe to show: one line, without control characters, at most `limit` characters."""
     if isinstance(text, bytes):
         text = text[: 4 * limit].decode(errors="replace")
     shown = "".join(c if c.isprintable() else "?" for c in text.strip())

@@ -1,17 +1,17 @@
-"""From single probe results to a verdict: pure counting, so that every rule about streaks is a table in a test.
+"""Counts single probe results into a verdict. Pure, so that a table in a test covers every rule about streaks.
 
 The engine's child process calls `step` once per finished probe. Values are small integers here, because that process
 must start fast and import little; `VALUES` in `engine.py` turns them into `ProbeValue`.
 
 Rules:
 
-- A verdict is reached by that many equal results in a row: `failure` fails, or `success` passes. Until then the earlier
-  verdict stands (unknown at the start of a generation).
-- An unknown or cannot-run result says nothing about the target. It adds nothing to a streak and does not break one, and
-  the verdict stands until the results that made it are too old.
-- Once the last counting result is older than `valid_for`, verdict and streak lapse: old failures never add up with new
-  ones over a gap.
-- Without a verdict that counts, the value is that of the result: a probe that cannot be run says so at once.
+- A verdict needs a number of equal results in a row: `failure` fails, or `success` passes. Until then the earlier verdict
+  stands (unknown at the start of a generation).
+- An unknown or cannot-run result says nothing about the target. It adds nothing to a streak and does not break one, and the
+  verdict stands until its results are too old.
+- Once the last pass or fail is older than `valid_for`, verdict and streak lapse: failures before and after a gap are never added
+  up.
+- Without a verdict the value is that of the result: a probe that cannot run says so at once.
 """
 
 from typing import Final, NamedTuple
@@ -23,11 +23,11 @@ CANNOT_RUN: Final = 3
 
 
 class Streak(NamedTuple):
-    """What is remembered between two results of one probe on one generation.
+    """The state of one probe on one generation between two results.
 
-    `value` is the verdict, `last` the latest single result, `run` the result that the streak is made of (UNKNOWN: there
-    is none), `length` its length, `since` the instant at which the verdict became this, `counted_at` when the last pass
-    or fail came (steady ns).
+    `value` is the verdict, `last` the latest single result, `run` the result that the streak consists of (UNKNOWN: no streak),
+    `length` its length, `since` the instant of the last change of the verdict, `counted_at` that of the last pass or fail (steady
+    ns).
     """
 
     value: int
@@ -39,7 +39,7 @@ class Streak(NamedTuple):
 
 
 def initial(at: int) -> Streak:
-    """Nothing is known yet: every generation starts like this."""
+    """The streak without any result, with which every generation starts."""
     return Streak(UNKNOWN, UNKNOWN, UNKNOWN, 0, at, at)
 
 
@@ -52,7 +52,7 @@ def step(streak: Streak, result: int, at: int, success: int, failure: int, valid
         at: steady instant of the result, ns.
         success: passes in a row that make the verdict PASS.
         failure: fails in a row that make the verdict FAIL.
-        valid_for: how long a counting result counts, ns.
+        valid_for: how long a pass or fail counts, ns.
     """
     value, _, run, length, since, counted_at = streak
     if length and at - counted_at > valid_for:

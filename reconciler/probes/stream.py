@@ -1,9 +1,9 @@
-"""HTTPS and gRPC probes: the second, slower path, of a transport (plain or TLS) and a talk over it (HTTP/1.1 or gRPC).
+"""HTTPS and gRPC probes: a transport (plain or TLS) and an exchange over it (HTTP/1.1 or gRPC). Slower than `http.py`.
 
-Used by the loop for the kinds TLS and GRPC. A certificate is not verified unless the probe asks for it, as in Kubernetes:
-then the probe fails unless the chain is trusted, in date and for the right name. A handshake costs some tenths of a
-millisecond of CPU here, so fewer of these run at a time (see `loop.py`). The module is imported with the first such
-target: it loads OpenSSL.
+`loop.py` uses it for the kinds TLS and GRPC, `named.py` for HTTPS at a host name. Certificates are not verified by default, as in
+Kubernetes; with `verify`, the probe fails unless the chain is trusted, in date and for the right name. A handshake takes some
+tenths of a millisecond of CPU, so fewer of these probes run at a time (see `loop.py`). Both import this module with the first such
+target, because it loads OpenSSL.
 """
 
 import ssl
@@ -12,42 +12,42 @@ from typing import Protocol
 
 from reconciler.probes.answer import Judgement, judge, waiting_for
 from reconciler.probes.messages import GRPC, Spec
-from reconciler.probes.net import BROKEN, ET, IN, OUT, Net, pending_error
-from reconciler.probes.redirect import after, followed
+from reconciler.probes.net import ERR_HUP, ET, IN, OUT, Net, pending_error
+from reconciler.probes.redirect import follow_redirect, redirect_note
 from reconciler.probes.slot import CONNECTING, HANDSHAKE, READING, STAGES, Slot, printable
 from reconciler.probes.streak import CANNOT_RUN, FAIL, UNKNOWN
 
 _MASK = IN | OUT | ET
 _READ = 16 * 1024
-_ROUNDS = 32  # at most 512 KiB are taken in one go, so that a fast sender cannot hold up the other probes
-_MOST_UNSENT = 256 * 1024
-"""Bytes waiting to be sent; a peer that makes us answer more than this and reads nothing has failed."""
+_ROUNDS = 32  # at most 512 KiB per event, so that a fast sender cannot delay other probes
+_MAX_UNSENT = 256 * 1024
+"""Most bytes that wait to be sent; a server that requests more than this and reads nothing fails."""
 
-_CONTEXTS = 256
-"""Settings of TLS that are kept: one for each set of authorities."""
-
-
-class Unusable(Exception):
-    """The probe cannot be run as it is declared; the text says why."""
+_MAX_CONTEXTS = 256
+"""Most TLS contexts in the cache: one for each set of authorities."""
 
 
-class Talk(Protocol):
-    """What is said over a transport. Knows nothing of sockets."""
+class CannotRun(Exception):
+    """The probe cannot run as declared; the text says why."""
+
+
+class Exchange(Protocol):
+    """One request and its answer over a transport, without sockets."""
 
     def begin(self) -> bytes:
-        """What to send first."""
+        """The first bytes to send."""
 
     def take(self, data: bytes, ended: bool) -> Judgement | None:
-        """Hear more of the answer; the result once there is one. `ended`: nothing more will come."""
+        """Handle more of the answer; the result once it is known. `ended`: the server has closed the connection."""
 
     def outgoing(self) -> bytes:
-        """What the talk wants to send now."""
+        """The bytes to send now."""
 
     def waiting(self) -> str:
-        """What was missing when time ran out, for messages."""
+        """Which part of the answer is missing, for messages."""
 
 
-class HttpTalk:
+class HttpExchange:
     """One request and its answer over HTTP/1.1."""
 
     def __init__(self, slot: Slot) -> None:
@@ -65,7 +65,7 @@ class HttpTalk:
         return judge(self.data, ended, self._rules)
 
     def outgoing(self) -> bytes:
-        """Nothing but the request is ever sent."""
+        """Nothing: only the request is sent."""
         return b""
 
     def waiting(self) -> str:
@@ -73,8 +73,8 @@ class HttpTalk:
         return waiting_for(self.data)
 
 
-class Plain:
-    """Bytes as they are, with the methods of `Secure`."""
+class PlainTransport:
+    """Unencrypted bytes, with the methods of `TlsTransport`."""
 
     def __init__(self) -> None:
         self._in: list[bytes] = []
@@ -82,16 +82,16 @@ class Plain:
         self._ended = False
 
     def feed(self, data: bytes) -> None:
-        """Take received bytes; empty means that the other side has closed."""
+        """Take received bytes; empty = the server has closed the connection."""
         self._in.append(data)
         self._ended = self._ended or not data
 
     def handshake(self) -> bool:
-        """There is none."""
+        """Always complete: there is no handshake."""
         return True
 
     def read(self) -> bytes | None:
-        """Some bytes; empty at the end, None when there are none yet."""
+        """Decoded bytes; empty at the end, None when there are none yet."""
         data = b"".join(self._in)
         self._in.clear()
         if data:
@@ -103,13 +103,13 @@ class Plain:
         self._out.append(data)
 
     def outgoing(self) -> bytes:
-        """What goes to the socket now."""
+        """The bytes for the socket now."""
         data = b"".join(self._out)
         self._out.clear()
         return data
 
 
-class Secure:
+class TlsTransport:
     """TLS over two memory buffers."""
 
     def __init__(self, context: ssl.SSLContext, name: str) -> None:
@@ -118,15 +118,18 @@ class Secure:
         self._tls = context.wrap_bio(self._in, self._out, server_hostname=name or None)
 
     def feed(self, data: bytes) -> None:
-        """Take received bytes; empty means that the other side has closed."""
+        """Take received bytes; empty = the server has closed the connection."""
         if data:
             self._in.write(data)
         else:
             self._in.write_eof()
 
     def handshake(self) -> bool:
-        """Go on with the handshake; whether it is over. Raises `ssl.SSLError`, of which `SSLEOFError` and `SSLZeroReturnError` say
-        that it was closed within it."""
+        """Continue the handshake; whether it is complete.
+
+        Raises:
+            ssl.SSLError: the handshake failed; `SSLEOFError` and `SSLZeroReturnError` = the server closed the connection within it.
+        """
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
@@ -134,7 +137,7 @@ class Secure:
         return True
 
     def read(self) -> bytes | None:
-        """Some bytes; empty at the end, None when there are none yet."""
+        """Decoded bytes; empty at the end, None when there are none yet."""
         try:
             return self._tls.read(_READ)
         except ssl.SSLWantReadError:
@@ -147,17 +150,17 @@ class Secure:
         self._tls.write(data)
 
     def outgoing(self) -> bytes:
-        """What goes to the socket now."""
+        """The bytes for the socket now."""
         return self._out.read()
 
 
 class _Session:
     """One connection of a run."""
 
-    __slots__ = ("talk", "transport", "unsent")
+    __slots__ = ("exchange", "transport", "unsent")
 
-    def __init__(self, transport: Plain | Secure, talk: Talk) -> None:
-        self.transport, self.talk = transport, talk
+    def __init__(self, transport: PlainTransport | TlsTransport, exchange: Exchange) -> None:
+        self.transport, self.exchange = transport, exchange
         self.unsent = b""
 
 
@@ -178,34 +181,34 @@ class StreamProber:
         if self._net.open(slot):
             self._net.watch(slot, _MASK)
 
-    def look(self, slot: Slot) -> None:
-        """The last event left something unread."""
-        self._go_on(slot)
+    def check(self, slot: Slot) -> None:
+        """Read the bytes that the last event left unread."""
+        self._progress(slot)
 
     def event(self, slot: Slot, mask: int) -> None:
-        """The socket is connected, broken, has bytes or room."""
+        """Handle the socket: connected, failed, readable or writable."""
         if slot.stage == CONNECTING:
-            if mask & BROKEN:
+            if mask & ERR_HUP:
                 error = pending_error(slot)
                 if error:
                     self._net.end_error(slot, error)
                     return
             try:
                 slot.extra = self._session(slot)
-            except Unusable as error:
+            except CannotRun as error:
                 self._end(slot, CANNOT_RUN, str(error))
                 return
             slot.stage = HANDSHAKE
-        self._go_on(slot)
+        self._progress(slot)
 
-    def _go_on(self, slot: Slot) -> None:
+    def _progress(self, slot: Slot) -> None:
         try:
             more = self._receive(slot)
             result = self._advance(slot)
             if result is None:
                 result = self._flush(slot)
         except ssl.SSLError as error:
-            self._end(slot, FAIL, f"TLS: {_spell(error)}")
+            self._end(slot, FAIL, f"TLS: {_tls_error_text(error)}")
         except OSError as error:
             slot.extra = None
             self._net.end_error(slot, error.errno or 0)
@@ -213,28 +216,28 @@ class StreamProber:
             if result is not None:
                 self._judged(slot, result)
             elif more:
-                self._net.soon(slot)
+                self._net.check_next_turn(slot)
 
     def _session(self, slot: Slot) -> _Session:
-        """The transport and talk of a new connection. Raises `Unusable`."""
-        spec = slot.more
+        """The transport and exchange of a new connection. Raises `CannotRun`."""
+        spec = slot.spec
         if spec.kind != GRPC:
-            return _Session(self._secure(spec), HttpTalk(slot))
-        from reconciler.probes.grpc import GrpcTalk  # noqa: PLC0415  (loads the HTTP/2 library)
+            return _Session(self._secure(spec), HttpExchange(slot))
+        from reconciler.probes.grpc import GrpcExchange  # noqa: PLC0415  (loads the HTTP/2 library)
 
-        return _Session(self._secure(spec) if spec.secure else Plain(), GrpcTalk(spec))
+        return _Session(self._secure(spec) if spec.secure else PlainTransport(), GrpcExchange(spec))
 
-    def _secure(self, spec: Spec) -> Secure:
+    def _secure(self, spec: Spec) -> TlsTransport:
         try:
-            return Secure(self._context(spec), spec.sni)
-        except ValueError as error:  # a name that cannot be sent (its encoding): the server is never asked
-            raise Unusable(f"the name cannot be used for TLS: {printable(str(error))}") from error
+            return TlsTransport(self._context(spec), spec.sni)
+        except ValueError as error:  # the name cannot be encoded, so nothing is sent
+            raise CannotRun(f"invalid TLS server name: {printable(str(error))}") from error
 
     def _context(self, spec: Spec) -> ssl.SSLContext:
         key = (spec.verify, spec.ca, spec.kind)
-        found = self._contexts.get(key)
-        if found is not None:
-            return found
+        cached = self._contexts.get(key)
+        if cached is not None:
+            return cached
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = spec.verify
         context.verify_mode = ssl.CERT_REQUIRED if spec.verify else ssl.CERT_NONE
@@ -245,14 +248,14 @@ class StreamProber:
             elif spec.verify:
                 context.set_default_verify_paths()
         except (ssl.SSLError, ValueError) as error:
-            raise Unusable(f"caFile holds no certificates that can be used: {printable(str(error))}") from error
-        if len(self._contexts) >= _CONTEXTS:
+            raise CannotRun(f"caFile contains no usable certificates: {printable(str(error))}") from error
+        if len(self._contexts) >= _MAX_CONTEXTS:
             self._contexts.clear()
         self._contexts[key] = context
         return context
 
     def _receive(self, slot: Slot) -> bool:
-        """Move what the socket has into the session; whether there may be more."""
+        """Move received bytes into the session; whether the socket may have more."""
         feed = slot.extra.transport.feed
         for _ in range(_ROUNDS):
             try:
@@ -262,38 +265,38 @@ class StreamProber:
             except OSError as error:
                 if error.errno != ECONNRESET:
                     raise
-                data = b""  # what came before is judged first, as after an orderly end
+                data = b""  # judge the bytes before the reset first, as after a normal close
             feed(data)
             if not data:
                 return False
         return True
 
     def _advance(self, slot: Slot) -> Judgement | None:
-        """Go on with the handshake, the request and the answer as far as the received bytes allow."""
-        transport, talk = slot.extra.transport, slot.extra.talk
+        """Continue the handshake, the request and the answer as far as the received bytes allow."""
+        transport, exchange = slot.extra.transport, slot.extra.exchange
         if slot.stage == HANDSHAKE:
             try:
                 if not transport.handshake():
                     return None
-            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # which one it is depends on Python's version
-                return FAIL, "closed in the TLS handshake"
-            transport.write(talk.begin())
+            except (ssl.SSLZeroReturnError, ssl.SSLEOFError):  # which one depends on Python's version
+                return FAIL, "the server closed the connection in the TLS handshake"
+            transport.write(exchange.begin())
             slot.stage = READING
         while True:
             data = transport.read()
             if data is None:
                 return None
-            result: Judgement | None = talk.take(data, not data)
-            reply = talk.outgoing()
+            result: Judgement | None = exchange.take(data, not data)
+            reply = exchange.outgoing()
             if reply:
                 transport.write(reply)
             if result is not None:
                 return result
             if not data:
-                return UNKNOWN, "the answer ended without a result"
+                return UNKNOWN, "the answer ended before a result"
 
     def _flush(self, slot: Slot) -> Judgement | None:
-        """Send what the session has produced; the rest goes out at the next event."""
+        """Send the outgoing bytes of the session; the rest follows at the next event."""
         session: _Session = slot.extra
         data = session.unsent + session.transport.outgoing()
         if not data:
@@ -303,14 +306,18 @@ class StreamProber:
         except BlockingIOError:
             sent = 0
         session.unsent = data[sent:]
-        if len(session.unsent) > _MOST_UNSENT + len(slot.request):
-            return FAIL, "asks for more and more, and reads nothing"
+        if len(session.unsent) > _MAX_UNSENT + len(slot.request):
+            return FAIL, "the server requests data without reading it"
         return None
 
     def _judged(self, slot: Slot, judgement: Judgement) -> None:
-        """End the run with this result, or go where a redirect leads."""
-        talk: Talk = slot.extra.talk
-        result = followed(slot, judgement, talk.data, "https") if isinstance(talk, HttpTalk) else judgement
+        """End the run with this result, or follow a redirect."""
+        exchange: Exchange = slot.extra.exchange
+        result = (
+            follow_redirect(slot, judgement, exchange.data, "https")
+            if isinstance(exchange, HttpExchange)
+            else judgement
+        )
         if result is None:
             self._net.drop(slot)
             self._connect(slot)
@@ -322,19 +329,19 @@ class StreamProber:
         self._net.end(slot, result, detail)
 
     def expire(self, slot: Slot) -> None:
-        """No complete answer in time."""
-        where = slot.extra.talk.waiting() if slot.stage == READING else STAGES[slot.stage]
+        """End the run without a complete answer."""
+        stage = slot.extra.exchange.waiting() if slot.stage == READING else STAGES[slot.stage]
         slot.extra = None
-        self._net.end_late(slot, where + after(slot))
+        self._net.end_late(slot, stage + redirect_note(slot))
 
     def abort(self, slot: Slot) -> None:
-        """The target is gone."""
+        """Drop the connection of a removed target."""
         slot.extra = None
         self._net.end_aborted(slot)
 
 
-def _spell(error: ssl.SSLError) -> str:
-    """What OpenSSL says, in words."""
+def _tls_error_text(error: ssl.SSLError) -> str:
+    """OpenSSL's error as readable text."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not trusted: {printable(error.verify_message)}"
     return printable((error.reason or str(error)).replace("_", " ").lower())

@@ -1,6 +1,7 @@
-"""What to probe, as the shell says it, and its translation for the child process.
+"""Probe targets as the shell declares them, and their translation for the child process.
 
-The shell builds `Target`s from manifests and observed facts at every tick; `engine.py` compares them with what runs.
+`reconciler/shell/probing` builds `Target`s from manifests and observed facts at every tick; `engine.py` compares them with the
+running ones.
 """
 
 import socket
@@ -20,59 +21,60 @@ from reconciler.probes.request import authority, http_request, server_name
 from reconciler.probes.schedule import NO_PHASE, first_due, phase_of
 from reconciler.probes.slot import printable
 
-_CUT = "..."
-"""How `printable` ends a text that it has cut."""
+_ELLIPSIS = "..."
+"""The end of a text that `printable` has cut."""
 
-_UNCUT = 1 << 20
+_NO_LIMIT = 1 << 20
 
 NAMES = ("startup", "liveness", "readiness")
 
 
-class Given(NamedTuple):
-    """What a probe needs and its manifest only names, as it is now.
+class ResolvedInputs(NamedTuple):
+    """The current values of the secrets and files that a probe's manifest refers to.
 
-    `secrets` are the values of those headers that are secrets, in the order of the headers; `ca` is the text of the file
-    of trusted authorities. `problem` says why something is missing: then the probe cannot be run.
+    `secrets` are the values of the headers that are secrets, in the order of the headers; `ca` is the text of the file of trusted
+    authorities. `problem` says why a value is missing; the probe cannot run then.
     """
 
     secrets: tuple[Secret, ...] = ()
     ca: str = ""
     problem: str = ""
 
-    def equals(self, other: "Given") -> bool:
-        """Whether both are the same in value; secrets have no comparison of their own."""
+    def equals(self, other: "ResolvedInputs") -> bool:
+        """Whether both have the same values; `Secret` has no comparison of its own."""
         mine, theirs = [secret.reveal() for secret in self.secrets], [secret.reveal() for secret in other.secrets]
         return mine == theirs and self.ca == other.ca and self.problem == other.problem
 
     def masked(self, text: str) -> str:
-        """A text that came from the target, without these secrets: a server may echo what it was sent.
+        """A text from the target with these secrets masked: a server may echo its request.
 
-        The text was made printable and may have been cut, so a secret may be there in that form, or as its beginning only.
+        `printable` made the text and may have cut it, so it may contain a secret in that form or only its beginning.
         """
         for secret in self.secrets:
-            for form in (secret.reveal(), printable(secret.reveal(), _UNCUT)):
+            for form in (secret.reveal(), printable(secret.reveal(), _NO_LIMIT)):
                 text = text.replace(form, SHOWN) if form else text
-                kept = text.removesuffix(_CUT)
-                if kept == text:
+                uncut = text.removesuffix(_ELLIPSIS)
+                if uncut == text:
                     continue
-                begun = next((size for size in range(len(form) - 1, 0, -1) if kept.endswith(form[:size])), 0)
-                text = kept[: len(kept) - begun] + (SHOWN if begun else "") + _CUT
+                size = next((size for size in range(len(form) - 1, 0, -1) if uncut.endswith(form[:size])), 0)
+                text = uncut[: len(uncut) - size] + (SHOWN if size else "") + _ELLIPSIS
         return text
 
 
-NOTHING_GIVEN = Given()
+NO_INPUTS = ResolvedInputs()
 
 
 class Target(NamedTuple):
-    """One probe of one generation, or of a leaf of a name.
+    """One probe of one generation, or of one target address of a DNSPolicy or HealthCheck.
 
-    `name` is startup, liveness or readiness. `address` and `port` are where the container's port was observed (a
-    `PortFact`); for exec they are not used. `started` is the steady instant (ns) at which the generation started: the
-    initial delay counts from there. `exec` says how to run an exec probe, None when that is not known. `published` says
-    that the address is the host's: something of the runtime's accepts there, whoever listens behind it.
+    `name` is startup, liveness or readiness. `address` and `port` are the observed ones of the container's port (a `PortFact`); exec
+    probes ignore them. `started` is the steady instant (ns) at which the generation started: the initial delay counts from there.
+    `exec` says how to run an exec probe, None when that is unknown. `published` says that the address is the host's: the runtime's
+    proxy accepts there even when the container does not listen.
 
-    For a leaf `generation` stands for what is asked there (see `reconciler/shell/probing/name_targets.py`), `address` may be a host name with
-    its final dot, and `allowed` holds the networks it may lead to whatever they are; None = a container, at an observed address.
+    For a target address, `generation` stands for the address and its check (see `reconciler/shell/probing/name_targets.py`),
+    `address` may be a host name with its final dot, and `allowed` are the networks that it may lead to even if they are off limits.
+    None = a container at an observed address.
     """
 
     generation: Generation
@@ -83,27 +85,27 @@ class Target(NamedTuple):
     started: int
     exec: ExecTarget | None = None
     published: bool = False
-    given: Given = NOTHING_GIVEN
+    inputs: ResolvedInputs = NO_INPUTS
     allowed: tuple[str, ...] | None = None
 
     @property
     def key(self) -> tuple[Generation, str]:
-        """What results are reported under."""
+        """The key of this target's results."""
         return (self.generation, self.name)
 
 
-def same(target: Target, other: Target) -> bool:
-    """Whether the second target is the first one.
+def same_target(target: Target, other: Target) -> bool:
+    """Whether both are the same target.
 
-    `started` is not compared: it only places the first probe, and two looks may compute it a little differently.
+    `started` is not compared: it only sets the time of the first probe, and two looks may compute slightly different values.
     """
-    return succeeds(target, other) and (target.given is other.given or target.given.equals(other.given))
+    return keeps_streak(target, other) and (target.inputs is other.inputs or target.inputs.equals(other.inputs))
 
 
-def succeeds(target: Target, other: Target) -> bool:
-    """Whether the second target goes on with the first one's streak: only what its manifest names by reference changed.
+def keeps_streak(target: Target, other: Target) -> bool:
+    """Whether the second target keeps the streak of the first: only secrets or authorities changed.
 
-    A secret that is rotated must not take a replica out of service until it has passed again as often as it must.
+    Rotating a secret must not take a replica out of service until it has passed `successThreshold` times again.
     """
     return (
         target.probe == other.probe
@@ -115,18 +117,18 @@ def succeeds(target: Target, other: Target) -> bool:
 
 
 def valid_for(probe: Probe) -> int:
-    """How long one result counts, ns: three periods, and the time that the fourth probe may take to answer."""
+    """How long one result counts, ns: three periods and the time-out of the fourth probe."""
     return 3 * probe.period + probe.timeout
 
 
-def specify(target: Target, number: int, now: int, *, phase: bool, together: int) -> Spec:
+def to_spec(target: Target, number: int, now: int, *, phase: bool, together: int) -> Spec:
     """The target as the child reads it.
 
     Args:
         target: what to probe.
         number: its id, never used before.
         now: steady instant, ns.
-        phase: keep a stable phase within the period; otherwise probe at once and keep that cadence.
+        phase: keep a stable phase within the period; without it, probe at once and keep that cadence.
         together: how many targets are added at the same time.
     """
     probe = target.probe
@@ -134,7 +136,7 @@ def specify(target: Target, number: int, now: int, *, phase: bool, together: int
     offset = phase_of(_identity(target), period) if phase else NO_PHASE
     common = Spec(
         id=number,
-        kind=messages.BROKEN,
+        kind=messages.INVALID,
         address=target.address,
         port=target.port,
         period=period,
@@ -147,7 +149,7 @@ def specify(target: Target, number: int, now: int, *, phase: bool, together: int
     )
     if probe.kind is ProbeKind.EXEC:
         return _exec(common, target)
-    problem = target.given.problem or _address_problem(target)
+    problem = target.inputs.problem or _address_problem(target)
     if problem:
         return common._replace(note=problem)
     if target.address.endswith("."):
@@ -158,17 +160,17 @@ def specify(target: Target, number: int, now: int, *, phase: bool, together: int
         return _http(common, target)
     if probe.kind is ProbeKind.GRPC:
         return _grpc(common, target)
-    return common._replace(note=f"a probe of kind {probe.kind} is not asked, its result is read from the runtime")
+    return common._replace(note=f"the result of a {probe.kind} probe is read from the runtime")
 
 
 def _http(common: Spec, target: Target) -> Spec:
     probe = target.probe
-    secrets = iter(target.given.secrets)
+    secrets = iter(target.inputs.secrets)
     headers: list[tuple[str, str]] = []
-    plain: list[tuple[str, str]] = []
+    public: list[tuple[str, str]] = []
     for name, value in probe.headers:
         if isinstance(value, str):
-            plain.append((name, value))
+            public.append((name, value))
             headers.append((name, value))
             continue
         secret = next(secrets, None)
@@ -184,15 +186,15 @@ def _http(common: Spec, target: Target) -> Spec:
     )
     if probe.scheme != "HTTPS":
         return common
-    named = probe.host or server_name(tuple(plain))
-    return _over_tls(common._replace(kind=messages.TLS), target, probe.tls or ProbeTLS(), named)
+    host = probe.host or server_name(tuple(public))
+    return _over_tls(common._replace(kind=messages.TLS), target, probe.tls or ProbeTLS(), host)
 
 
 def _grpc(common: Spec, target: Target) -> Spec:
     probe = target.probe
     library = _library()
     if not library:
-        return common._replace(note="grpc probes need the Python package h2: install reconciler with its extra grpc")
+        return common._replace(note="the Python package h2 is missing: install reconciler with its extra grpc")
     name = probe.tls.server_name if probe.tls is not None else ""
     common = common._replace(
         kind=messages.GRPC,
@@ -205,19 +207,19 @@ def _grpc(common: Spec, target: Target) -> Spec:
     return _over_tls(common._replace(secure=True), target, probe.tls, "")
 
 
-def _over_tls(common: Spec, target: Target, tls: ProbeTLS, named: str) -> Spec:
-    """With the name to ask for; a certificate that is verified must be good for that name, or for the address."""
-    name = tls.server_name or named
+def _over_tls(common: Spec, target: Target, tls: ProbeTLS, host: str) -> Spec:
+    """Add the server name. A verified certificate must be valid for that name, or without one for the address."""
+    name = tls.server_name or host
     if tls.verify and not name:
         name = target.address.partition("%")[0].removesuffix(".")
-    return common._replace(sni=name, verify=tls.verify, ca=target.given.ca)
+    return common._replace(sni=name, verify=tls.verify, ca=target.inputs.ca)
 
 
 @cache
 def _library() -> str:
-    """The directory that holds the HTTP/2 library; empty when it is not installed. Nothing is imported."""
-    found = find_spec("h2")
-    return str(Path(found.origin).parents[1]) if found is not None and found.origin else ""
+    """The directory of the HTTP/2 library, empty when it is not installed. Imports nothing."""
+    module = find_spec("h2")
+    return str(Path(module.origin).parents[1]) if module is not None and module.origin else ""
 
 
 def _exec(common: Spec, target: Target) -> Spec:
@@ -225,19 +227,19 @@ def _exec(common: Spec, target: Target) -> Spec:
         return common._replace(note="the runtime does not say how to run a command in this container")
     if not target.exec.argv:
         return common._replace(note="the command is empty")
-    how = target.exec
-    if any("\0" in text for text in (*how.argv, how.cwd, *(part for pair in how.env for part in pair))):
-        return common._replace(note="the command, its environment or its directory holds a NUL character")
-    return common._replace(kind=messages.EXEC, argv=how.argv, env=how.env, cwd=how.cwd)
+    command = target.exec
+    if any("\0" in text for text in (*command.argv, command.cwd, *(part for pair in command.env for part in pair))):
+        return common._replace(note="the command, its environment or its directory contains a NUL character")
+    return common._replace(kind=messages.EXEC, argv=command.argv, env=command.env, cwd=command.cwd)
 
 
 def _identity(target: Target) -> str:
-    """What stays the same over generations of one container: not its start, so a restart keeps the phase."""
+    """The identity over all generations of one container, without its start, so that a restart keeps the phase."""
     return f"{target.generation.container_id} {target.name} {target.address} {target.port}"
 
 
 def _address_problem(target: Target) -> str:
-    """Why nothing can be probed there; empty when it can. The name of a leaf is judged when it is resolved."""
+    """Why this address cannot be probed; empty when it can. A host name is checked when it is resolved."""
     address, port = target.address, target.port
     if not 0 < port < 65536:
         return f"port {port} is not between 1 and 65535: the container's port was not observed"

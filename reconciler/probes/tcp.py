@@ -1,13 +1,13 @@
-"""TCP probes: a port that accepts a connection passes. Nothing is sent.
+"""TCP probes: a port that accepts a connection passes. Nothing is sent. Used by `loop.py`.
 
-Through a published port the runtime's proxy accepts, whether anybody listens behind it or not, and hangs up when nobody
-does. So such a connection must also stay open for a moment (`net.SETTLE`), or say something.
+At a published port the runtime's proxy accepts even when the container does not listen, and then closes the connection. Such a
+connection must therefore stay open for `net.SETTLE`, or the server must send something.
 """
 
 from errno import ECONNRESET
 from socket import IPPROTO_TCP, TCP_QUICKACK
 
-from reconciler.probes.net import BROKEN, ET, IN, OUT, Net, pending_error
+from reconciler.probes.net import ERR_HUP, ET, IN, OUT, Net, pending_error
 from reconciler.probes.slot import CONNECTING, READING, STAGES, Slot
 from reconciler.probes.streak import FAIL, PASS
 
@@ -23,10 +23,10 @@ class TcpProber:
     def start(self, slot: Slot) -> None:
         """Begin to connect."""
         if self._net.open(slot):
-            self._net.soon(slot)
+            self._net.check_next_turn(slot)
 
-    def look(self, slot: Slot) -> None:
-        """Whether it is connected by now: sending nothing says so and sends nothing."""
+    def check(self, slot: Slot) -> None:
+        """End the run if the socket is connected: an empty `send` says so and sends no packet."""
         try:
             slot.sock.send(b"")
         except BlockingIOError:
@@ -37,8 +37,8 @@ class TcpProber:
             self._net.end(slot, PASS, "connected")
 
     def event(self, slot: Slot, mask: int) -> None:
-        """Connected, or not."""
-        if mask & BROKEN:
+        """End the run: connected, or failed."""
+        if mask & ERR_HUP:
             error = pending_error(slot)
             if error:
                 self._net.end_error(slot, error)
@@ -46,11 +46,11 @@ class TcpProber:
         self._net.end(slot, PASS, "connected")
 
     def expire(self, slot: Slot) -> None:
-        """No answer in time."""
+        """End the run without a connection."""
         self._net.end_late(slot, STAGES[slot.stage])
 
     def abort(self, slot: Slot) -> None:
-        """The target is gone."""
+        """Drop the connection of a removed target."""
         self._net.end_aborted(slot)
 
 
@@ -63,41 +63,41 @@ class PublishedProber:
     def start(self, slot: Slot) -> None:
         """Begin to connect."""
         if self._net.open(slot):
-            # The proxy must hear at once that it has a connection: without this it would be told some 200 ms later.
+            # Acknowledge at once: without this the proxy learns of the connection some 200 ms later.
             slot.sock.setsockopt(IPPROTO_TCP, TCP_QUICKACK, 1)
             self._net.watch(slot, IN | OUT | ET)
 
     def event(self, slot: Slot, mask: int) -> None:
-        """Connected, broken, closed by the other side, or it has something to say."""
-        error = pending_error(slot) if mask & BROKEN else 0
+        """Handle the socket: connected, failed, closed by the server, or readable."""
+        error = pending_error(slot) if mask & ERR_HUP else 0
         if slot.stage == CONNECTING:
-            if error and error != ECONNRESET:  # what was reset had been connected: a refusal has its own error
+            if error and error != ECONNRESET:  # a reset connection had been accepted: a refusal has its own error
                 self._net.end_error(slot, error)
                 return
             slot.stage = READING
             self._net.settle(slot)
         try:
-            said = b"" if error else slot.sock.recv(1)
+            data = b"" if error else slot.sock.recv(1)
         except BlockingIOError:
             return
         except OSError:
-            said = b""
-        if said:
+            data = b""
+        if data:
             self._net.end(slot, PASS, "connected")
             return
-        self._net.end(slot, FAIL, "connected and hung up at once: nothing listens behind the published port")
+        self._net.end(slot, FAIL, "the connection was closed at once: nothing listens behind the published port")
 
-    def look(self, slot: Slot) -> None:
-        """It was left alone for long enough."""
+    def check(self, slot: Slot) -> None:
+        """Pass: the connection stayed open for long enough."""
         self._net.end(slot, PASS, "connected")
 
     def expire(self, slot: Slot) -> None:
-        """Out of time: open until now is open, else nothing answered."""
+        """End the run: a connection that is still open passes."""
         if slot.stage == READING:
             self._net.end(slot, PASS, "connected")
             return
         self._net.end_late(slot, STAGES[slot.stage])
 
     def abort(self, slot: Slot) -> None:
-        """The target is gone."""
+        """Drop the connection of a removed target."""
         self._net.end_aborted(slot)

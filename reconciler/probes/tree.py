@@ -1,8 +1,8 @@
-"""Processes that a probe's command left behind: found through /proc and killed, whatever session they moved to.
+"""Finds processes that a probe's command left behind through /proc and kills them, in any session. Used by `exec.py` and `engine.py`.
 
-Used by `exec.py` only. The engine's child process is a *subreaper*: whoever is orphaned below it becomes its own child
-(prctl(2), PR_SET_CHILD_SUBREAPER), so everything a command started can be reached as a descendant. All commands carry
-MARK in their environment, so that a later engine finds what a killed one left.
+The engine's child process is a *subreaper*: orphans below it become its own children (prctl(2), PR_SET_CHILD_SUBREAPER), so
+every process of a command is a descendant. All commands carry MARK in their environment, so that a later engine finds the
+processes of a killed one.
 """
 
 import os
@@ -13,7 +13,7 @@ MARK = "RECONCILER_PROBE"
 
 _PR_SET_CHILD_SUBREAPER = 36
 _ROUNDS = 10
-"""Walks over a tree that may still be forking. Each kills all it finds, so only a deliberate fork bomb survives them."""
+"""Passes over a tree that may still be forking. Each kills all processes it finds, so only a deliberate fork bomb survives them."""
 
 
 def become_subreaper() -> bool:
@@ -34,18 +34,18 @@ def start_ticks(pid: int) -> int:
 
 def children(pid: int) -> list[int]:
     """The direct children of a process, of all its threads; empty when it does not exist."""
-    found: list[int] = []
+    pids: list[int] = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                found.extend(int(text) for text in file.read().split())
+                pids.extend(int(text) for text in file.read().split())
     except OSError:
-        return found
-    return found
+        return pids
+    return pids
 
 
 def kill(pid: int) -> None:
-    """SIGKILL, if it is still there."""
+    """SIGKILL to a process, if it still exists."""
     try:
         os.kill(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -53,7 +53,7 @@ def kill(pid: int) -> None:
 
 
 def kill_group(pid: int) -> None:
-    """SIGKILL to the process group led by `pid`, which must not have been waited for yet: its number is still its own."""
+    """SIGKILL to the process group led by `pid`, which must not have been waited for yet: otherwise its number may be reused."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):
@@ -61,35 +61,35 @@ def kill_group(pid: int) -> None:
 
 
 def kill_tree(pid: int) -> None:
-    """SIGKILL to a child of ours, its group, and all its descendants as they are now and as they become while dying.
+    """SIGKILL to a child of this process, its group, and all its descendants, including those that it forks meanwhile.
 
-    The child must not have been waited for yet. Descendants are not ours to wait for: when their parents die they become
-    our children, and the caller's next sweep reaps them.
+    The child must not have been waited for yet. Descendants become children of this process when their parents end; the caller's
+    next sweep reaps them.
     """
-    seen: set[int] = set()
+    killed: set[int] = set()
     for _ in range(_ROUNDS):
-        fresh = [descendant for descendant in _descendants(pid) if descendant not in seen]
-        for one in fresh:
-            kill(one)
-        seen.update(fresh)
+        new = [descendant for descendant in _descendants(pid) if descendant not in killed]
+        for descendant in new:
+            kill(descendant)
+        killed.update(new)
         kill_group(pid)
         kill(pid)
-        if not fresh:
+        if not new:
             return
 
 
 def _descendants(pid: int) -> list[int]:
-    found: list[int] = []
+    descendants: list[int] = []
     queue = [pid]
     while queue:
-        below = children(queue.pop())
-        found.extend(below)
-        queue.extend(below)
-    return found
+        direct = children(queue.pop())
+        descendants.extend(direct)
+        queue.extend(direct)
+    return descendants
 
 
 def mark_of(pid: int) -> str:
-    """The value of MARK in a process's environment; empty when there is none or it may not be read."""
+    """The value of MARK in a process's environment; empty when it is absent or unreadable."""
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             environ = file.read(1 << 20)
@@ -103,9 +103,9 @@ def mark_of(pid: int) -> str:
 
 
 def kill_leftovers() -> int:
-    """Kill commands of engines that do not exist any more (killed with -9); returns how many.
+    """Kill commands of engines that no longer exist (after SIGKILL); returns how many.
 
-    One pass over the processes that may be read. A process counts only when its mark names an engine that is gone.
+    One pass over the readable processes. A process counts only when its mark names an engine that no longer exists.
     """
     killed = 0
     for name in os.listdir("/proc"):

@@ -174,7 +174,7 @@ class World:
             self.api.link.delete(f"/networks/{self.network}", "test")
         self.api.close()
         for server in ("named", "haproxy"):
-            with suppress(servers.Trouble):
+            with suppress(servers.ServerError):
                 servers.stop(self.edge, server, signal.SIGKILL)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.claim.drop()

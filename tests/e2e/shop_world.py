@@ -57,7 +57,7 @@ class Shop(World):
         super().__init__(docker, replicas=2)
         self.registry = registry
         self.edit("image: reconciler-test/web:1", f"image: {self.image('1')} # the release job writes this")
-        self.edit("imagePullPolicy: Never # it is in no registry", "imagePullPolicy: IfNotPresent")
+        self.edit("imagePullPolicy: Never # the image is in no registry", "imagePullPolicy: IfNotPresent")
         self.edit("  replicas: 2\n", f"  replicas: 2\n  rollout: {rollout}\n")
 
     def image(self, version: str) -> str:

@@ -50,7 +50,7 @@ def walk(tmp_path: Path) -> None:
     try:
         code, out = demo(tmp_path, "up")
         assert code == 0, out
-        assert "weight 0, stop, start, weight again: in this order" in out
+        assert "the steps were in order: weight 0, stop, start, weight 100" in out
     finally:
         code, down = demo(tmp_path, "down")
     assert code == 0, down

@@ -1,4 +1,4 @@
-"""Watched worlds, made and closed."""
+"""Worlds with a watchdog, created and closed."""
 
 import pytest
 
@@ -9,14 +9,14 @@ from tests.sim.world import World
 
 @pytest.fixture
 def worlds():
-    """Makes watched worlds and closes them."""
+    """Creates worlds with a watchdog and closes them."""
     made: list[World] = []
 
-    def make(this: Shop, **kwargs) -> World:
-        made.append(World(this, **kwargs))
+    def make(shop: Shop, **kwargs) -> World:
+        made.append(World(shop, **kwargs))
         made[-1].dog = Watchdog(made[-1])
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for world in made:
+        world.close()

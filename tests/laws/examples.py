@@ -1,4 +1,4 @@
-"""How many examples a costly law looks at, and at how many points it kills. Used by the laws that run whole worlds, or many decisions, for each example."""
+"""How many examples a costly law runs, and at how many points it kills. Used by laws that run a whole world or many decisions for each example."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -8,11 +8,11 @@ from hypothesis import settings
 Point = TypeVar("Point")
 
 SHARES = {"ci": 1.0, "default": 0.2}
-"""How much of its examples a law looks at, by profile (tests/conftest.py). Other profiles decide for themselves."""
+"""The share of its examples that a law runs, by profile (tests/conftest.py). Other profiles set their own numbers."""
 
 
 def examples(count: int, steps: int | None = None) -> settings:
-    """This many examples in CI, and a share of them elsewhere; of a state machine with so many steps each."""
+    """This many examples in CI, and a share of them elsewhere. `steps` is the number of steps of a state machine."""
     share = SHARES.get(settings.get_current_profile_name())
     if share is None:
         return settings()
@@ -21,10 +21,10 @@ def examples(count: int, steps: int | None = None) -> settings:
 
 
 def some(points: Sequence[Point]) -> Sequence[Point]:
-    """Of these points, in rising order, those at which something is killed: all in a long search and in CI, else every fourth."""
+    """The points at which a process is killed, in rising order: all in a long search and in CI, else every fourth."""
     return points[:: stride(search=1, ci=1)]
 
 
 def stride(search: int, ci: int) -> int:
-    """At every how many points a process is killed: in a long search, in CI, and a quarter as often elsewhere."""
+    """The distance between the points at which a process is killed: in a long search, in CI, and four times that of CI elsewhere."""
     return {"search": search, "ci": ci}.get(settings.get_current_profile_name(), 4 * ci)

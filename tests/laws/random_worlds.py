@@ -1,4 +1,4 @@
-"""Random worlds as `decide` sees them: any mixture of containers, members, records, verdicts and ledgers, some unknown."""
+"""Random worlds for `decide`: any mixture of containers, members, records, verdicts and ledgers, some of them unknown."""
 
 from dataclasses import replace
 from functools import cache
@@ -54,7 +54,7 @@ LIVE = (Live("main", 0, 0, "unless-stopped"),)
 NIGHTS = Window("nights", frozenset(Held), "0 */2 * * *", 3600 * SECOND, "Europe/Berlin")
 
 
-ORDERS = [
+OVERRIDES = [
     {"workload/web/0": Override(Force.DRAIN, ago(30), "ann", "looking", NOW.wall + 40 * SECOND)},
     {"workload/web/1": Override(Force.UP, ago(30))},
     {f"endpoint/{POOLS}/web/127.77.0.1:8080": Override(Force.DOWN, ago(30), until_wall=NOW.wall + 3 * SECOND)},
@@ -87,7 +87,7 @@ def index(count: int) -> st.SearchStrategy[int]:
 
 
 def pick(draw, values):
-    """One of these, drawn by its number: a strategy that is made anew for each draw costs more than the draw."""
+    """One of these values, drawn by its index: creating a strategy for each draw would cost more than the draw."""
     return values[draw(index(len(values)))]
 
 
@@ -105,7 +105,7 @@ VERDICT = verdict()
 
 @st.composite
 def observed(draw) -> tuple[Desired, Observed]:
-    """Manifests and everything seen: two workloads, of which one may be gone, with containers of two revisions."""
+    """Manifests and observed facts: two workloads, one of which may have no manifest, with containers of two revisions."""
     web = Spec(
         replicas=draw(index(4)),
         image=pick(draw, ["v1", "v2"]),
@@ -122,13 +122,13 @@ def observed(draw) -> tuple[Desired, Observed]:
     )
     shop = Shop((web, api) if draw(FLIP) else (web,), prune=draw(FLIP), guard=guard)
     desired = shop.desired()
-    manners = {
+    settings = {
         "strategy": pick(draw, list(Strategy)),
         "on_secret_change": pick(draw, list(OnSecretChange)),
         "max_unavailable": draw(index(4)),
     }
-    manners["push"] = pick(draw, [None, Push(), Push(middle_zone=MiddleZone.HOLD)])
-    desired = replace(desired, workloads=tuple(replace(workload, **manners) for workload in desired.workloads))
+    settings["push"] = pick(draw, [None, Push(), Push(middle_zone=MiddleZone.HOLD)])
+    desired = replace(desired, workloads=tuple(replace(workload, **settings) for workload in desired.workloads))
     traffic = {
         "ramp": pick(draw, [None, None, Ramp(30 * SECOND, 10)]),
         "panic": Panic(pick(draw, [50, 50, 0, 100]), pick(draw, list(PanicMode))),
@@ -172,17 +172,17 @@ def observed(draw) -> tuple[Desired, Observed]:
             flight = pick(draw, [None, 0, 0, 2])
             members[name].append(MemberFact(Endpoint(address, 8080), weight, True, fact.name, flight))
         if up and draw(index(3)) == 0:
-            heard = NOW.steady - pick(draw, [1, 29, 30, 45, 60, 61, 200]) * SECOND
-            pushes[fact.generation] = PushFact(pick(draw, list(PushEvent)), heard, heard, "boot", 1)
+            received = NOW.steady - pick(draw, [1, 29, 30, 45, 60, 61, 200]) * SECOND
+            pushes[fact.generation] = PushFact(pick(draw, list(PushEvent)), received, received, "boot", 1)
         if fact.started_at and draw(FLIP):
             born = fact.started_at - pick(draw, [0, 0, 0, 1])
             ready[fact.id] = Ready(born, ago(pick(draw, [2, 90])), draw(FLIP))
         if draw(FLIP):
             published[name].append(address)
         if draw(index(4)) == 0:
-            out = pick(draw, [None, 5, 40])
+            seconds_out = pick(draw, [None, 5, 40])
             cause, recreate = pick(draw, GRANTS)
-            at = None if out is None else ago(out)
+            at = None if seconds_out is None else ago(seconds_out)
             container = pick(draw, [fact.id, fact.id, f"gone-{number}"])
             grants[container] = Grant(
                 f"workload/{name}/{ordinal}", fact.generation, cause, ago(60), at, 30 * SECOND, at, True, recreate
@@ -199,7 +199,7 @@ def observed(draw) -> tuple[Desired, Observed]:
             records[key] = RecordSet(30, tuple(sorted(values)))
             if draw(index(6)):
                 owners[key] = f"{INSTANCE}/dnspolicy/{name}"
-    seen_at = NOW.steady - draw(index(5)) * SECOND
+    observed_at = NOW.steady - draw(index(5)) * SECOND
     ledger = Ledger(
         grants=grants,
         step_failures=step_failures,
@@ -211,7 +211,7 @@ def observed(draw) -> tuple[Desired, Observed]:
         outbreaks=pick(draw, [{}, *OUTBREAKS]),
         restarted=pick(draw, [{}, {f"{NODE}|workload/web": (ago(70), ago(10))}]),
         ready=ready,
-        overrides=pick(draw, [{}, {}, *ORDERS]),
+        overrides=pick(draw, [{}, {}, *OVERRIDES]),
         cuts=pick(draw, [{}, {f"{POOLS}/web": (Cut("id-1", ago(4)),)}]),
         panics=pick(draw, [{}, {f"{POOLS}/web": ago(20)}]),
         source=desired.source,
@@ -220,11 +220,11 @@ def observed(draw) -> tuple[Desired, Observed]:
     unknown = draw(UNKNOWN)
 
     def maybe(name: str, value: object) -> object:
-        return Unknown("switched off", name, seen_at) if name in unknown else Known(value, name, seen_at)
+        return Unknown("switched off", name, observed_at) if name in unknown else Known(value, name, observed_at)
 
     world = Observed(
-        runtimes={node: maybe(node, tuple(those)) for node, those in facts.items()},  # type: ignore[misc]
-        pools={(POOLS, name): maybe(name, PoolFact(name, tuple(those))) for name, those in members.items()},  # type: ignore[misc]
+        runtimes={node: maybe(node, tuple(containers)) for node, containers in facts.items()},  # type: ignore[misc]
+        pools={(POOLS, name): maybe(name, PoolFact(name, tuple(of))) for name, of in members.items()},  # type: ignore[misc]
         zones={(NAMES, ZONE): maybe(NAMES, ZoneFact(ZONE, 1, records, owners))},  # type: ignore[dict-item]
         probes=probes,
         pushes=pushes,
@@ -235,7 +235,7 @@ def observed(draw) -> tuple[Desired, Observed]:
 
 
 def settled(desired: Desired, world: Observed) -> Observed:
-    """The same world with the ledger that deciding over it leads to."""
+    """The same world with the ledger that repeated decisions lead to."""
     for _ in range(8):
         decision = decide(desired, world, NOW)
         if decision.ledger == world.ledger:

@@ -23,11 +23,11 @@ from tests.laws.random_worlds import NOW, observed, settled
 EXAMPLES = examples(150)
 SEEDS = st.integers(0, 2**32)
 BEYOND = "the next change lies more than 24 h ahead"
-"""Where a forecast ends by design."""
+"""The end of a forecast by design."""
 
 
 def answer(decision: Decision) -> object:
-    """What a decision says, without the evidence it keeps for status."""
+    """A decision without the evidence that it keeps for status."""
     return decision.steps, decision.holds, decision.waits, decision.guard_hash
 
 
@@ -38,7 +38,7 @@ def shuffled(mapping, rng):
 
 
 def mixed_up(desired, world, seed):
-    """The same manifests and facts in another order: from a seed, because an order that hypothesis draws costs more than a decision."""
+    """The same manifests and facts in another order, from a seed: an order drawn by hypothesis costs more than a decision."""
     rng = random.Random(seed)
 
     def mixed(fact, change):
@@ -73,10 +73,10 @@ def mixed_up(desired, world, seed):
 @EXAMPLES
 @given(observed(), SEEDS)
 def test_the_same_inputs_in_any_order_give_the_same_decision(given_, seed):
-    one, two = decide(*given_, NOW), decide(*mixed_up(*given_, seed), NOW)
-    assert answer(one) == answer(two)
-    assert one.wake_at == two.wake_at
-    assert to_rows(one.ledger) == to_rows(two.ledger)
+    first, second = decide(*given_, NOW), decide(*mixed_up(*given_, seed), NOW)
+    assert answer(first) == answer(second)
+    assert first.wake_at == second.wake_at
+    assert to_rows(first.ledger) == to_rows(second.ledger)
 
 
 @examples(50)
@@ -98,46 +98,48 @@ def test_a_decision_does_not_change_before_its_wake_at(given_, fractions):
         assert answer(decide(desired, world, then)) == answer(first), f"after {offset / SECOND} s of {span / SECOND} s"
 
 
-def seen_anew(world, steady: int):
-    """The same facts, from looks that began then."""
+def observed_again(world, steady: int):
+    """The same facts, from looks that began at `steady`."""
 
-    def again(facts):
-        return {key: replace(one, observed_at=steady) if isinstance(one, Known) else one for key, one in facts.items()}
+    def later(facts):
+        return {
+            key: replace(fact, observed_at=steady) if isinstance(fact, Known) else fact for key, fact in facts.items()
+        }
 
-    return replace(world, runtimes=again(world.runtimes), pools=again(world.pools), zones=again(world.zones))
+    return replace(world, runtimes=later(world.runtimes), pools=later(world.pools), zones=later(world.zones))
 
 
 @EXAMPLES
 @given(observed(), st.floats(0, 1, exclude_max=True))
-def test_the_same_facts_seen_anew_lead_to_the_same_answer(given_, fraction):
+def test_the_same_facts_from_later_looks_give_the_same_answer(given_, fraction):
     desired, world = given_
     world = settled(desired, world)
     first = decide(desired, world, NOW)
     offset = int((min(first.wake_at, NOW.steady + 3600 * SECOND) - NOW.steady) * fraction)
     then = Now(NOW.wall + offset, NOW.steady + offset, NOW.boot)
-    assert answer(decide(desired, seen_anew(world, then.steady), then)) == answer(first)
+    assert answer(decide(desired, observed_again(world, then.steady), then)) == answer(first)
 
 
 def destructive(decision: Decision) -> set[tuple[str, str]]:
-    """What a decision takes away."""
-    found = set()
+    """The removals of a decision: stops, removals, lower weights, withdrawn values."""
+    removals = set()
     for step in decision.steps:
         action = step.action
         if isinstance(action, StopContainer | RemoveContainer | RemoveEndpoint):
-            found.add((type(action).__name__, step.target))
+            removals.add((type(action).__name__, step.target))
         elif isinstance(action, SetWeight) and action.weight < (action.before or 0):
-            found.add(("cut", step.target))
+            removals.add(("cut", step.target))
         elif isinstance(action, ChangeRecords):
             for change in action.changes:
-                gone = set(change.before.values if change.before else ()) - set(
+                withdrawn = set(change.before.values if change.before else ()) - set(
                     change.after.values if change.after else ()
                 )
-                found |= {(f"withdraw {value}", step.target) for value in gone}
-    return found
+                removals |= {(f"withdraw {value}", step.target) for value in withdrawn}
+    return removals
 
 
 def queued(desired, world) -> set[tuple[str, str]]:
-    """The cuts that only wait for their turn: whoever leaves the queue before them lets them go earlier."""
+    """The cuts that wait for the weight removal limit: when others leave the queue, they go earlier."""
     later, taken = world, set()
     for _ in range(8):
         decision = decide(desired, later, NOW)
@@ -153,7 +155,7 @@ def queued(desired, world) -> set[tuple[str, str]]:
 
 @examples(200)
 @given(observed(), st.data())
-def test_ignorance_is_never_destructive(given_, data):
+def test_unknown_facts_are_never_destructive(given_, data):
     desired, world = given_
     world = settled(desired, world)
     known = destructive(decide(desired, world, NOW))
@@ -173,7 +175,7 @@ def test_ignorance_is_never_destructive(given_, data):
 
 @EXAMPLES
 @given(observed())
-def test_every_hold_names_a_future_instant_or_a_persons_action(given_):
+def test_every_hold_names_a_future_instant_or_a_next_step(given_):
     decision = decide(*given_, NOW)
     for hold in decision.holds:
         assert hold.next_step or (hold.until is not None and hold.until > NOW.steady), hold
@@ -186,7 +188,7 @@ def test_every_hold_names_a_future_instant_or_a_persons_action(given_):
 
 @EXAMPLES
 @given(observed())
-def test_only_who_has_got_further_decides_again_at_once(given_):
+def test_an_unsettled_decision_has_changed_the_ledger(given_):
     desired, world = given_
     decision = decide(desired, world, NOW)
     assert not decision.unsettled or to_rows(decision.ledger) != to_rows(world.ledger)
@@ -194,7 +196,7 @@ def test_only_who_has_got_further_decides_again_at_once(given_):
 
 @EXAMPLES
 @given(observed())
-def test_no_step_is_there_twice_and_no_target_has_two_opposite_ones(given_):
+def test_steps_are_unique_and_no_target_has_two(given_):
     decision = decide(*given_, NOW)
     ids = [step.id for step in decision.steps]
     assert len(ids) == len(set(ids))
@@ -222,14 +224,14 @@ def test_a_forecast_ends_and_its_forms_agree(given_):
 
 @EXAMPLES
 @given(observed())
-def test_the_ledger_comes_back_from_its_rows(given_):
+def test_the_ledger_survives_a_round_trip_through_its_rows(given_):
     ledger = decide(*given_, NOW).ledger
     assert from_rows(to_rows(ledger)) == ledger
 
 
 @examples(50)
 @given(observed())
-def test_status_can_be_told_of_every_world(given_):
+def test_every_world_has_a_status(given_):
     decision = decide(*given_, NOW)
-    told = rows(decision.status, decision.holds, NOW)
-    assert len(told["workloads"]) == len(given_[0].workloads)
+    tables = rows(decision.status, decision.holds, NOW)
+    assert len(tables["workloads"]) == len(given_[0].workloads)

@@ -1,4 +1,4 @@
-"""Laws of names over random trees: history does not count, nothing dangles or is empty, whenever it is killed, in any order."""
+"""Laws of DNS names over random policies, kills and orders: history does not count, and no name dangles or becomes empty."""
 
 from dataclasses import replace
 
@@ -39,18 +39,18 @@ def policies(draw: st.DrawFn, mode: AllUnhealthy | None = None) -> DNSPolicy:
     return policy(*targets, routing=routing, all_unhealthy=chosen, host=ZONE if top else HOST)
 
 
-def leaves(dns_policy: DNSPolicy) -> list[str]:
+def target_addresses(dns_policy: DNSPolicy) -> list[str]:
     return sorted({at for target in dns_policy.targets for at in (*target.addresses, target.hostname) if at})
 
 
 @st.composite
-def lives(
+def histories(
     draw: st.DrawFn, mode: AllUnhealthy | None, values: list[ProbeValue]
 ) -> tuple[DNSPolicy, list[dict[str, ProbeValue]]]:
-    """A policy, and the verdicts of its leaves from one moment to the next."""
-    one = draw(policies(mode))
-    verdict = st.fixed_dictionaries({at: st.sampled_from(values) for at in leaves(one)})
-    return one, draw(st.lists(verdict, min_size=1, max_size=4))
+    """A policy, and the verdicts of its target addresses from one moment to the next."""
+    dns_policy = draw(policies(mode))
+    verdict = st.fixed_dictionaries({at: st.sampled_from(values) for at in target_addresses(dns_policy)})
+    return dns_policy, draw(st.lists(verdict, min_size=1, max_size=4))
 
 
 CAN = st.sampled_from([ABLE, PLAIN])
@@ -58,18 +58,18 @@ COMMON = examples(60)
 
 
 @COMMON
-@given(lives(AllUnhealthy.PUBLISH_ALL, [PASS, FAIL]), CAN)
-def test_what_is_published_depends_on_the_last_verdicts_alone(
-    life: tuple[DNSPolicy, list[dict[str, ProbeValue]]], can: object
+@given(histories(AllUnhealthy.PUBLISH_ALL, [PASS, FAIL]), CAN)
+def test_published_names_depend_only_on_the_last_verdicts(
+    history: tuple[DNSPolicy, list[dict[str, ProbeValue]]], can: object
 ) -> None:
-    one, moments = life
-    world = World((one,), can=can)  # type: ignore[arg-type]
+    dns_policy, moments = history
+    world = World((dns_policy,), can=can)  # type: ignore[arg-type]
     for health in moments:
         world.health = dict(health)
         world.settle()
         world.pass_time(3600)
         world.settle()
-    fresh = World((one,), dict(moments[-1]), can=can)  # type: ignore[arg-type]
+    fresh = World((dns_policy,), dict(moments[-1]), can=can)  # type: ignore[arg-type]
     fresh.settle()
 
     assert world.sets == fresh.sets
@@ -77,13 +77,13 @@ def test_what_is_published_depends_on_the_last_verdicts_alone(
 
 
 @COMMON
-@given(lives(None, [PASS, FAIL, UNKNOWN]), CAN, st.data())
-def test_killed_between_any_two_writes_no_name_dangles_and_the_end_is_the_same(
-    life: tuple[DNSPolicy, list[dict[str, ProbeValue]]], can: object, data: st.DataObject
+@given(histories(None, [PASS, FAIL, UNKNOWN]), CAN, st.data())
+def test_a_kill_between_any_two_writes_leaves_no_dangling_name(
+    history: tuple[DNSPolicy, list[dict[str, ProbeValue]]], can: object, data: st.DataObject
 ) -> None:
-    """`World.write` looks after each single write; here the program also dies after any of them, and time passes or not."""
-    one, moments = life
-    world = World((one,), dict.fromkeys(leaves(one), PASS), can=can)  # type: ignore[arg-type]
+    """`World.write` checks after each single write. Here the process also dies after any of them, with or without a pause."""
+    dns_policy, moments = history
+    world = World((dns_policy,), dict.fromkeys(target_addresses(dns_policy), PASS), can=can)  # type: ignore[arg-type]
     world.settle()
     for health in moments:
         world.health = dict(health)
@@ -92,22 +92,22 @@ def test_killed_between_any_two_writes_no_name_dangles_and_the_end_is_the_same(
             if data.draw(st.booleans()):
                 world.crash()
             world.pass_time(data.draw(st.sampled_from([0.01, 1, 61, 400])))
-    if UNKNOWN in moments[-1].values() or one.all_unhealthy is AllUnhealthy.FREEZE:
+    if UNKNOWN in moments[-1].values() or dns_policy.all_unhealthy is AllUnhealthy.FREEZE:
         world.settle()
         return
     world.settle()
     world.pass_time(3600)
     world.settle()
-    fresh = World((one,), dict(moments[-1]), can=can)  # type: ignore[arg-type]
+    fresh = World((dns_policy,), dict(moments[-1]), can=can)  # type: ignore[arg-type]
     fresh.settle()
     assert world.sets == fresh.sets
 
 
 @COMMON
-@given(lives(AllUnhealthy.PUBLISH_ALL, [PASS, FAIL]))
-def test_ignorance_takes_nothing_away(life: tuple[DNSPolicy, list[dict[str, ProbeValue]]]) -> None:
-    one, moments = life
-    world = World((one,), dict(moments[0]))
+@given(histories(AllUnhealthy.PUBLISH_ALL, [PASS, FAIL]))
+def test_unknown_verdicts_withdraw_no_address(history: tuple[DNSPolicy, list[dict[str, ProbeValue]]]) -> None:
+    dns_policy, moments = history
+    world = World((dns_policy,), dict(moments[0]))
     world.settle()
     world.pass_time(3600)
     world.settle()
@@ -119,10 +119,12 @@ def test_ignorance_takes_nothing_away(life: tuple[DNSPolicy, list[dict[str, Prob
 
 
 @COMMON
-@given(lives(None, [PASS, FAIL, UNKNOWN]))
-def test_a_decision_on_names_stays_the_same_until_it_wakes(life: tuple[DNSPolicy, list[dict[str, ProbeValue]]]) -> None:
-    one, moments = life
-    world = World((one,), dict.fromkeys(leaves(one), PASS))
+@given(histories(None, [PASS, FAIL, UNKNOWN]))
+def test_a_decision_on_names_does_not_change_before_its_wake_at(
+    history: tuple[DNSPolicy, list[dict[str, ProbeValue]]],
+) -> None:
+    dns_policy, moments = history
+    world = World((dns_policy,), dict.fromkeys(target_addresses(dns_policy), PASS))
     world.settle()
     world.health = dict(moments[0])
     observed, first = world.observed(), world.decide()

@@ -1,51 +1,21 @@
-"""Laws of healing where times are long, somebody interferes, or several causes meet."""
+"""Laws of healing with long times, foreign interference, or several causes at once."""
 
 from dataclasses import replace
 
 import pytest
 
-from manifests.values.desired import SECOND, Backoff, Guard, MassChange
-from manifests.values.limits import Rate, RestartLimits
+from manifests.values.desired import SECOND
 from manifests.values.rollouts import Strategy
-from providers.actions import StopContainer
 from providers.facts import ContainerState, ProbeValue
 from providers.testing.faults import Fault
 from reconciler.core.model.instant import instant
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.restart_request import Fate, Request
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import LOOSE, MINUTE, QUICK, WEB, ready, stops, watch_down
 from tests.sim.manifest import NODE, Shop, Spec, shop
-from tests.sim.world import World
-
-MINUTE = 60 * SECOND
-QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
-LOOSE = Guard(
-    mass_change=MassChange(100, 50),
-    restarts=RestartLimits(workload=Rate(600, 600), node=Rate(600, 600), total=Rate(600, 600), in_flight=50),
-)
 
 
-def stops(world: World) -> list[str]:
-    """The containers that were stopped, in order."""
-    return [
-        write.action.name
-        for write in world.traffic.writes
-        if isinstance(write.action, StopContainer) and write.effective
-    ]
-
-
-def watch_down(world: World) -> list[int]:
-    """After each write: how many containers are not running."""
-    seen = [0]
-    world.checks.append(
-        lambda _: seen.append(
-            sum(1 for container in world.containers().values() if container.state is not ContainerState.RUNNING)
-        )
-    )
-    return seen
-
-
-def test_a_drain_that_takes_longer_than_a_restart_usually_may_is_waited_for(worlds):
+def test_a_drain_longer_than_a_usual_restart_is_not_cut_off(worlds):
     world = ready(worlds(shop(replicas=2, drain=15 * MINUTE)))
     world.apps.sick.add(world.generation(WEB.format(1)))
     world.run(20 * MINUTE)
@@ -55,7 +25,7 @@ def test_a_drain_that_takes_longer_than_a_restart_usually_may_is_waited_for(worl
     assert not world.memory.ledger().escalations
 
 
-def test_a_replica_that_must_be_ready_for_long_counts_against_the_budget_for_as_long(worlds):
+def test_a_replica_counts_against_the_budget_until_min_ready(worlds):
     world = worlds(shop(replicas=6, min_ready=6 * MINUTE))
     world.run(12 * MINUTE)
     world.apps.sick.add(world.generation(WEB.format(0)))
@@ -70,7 +40,7 @@ def test_a_replica_that_must_be_ready_for_long_counts_against_the_budget_for_as_
     assert not world.memory.ledger().grants
 
 
-def test_a_canary_that_must_be_ready_for_long_is_not_judged_before(worlds):
+def test_a_canary_is_judged_only_after_min_ready(worlds):
     world = worlds(Shop((Spec(replicas=4, min_ready=6 * MINUTE, backoff=QUICK),), guard=LOOSE))
     world.run(12 * MINUTE)
     for ordinal in range(4):
@@ -82,7 +52,7 @@ def test_a_canary_that_must_be_ready_for_long_is_not_judged_before(worlds):
     assert not world.tape.last.holds
 
 
-def test_what_somebody_pauses_in_the_middle_of_its_restart_is_left_alone(worlds):
+def test_a_replica_paused_during_its_restart_is_left_alone(worlds):
     world = ready(worlds(shop(replicas=2, drain=60 * SECOND)))
     name = WEB.format(1)
     world.apps.sick.add(world.generation(name))
@@ -103,7 +73,7 @@ def test_what_somebody_pauses_in_the_middle_of_its_restart_is_left_alone(worlds)
 @pytest.mark.parametrize(
     "outside", [{}, {"publish": None}, {"publish": None, "pools": ()}], ids=["all", "pool", "none"]
 )
-def test_a_request_while_all_fail_their_readiness_takes_no_more_than_the_budget_at_once(worlds, budget, outside):
+def test_a_request_keeps_the_budget_while_all_fail_readiness(worlds, budget, outside):
     world = ready(worlds(shop(replicas=5, max_unavailable=budget, ttl=1, drain=2 * SECOND, **outside)))
     world.apps.lies["*", "readiness"] = ProbeValue.FAIL
     world.run(2 * MINUTE)
@@ -118,7 +88,7 @@ def test_a_request_while_all_fail_their_readiness_takes_no_more_than_the_budget_
     assert {member.fate for member in world.memory.ledger().requests["r1"].members} <= {Fate.DONE, Fate.EXPIRED}
 
 
-def test_a_request_while_all_fail_their_liveness_takes_no_more_than_the_budget_at_once(worlds):
+def test_a_request_keeps_the_budget_while_all_fail_liveness(worlds):
     spec = Spec(replicas=5, max_unavailable=2, ttl=1, drain=2 * SECOND, publish=None, pools=())
     world = ready(worlds(Shop((spec,), guard=replace(LOOSE))))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
@@ -129,9 +99,9 @@ def test_a_request_while_all_fail_their_liveness_takes_no_more_than_the_budget_a
     assert max(down) <= 2
 
 
-def test_a_replica_that_goes_first_goes_only_when_its_replacement_could_be_made(worlds):
+def test_recreate_stops_a_replica_only_after_its_replacement_exists(worlds):
     class Recreating(Shop):
-        """The usual shop, where both revisions take one port of the host."""
+        """The usual shop, where both revisions need the same port of the host."""
 
         def desired(self):
             made = Shop.desired(self)
@@ -151,7 +121,7 @@ def test_a_replica_that_goes_first_goes_only_when_its_replacement_could_be_made(
     revision = Spec(image="v2").revision[:8]
     assert world.running() == [f"shop-web-{revision}-{n}" for n in range(2)]
     assert not world.tape.last.holds
-    # And back again while the replacements are made and not started: they go, and nothing that serves does.
+    # Back again while the replacements are created but not started: they are removed, and all serving replicas stay.
     world.push(Recreating((Spec(replicas=2, image="v3"),)))
     while len(world.containers()) < 4:
         world.run(SECOND)

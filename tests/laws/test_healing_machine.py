@@ -1,6 +1,6 @@
-"""Healing under everything at once: budget, buckets, canary, clock steps, lost ledgers and people's words, in one world of two workloads.
+"""Healing under all events at once: budget, rate limits, canary, clock steps, lost ledgers and operator commands, in a world of several workloads.
 
-`HYPOTHESIS_PROFILE=search` looks for new trouble for some minutes; without it the same few examples are repeated.
+`HYPOTHESIS_PROFILE=search` searches for new failures for some minutes; without it the same few examples are repeated.
 """
 
 from dataclasses import replace
@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from manifests.values.desired import SECOND, Backoff, Guard, MassChange
+from manifests.values.desired import SECOND, Guard, MassChange
 from manifests.values.limits import Rate, RestartLimits
 from providers.actions import StopContainer
 from providers.facts import ContainerState, ProbeValue
@@ -16,16 +16,16 @@ from providers.testing.faults import Fault
 from reconciler.core.model.instant import instant
 from reconciler.core.model.restart_request import Request
 from tests.laws.examples import examples
+from tests.laws.helpers import QUICK, within
 from tests.laws.watchdog import Watchdog
 from tests.sim.manifest import NODE, POOLS, Shop, Spec
 from tests.sim.world import World
 
-QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
 REPLICA = st.integers(0, 9)
 
 
 class Healing(RuleBasedStateMachine):
-    """Rules are what may happen; the checks hold at every single write, and in the end all is well again."""
+    """The rules are the events. The checks hold at every single write, and the world converges in the end."""
 
     world: World
 
@@ -50,25 +50,25 @@ class Healing(RuleBasedStateMachine):
         self.budget, self.spec = budget, spec
         self.world = World(Shop(specs, guard=Guard(mass_change=MassChange(100, 50), restarts=limits)))
         self.dog = Watchdog(self.world)
-        self.by_us: dict[str, str] = {}
-        self.amnesia = 0
+        self.stopped: dict[str, str] = {}
+
         self.world.checks.append(self.check)
         self.world.run(60 * SECOND)
 
     def check(self, action):
-        """No more than the budget is down by our doing, and the rates hold in every span."""
+        """Own stops never exceed the budget, and the rate limits hold in every span."""
         if isinstance(action, StopContainer) and action.name.startswith("shop-web-"):
             item = self.world.containers()[action.name]
             if item.state is not ContainerState.RUNNING:
-                self.by_us[action.name] = item.id
+                self.stopped[action.name] = item.id
         down = {
             name
-            for name, one in self.by_us.items()
+            for name, container_id in self.stopped.items()
             if (item := self.world.containers().get(name)) is not None
-            and item.id == one
+            and item.id == container_id
             and item.state is ContainerState.EXITED
         }
-        assert len(down) <= max(1, self.budget), f"down by our doing: {sorted(down)}"
+        assert len(down) <= max(1, self.budget), f"stopped by the program: {sorted(down)}"
         mine = [at for at, replica, _ in self.dog.restarts if replica.startswith("workload/web/")]
         within(self.rate, mine)
         within(self.node, [at for at, _, _ in self.dog.restarts])
@@ -90,7 +90,7 @@ class Healing(RuleBasedStateMachine):
             world.run(3600 * SECOND)
             spec = world.shop.specs[0]
             wanted = {
-                f"shop-{one.name}-{one.revision[:8]}-{n}" for one in world.shop.specs for n in range(one.replicas)
+                f"shop-{spec.name}-{spec.revision[:8]}-{n}" for spec in world.shop.specs for n in range(spec.replicas)
             }
             assert set(world.running()) == wanted, world.tape.last
             weights = {name: 100 for name in wanted if name.startswith("shop-web-")} if spec.pools else {}
@@ -111,19 +111,19 @@ class Healing(RuleBasedStateMachine):
         self.world.run(seconds * SECOND)
 
     @rule(hours=st.sampled_from([-30, -1, 1, 30]), seconds=st.sampled_from([0, 5]))
-    def somebody_sets_the_clock(self, hours, seconds):
+    def the_clock_is_set(self, hours, seconds):
         self.world.clock.step_wall(hours * 3600 * SECOND)
         self.world.run(seconds * SECOND)
 
     @rule(numbers=st.sets(REPLICA, min_size=1))
-    def some_fall_ill(self, numbers):
+    def some_fail_once(self, numbers):
         for number in numbers:
             if name := self.pick(number):
                 self.world.apps.sick.add(self.world.generation(name))
         self.world.run(SECOND)
 
     @rule(number=REPLICA)
-    def one_is_hopeless(self, number):
+    def one_always_fails(self, number):
         if name := self.pick(number):
             self.world.apps.cursed.add(name)
 
@@ -152,10 +152,10 @@ class Healing(RuleBasedStateMachine):
         name = self.pick(number)
         if name and self.world.containers()[name].up:
             self.world.runtime.exit(name)
-            self.by_us.pop(name, None)
+            self.stopped.pop(name, None)
 
     @rule(number=REPLICA)
-    def somebody_pauses_or_thaws(self, number):
+    def one_is_paused_or_unpaused(self, number):
         name = self.pick(number)
         state = self.world.containers()[name].state if name else None
         if state is ContainerState.RUNNING:
@@ -169,22 +169,22 @@ class Healing(RuleBasedStateMachine):
         self.world.push(replace(self.world.shop, specs=(replace(first, image=image), *others)))
 
     @rule(number=st.integers(0, 5), ordered=st.booleans())
-    def somebody_asks_for_a_restart(self, number, ordered):
+    def a_restart_is_requested(self, number, ordered):
         obj = "workload/web" if number == 5 else f"workload/web/{number}"
         count = len(self.world.memory.ledger().requests) + self.world.memory.commands_made
-        word = Request(obj, instant(self.world.clock.now()), "ada", "", ordered=ordered)
-        self.world.memory.request(f"r{count}", word)
+        request = Request(obj, instant(self.world.clock.now()), "ada", "", ordered=ordered)
+        self.world.memory.request(f"r{count}", request)
 
     @rule(verb=st.sampled_from(["suspend", "resume"]), key=st.sampled_from(["*", "workload/web", "workload/web/0"]))
-    def somebody_suspends_or_resumes(self, verb, key):
+    def healing_is_suspended_or_resumed(self, verb, key):
         self.world.memory.say(verb, key)
 
     @rule(provider=st.sampled_from([NODE, POOLS]))
-    def it_cannot_be_read(self, provider):
+    def a_provider_becomes_unreachable(self, provider):
         self.world.outside.break_reads(provider)
 
     @rule(provider=st.sampled_from([NODE, POOLS]))
-    def it_can_be_read_again(self, provider):
+    def a_provider_becomes_reachable(self, provider):
         self.world.outside.mend_reads(provider)
 
     @rule(
@@ -192,17 +192,17 @@ class Healing(RuleBasedStateMachine):
             st.sampled_from([Fault.UNREACHABLE, Fault.LOST_REQUEST, Fault.LOST_REPLY]), min_size=1, max_size=3
         )
     )
-    def calls_go_wrong(self, faults):
+    def calls_fail(self, faults):
         self.world.fail_next(NODE, *faults)
 
     @rule(points=st.integers(0, 12), cut=st.booleans())
-    def kill_minus_nine_or_a_power_cut(self, points, cut):
+    def a_kill_or_a_power_cut(self, points, cut):
         self.world.kill_in, self.world.cut = points, cut
 
     @rule()
     def the_host_reboots(self):
         self.world.reboot_host()
-        self.by_us.clear()
+        self.stopped.clear()
         self.dog.replant()
 
     @rule()
@@ -210,14 +210,6 @@ class Healing(RuleBasedStateMachine):
         self.world.kill()
         self.world.memory.rows.clear()
         self.dog.restarts.clear()
-
-
-def within(rate: Rate, instants: list[int]) -> None:
-    """In every span at most the burst and one for each interval in it."""
-    interval, ordered = 60 * SECOND // rate.per_minute, sorted(instants)
-    for place, first in enumerate(ordered):
-        for count, last in enumerate(ordered[place:], start=1):
-            assert count <= rate.burst + (last - first) // interval, (count, (last - first) / SECOND)
 
 
 TestHealing = Healing.TestCase

@@ -1,4 +1,4 @@
-"""Whose liveness alone fails gets its weight back while no endpoint of the pool is better: a wrong probe is no outage."""
+"""A replica that fails only its liveness probe keeps its weight while its pool has no better endpoint: a wrong probe is no outage."""
 
 import pytest
 
@@ -6,42 +6,42 @@ from manifests.values.desired import SECOND, Backoff
 from providers.actions import SetWeight
 from providers.facts import ProbeValue
 from reconciler.core.model.reasons import Reason, Rule
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import MINUTE, QUICK, WEB, ready
 from tests.sim.manifest import shop
 
-MINUTE = 60 * SECOND
-QUICK = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
-ONE = WEB.format(0)
+REPLICA = WEB.format(0)
 
 
 @pytest.mark.parametrize("readiness", [True, False])
-def test_a_single_replica_with_a_wrong_liveness_probe_serves_after_each_restart_and_after_the_last(readiness, worlds):
+def test_a_single_replica_with_a_wrong_liveness_probe_keeps_serving(readiness, worlds):
     world = ready(worlds(shop(replicas=1, readiness=readiness, backoff=QUICK)))
     without = []
     world.checks.append(lambda _: without.append(not any(world.weights().values())))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
     world.run(15 * MINUTE)
-    assert {Rule.FAILED, Rule.LAST_MEMBER} <= {hold.rule for hold in world.tape.last.holds}, "nothing more is tried"
-    assert world.weights() == {ONE: 100}
-    assert any(without), "its restarts were made"
-    given = [
+    assert {Rule.FAILED, Rule.LAST_MEMBER} <= {hold.rule for hold in world.tape.last.holds}, (
+        "no further restart is tried"
+    )
+    assert world.weights() == {REPLICA: 100}
+    assert any(without), "it was restarted"
+    raised = [
         write.action for write in world.traffic.writes if isinstance(write.action, SetWeight) and write.action.weight
     ]
-    assert len(given) >= 5, "after every restart"
+    assert len(raised) >= 5, "it got its weight back after every restart"
 
     world.restart()
     world.run(MINUTE)
-    assert world.weights() == {ONE: 100}, "a new process knows it as well"
+    assert world.weights() == {REPLICA: 100}, "a new process keeps the weight"
 
 
 @pytest.mark.parametrize("how", ["a new process", "a silent probe engine"])
-def test_a_prober_that_knows_nothing_yet_takes_nothing_from_the_last_resort(how, worlds):
+def test_a_prober_without_results_keeps_the_last_resort(how, worlds):
     world = ready(worlds(shop(replicas=1, backoff=Backoff(600 * SECOND, 600 * SECOND, 600 * SECOND))))
-    before = world.generation(ONE)
+    before = world.generation(REPLICA)
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
     world.run(2 * MINUTE)
-    assert world.generation(ONE) != before, "it was restarted"
-    assert world.weights() == {ONE: 100}, "in vain, and serves all the same"
+    assert world.generation(REPLICA) != before, "it was restarted"
+    assert world.weights() == {REPLICA: 100}, "without success, and it still serves"
 
     count = len(world.traffic.writes)
     if how == "a new process":
@@ -50,20 +50,20 @@ def test_a_prober_that_knows_nothing_yet_takes_nothing_from_the_last_resort(how,
         world.life.prober.why_silent = "no results"
     world.run(2 * MINUTE)
     assert not [write for write in world.traffic.writes[count:] if isinstance(write.action, SetWeight)]
-    assert world.weights() == {ONE: 100}
+    assert world.weights() == {REPLICA: 100}
 
 
-def test_it_is_the_last_resort_only_for_as_long_as_nobody_is_better(worlds):
+def test_a_last_resort_ends_when_a_better_replica_exists(worlds):
     world = ready(worlds(shop(replicas=3, backoff=QUICK)))
     others = {WEB.format(1), WEB.format(2)}
-    world.apps.lies[ONE, "liveness"] = ProbeValue.FAIL
+    world.apps.lies[REPLICA, "liveness"] = ProbeValue.FAIL
     world.run(15 * MINUTE)
     assert Rule.FAILED in {hold.rule for hold in world.tape.last.holds}
     assert {name for name, weight in world.weights().items() if weight} == others
 
     world.apps.mute |= others
     world.run(2 * MINUTE)
-    assert world.weights()[ONE] == 100
+    assert world.weights()[REPLICA] == 100
     assert Reason.LAST_RESORT in {step.cause for step in world.tape.steps if isinstance(step.action, SetWeight)}
 
     world.apps.mute.clear()
@@ -71,9 +71,9 @@ def test_it_is_the_last_resort_only_for_as_long_as_nobody_is_better(worlds):
     assert {name for name, weight in world.weights().items() if weight} == others
 
 
-def test_who_fails_its_readiness_too_is_no_resort(worlds):
+def test_a_replica_failing_readiness_is_no_last_resort(worlds):
     world = ready(worlds(shop(replicas=1, backoff=QUICK)))
     world.apps.lies["*", "liveness"] = ProbeValue.FAIL
-    world.apps.mute.add(ONE)
+    world.apps.mute.add(REPLICA)
     world.run(15 * MINUTE)
     assert not any(world.weights().values())

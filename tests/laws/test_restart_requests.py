@@ -1,4 +1,4 @@
-"""Restarts that people ask for, over whole lives: every member is decided, none is restarted twice, the budget is kept."""
+"""Restart requests over whole runs: every replica is decided, none is restarted twice, the budget is kept."""
 
 from collections import Counter
 from dataclasses import replace
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from manifests.values.desired import SECOND, Guard
 from providers.actions import StartContainer, StopContainer
-from providers.facts import ContainerState, ExitCause
+from providers.facts import ExitCause
 from providers.testing.faults import Fault
 from reconciler.core.decision import to_text
 from reconciler.core.forecast import forecast
@@ -20,7 +20,7 @@ from reconciler.core.model.ledger import from_rows, to_rows
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.model.restart_request import FailurePolicy, Fate, Request
 from tests.laws.examples import examples
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready, stops, watch_down
 from tests.sim.manifest import Shop, Spec, shop
 from tests.sim.world import World
 
@@ -33,23 +33,8 @@ def fates(world: World, name: str = "r1") -> list[Fate]:
     return [member.fate for member in world.memory.ledger().requests[name].members or ()]
 
 
-def stops(world: World) -> Counter:
-    return Counter(
-        write.action.name
-        for write in world.traffic.writes
-        if isinstance(write.action, StopContainer) and write.effective
-    )
-
-
-def down_watch(world: World) -> list[int]:
-    """After each write: how many replicas are not running."""
-    seen: list[int] = []
-    world.checks.append(
-        lambda _: seen.append(
-            sum(1 for container in world.containers().values() if container.state is not ContainerState.RUNNING)
-        )
-    )
-    return seen
+def stop_counts(world: World) -> Counter:
+    return Counter(stops(world))
 
 
 @pytest.fixture
@@ -61,43 +46,43 @@ def world():
 
 
 def test_every_replica_is_restarted_once_within_the_budget(world):
-    down = down_watch(world)
+    down = watch_down(world)
     ask(world)
     world.run(400 * SECOND)
     assert fates(world) == [Fate.DONE] * 3
-    assert stops(world) == {WEB.format(n): 1 for n in range(3)}
+    assert stop_counts(world) == {WEB.format(n): 1 for n in range(3)}
     assert max(down) == 1
     assert world.memory.ledger().requests["r1"].succeeded
 
 
-def test_one_replica_alone_can_be_meant(world):
+def test_a_request_can_name_one_replica(world):
     ask(world, obj="workload/web/1")
     world.run(200 * SECOND)
-    assert stops(world) == {WEB.format(1): 1}
+    assert stop_counts(world) == {WEB.format(1): 1}
     assert fates(world) == [Fate.DONE]
 
 
-def test_what_started_after_the_word_is_not_started_again(world):
-    asked = instant(world.clock.now())
+def test_a_replica_started_after_the_request_is_not_restarted(world):
+    requested_at = instant(world.clock.now())
     world.run(SECOND)
     world.runtime.exit(WEB.format(0))
     world.run(60 * SECOND)
-    world.memory.request("late", Request("workload/web/0", asked, "ada", "as of then"))
+    world.memory.request("late", Request("workload/web/0", requested_at, "ada", "as of then"))
     world.run(60 * SECOND)
     assert fates(world, "late") == [Fate.DONE]
-    assert stops(world) == {}
+    assert stop_counts(world) == {}
 
 
-def test_a_member_that_ends_by_itself_is_not_restarted_as_well(world):
+def test_a_replica_that_exits_by_itself_is_not_restarted_again(world):
     ask(world, ordered=True)
     world.run(2 * SECOND)
     world.runtime.exit(WEB.format(2))
     world.run(400 * SECOND)
     assert fates(world) == [Fate.DONE] * 3
-    assert stops(world) == {WEB.format(0): 1, WEB.format(1): 1}
+    assert stop_counts(world) == {WEB.format(0): 1, WEB.format(1): 1}
 
 
-def test_in_order_means_one_after_the_other_is_available(world):
+def test_an_ordered_request_waits_for_each_replica(world):
     order: list[str] = []
     world.checks.append(lambda action: order.append(action.name) if isinstance(action, StopContainer) else None)
     ask(world, ordered=True, min_started=60 * SECOND)
@@ -107,23 +92,23 @@ def test_in_order_means_one_after_the_other_is_available(world):
     assert all(later - earlier >= 60 * SECOND for earlier, later in pairwise(started))
 
 
-def test_a_persons_grace_and_drain_win_over_the_manifest(world):
+def test_grace_and_drain_of_the_request_override_the_manifest(world):
     ask(world, obj="workload/web/0", grace=SECOND, drain=3 * SECOND)
     world.run(200 * SECOND)
     [stop] = [write.action for write in world.traffic.writes if isinstance(write.action, StopContainer)]
     assert stop.grace == SECOND
 
 
-def test_a_failed_member_ends_the_request_and_the_rest_is_left_alone(world):
+def test_a_failed_replica_ends_the_request_and_skips_the_rest(world):
     world.apps.slow[WEB.format(0)] = 10**6 * SECOND
     ask(world, ordered=True)
     world.run(400 * SECOND)
     assert fates(world) == [Fate.FAILED, Fate.SKIPPED, Fate.SKIPPED]
     assert not world.memory.ledger().requests["r1"].succeeded
-    assert set(stops(world)) <= {WEB.format(0)}
+    assert set(stop_counts(world)) <= {WEB.format(0)}
 
 
-def test_failures_can_be_ignored(world):
+def test_a_request_can_ignore_failures(world):
     world.apps.slow[WEB.format(0)] = 10**6 * SECOND
     ask(world, ordered=True, failure_policy=FailurePolicy.IGNORE, deadline=1200 * SECOND)
     world.run(1300 * SECOND)
@@ -131,34 +116,34 @@ def test_failures_can_be_ignored(world):
     assert all(fate in {Fate.DONE, Fate.EXPIRED} for fate in fates(world)[1:])
 
 
-def test_a_suspension_holds_it_and_the_deadline_decides_it(world):
+def test_a_suspended_request_expires_at_its_deadline(world):
     world.memory.say("suspend", "workload/web")
     ask(world, deadline=120 * SECOND)
     world.run(60 * SECOND)
     held = [hold for hold in world.tape.last.holds if hold.action.startswith("restart ")]
-    assert {one.rule for one in held} == {Rule.SUSPENDED}
+    assert {hold.rule for hold in held} == {Rule.SUSPENDED}
     world.run(90 * SECOND)
     assert fates(world) == [Fate.EXPIRED] * 3
-    assert stops(world) == {}
+    assert stop_counts(world) == {}
 
 
-def test_a_suspended_node_holds_it_until_it_is_resumed(world):
+def test_a_suspended_node_holds_a_request_until_resume(world):
     world.memory.say("suspend", "node/node-a")
     ask(world, deadline=1200 * SECOND)
     world.run(60 * SECOND)
-    assert stops(world) == {}
+    assert stop_counts(world) == {}
     world.memory.say("resume", "node/node-a")
     world.run(400 * SECOND)
     assert fates(world) == [Fate.DONE] * 3
 
 
-def test_a_denied_workload_is_left_alone(world):
+def test_a_denied_workload_is_not_restarted(world):
     world.close()
     world = World(Shop((Spec(),), guard=Guard(deny=frozenset({"workload/web"}))))
     world.shop = shop()
     ask(world, deadline=60 * SECOND)
     world.run(120 * SECOND)
-    assert stops(world) == {}
+    assert stop_counts(world) == {}
     world.close()
 
 
@@ -167,17 +152,17 @@ def test_two_requests_at_once_restart_a_member_once(world):
     ask(world, "r2")
     world.run(400 * SECOND)
     assert fates(world) == fates(world, "r2") == [Fate.DONE] * 3
-    assert set(stops(world).values()) == {1}
+    assert set(stop_counts(world).values()) == {1}
 
 
-def test_a_finished_request_is_forgotten_after_its_time(world):
+def test_a_finished_request_is_forgotten_after_its_ttl(world):
     ask(world)
     world.run(400 * SECOND)
     world.run(TTL)
     assert world.memory.ledger().requests == {}
 
 
-def test_a_request_for_nothing_is_finished_at_once(world):
+def test_a_request_without_replicas_finishes_at_once(world):
     ask(world, obj="workload/gone")
     world.run(5 * SECOND)
     request = world.memory.ledger().requests["r1"]
@@ -185,7 +170,7 @@ def test_a_request_for_nothing_is_finished_at_once(world):
     assert "no replicas" in request.message
 
 
-def test_a_single_run_does_it_and_sits_until_it_is_decided(world):
+def test_a_single_run_waits_until_the_request_is_decided(world):
     ask(world)
     summary = world.once()
     assert int(summary.exit) == 0
@@ -202,13 +187,13 @@ def pods():
 
 
 def starts(world: World) -> dict[str, tuple[int, int]]:
-    """When the two containers of each replica were started."""
-    found = {name: one.starts for name, one in world.containers().items()}
-    return {name: (those[""].started_at, those["proxy"].started_at) for name, those in found.items()}
+    """The start times of the two containers of each replica."""
+    by_name = {name: container.starts for name, container in world.containers().items()}
+    return {name: (starts_of[""].started_at, starts_of["proxy"].started_at) for name, starts_of in by_name.items()}
 
 
-def test_one_container_alone_is_restarted_in_every_replica_within_the_budget(pods):
-    before, down = starts(pods), down_watch(pods)
+def test_a_request_for_one_container_keeps_the_budget(pods):
+    before, down = starts(pods), watch_down(pods)
     ask(pods, only="proxy")
     pods.run(400 * SECOND)
     assert fates(pods) == [Fate.DONE] * 3
@@ -216,11 +201,11 @@ def test_one_container_alone_is_restarted_in_every_replica_within_the_budget(pod
     for name, (main, proxy) in starts(pods).items():
         assert main == before[name][0]
         assert proxy > before[name][1]
-    assert set(stops(pods).values()) == {1}
+    assert set(stop_counts(pods).values()) == {1}
     assert {write.action.only for write in pods.traffic.writes if isinstance(write.action, StopContainer)} == {"proxy"}
 
 
-def test_the_first_container_takes_those_with_it_that_live_in_its_network(pods):
+def test_restarting_the_first_container_restarts_its_network_members(pods):
     before = starts(pods)
     ask(pods, obj="workload/web/1", only="main")
     pods.run(200 * SECOND)
@@ -230,7 +215,7 @@ def test_the_first_container_takes_those_with_it_that_live_in_its_network(pods):
     assert after[WEB.format(0)] == before[WEB.format(0)]
 
 
-def test_a_sidecar_that_starts_anew_is_no_restart_of_its_replica_but_the_other_way_round(pods):
+def test_a_sidecar_exit_is_no_restart_of_its_replica(pods):
     pods.memory.say("suspend", "workload/web")
     ask(pods, "whole", "workload/web/0")
     ask(pods, "part", "workload/web/1", only="proxy")
@@ -240,37 +225,37 @@ def test_a_sidecar_that_starts_anew_is_no_restart_of_its_replica_but_the_other_w
     pods.memory.say("resume", "workload/web")
     pods.run(400 * SECOND)
     assert fates(pods, "whole") == fates(pods, "part") == [Fate.DONE]
-    assert stops(pods) == {WEB.format(0): 1}
+    assert stop_counts(pods) == {WEB.format(0): 1}
     [stop] = [write.action for write in pods.traffic.writes if isinstance(write.action, StopContainer)]
     assert not stop.only
 
 
-@pytest.mark.parametrize("there", [(), ("proxy",)])
-def test_a_container_that_does_not_exist_ends_the_request_with_those_that_do(there):
-    world = World(shop(sidecars=there))
+@pytest.mark.parametrize("sidecars", [(), ("proxy",)])
+def test_an_unknown_container_ends_the_request_and_lists_existing_ones(sidecars):
+    world = World(shop(sidecars=sidecars))
     try:
         ready(world)
         ask(world, only="prxy")
         world.run(30 * SECOND)
         request = world.memory.ledger().requests["r1"]
         assert request.finished is not None
-        assert request.message == f"workload/web has no container prxy; it has: {', '.join(['main', *there])}"
-        assert stops(world) == {}
+        assert request.message == f"workload/web has no container prxy; it has: {', '.join(['main', *sidecars])}"
+        assert stop_counts(world) == {}
     finally:
         world.close()
 
 
-def test_a_plan_says_which_container_is_stopped_and_ends_with_the_request(pods):
+def test_a_plan_names_the_stopped_container_and_ends_with_the_request(pods):
     _, observed, now = pods.observe_once()
-    asked = Request("workload/web/0", instant(now), "ada", only="proxy")
-    ledger = replace(observed.ledger, requests={"r1": asked})
+    request = Request("workload/web/0", instant(now), "ada", only="proxy")
+    ledger = replace(observed.ledger, requests={"r1": request})
     text = to_text(forecast(pods.shop.desired(), replace(observed, ledger=ledger), now))
     assert text.count(f"stop {WEB.format(0)} only proxy grace 5s (Requested: out of rotation and drained)") == 1
     assert text.count(f": start {WEB.format(0)} (Requested: stopped for a restart)") == 1
     assert "request" not in text.partition("wait ")[2]
 
 
-def test_requests_come_back_from_their_rows(world):
+def test_requests_survive_a_round_trip_through_their_rows(world):
     ask(world)
     world.run(30 * SECOND)
     ledger = world.memory.ledger()
@@ -292,7 +277,7 @@ def test_no_kill_causes_a_second_restart(kills, lost, only):
         world.kill_in = -1
         world.run(500 * SECOND)
         assert fates(world) == [Fate.DONE] * 3
-        assert all(count == 1 for count in stops(world).values())
+        assert all(count == 1 for count in stop_counts(world).values())
         requested = [step for step in world.tape.steps if step.cause is Reason.REQUESTED]
         assert requested
     finally:

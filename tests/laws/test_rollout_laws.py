@@ -1,4 +1,4 @@
-"""Laws of one decision over random worlds in which whole revisions stand beside each other."""
+"""Laws of one decision over random worlds in which several revisions run side by side."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Instant, Now
 from reconciler.core.model.ledger import from_rows, to_rows
 from reconciler.core.model.revision import Revision, Standing
-from reconciler.core.model.revision import Rollout as Books
+from reconciler.core.model.revision import Rollout as History
 from tests.laws.examples import examples
 from tests.laws.random_worlds import FLIP, NOW, observed, pick, settled
 from tests.laws.test_decide_laws import BEYOND, answer, destructive
@@ -27,7 +27,7 @@ PAST = st.integers(0, 4000).map(
 MAYBE = st.none() | PAST
 DUE = st.just(0) | AT
 WORLDS = observed()
-OTHERS = [one for one in Standing if one is not Standing.ACTIVE]
+OTHERS = [standing for standing in Standing if standing is not Standing.ACTIVE]
 
 
 @st.composite
@@ -44,13 +44,13 @@ ROLLOUTS = rollouts()
 
 @st.composite
 def staged(draw):
-    """A world whose workloads are staged, with books that may say anything of the revisions that are there."""
+    """A world whose workloads are staged, with any rollout history of the existing revisions."""
     desired, world = draw(WORLDS)
-    workloads, books = [], {}
+    workloads, histories = [], {}
     for workload in desired.workloads:
         chosen = pick(draw, sorted(STAGED))
         workloads.append(replace(workload, strategy=chosen, rollout=draw(ROLLOUTS)))
-        there = sorted(
+        revisions = sorted(
             {
                 fact.mark.revision
                 for known in world.runtimes.values()
@@ -61,7 +61,7 @@ def staged(draw):
         )
         if not draw(FLIP):
             continue
-        active = pick(draw, there)
+        active = pick(draw, revisions)
         rows = tuple(
             Revision(
                 each, number + 1,
@@ -69,17 +69,17 @@ def staged(draw):
                 draw(PAST), due=draw(MAYBE), opened=None if each == active else draw(MAYBE), failed_at=draw(MAYBE),
                 stepped=draw(MAYBE), activated=draw(MAYBE), ended=None if each == active else draw(MAYBE),
             )
-            for number, each in enumerate(there)
+            for number, each in enumerate(revisions)
         )  # fmt: skip
-        back = pick(draw, ["", *there])
-        books[workload.key] = Books(active, "" if back == active else back, draw(MAYBE), rows=rows)
-    ledger = replace(world.ledger, rollouts=books)
+        back = pick(draw, ["", *revisions])
+        histories[workload.key] = History(active, "" if back == active else back, draw(MAYBE), rows=rows)
+    ledger = replace(world.ledger, rollouts=histories)
     return replace(desired, workloads=tuple(workloads)), replace(world, ledger=ledger)
 
 
 @EXAMPLES
 @given(staged(), st.lists(st.floats(0, 1, exclude_max=True), min_size=3, max_size=3))
-def test_a_decision_on_a_switch_does_not_change_before_its_wake_at(given_, fractions):
+def test_a_decision_on_a_rollout_does_not_change_before_its_wake_at(given_, fractions):
     desired, world = given_
     world = settled(desired, world)
     first = decide(desired, world, NOW)
@@ -92,7 +92,7 @@ def test_a_decision_on_a_switch_does_not_change_before_its_wake_at(given_, fract
 
 @EXAMPLES
 @given(staged(), st.data())
-def test_ignorance_never_makes_a_switch_destructive(given_, data):
+def test_unknown_facts_never_make_a_rollout_destructive(given_, data):
     desired, world = given_
     world = settled(desired, world)
     known = destructive(decide(desired, world, NOW))
@@ -109,7 +109,7 @@ def test_ignorance_never_makes_a_switch_destructive(given_, data):
 
 @examples(60)
 @given(staged())
-def test_holds_waits_and_forecasts_of_switches_end(given_):
+def test_holds_waits_and_forecasts_of_rollouts_end(given_):
     desired, world = given_
     decision = decide(desired, world, NOW)
     assert from_rows(to_rows(decision.ledger)) == decision.ledger

@@ -1,4 +1,4 @@
-"""Thousands of ticks with churn: nothing of the process grows."""
+"""Thousands of ticks with churn leak no threads, descriptors, tasks, children or memory."""
 
 import asyncio
 import gc
@@ -18,7 +18,7 @@ GROWTH = TICKS
 
 
 def busy(**fields: object) -> Shop:
-    """A shop whose pools are looked at often, so that thousands of ticks take not too many turns."""
+    """A shop whose pools are observed often, so that thousands of ticks need few turns."""
     return replace(shop(**fields), look_pools=SECOND)
 
 
@@ -32,14 +32,14 @@ def children() -> str:
 
 
 def churn(world: World, rng: random.Random, turns: int) -> None:
-    """Crashes, illnesses, new templates and scales, people's commands, ends and kills of the process."""
+    """Crashes, failures, new templates and scales, operator commands, restarts and kills of the process."""
     for turn in range(turns):
         world.traffic.writes.clear()
         world.tape.steps.clear()
         world.tape.outcomes.clear()
         world.tape.notes.clear()
         world.memory.audit.clear()
-        world.memory.journal = {n: one for n, one in world.memory.journal.items() if not one[1]}
+        world.memory.journal = {n: entry for n, entry in world.memory.journal.items() if not entry[1]}
         ours = sorted(world.containers())
         event = rng.randrange(8)
         if event == 0 and ours:
@@ -61,7 +61,7 @@ def churn(world: World, rng: random.Random, turns: int) -> None:
         world.run(61 * SECOND)
 
 
-def test_thousands_of_ticks_with_churn_leave_threads_descriptors_tasks_children_and_memory_flat():
+def test_thousands_of_ticks_leak_no_resources():
     rng = random.Random(7)
     world = World(busy())
     try:

@@ -1,4 +1,4 @@
-"""The laws that hold at every single write, as one watcher: it looks at the world as it really is, after each call."""
+"""The laws that hold at every single write. The watchdog checks the real state of the world after each call."""
 
 from manifests.values.desired import SECOND
 from providers.actions import (
@@ -21,7 +21,7 @@ from tests.sim.world import World
 
 
 class Watchdog:
-    """Watches one world. `stops` holds (true instant, replica, generation) of every health restart."""
+    """Watches one world. `restarts` has (true instant, replica, generation) of every health restart."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -30,7 +30,7 @@ class Watchdog:
         self.last_weight: dict[str, int] = {}
         self.last_named: dict[str, int] = {}
         self.given: dict[str, Generation] = {}
-        self.told: dict[Generation, Instant] = {}
+        self.granted_at: dict[Generation, Instant] = {}
         self.forgotten: set[Generation] = set()
         self.true_time = 0
         self._then = world.clock.now()
@@ -42,16 +42,18 @@ class Watchdog:
         self.steps[step.target] = step
 
     def time(self) -> int:
-        """Time that really passed (ns), whatever people do to clocks. Called at every write and look."""
+        """The time that really passed (ns), independent of clock changes. Called at every write and look."""
         now = self.world.clock.now()
         if now.boot == self._then.boot:
             self.true_time += now.steady - self._then.steady
         else:
             self.true_time += 60 * SECOND
         self._then = now
-        # Also when the clock is set right again afterwards: what seemed to be over has been forgotten by then.
+        # Also when the clock is corrected afterwards: restarts whose window seemed to be over are forgotten by then.
         for spec in self.world.shop.specs:
-            self.forgotten |= {one for one, since in self.told.items() if leapt(since, instant(now), spec.window)}
+            self.forgotten |= {
+                generation for generation, since in self.granted_at.items() if leapt(since, instant(now), spec.window)
+            }
         return self.true_time
 
     # --- the laws -----------------------------------------------------------------------------------------------
@@ -74,17 +76,17 @@ class Watchdog:
         if isinstance(action, RemoveEndpoint):
             self.last_weight.pop(action.endpoint.address, None)
         if isinstance(action, StartContainer):
-            # Who lost its weight in an earlier life, and has had none in this one, has nobody's requests.
+            # A container that lost its weight before its restart, and has had none since, has no requests in flight.
             self.last_weight.pop(self.world.outside.nodes[action.node][action.name].address, None)
 
     def _restarted(self, step: Step, action: StopContainer) -> None:
         """Health restarts stay within their limit in every window, and no generation is restarted twice."""
         assert (step.object, action.expect) not in {(o, g) for _, o, g in self.restarts}, "one generation, one restart"
-        # Counted from the permission, which may be given some time before the stop.
+        # Counted from the grant, which may precede the stop by some time.
         grant, now = self.world.memory.ledger().grants.get(action.expect.container_id), self.world.clock.now()
         granted = self.true_time - (now.steady - grant.at.steady if grant and grant.at.boot == now.boot else 0)
         self.restarts.append((granted, step.object, action.expect))
-        self.told[action.expect] = grant.at if grant else instant(now)
+        self.granted_at[action.expect] = grant.at if grant else instant(now)
         for spec in self.world.shop.specs:
             if step.object.startswith(f"{spec.key}/"):
                 recent = [
@@ -97,9 +99,9 @@ class Watchdog:
     def _left(self, action: StopContainer) -> None:
         """A planned stop: weight 0 in every pool, drained; out of every name, TTL over."""
         name, item = action.name, self.world.outside.nodes[action.node].get(action.name)
-        spec = next((one for one in self.world.shop.specs if f"-{one.name}-" in name), None)
+        spec = next((spec for spec in self.world.shop.specs if f"-{spec.name}-" in name), None)
         if item is None or spec is None or item.unjoined:
-            return  # nobody reaches what is not on its network, whatever its weight
+            return  # a container without its network gets no traffic, whatever its weight
         pools = self.world.outside.pools.get(POOLS, {}).values()
         weights = [member.weight for of in pools for end, member in of.items() if end.address == item.address]
         assert not any(weights), f"{name} was stopped with weight {weights}"
@@ -112,16 +114,16 @@ class Watchdog:
         assert kept or item.address not in published, f"{name} was stopped and is still published"
 
     def _weighed(self, action: SetWeight, step: Step | None) -> None:
-        """A pool never becomes empty for health: a fact, a granted restart or a person's word may do that."""
+        """A pool never becomes empty for health: only a fact, a granted restart or an operator's command may empty it."""
         address = action.endpoint.address
-        everybody = (item for of in self.world.outside.nodes.values() for item in of.values())
-        item = next((one for one in everybody if one.address == address), None)
+        containers = (item for of in self.world.outside.nodes.values() for item in of.values())
+        item = next((container for container in containers if container.address == address), None)
         if action.weight > 0:
             if item is not None:
                 self.given[address] = item.generation
             return
         if action.before:
-            # Who is paused serves nobody, and need not be waited for; that it is was a fact when it was looked at.
+            # A paused container serves no requests and needs no drain; it was paused at the time of the look.
             if step is not None and step.cause is Reason.PAUSED:
                 self.last_weight.pop(address, None)
             else:
@@ -131,39 +133,39 @@ class Watchdog:
             return
         up = item is not None and item.state is ContainerState.RUNNING and not item.unjoined
         if item is None or not up or item.generation != self.given.get(address):
-            return  # a fact: it does not run, is not on its network, or runs anew and has not shown that it can serve again
+            return  # a fact: it does not run, has no network, or was restarted and has not been ready since
         if step is not None and step.cause is Reason.PAUSED:
-            return  # a fact when it was looked at; somebody has thawed it since
+            return  # a fact at the time of the look; it has been unpaused since
         if self.world.shop.destroy or all(s.replicas == 0 for s in self.world.shop.specs if action.pool in s.pools):
             return
         if action.pool not in {pool for spec in self.world.shop.specs for pool in spec.pools}:
             return
         grant = self.world.memory.ledger().grants.get(item.id)
-        spec = next((one for one in self.world.shop.specs if f"-{one.name}-" in action.name), None)
+        spec = next((spec for spec in self.world.shop.specs if f"-{spec.name}-" in action.name), None)
         allowed = spec is not None and spec.max_unavailable >= spec.replicas
         restart = grant is not None and (grant.cause in URGENT or (allowed and returns(grant)))
         assert restart, f"{action.pool} became empty: {action.name} {step.cause if step else ''}"
 
     def _named(self, action: ChangeRecords) -> None:
-        """A name that had addresses keeps some, unless no manifest names it."""
+        """A name that had addresses keeps some, unless no manifest declares it."""
         for change in action.changes:
             hosts = {f"{spec.name}.{ZONE}" for spec in self.world.shop.specs if spec.publish is not None}
             if change.key.name in hosts and not self.world.shop.destroy and change.before is not None:
                 assert self.world.published(change.key.name), f"{change.key.name} became empty"
 
     def _crowd(self, action: CreateContainer | StartContainer) -> None:
-        """Never two containers of one revision for one replica, and never more than one too many during a rollout."""
+        """There are never two containers of one revision for one replica."""
         mine = [item.mark for item in self.world.containers().values() if item.mark is not None]
         ours = [(m.workload, m.ordinal, m.revision) for m in mine if m.instance == INSTANCE]
         alone = len(self.world.nodes) == 1  # a replica that moves exists on both nodes for a while
         assert not alone or len(ours) == len(set(ours)), f"two containers for one replica: {sorted(ours)}"
 
     def _untouched(self) -> None:
-        """Nothing without our owner mark is touched."""
+        """Objects without an owner mark of this instance never change."""
         assert self.foreign == self._foreign()
 
     def replant(self) -> None:
-        """Somebody changed their own things: that is the new state to leave alone."""
+        """Record a foreign change: the new state of foreign objects must not change."""
         self.foreign = self._foreign()
 
     def _foreign(self) -> object:
@@ -191,5 +193,5 @@ class Watchdog:
 
 
 def leapt(since: Instant, until: Instant, window: int) -> bool:
-    """Whether a window seems to be over because somebody set the clock forward before a reboot, which no clock can tell."""
+    """Whether a window seems to be over because the clock was set forward before a reboot, which no clock can detect."""
     return since.boot != until.boot and until.wall - since.wall >= window

@@ -1,4 +1,4 @@
-"""Engines for the tests, always closed."""
+"""Engines for the tests, closed afterwards."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""gRPC health servers that behave and misbehave, spoken with the HTTP/2 library itself. Used by the tests of the probe engine."""
+"""Good and misbehaving gRPC health servers, built on the HTTP/2 library. Used by the tests of the probe engine."""
 
 import socket
 import threading
@@ -25,7 +25,7 @@ def message(status: int) -> bytes:
 
 
 class Call:
-    """What a server heard of the one call of a connection."""
+    """The one call that a server received on a connection."""
 
     def __init__(self) -> None:
         self.headers: dict[str, str] = {}
@@ -43,8 +43,8 @@ def health(
     pings: int = 0,
     hold: bool = False,
 ) -> Behaviour:
-    """Answers the call: headers, `body` (by default SERVING), trailers. The switches make it misbehave instead."""
-    said = message(SERVING) if body is None else body
+    """Answers the call: headers, `body` (by default SERVING), trailers. The flags make it misbehave instead."""
+    answer_body = message(SERVING) if body is None else body
 
     def behave(conn: socket.socket, stop: threading.Event) -> None:
         http2 = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
@@ -85,8 +85,8 @@ def health(
         http2.send_headers(1, list(headers), end_stream=only_trailers)
         if only_trailers:
             return
-        if said:
-            http2.send_data(1, said)
+        if answer_body:
+            http2.send_data(1, answer_body)
         http2.send_headers(1, list(trailers or ()), end_stream=True)
 
     return behave

@@ -1,4 +1,4 @@
-"""Short ways to name targets and to wait for facts. Used by the tests of the probe engine."""
+"""Builders of targets, and a reader that waits for facts. Used by the tests of the probe engine."""
 
 import select
 import time
@@ -13,7 +13,7 @@ from reconciler.probes.target import Target
 
 MS = 1_000_000
 PATIENCE = 60.0
-"""Seconds that anything may take on a busy machine."""
+"""Longest wait on a busy machine, seconds."""
 
 
 def steady() -> int:
@@ -38,7 +38,7 @@ def command(name: str, *argv: str, env: tuple[tuple[str, str], ...] = (), cwd: s
 class Watch:
     """Reads an engine and keeps the newest fact by container id.
 
-    Results that are void because this machine was too busy are left out (`skip_void`): the next one counts.
+    Results that are void because this machine was too busy are skipped (`skip_void`): the next one counts.
     """
 
     def __init__(self, engine: ProbeEngine) -> None:

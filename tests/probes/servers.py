@@ -1,4 +1,4 @@
-"""Servers that behave and misbehave, on loopback: what a probe may meet. Used by the tests of the probe engine."""
+"""Good and misbehaving servers on loopback. Used by the tests of the probe engine."""
 
 import socket
 import ssl
@@ -10,10 +10,10 @@ from pathlib import Path
 
 CERTIFICATE = Path(__file__).with_name("self_signed.pem")
 NAMED = Path(__file__).with_name("named.pem")
-"""Of an authority of its own, good for web.internal and 127.0.0.1."""
+"""Issued by its own authority, valid for web.internal and 127.0.0.1."""
 
 HOLD = 60.0
-"""Seconds a stalling server holds its connection at most; it lets go when the test ends."""
+"""Longest time that a stalling server holds its connection, seconds; it ends with the test."""
 
 Behaviour = Callable[[socket.socket, threading.Event], None]
 
@@ -59,7 +59,7 @@ class Server:
 
 @contextmanager
 def serving(*behaviours: Behaviour) -> Iterator[list[Server]]:
-    """A server for each behaviour, gone afterwards."""
+    """A server for each behaviour, closed afterwards."""
     with ExitStack() as stack:
         servers = [Server(behaviour) for behaviour in behaviours]
         for server in servers:
@@ -94,22 +94,22 @@ def answers(*parts: bytes, hold: bool = False) -> Behaviour:
 
 
 def closes_at_once(conn: socket.socket, stop: threading.Event) -> None:
-    """Accepts, reads and hangs up."""
+    """Accepts, reads and closes."""
     conn.recv(65536)
 
 
 def never_answers(conn: socket.socket, stop: threading.Event) -> None:
-    """Accepts and says nothing."""
+    """Accepts and sends nothing."""
     stop.wait(HOLD)
 
 
 def answers_without_reading(conn: socket.socket, stop: threading.Event) -> None:
-    """Answers before it reads anything and closes, so that its kernel resets the connection."""
+    """Answers and closes without reading, so that the kernel resets the connection."""
     conn.sendall(b"HTTP/1.0 200 OK\r\n\r\nfine")
 
 
 def endless_body(conn: socket.socket, stop: threading.Event) -> None:
-    """A good header, and then bytes for ever."""
+    """A valid header, and then bytes for ever."""
     read_request(conn)
     conn.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
     while not stop.is_set():
@@ -117,7 +117,7 @@ def endless_body(conn: socket.socket, stop: threading.Event) -> None:
 
 
 def drips(conn: socket.socket, stop: threading.Event) -> None:
-    """A good header, and a body that goes on byte by byte: never quite silent, never done."""
+    """A valid header, and a body that continues byte by byte for ever."""
     read_request(conn)
     conn.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while not stop.wait(0.002):
@@ -125,7 +125,7 @@ def drips(conn: socket.socket, stop: threading.Event) -> None:
 
 
 def hangs_up(conn: socket.socket, stop: threading.Event) -> None:
-    """Accepts and closes, as a published port does behind which nothing listens."""
+    """Accepts and closes, like a published port without a listener."""
 
 
 def resets(conn: socket.socket, stop: threading.Event) -> None:
@@ -163,13 +163,13 @@ def over_tls(behaviour: Behaviour, certificate: Path = CERTIFICATE, protocol: st
 
 
 def refused_port() -> int:
-    """A port of 127.0.0.1 on which nothing listens: one that no neighbour can get while it is asked."""
+    """A port of 127.0.0.1 on which nothing listens and that no other process can get meanwhile."""
     return 1
 
 
 @contextmanager
 def full_backlog() -> Iterator[int]:
-    """A port whose queue of connections is full, as of a server that has stopped accepting: connecting hangs."""
+    """A port whose connection queue is full, like that of a server that has stopped accepting: connecting hangs."""
     with ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""What HTTP answers mean, byte by byte."""
+"""Judging HTTP answers, byte by byte."""
 
 import pytest
 from hypothesis import given
@@ -28,7 +28,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
         (OK + b"Transfer-Encoding: chunked\r\n\r\n2;name=x\r\nok\r\n0\r\n", "HTTP 200"),
     ],
 )
-def test_a_good_answer_passes_as_soon_as_enough_of_it_is_there(data: bytes, detail: str) -> None:
+def test_a_good_answer_passes_once_enough_of_it_has_arrived(data: bytes, detail: str) -> None:
     assert judge(data, False) == (PASS, detail)
 
 
@@ -44,29 +44,35 @@ def test_a_good_answer_passes_as_soon_as_enough_of_it_is_there(data: bytes, deta
         (b"HTTP/1.1 2000 OK\r\n", "not an HTTP answer: 'HTTP/1.1 2000 OK'"),
         (b"HTTP/1.1 abc\r\n", "not an HTTP answer: 'HTTP/1.1 abc'"),
         (b"\x16\x03\x01\n", "not an HTTP answer: '???'"),
-        (OK + b"Content-Length: many\r\n\r\n", "HTTP 200, with a malformed Content-Length"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n", "HTTP 200, with a malformed chunk"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n\r\n", "HTTP 200, with a malformed chunk"),
-        (OK + b"X: " + b"x" * MAX_HEADER, "HTTP 200, then a header of more than 64 KiB"),
-        (b"x" * (MAX_HEADER + 1), "no end of the status line within 64 KiB"),
+        (OK + b"Content-Length: many\r\n\r\n", "HTTP 200, but Content-Length is malformed"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n", "HTTP 200, but a chunk of the body is malformed"),
+        (OK + b"Transfer-Encoding: chunked\r\n\r\n\r\n", "HTTP 200, but a chunk of the body is malformed"),
+        (OK + b"X: " + b"x" * MAX_HEADER, "HTTP 200, but the header is longer than 64 KiB"),
+        (b"x" * (MAX_HEADER + 1), "the status line is longer than 64 KiB"),
     ],
 )
-def test_a_bad_answer_fails_without_waiting_for_the_rest(data: bytes, detail: str) -> None:
+def test_a_bad_answer_fails_at_once(data: bytes, detail: str) -> None:
     assert judge(data, False) == (FAIL, detail)
 
 
 @pytest.mark.parametrize(
     ("data", "detail"),
     [
-        (b"", "closed before an answer"),
-        (b"HTTP/1.1 2", "closed within the status line: 'HTTP/1.1 2'"),
-        (b"HTTP/1.1 100 Continue\r\n\r\n", "closed before an answer"),
-        (OK + b"Server: x", "HTTP 200, then closed in the header"),
-        (OK + b"Content-Length: 10\r\n\r\nabc", "HTTP 200, then closed after 3 of 10 bytes of the body"),
-        (OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab", "HTTP 200, then closed within the body"),
+        (b"", "the server closed the connection without an answer"),
+        (b"HTTP/1.1 2", "the server closed the connection within the status line: 'HTTP/1.1 2'"),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", "the server closed the connection without an answer"),
+        (OK + b"Server: x", "HTTP 200, but the server closed the connection within the header"),
+        (
+            OK + b"Content-Length: 10\r\n\r\nabc",
+            "HTTP 200, but the server closed the connection after 3 of 10 bytes of the body",
+        ),
+        (
+            OK + b"Transfer-Encoding: chunked\r\n\r\n5\r\nab",
+            "HTTP 200, but the server closed the connection within the body",
+        ),
     ],
 )
-def test_an_answer_that_is_cut_off_fails(data: bytes, detail: str) -> None:
+def test_an_incomplete_answer_fails_at_the_end_of_the_connection(data: bytes, detail: str) -> None:
     assert judge(data, False) is None
     assert judge(data, True) == (FAIL, detail)
 
@@ -85,12 +91,12 @@ def test_without_a_length_the_end_of_the_connection_ends_the_body() -> None:
         (b"HTTP/1.1 100 Continue\r\n\r\n", "reading the header"),
     ],
 )
-def test_a_time_out_says_what_was_missing(data: bytes, where: str) -> None:
+def test_a_time_out_names_the_missing_part(data: bytes, where: str) -> None:
     assert waiting_for(data) == where
 
 
 @given(st.binary(max_size=200), st.booleans())
-def test_no_bytes_are_too_strange_and_the_end_always_decides(data: bytes, http: bool) -> None:
+def test_any_bytes_have_a_result_at_the_end_of_the_connection(data: bytes, http: bool) -> None:
     data = OK + data if http else data
     judge(data, False)
     result = judge(data, True)
@@ -99,7 +105,7 @@ def test_no_bytes_are_too_strange_and_the_end_always_decides(data: bytes, http: 
 
 
 @given(st.sampled_from([b"", b"Content-Length: 4\r\n", b"Transfer-Encoding: chunked\r\n"]), st.binary(max_size=30))
-def test_a_decision_stands_whatever_comes_after_it(header: bytes, tail: bytes) -> None:
+def test_more_bytes_do_not_change_a_result(header: bytes, tail: bytes) -> None:
     data = OK + header + b"\r\n" + tail
     decided = None
     for end in range(len(data) + 1):

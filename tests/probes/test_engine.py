@@ -1,4 +1,4 @@
-"""The two processes together: changes of targets, deaths, and being held up."""
+"""Both processes together: changed targets, a dead child, and stalls."""
 
 import os
 import select
@@ -29,7 +29,7 @@ def server() -> Iterator[Server]:
 
 
 def exists(pid: int) -> bool:
-    """Whether the process is there and not merely waiting for its parent to look."""
+    """Whether the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -55,7 +55,7 @@ def test_a_verdict_is_unknown_until_its_threshold_is_reached(watch: Watch) -> No
     assert often.valid_for >= 3 * 20 * MS
 
 
-def test_the_same_targets_again_change_nothing(watch: Watch, server: Server) -> None:
+def test_unchanged_targets_keep_their_streaks(watch: Watch, server: Server) -> None:
     wanted = target("a", port=server.port, period=20 * MS)
     watch.engine.set_targets([wanted])
     watch.of("a")
@@ -99,7 +99,7 @@ def test_the_initial_delay_counts_from_the_start_of_the_generation(watch: Watch,
     assert watch.of("a").last_at >= started + 150 * MS
 
 
-def test_thousands_of_targets_are_taken_in_pieces(watch: Watch, server: Server) -> None:
+def test_thousands_of_targets_are_sent_in_pieces(watch: Watch, server: Server) -> None:
     watch.engine.set_targets([target(f"{n}", port=0) for n in range(3000)])
     facts = watch.until(lambda facts: len(facts) == 3000)
     assert {fact.value for fact in facts.values()} == {ProbeValue.CANNOT_RUN}
@@ -119,7 +119,7 @@ def test_a_probe_never_overlaps_itself_and_missed_instants_collapse() -> None:
         server.close()
 
 
-def test_the_engine_beats_even_without_targets(engine: ProbeEngine) -> None:
+def test_the_engine_sends_heartbeats_without_targets(engine: ProbeEngine) -> None:
     assert engine.silent() == ""
     deadline = time.monotonic() + PATIENCE
     while engine.stats is None:
@@ -145,8 +145,8 @@ def test_a_killed_child_is_noticed_and_can_be_replaced(watch: Watch, server: Ser
     assert engine.alive()
 
 
-def test_each_probe_has_a_connection_of_its_own_though_the_server_would_keep_it() -> None:
-    """What an earlier probe left of a connection can never make a later one fail."""
+def test_each_probe_opens_a_new_connection_despite_keep_alive() -> None:
+    """The state of an earlier connection can never fail a later probe."""
 
     def keeps(conn: socket.socket, stop: threading.Event) -> None:
         while not stop.is_set() and conn.recv(65536):
@@ -164,8 +164,8 @@ def test_each_probe_has_a_connection_of_its_own_though_the_server_would_keep_it(
         server.close()
 
 
-def test_a_child_that_is_stopped_is_silent_and_its_results_are_void() -> None:
-    """After it goes on, the probe that was in flight is unknown: nobody knows what the server would have done."""
+def test_a_stopped_child_makes_running_probes_void() -> None:
+    """The probe that ran while the child was stopped is unknown: the server may have been able to answer."""
     server = Server(never_answers)
     engine = ProbeEngine(phase=False)
     try:
@@ -179,7 +179,7 @@ def test_a_child_that_is_stopped_is_silent_and_its_results_are_void() -> None:
         os.kill(engine.pid, signal.SIGCONT)
         fact = watch.of("a")
         assert (fact.value, fact.streak) == (ProbeValue.UNKNOWN, 0)
-        assert fact.detail.startswith("void: the prober itself was held up for ")
+        assert fact.detail.startswith("void: the probe engine stalled for ")
     finally:
         engine.close()
         server.close()
@@ -195,8 +195,8 @@ def test_closing_is_quick_even_when_the_child_is_stopped(engine: ProbeEngine) ->
     engine.close()
 
 
-def test_a_parent_that_does_not_read_gets_the_newest_state_of_each_target(engine: ProbeEngine) -> None:
-    """The child neither stops probing nor piles up what was not read."""
+def test_a_slow_parent_gets_only_the_newest_state_of_each_target(engine: ProbeEngine) -> None:
+    """The child goes on probing and keeps no unread history."""
     engine.set_targets([target(f"{n}", port=0, period=2 * MS, timeout=200 * MS) for n in range(400)])
     watch = Watch(engine)
     watch.until(lambda facts: len(facts) == 400)

@@ -1,4 +1,4 @@
-"""Commands as probes: exits, time-outs, and nothing left behind."""
+"""Exec probes: exits, time-outs, and no process left behind."""
 
 import os
 import time
@@ -15,20 +15,20 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
 def marked(word: str) -> list[int]:
-    """Living processes whose environment holds this word."""
-    found = []
+    """Running processes whose environment contains this word."""
+    pids = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             try:
                 if word.encode() in Path(f"/proc/{name}/environ").read_bytes():
-                    found.append(int(name))
+                    pids.append(int(name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 def gone(word: str, limit: float = PATIENCE) -> bool:
-    """Whether no such process is left, waiting for the kernel to bury them."""
+    """Whether no such process is left, after waiting for the kernel to remove them."""
     deadline = time.monotonic() + limit
     while marked(word):
         if time.monotonic() > deadline:
@@ -45,11 +45,15 @@ def gone(word: str, limit: float = PATIENCE) -> bool:
         (("sh", "-c", "echo first; echo second; exit 7"), ProbeValue.FAIL, "exit 7: first"),
         (("sh", "-c", "echo wrong >&2; exit 2"), ProbeValue.FAIL, "exit 2: wrong"),
         (("sh", "-c", "kill -9 $$"), ProbeValue.FAIL, "killed by SIGKILL"),
-        (("sh", "-c", "echo no engine; kill -USR2 $$"), ProbeValue.UNKNOWN, "the runtime did not run it: no engine"),
+        (
+            ("sh", "-c", "echo no engine; kill -USR2 $$"),
+            ProbeValue.UNKNOWN,
+            "the runtime did not run the command: no engine",
+        ),
         (
             ("sh", "-c", "echo 'OCI runtime exec failed: no such file: unknown'; exit 127"),
             ProbeValue.CANNOT_RUN,
-            "the runtime cannot start it: OCI runtime exec failed: no such file: unknown",
+            "the runtime cannot start the command: OCI runtime exec failed: no such file: unknown",
         ),
         (("sh", "-c", "echo 'x: not found'; exit 127"), ProbeValue.FAIL, "exit 127: x: not found"),
         (("sh", "-c", "cat; echo $A; exit 1"), ProbeValue.FAIL, "exit 1: from the target"),
@@ -60,7 +64,7 @@ def gone(word: str, limit: float = PATIENCE) -> bool:
         (("/usr",), ProbeValue.CANNOT_RUN, "cannot run /usr: permission denied"),
     ],
 )
-def test_the_end_of_a_command_is_its_result(
+def test_the_exit_of_a_command_is_its_result(
     watch: Watch, argv: tuple[str, ...], value: ProbeValue, detail: str
 ) -> None:
     watch.engine.set_targets(
@@ -70,7 +74,7 @@ def test_the_end_of_a_command_is_its_result(
     assert (fact.value, fact.detail) == (value, detail)
 
 
-def test_a_missing_directory_means_that_the_probe_cannot_run(watch: Watch) -> None:
+def test_a_command_in_a_missing_directory_cannot_run(watch: Watch) -> None:
     watch.engine.set_targets([command("a", "true", cwd="/no/such/place")])
     assert watch.of("a").value is ProbeValue.CANNOT_RUN
 
@@ -89,13 +93,13 @@ def test_a_command_sees_only_the_environment_of_its_target(watch: Watch) -> None
     assert watch.of("a").detail == f"exit 1: PATH {MARK}"
 
 
-def test_running_out_of_time_fails_and_kills_the_whole_tree(watch: Watch, tmp_path: Path) -> None:
-    """Grandchildren that moved to other sessions and lost their parents included."""
+def test_a_time_out_fails_and_kills_the_whole_process_tree(watch: Watch, tmp_path: Path) -> None:
+    """Including grandchildren in other sessions whose parents have ended."""
     word = f"tree-{os.getpid()}"
     script = (
         "setsid sh -c 'sleep 60 & sleep 60' & (setsid setsid sleep 60 &) ; sh -c 'sleep 60; true' & echo begun; wait"
     )
-    # The next try comes long after this one, so that nothing of the next one is taken for what this one left.
+    # The next run comes long after this one, so that its processes are not taken for leftovers of this one.
     probe = {"period": 4000 * MS, "timeout": 1500 * MS, "failure_threshold": 1}
     watch.engine.set_targets([command("slow", "sh", "-c", script, env=(("WORD", word),), **probe)])
     fact = watch.of("slow")
@@ -103,7 +107,7 @@ def test_running_out_of_time_fails_and_kills_the_whole_tree(watch: Watch, tmp_pa
     assert gone(word)
 
 
-def test_what_a_successful_command_left_running_is_killed_too(watch: Watch) -> None:
+def test_processes_left_by_a_successful_command_are_killed(watch: Watch) -> None:
     word = f"left-{os.getpid()}"
     script = "setsid sleep 60 & sleep 60 & (setsid sh -c 'sleep 60; true' &); exit 0"
     watch.engine.set_targets([command("a", "sh", "-c", script, env=(("WORD", word),), period=4000 * MS)])
@@ -137,7 +141,7 @@ def test_closing_the_engine_kills_running_commands(watch: Watch) -> None:
     assert gone(word)
 
 
-def test_commands_of_a_killed_engine_are_killed_by_its_parent(watch: Watch) -> None:
+def test_the_parent_kills_the_commands_of_a_killed_engine(watch: Watch) -> None:
     word = f"orphan-{os.getpid()}"
     watch.engine.set_targets([command("a", "sleep", "60", env=(("WORD", word),), timeout=60_000 * MS)])
     deadline = time.monotonic() + PATIENCE
@@ -152,19 +156,19 @@ def test_commands_of_a_killed_engine_are_killed_by_its_parent(watch: Watch) -> N
     assert gone(word)
 
 
-def test_slow_commands_hold_up_neither_network_probes_nor_the_other_commands_for_long(watch: Watch) -> None:
+def test_slow_commands_delay_no_network_probes_and_few_commands(watch: Watch) -> None:
     with serving(answers(OK)) as (server,):
         slow = [command(f"slow-{n}", "sleep", "600", timeout=1000 * MS, failure_threshold=1) for n in range(12)]
         quick = [target("web", port=server.port), command("after", "true")]
         watch.engine.set_targets([*slow, *quick])
         facts = dict(watch.until(lambda facts: "web" in facts))
-        assert not any(name.startswith("slow") for name in facts), "it waited for none of them"
+        assert not any(name.startswith("slow") for name in facts), "the network probe waited for no command"
         facts = dict(watch.until(lambda facts: len(facts) == 14))
     assert all(facts[f"slow-{n}"].value is ProbeValue.FAIL for n in range(12))
     assert facts["after"].value is ProbeValue.PASS
 
 
-def test_no_zombies_stay_with_the_engine(watch: Watch) -> None:
+def test_the_engine_keeps_no_zombies(watch: Watch) -> None:
     watch.engine.set_targets([command(f"{n}", "sh", "-c", "sleep 60 & exit 0") for n in range(10)])
     watch.until(lambda facts: len(facts) == 10)
     children = Path(f"/proc/{watch.engine.pid}/task/{watch.engine.pid}/children")

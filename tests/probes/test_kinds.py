@@ -1,6 +1,6 @@
-"""The verdict on each kind of probe and each of its fields, against servers that behave and misbehave.
+"""The result of each kind of probe and each of its fields, against good and misbehaving servers.
 
-All are probed at once by one engine, so that the whole table takes about one time-out.
+One engine probes all of them at once, so that the whole table takes about one time-out.
 """
 
 import socket
@@ -16,7 +16,7 @@ from manifests.values.pod import SecretSource
 from providers.facts import ProbeValue
 from providers.lib.secrets import Secret
 from reconciler.probes.engine import ProbeEngine
-from reconciler.probes.target import Given, Target
+from reconciler.probes.target import ResolvedInputs, Target
 from tests.probes.grpc_servers import GRPC_HEADERS, NOT_SERVING, Call, health, message
 from tests.probes.helpers import MS, Watch, target
 from tests.probes.servers import (
@@ -44,7 +44,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"
 CHAIN = {f"/{number}": moved(f"/{number + 1}") for number in range(11)}
 CA = NAMED.read_text()
-FOREIGN = Given(ca="-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
+FOREIGN = ResolvedInputs(ca="-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
 CALLS: list[Call] = []
 
 
@@ -57,7 +57,7 @@ def grpc(**fields: Any) -> dict[str, Any]:
 
 
 def redirecting_home(conn: socket.socket, stop: threading.Event) -> None:
-    """To the address at which it was asked, by its full URL."""
+    """Redirects to its own address by a full URL."""
     request = read_request(conn)
     if b" /home " in request:
         conn.sendall(OK)
@@ -67,7 +67,7 @@ def redirecting_home(conn: socket.socket, stop: threading.Event) -> None:
 
 
 def stalls_at_the_second(conn: socket.socket, stop: threading.Event) -> None:
-    """Redirects, and then says nothing."""
+    """Redirects, and then sends nothing."""
     if b" /in " in read_request(conn):
         stop.wait(HOLD)
     else:
@@ -75,7 +75,7 @@ def stalls_at_the_second(conn: socket.socket, stop: threading.Event) -> None:
 
 
 def echoes(conn: socket.socket, stop: threading.Event) -> None:
-    """Redirects to a place that holds the token that it was sent."""
+    """Redirects to a URL that contains the received token."""
     token = read_request(conn).split(b"X-Token: ")[1].split(b"\r\n")[0].decode()
     conn.sendall(moved(f"https://elsewhere.example/?t={token}"))
 
@@ -128,7 +128,7 @@ CASES: dict[str, Case] = {
         FAIL,
         "timed out after 1.2s waiting for the answer after 1 redirect, at /in",
     ),
-    "without a place": (answers(b"HTTP/1.1 302 Found\r\n\r\n"), {}, PASS, "HTTP 302"),
+    "without a location": (answers(b"HTTP/1.1 302 Found\r\n\r\n"), {}, PASS, "HTTP 302"),
     # statuses and bodies
     "expected failure": (answers(GONE), {"expected": ((410, 410),)}, PASS, "HTTP 410"),
     "unexpected success": (answers(OK), {"expected": ((204, 204), (400, 499))}, FAIL, "HTTP 200"),
@@ -176,7 +176,7 @@ CASES: dict[str, Case] = {
         over_tls(answers(OK)),
         https(verify=True, ca_file="nonsense"),
         CANNOT_RUN,
-        "caFile holds",
+        "caFile contains no usable certificates",
     ),
     # gRPC
     "gRPC": (health(calls=CALLS), grpc(service="shop"), PASS, "SERVING"),
@@ -216,7 +216,7 @@ CASES: dict[str, Case] = {
     ),
     "gRPC, no status": (health(trailers=(("x", "y"),)), grpc(), FAIL, "the gRPC answer has no status"),
     "gRPC, broken message": (health(b"\0\0\0\0\x09\x08"), grpc(), FAIL, "the gRPC answer is not a health status"),
-    "gRPC, too long": (health(b"x" * 9000), grpc(), FAIL, "an answer that is far too long"),
+    "gRPC, too long": (health(b"x" * 9000), grpc(), FAIL, "the gRPC answer is longer than 4096 bytes"),
     "gRPC, another thing": (
         health(headers=((":status", "200"), ("content-type", "text/html"))),
         grpc(),
@@ -239,7 +239,7 @@ CASES: dict[str, Case] = {
     ),
     "gRPC, silent": (never_answers, grpc(), FAIL, "timed out after 1.2s waiting for the gRPC answer"),
     "gRPC, stalls": (health(hold=True), grpc(), FAIL, "timed out after 1.2s waiting for the gRPC answer"),
-    "gRPC, closes": (closes_at_once, grpc(), FAIL, "closed before a gRPC answer"),
+    "gRPC, closes": (closes_at_once, grpc(), FAIL, "the server closed the connection without a gRPC answer"),
     "gRPC, TLS expected": (health(), grpc(tls=ProbeTLS()), FAIL, "TLS: wrong version number"),
     # published ports
     "published": (never_answers, {"kind": ProbeKind.TCP, "published": True}, PASS, "connected"),
@@ -251,7 +251,7 @@ CASES: dict[str, Case] = {
     ),
     "not published, hangs up": (hangs_up, {"kind": ProbeKind.TCP}, PASS, "connected"),
     # secrets
-    "a secret that comes back": (
+    "an echoed secret": (
         echoes,
         {"headers": (("X-Token", SecretSource("TOKEN")),)},
         PASS,
@@ -263,13 +263,13 @@ CASES: dict[str, Case] = {
 def made(name: str, port: int, fields: dict[str, Any]) -> Target:
     fields = {"timeout": 10_000 * MS, "failure_threshold": 1} | fields
     published = fields.pop("published", False)
-    given = Given()
+    inputs = ResolvedInputs()
     tls = fields.get("tls")
     if tls is not None and tls.ca_file:
-        given = Given(ca=CA if tls.ca_file == "ca" else FOREIGN.ca)
+        inputs = ResolvedInputs(ca=CA if tls.ca_file == "ca" else FOREIGN.ca)
     if fields.get("headers"):
-        given = Given((Secret("sentinel"),))
-    return target(name, port=port, **fields)._replace(published=published, given=given)
+        inputs = ResolvedInputs((Secret("sentinel"),))
+    return target(name, port=port, **fields)._replace(published=published, inputs=inputs)
 
 
 @pytest.fixture(scope="module")
@@ -279,7 +279,7 @@ def world() -> Iterator[Watch]:
         for name, (behaviour, fields, _, detail) in CASES.items():
             server = Server(behaviour)
             stack.callback(server.close)
-            # Only whoever is meant to run out of time can, however busy this machine is.
+            # Only the cases that must time out get a short time-out, however busy this machine is.
             late = {"timeout": 1200 * MS} if detail.startswith("timed out") else {}
             targets.append(made(name, server.port, late | fields))
         engine = ProbeEngine(phase=False)
@@ -291,13 +291,13 @@ def world() -> Iterator[Watch]:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_each_answer_has_its_documented_verdict(world: Watch, name: str) -> None:
+def test_each_answer_has_its_documented_result(world: Watch, name: str) -> None:
     _, _, value, detail = CASES[name]
     fact = world.facts[name]
     assert (fact.value, fact.detail[: len(detail)] if value is CANNOT_RUN else fact.detail) == (value, detail)
 
 
-def test_a_health_check_says_who_asks_and_names_the_service(world: Watch) -> None:
+def test_a_grpc_health_check_names_the_service_and_the_user_agent(world: Watch) -> None:
     call = CALLS[0]
     assert call.headers[":path"] == "/grpc.health.v1.Health/Check"
     assert call.headers["te"] == "trailers"
@@ -321,16 +321,16 @@ def test_a_port_on_which_nothing_listens_fails(watch: Watch, fields: dict[str, A
 
 
 @pytest.mark.parametrize("behaviour", [hangs_up, resets])
-def test_a_published_port_that_hangs_up_at_once_fails(watch: Watch, behaviour: Behaviour) -> None:
-    """What accepts is the runtime's proxy. It may be slow now and then on a busy machine, so any of some probes counts."""
+def test_a_published_port_that_closes_at_once_fails(watch: Watch, behaviour: Behaviour) -> None:
+    """The proxy of the runtime accepts. It may be slow on a busy machine, so any of several probes counts."""
     with serving(behaviour) as (server,):
         fields = {"kind": ProbeKind.TCP, "published": True, "period": 50 * MS}
         watch.engine.set_targets([made("a", server.port, fields)])
         fact = watch.until(lambda facts: "a" in facts and facts["a"].value is FAIL)["a"]
-    assert fact.detail == "connected and hung up at once: nothing listens behind the published port"
+    assert fact.detail == "the connection was closed at once: nothing listens behind the published port"
 
 
-def test_a_secret_that_changed_is_sent_and_the_streak_goes_on(watch: Watch) -> None:
+def test_a_changed_secret_is_sent_and_keeps_the_streak(watch: Watch) -> None:
     got: list[bytes] = []
 
     def remembers(conn: socket.socket, stop: threading.Event) -> None:
@@ -343,11 +343,11 @@ def test_a_secret_that_changed_is_sent_and_the_streak_goes_on(watch: Watch) -> N
             "period": 20 * MS,
             "success_threshold": 3,
         }
-        one = made("a", server.port, fields)._replace(given=Given((Secret("old"),)))
-        watch.engine.set_targets([one])
+        declared = made("a", server.port, fields)._replace(inputs=ResolvedInputs((Secret("old"),)))
+        watch.engine.set_targets([declared])
         watch.until(lambda facts: "a" in facts and facts["a"].streak >= 3)
         watch.facts.clear()
-        watch.engine.set_targets([one._replace(given=Given((Secret("new"),)))])
+        watch.engine.set_targets([declared._replace(inputs=ResolvedInputs((Secret("new"),)))])
         fact = watch.of("a")
         assert fact.value is PASS
         assert fact.streak > 3
@@ -355,21 +355,21 @@ def test_a_secret_that_changed_is_sent_and_the_streak_goes_on(watch: Watch) -> N
         assert b"Authorization: old\r\n" in got[0]
 
 
-def test_a_secret_that_went_away_stops_the_probe_and_is_no_failure(watch: Watch) -> None:
+def test_a_missing_secret_stops_the_probe_without_a_failure(watch: Watch) -> None:
     with serving(answers(OK)) as (server,):
         fields = {"headers": (("A", SecretSource(file="/secret")),), "period": 20 * MS}
-        one = made("a", server.port, fields)
-        watch.engine.set_targets([one])
+        declared = made("a", server.port, fields)
+        watch.engine.set_targets([declared])
         assert watch.of("a").value is PASS
-        watch.engine.set_targets([one._replace(given=Given(problem="file /secret does not exist"))])
+        watch.engine.set_targets([declared._replace(inputs=ResolvedInputs(problem="file /secret does not exist"))])
         fact = watch.until(lambda facts: facts["a"].last is CANNOT_RUN)["a"]
         assert (fact.value, fact.detail) == (PASS, "file /secret does not exist")
 
 
-def test_a_secret_shows_itself_nowhere(watch: Watch) -> None:
-    one = made("a", 1, {"headers": (("A", SecretSource(file="/secret")),)})
-    assert "sentinel" not in repr(one)
-    watch.engine.set_targets([one._replace(given=Given((Secret("bad\r\nsentinel"),)))])
+def test_a_secret_is_never_shown(watch: Watch) -> None:
+    declared = made("a", 1, {"headers": (("A", SecretSource(file="/secret")),)})
+    assert "sentinel" not in repr(declared)
+    watch.engine.set_targets([declared._replace(inputs=ResolvedInputs((Secret("bad\r\nsentinel"),)))])
     fact = watch.of("a")
     assert fact.value is CANNOT_RUN
     assert "sentinel" not in fact.detail

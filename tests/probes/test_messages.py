@@ -1,4 +1,4 @@
-"""Framing between the two processes, and the lateness histogram."""
+"""Messages between the two processes, and the histogram of lateness."""
 
 import pytest
 from hypothesis import given
@@ -14,7 +14,7 @@ values = st.recursive(
 
 
 @given(st.lists(st.tuples(values, values), max_size=5), st.integers(1, 40))
-def test_messages_arrive_whole_however_the_bytes_are_cut(messages: list[tuple[object, ...]], size: int) -> None:
+def test_messages_arrive_whole_for_any_split_of_the_bytes(messages: list[tuple[object, ...]], size: int) -> None:
     stream = b"".join(encode(message) for message in messages)
     inbox = Inbox()
     got = []
@@ -35,12 +35,12 @@ def test_a_damaged_stream_is_noticed(damage: bytes) -> None:
 
 def stats(*lates: int) -> Stats:
     late = [0] * (len(LATE_BOUNDS) + 1)
-    for one in lates:
-        late[late_bucket(one)] += 1
+    for lateness in lates:
+        late[late_bucket(lateness)] += 1
     return Stats(len(lates), 0, 0, 0, 0, 0, 0, max(lates, default=0), tuple(late))
 
 
-def test_a_quantile_of_lateness_is_the_bound_that_so_many_stayed_within() -> None:
+def test_a_quantile_of_lateness_is_the_bound_of_its_bucket() -> None:
     read = stats(*[100_000] * 98, 4_100_000, 9_000_000_000_000)
     assert read.late_quantile(0.5) == 250_000
     assert read.late_quantile(0.99) == 4_250_000
@@ -48,7 +48,7 @@ def test_a_quantile_of_lateness_is_the_bound_that_so_many_stayed_within() -> Non
     assert stats().late_quantile(0.99) == 0
 
 
-def test_a_quantile_since_an_earlier_reading_counts_only_what_came_after() -> None:
+def test_a_quantile_since_an_earlier_reading_counts_only_later_probes() -> None:
     before = stats(*[8_000_000] * 100)
     after = stats(*[8_000_000] * 100, 1_000_000)
     assert after.late_quantile(0.99, before) == 1_000_000

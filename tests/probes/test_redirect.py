@@ -1,4 +1,4 @@
-"""Where redirects lead, and what counts as the same place."""
+"""Which redirects are followed, and which destinations count as the same place."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.probes.answer import FOLLOW, MAX_CHUNKS, Rules, judge, location
 from reconciler.probes.messages import HTTP, Spec
-from reconciler.probes.redirect import followed
+from reconciler.probes.redirect import follow_redirect
 from reconciler.probes.request import http_request
 from reconciler.probes.slot import Pool, Slot
 from reconciler.probes.streak import FAIL, PASS
@@ -25,17 +25,17 @@ def slot(path: str = "/a/b?c=1", host: str = "", address: str = "10.0.0.1", port
 
 
 def leads_to(place: str, scheme: str = "http", **where: Any) -> str | None:
-    """The path that is asked for next; None when the redirect is not followed."""
-    one = slot(**where)
+    """The path of the next request; None when the redirect is not followed."""
+    redirected = slot(**where)
     data = b"HTTP/1.1 302 Found\r\nLocation: " + place.encode() + b"\r\n\r\n"
     judgement = judge(data, False, RULES)
     assert judgement == (FOLLOW + PASS, f"HTTP 302 to {place}")
-    if followed(one, judgement, data, scheme) is not None:
-        assert one.hop is None
+    if follow_redirect(redirected, judgement, data, scheme) is not None:
+        assert redirected.hop is None
         return None
-    assert one.hop is not None
-    request = one.hop[0]
-    assert request.partition(b"\r\n")[2] == one.request.partition(b"\r\n")[2]
+    assert redirected.hop is not None
+    request = redirected.hop[0]
+    assert request.partition(b"\r\n")[2] == redirected.request.partition(b"\r\n")[2]
     return request.split(b" ")[1].decode()
 
 
@@ -57,17 +57,17 @@ def leads_to(place: str, scheme: str = "http", **where: Any) -> str | None:
         ("http://user@10.0.0.1:8080/in", None),
         ("http://example.com/in", None),
         ("//example.com/in", None),
-        ("mailto:somebody@example.com", None),
+        ("mailto:ann@example.com", None),
         ("javascript:1", None),
         ("http://[::1/in", None),
         ("/" + "x" * 5000, None),
     ],
 )
-def test_only_what_leads_to_the_same_address_and_port_is_followed(place: str, path: str | None) -> None:
+def test_only_redirects_to_the_same_address_and_port_are_followed(place: str, path: str | None) -> None:
     if len(place) > 100:
-        one = slot()
+        redirected = slot()
         data = b"HTTP/1.1 302 Found\r\nLocation: " + place.encode() + b"\r\n\r\n"
-        assert followed(one, (FOLLOW + PASS, "x"), data, "http") == (PASS, "x")
+        assert follow_redirect(redirected, (FOLLOW + PASS, "x"), data, "http") == (PASS, "x")
         return
     assert leads_to(place) == path
 
@@ -91,33 +91,33 @@ def test_ipv6_addresses_name_the_same_place() -> None:
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\r\n"), max_size=60))
-def test_no_place_changes_where_or_what_is_sent(place: str) -> None:
-    """Whatever a server answers, the next request is the same but for its path, which stays on its line."""
-    one = slot()
+def test_a_redirect_changes_only_the_path_of_the_request(place: str) -> None:
+    """For any answer, the next request differs only in its path, which stays on its line."""
+    redirected = slot()
     data = b"HTTP/1.1 302 Found\r\nLocation: " + place.encode() + b"\r\n\r\n"
     result = judge(data, False, RULES)
     assert result is not None
-    if followed(one, result, data, "http") is None:
-        assert one.hop is not None
-        first, _, rest = one.hop[0].partition(b"\r\n")
+    if follow_redirect(redirected, result, data, "http") is None:
+        assert redirected.hop is not None
+        first, _, rest = redirected.hop[0].partition(b"\r\n")
         assert first.count(b" ") == 2
-        assert rest == one.request.partition(b"\r\n")[2]
+        assert rest == redirected.request.partition(b"\r\n")[2]
 
 
-def test_the_place_is_that_of_the_final_answer() -> None:
+def test_the_location_is_that_of_the_final_answer() -> None:
     data = b"HTTP/1.1 103 Early\r\nLocation: /no\r\n\r\nHTTP/1.1 302 Found\r\nlocation:  /yes \r\n\r\n"
     assert location(data) == b"/yes"
     assert location(b"HTTP/1.1 302 Found\r\nLoc") == b""
 
 
-def test_statuses_pass_or_fail_as_the_probe_says() -> None:
+def test_the_expected_statuses_pass_and_all_others_fail() -> None:
     rules = Rules(frozenset({204, 404}), 10, False)
     assert judge(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", False, rules) == (PASS, "HTTP 404")
     assert judge(b"HTTP/1.1 200 OK\r\n", False, rules) == (FAIL, "HTTP 200")
     assert judge(b"HTTP/1.1 302 Found\r\n", False, rules) == (FAIL, "HTTP 302")
 
 
-def test_a_body_in_very_many_pieces_is_long_enough() -> None:
+def test_a_body_in_very_many_chunks_is_long_enough() -> None:
     rules = Rules(frozenset({200}), 65_536, False)
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     assert judge(head + b"1\r\nx\r\n" * (MAX_CHUNKS - 1), False, rules) is None

@@ -1,4 +1,4 @@
-"""Cadence, in virtual time."""
+"""The schedule of probes, in virtual time."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.probes.schedule import FIRST_WINDOW, NO_PHASE, Schedule, first_due, following, phase_of
+from reconciler.probes.schedule import FIRST_WINDOW, NO_PHASE, Schedule, first_due, next_due, phase_of
 
 SECOND = 1_000_000_000
 periods = st.integers(1, 1800 * SECOND)
@@ -38,11 +38,9 @@ def test_a_start_in_the_future_counts_as_now() -> None:
 
 
 @given(instants, instants, periods, st.text())
-def test_the_next_instant_is_later_and_on_the_grid_and_about_a_period_away(
-    due: int, now: int, period: int, name: str
-) -> None:
+def test_the_next_instant_is_on_the_grid_about_a_period_later(due: int, now: int, period: int, name: str) -> None:
     phase = phase_of(name, period)
-    then = following(due, now, period, phase)
+    then = next_due(due, now, period, phase)
     assert then > now
     assert then % period == phase
     if now <= due:
@@ -54,9 +52,9 @@ def test_from_the_second_probe_on_the_cadence_is_exactly_the_period(
     due: int, period: int, name: str, count: int
 ) -> None:
     phase = phase_of(name, period)
-    now = following(due, due, period, phase)
+    now = next_due(due, due, period, phase)
     for _ in range(count):
-        then = following(now, now, period, phase)
+        then = next_due(now, now, period, phase)
         assert then - now == period
         now = then
 
@@ -80,14 +78,14 @@ def test_phases_spread_targets_evenly_over_the_period() -> None:
     assert max(slots) < 270
 
 
-def test_what_is_gone_is_never_due_and_does_not_stay() -> None:
+def test_removed_targets_are_never_due_and_are_swept() -> None:
     schedule: Schedule[Item] = Schedule()
     items = [Item(period=3600 * SECOND) for _ in range(1000)]
     for number, item in enumerate(items):
         schedule.add(number, item, number)
     for item in items[:990]:
         item.gone = True
-        schedule.dropped()
+        schedule.item_gone()
     assert len(schedule) < 200
     assert [item for _, item in schedule.take(2000, 2000)] == items[990:]
 

@@ -1,4 +1,4 @@
-"""The verdict on every kind of server, good and bad, within its deadline. All are probed at once by one engine."""
+"""The result of every kind of server, good and bad, within its deadline. One engine probes all of them at once."""
 
 import socket
 from collections.abc import Iterator
@@ -43,9 +43,9 @@ MISBEHAVIOURS: dict[str, tuple[Behaviour, ProbeValue, str]] = {
     "big header": (
         answers(HEADER + b"X: " + b"x" * 70_000),
         ProbeValue.FAIL,
-        "HTTP 200, then a header of more than 64 KiB",
+        "HTTP 200, but the header is longer than 64 KiB",
     ),
-    "closes at once": (closes_at_once, ProbeValue.FAIL, "closed before an answer"),
+    "closes at once": (closes_at_once, ProbeValue.FAIL, "the server closed the connection without an answer"),
     "resets after its answer": (answers_without_reading, ProbeValue.PASS, "HTTP 200"),
     "not HTTP": (answers(b"220 mail ready\r\n"), ProbeValue.FAIL, "not an HTTP answer: '220 mail ready'"),
     "silent": (never_answers, ProbeValue.FAIL, "timed out after 1.2s waiting for the answer"),
@@ -59,7 +59,7 @@ MISBEHAVIOURS: dict[str, tuple[Behaviour, ProbeValue, str]] = {
     "TLS error": (over_tls(answers(b"HTTP/1.1 503 Busy\r\n\r\n")), ProbeValue.FAIL, "HTTP 503"),
     "TLS without TLS": (answers_without_reading, ProbeValue.FAIL, "TLS: wrong version number"),
     "TLS stalls": (never_answers, ProbeValue.FAIL, "timed out after 1.2s in the TLS handshake"),
-    "TLS closes": (closes_at_once, ProbeValue.FAIL, "closed in the TLS handshake"),
+    "TLS closes": (closes_at_once, ProbeValue.FAIL, "the server closed the connection in the TLS handshake"),
     "TLS stalls in the body": (
         over_tls(answers(HEADER + b"Content-Length: 9\r\n\r\nab", hold=True)),
         ProbeValue.FAIL,
@@ -75,12 +75,12 @@ PLACES = {
 
 
 def patience(detail: str) -> dict[str, int]:
-    """The time-out of a probe: only whoever is meant to run out of time can, however busy this machine is."""
+    """The time-out of a probe: only the cases that must time out get a short one, however busy this machine is."""
     return {"timeout": 1200 * MS} if detail.startswith("timed out") else {}
 
 
 class World:
-    """All servers, and what one engine says about them."""
+    """All servers, and the facts of one engine about them."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.targets: list[Target] = []
@@ -108,18 +108,18 @@ def world() -> Iterator[World]:
 
 
 @pytest.mark.parametrize("name", MISBEHAVIOURS)
-def test_a_server_gets_its_documented_verdict(world: World, name: str) -> None:
+def test_each_server_gets_its_documented_verdict(world: World, name: str) -> None:
     _, value, detail = MISBEHAVIOURS[name]
     assert verdict(world.facts[name]) == (value, detail)
 
 
 @pytest.mark.parametrize("name", PLACES)
-def test_a_port_gets_its_documented_verdict(world: World, name: str) -> None:
+def test_each_port_gets_its_documented_verdict(world: World, name: str) -> None:
     _, value, detail = PLACES[name]
     assert verdict(world.facts[name]) == (value, detail)
 
 
-def test_no_server_holds_up_another(watch: Watch) -> None:
+def test_no_server_delays_another(watch: Watch) -> None:
     with serving(*[never_answers] * 8, answers(OK)) as servers:
         quick = servers[-1]
         watch.engine.set_targets(
@@ -144,15 +144,15 @@ def test_a_server_on_ipv6_is_probed(watch: Watch) -> None:
         server.close()
 
 
-def test_a_place_that_cannot_be_reached_from_here_is_unknown(watch: Watch) -> None:
-    """240.0.0.0/4 has no route: the target is not to blame."""
+def test_an_address_without_a_route_is_unknown(watch: Watch) -> None:
+    """255.255.255.255 has no route for TCP: this is not a failure of the target."""
     watch.engine.set_targets([target("nowhere", "255.255.255.255", 80, kind=ProbeKind.TCP, failure_threshold=1)])
     fact = watch.of("nowhere")
     assert fact.value is ProbeValue.UNKNOWN
     assert fact.streak == 0
 
 
-def test_an_impossible_target_cannot_run_and_says_why(watch: Watch) -> None:
+def test_an_invalid_target_cannot_run_and_says_why(watch: Watch) -> None:
     watch.engine.set_targets([target("lost", "", 80)])
     assert verdict(watch.of("lost")) == (
         ProbeValue.CANNOT_RUN,

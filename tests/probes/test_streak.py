@@ -12,7 +12,7 @@ VALID = 3 * PERIOD + 1
 
 
 def run(results: str, success: int = 1, failure: int = 3, valid: int = VALID) -> Streak:
-    """One result per period; a dot is a period without any."""
+    """One result per period; a dot is a period without a result."""
     streak = initial(0)
     for number, letter in enumerate(results, 1):
         if letter != ".":
@@ -34,19 +34,19 @@ def run(results: str, success: int = 1, failure: int = 3, valid: int = VALID) ->
         ("PFFF", FAIL, 3),
         ("PFFPFF", PASS, 2),
         ("FFFP", PASS, 1),
-        # our own failures neither count nor break a streak
+        # unknown and cannot-run results neither count nor break a streak
         ("U", UNKNOWN, 0),
         ("FFU", UNKNOWN, 2),
         ("FUFUF", FAIL, 3),
         ("PUU", PASS, 1),
         ("PCC", PASS, 1),
-        # nothing to keep: the value says that the probe cannot run
+        # no verdict to keep: the value says that the probe cannot run
         ("C", CANNOT_RUN, 0),
         ("CU", UNKNOWN, 0),
         ("FC", CANNOT_RUN, 1),
         ("FCF", UNKNOWN, 2),
         ("FCFF", FAIL, 3),
-        # and nothing is kept for ever
+        # no verdict is kept for ever
         ("PUUU", PASS, 1),
         ("PUUUU", UNKNOWN, 0),
         ("PCCCC", CANNOT_RUN, 0),
@@ -72,7 +72,7 @@ def test_since_is_the_instant_at_which_the_verdict_changed() -> None:
     assert run("PPPFF").since == PERIOD
 
 
-def test_a_verdict_that_lapsed_is_unknown_since_it_ran_out() -> None:
+def test_a_lapsed_verdict_is_unknown_since_its_end() -> None:
     assert run("PUUUU").since == PERIOD + VALID
 
 
@@ -80,7 +80,7 @@ results_of = st.text(alphabet="PFUC", max_size=40)
 
 
 @given(results_of, st.integers(1, 3), st.integers(1, 4))
-def test_the_verdict_is_the_threshold_that_was_reached_last(results: str, success: int, failure: int) -> None:
+def test_the_verdict_is_the_last_threshold_reached(results: str, success: int, failure: int) -> None:
     counted = "".join(letter for letter in results if letter in "PF")
     failed_at = (counted.rfind("F" * failure) + failure) if "F" * failure in counted else -1
     passed_at = (counted.rfind("P" * success) + success) if "P" * success in counted else -1
@@ -92,7 +92,7 @@ def test_the_verdict_is_the_threshold_that_was_reached_last(results: str, succes
 
 
 @given(results_of, st.integers(1, 3), st.integers(1, 4))
-def test_leaving_out_our_own_failures_gives_the_same_verdict(results: str, success: int, failure: int) -> None:
+def test_unknown_and_cannot_run_results_do_not_change_the_verdict(results: str, success: int, failure: int) -> None:
     streak = initial(0)
     clean = initial(0)
     for number, letter in enumerate(results, 1):

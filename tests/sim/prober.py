@@ -8,7 +8,7 @@ from providers.facts import Generation, ProbeFact
 from providers.testing.memory import MemoryWorld
 from reconciler.probes.engine import VALUES
 from reconciler.probes.streak import Streak, initial, step
-from reconciler.probes.target import Target, same, valid_for
+from reconciler.probes.target import Target, same_target, valid_for
 from tests.sim.apps import Apps
 
 
@@ -40,7 +40,7 @@ class SimProber:
         before, self.running = self.running, {}
         for target in targets:
             old = before.get(target.key)
-            if old is not None and same(old.target, target):
+            if old is not None and same_target(old.target, target):
                 self.running[target.key] = old
                 continue
             first = max(now, target.started + target.probe.initial_delay)

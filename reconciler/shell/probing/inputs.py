@@ -15,7 +15,7 @@ from manifests.values.desired import SECOND, Desired, Probe
 from manifests.values.pod import SecretSource
 from providers.errors import ProviderError, Rejected, Unreachable
 from providers.lib.secrets import Secret, SecretRef
-from reconciler.probes.target import NOTHING_GIVEN, Given
+from reconciler.probes.target import NO_INPUTS, ResolvedInputs
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Runner
@@ -68,22 +68,22 @@ class ProbeInputs:
         if first:
             await asyncio.wait(first, timeout=PATIENCE)
 
-    def given(self, probe: Probe, root: str) -> Given:
+    def given(self, probe: Probe, root: str) -> ResolvedInputs:
         """The inputs of this probe as they are known now."""
         needs = _needs(probe, root)
         if not needs:
-            return NOTHING_GIVEN
+            return NO_INPUTS
         secrets: list[Secret] = []
         ca = ""
         for key in needs:
             read = self._known.get(key, _Read())
             if read.value is None:
-                return Given(problem=read.problem)
+                return ResolvedInputs(problem=read.problem)
             if isinstance(read.value, Secret):
                 secrets.append(read.value)
             else:
                 ca = read.value
-        return Given(tuple(secrets), ca)
+        return ResolvedInputs(tuple(secrets), ca)
 
     async def _read(self, key: Key) -> None:
         value: Secret | str | None = None

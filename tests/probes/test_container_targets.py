@@ -1,4 +1,4 @@
-"""Which probes are aimed at which containers, and which results count: the shell's side, with a prober that only listens."""
+"""The shell's probing of containers: which targets it sends and which results count, with a fake probe engine."""
 
 import asyncio
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ from reconciler.core.model.instant import FOREVER
 from reconciler.shell.probing.inputs import REFRESH, RETRY
 from reconciler.shell.probing.targets import EVERYTHING
 from reconciler.shell.providers import Providers
-from tests.probes.listening import START, Shell
+from tests.probes.fake_prober import START, Shell
 from tests.sim.manifest import HTTP, Shop, Spec
 
 NODE = "local"
@@ -60,10 +60,10 @@ class World(Shell):
         }
         return ContainerFact(NODE, "web-0", "c1", **(values | fields))  # type: ignore[arg-type]
 
-    async def see(
+    async def observe(
         self, *facts: ContainerFact, stopping: Iterable[str] = (), silent: frozenset[str] = frozenset()
     ) -> set[str]:
-        """Look, aim, and say which probes are aimed now."""
+        """Observe these facts and return the probes that are sent now."""
         self.looks.runtimes[NODE] = Known(facts, NODE, self.clock.now().steady)
         self.looks.version += 1
         return await self.aim(stopping, silent)
@@ -72,7 +72,7 @@ class World(Shell):
         await self.probing.retarget(self.desired, stopping, silent)
         return {name for _, name in self.prober.targets}
 
-    def says(self, fact: ContainerFact, name: str, value: ProbeValue) -> tuple[bool, bool]:
+    def report(self, fact: ContainerFact, name: str, value: ProbeValue) -> tuple[bool, bool]:
         now = self.clock.now().steady
         self.prober.results[fact.generation, name] = ProbeFact(value, value, 1, 1, now, now, 15 * SECOND)
         return self.probing.read()
@@ -82,125 +82,125 @@ def all_three(root: Path) -> World:
     return World(root, startup=HTTP, liveness=HTTP, readiness=HTTP)
 
 
-async def test_startup_holds_the_others_back_and_is_not_probed_again(tmp_path: Path) -> None:
+async def test_startup_delays_the_other_probes_and_runs_once(tmp_path: Path) -> None:
     world = all_three(tmp_path)
-    one = world.container()
-    assert await world.see(one) == {"startup"}
-    assert world.says(one, "startup", PASS) == (True, False)
+    fact = world.container()
+    assert await world.observe(fact) == {"startup"}
+    assert world.report(fact, "startup", PASS) == (True, False)
     assert await world.aim() == {"liveness", "readiness"}
-    verdict = world.probing.verdicts[one.generation].startup
+    verdict = world.probing.verdicts[fact.generation].startup
     assert verdict is not None
     assert verdict.valid_for == FOREVER
 
 
-async def test_the_delay_of_the_others_counts_from_the_start_of_the_container_however_long_its_startup_took(
+async def test_the_initial_delay_counts_from_the_start_of_the_container(
     tmp_path: Path,
 ) -> None:
     world = all_three(tmp_path)
-    one = world.container()
-    await world.see(one)
+    fact = world.container()
+    await world.observe(fact)
     world.clock.advance(120 * SECOND)
-    world.says(one, "startup", PASS)
+    world.report(fact, "startup", PASS)
     assert await world.aim() == {"liveness", "readiness"}
     assert {target.started for target in world.prober.targets.values()} == {START}
 
 
-async def test_a_new_generation_starts_from_nothing(tmp_path: Path) -> None:
+async def test_a_new_generation_starts_without_verdicts(tmp_path: Path) -> None:
     world = all_three(tmp_path)
-    one = world.container()
-    await world.see(one)
-    world.says(one, "startup", PASS)
-    again = replace(one, started_at=2)
-    assert await world.see(again) == {"startup"}
-    assert world.probing.verdicts == {again.generation: Probes()}
+    fact = world.container()
+    await world.observe(fact)
+    world.report(fact, "startup", PASS)
+    restarted = replace(fact, started_at=2)
+    assert await world.observe(restarted) == {"startup"}
+    assert world.probing.verdicts == {restarted.generation: Probes()}
 
 
-async def test_a_result_of_a_generation_that_is_gone_does_not_count(tmp_path: Path) -> None:
+async def test_a_result_of_an_old_generation_does_not_count(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=HTTP)
-    one = world.container()
-    await world.see(one)
-    again = replace(one, started_at=2)
-    await world.see(again)
-    assert world.says(one, "liveness", FAIL) == (False, False)
-    assert world.probing.verdicts == {again.generation: Probes()}
+    fact = world.container()
+    await world.observe(fact)
+    restarted = replace(fact, started_at=2)
+    await world.observe(restarted)
+    assert world.report(fact, "liveness", FAIL) == (False, False)
+    assert world.probing.verdicts == {restarted.generation: Probes()}
 
 
 @pytest.mark.parametrize("state", [state for state in ContainerState if state is not ContainerState.RUNNING])
-async def test_only_what_runs_is_probed(tmp_path: Path, state: ContainerState) -> None:
+async def test_only_running_containers_are_probed(tmp_path: Path, state: ContainerState) -> None:
     world = World(tmp_path, liveness=HTTP)
-    assert await world.see(world.container()) == {"liveness"}
-    assert await world.see(world.container(state=state)) == set()
+    assert await world.observe(world.container()) == {"liveness"}
+    assert await world.observe(world.container(state=state)) == set()
 
 
-async def test_what_is_being_stopped_is_not_probed_and_keeps_its_verdict(tmp_path: Path) -> None:
+async def test_a_stopping_container_is_not_probed_and_keeps_its_verdict(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=HTTP)
-    one = world.container()
-    await world.see(one)
-    world.says(one, "liveness", PASS)
-    assert await world.see(one, stopping=("web-0",)) == set()
-    assert world.probing.verdicts[one.generation].liveness is not None
+    fact = world.container()
+    await world.observe(fact)
+    world.report(fact, "liveness", PASS)
+    assert await world.observe(fact, stopping=("web-0",)) == set()
+    assert world.probing.verdicts[fact.generation].liveness is not None
 
 
 @pytest.mark.parametrize("silent", [frozenset({"workload/web"}), frozenset({EVERYTHING})])
-async def test_what_a_person_silenced_is_not_probed_until_it_is_resumed(tmp_path: Path, silent: frozenset[str]) -> None:
+async def test_suspended_probes_are_not_sent_until_they_are_resumed(tmp_path: Path, silent: frozenset[str]) -> None:
     world = World(tmp_path, liveness=HTTP, readiness=Probe(ProbeKind.RUNTIME))
-    one = world.container()
-    assert await world.see(one, silent=silent) == set()
-    assert world.probing.verdicts[one.generation].readiness is None
+    fact = world.container()
+    assert await world.observe(fact, silent=silent) == set()
+    assert world.probing.verdicts[fact.generation].readiness is None
     assert await world.aim(silent=frozenset({"workload/other"})) == {"liveness"}
 
 
-async def test_generations_of_a_node_that_cannot_be_seen_keep_their_verdicts(tmp_path: Path) -> None:
+async def test_generations_of_an_unreachable_node_keep_their_verdicts(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=HTTP)
-    one = world.container()
-    await world.see(one)
-    world.says(one, "liveness", PASS)
+    fact = world.container()
+    await world.observe(fact)
+    world.report(fact, "liveness", PASS)
     world.looks.runtimes[NODE] = Unknown("no answer", NODE, START)
     world.looks.version += 1
     await world.aim()
-    assert world.says(one, "liveness", FAIL) == (True, True)
+    assert world.report(fact, "liveness", FAIL) == (True, True)
 
 
-async def test_a_result_that_comes_while_the_runtime_is_asked_is_kept(tmp_path: Path) -> None:
-    """Asking how to run a command gives way to other tasks, one of which takes what the prober said."""
+async def test_a_result_that_arrives_during_a_runtime_call_is_kept(tmp_path: Path) -> None:
+    """While the runtime is asked how to run a command, another task takes the results of the prober."""
     world = World(tmp_path, liveness=Probe(ProbeKind.EXEC, command=("check",)), readiness=HTTP)
-    one = world.container()
+    fact = world.container()
     memory = MemoryRuntime(NODE, MemorySettings(), Context("demo", str(tmp_path)))
     world.looks.providers = Providers({NODE: memory})
-    await world.see(one)
-    again = replace(one, labels=(("changed", "yes"),))
-    world.looks.runtimes[NODE] = Known((again,), NODE, START)
+    await world.observe(fact)
+    relabelled = replace(fact, labels=(("changed", "yes"),))
+    world.looks.runtimes[NODE] = Known((relabelled,), NODE, START)
     world.looks.version += 1
     aiming = asyncio.create_task(world.aim())
     await asyncio.sleep(0)
-    world.says(one, "readiness", PASS)
+    world.report(fact, "readiness", PASS)
     await aiming
-    verdict = world.probing.verdicts[one.generation].readiness
+    verdict = world.probing.verdicts[fact.generation].readiness
     assert verdict is not None
     assert verdict.value is PASS
 
 
-async def test_the_runtimes_own_health_check_is_read_and_never_asked(tmp_path: Path) -> None:
+async def test_the_health_check_of_the_runtime_is_read_and_never_sent(tmp_path: Path) -> None:
     world = World(tmp_path, startup=Probe(ProbeKind.RUNTIME), liveness=Probe(ProbeKind.RUNTIME), readiness=HTTP)
     healthy = RuntimeHealth(PASS, 0, START, 30 * SECOND)
-    one = world.container(running_since=START - SECOND)
-    assert await world.see(replace(one, health=healthy._replace(value=UNKNOWN))) == set()
-    assert await world.see(replace(one, health=healthy)) == {"readiness"}
-    assert await world.see(replace(one, health=healthy._replace(value=FAIL, streak=3))) == {"readiness"}
-    verdicts = world.probing.verdicts[one.generation]
+    fact = world.container(running_since=START - SECOND)
+    assert await world.observe(replace(fact, health=healthy._replace(value=UNKNOWN))) == set()
+    assert await world.observe(replace(fact, health=healthy)) == {"readiness"}
+    assert await world.observe(replace(fact, health=healthy._replace(value=FAIL, streak=3))) == {"readiness"}
+    verdicts = world.probing.verdicts[fact.generation]
     assert verdicts.startup is not None
     assert verdicts.startup.value is PASS
     assert verdicts.liveness is not None
     assert (verdicts.liveness.value, verdicts.liveness.streak) == (FAIL, 3)
 
 
-async def test_a_container_without_an_address_is_asked_where_the_host_publishes_its_port(tmp_path: Path) -> None:
+async def test_a_container_without_an_address_is_probed_at_its_published_port(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=HTTP)
     published = (PortFact(8080, "192.0.2.1", 80),)
-    await world.see(world.container(published=published))
+    await world.observe(world.container(published=published))
     (target,) = world.prober.targets.values()
     assert (target.address, target.port, target.published) == ("10.0.0.1", 8080, False)
-    await world.see(world.container(published=published, address="", ports=()))
+    await world.observe(world.container(published=published, address="", ports=()))
     (target,) = world.prober.targets.values()
     assert (target.address, target.port, target.published) == ("192.0.2.1", 80, True)
 
@@ -216,19 +216,19 @@ def write(path: Path, text: str, mode: int = 0o600) -> None:
 
 def problem(world: World) -> str:
     (target,) = world.prober.targets.values()
-    return target.given.problem
+    return target.inputs.problem
 
 
 def revealed(world: World) -> list[str]:
     (target,) = world.prober.targets.values()
-    return [secret.reveal() for secret in target.given.secrets]
+    return [secret.reveal() for secret in target.inputs.secrets]
 
 
 async def later(world: World, by: int) -> None:
     world.clock.advance(by)
     await world.aim()
     for _ in range(5):
-        await asyncio.sleep(0)  # reading goes on beside the ticks
+        await asyncio.sleep(0)  # reading runs beside the ticks
     await world.aim()
 
 
@@ -236,7 +236,7 @@ async def test_a_secret_is_read_before_the_first_probe_and_again_within_a_minute
     file = tmp_path / "token"
     write(file, "one\n")
     world = World(tmp_path, liveness=with_secret(file))
-    await world.see(world.container())
+    await world.observe(world.container())
     assert revealed(world) == ["one"]
     write(file, "two\n")
     await world.aim()
@@ -246,10 +246,10 @@ async def test_a_secret_is_read_before_the_first_probe_and_again_within_a_minute
     assert REFRESH <= 30 * SECOND
 
 
-async def test_a_secret_that_cannot_be_resolved_is_a_reason_and_is_tried_again(tmp_path: Path) -> None:
+async def test_an_unresolvable_secret_is_a_problem_and_is_retried(tmp_path: Path) -> None:
     file = tmp_path / "token"
     world = World(tmp_path, liveness=with_secret(file))
-    await world.see(world.container())
+    await world.observe(world.container())
     assert "does not exist" in problem(world)
     write(file, "secret", mode=0o644)
     await later(world, RETRY)
@@ -259,9 +259,9 @@ async def test_a_secret_that_cannot_be_resolved_is_a_reason_and_is_tried_again(t
     assert revealed(world) == ["secret"]
 
 
-async def test_a_name_that_is_no_variables_is_a_reason(tmp_path: Path) -> None:
+async def test_an_invalid_variable_name_is_a_problem(tmp_path: Path) -> None:
     world = World(tmp_path, liveness=replace(HTTP, headers=(("A", SecretSource(env="no.such-name")),)))
-    await world.see(world.container())
+    await world.observe(world.container())
     assert problem(world)
 
 
@@ -269,29 +269,29 @@ def verified(path: str) -> Probe:
     return replace(HTTP, scheme="HTTPS", tls=ProbeTLS(True, path))
 
 
-async def test_authorities_are_read_from_the_manifests_tree(tmp_path: Path) -> None:
+async def test_authorities_are_read_from_the_manifest_directory(tmp_path: Path) -> None:
     (tmp_path / "pki").mkdir()
     (tmp_path / "pki/ca.pem").write_text(CA_TEXT)
     world = World(tmp_path, liveness=verified("pki/ca.pem"))
-    await world.see(world.container())
+    await world.observe(world.container())
     (target,) = world.prober.targets.values()
-    assert target.given.ca == CA_TEXT
+    assert target.inputs.ca == CA_TEXT
 
 
-async def test_authorities_outside_the_tree_are_not_read(tmp_path: Path) -> None:
+async def test_authorities_outside_the_manifest_directory_are_not_read(tmp_path: Path) -> None:
     tree = tmp_path / "tree"
     tree.mkdir()
     (tmp_path / "outside.pem").write_text(CA_TEXT)
     (tree / "ca.pem").symlink_to(tmp_path / "outside.pem")
     world = World(tree, liveness=verified("ca.pem"))
-    await world.see(world.container())
+    await world.observe(world.container())
     assert "outside of the manifests' directory" in problem(world)
 
 
 @pytest.mark.parametrize(("text", "words"), [(None, "does not exist"), ("hello", "contains no certificate")])
-async def test_a_bad_file_of_authorities_is_a_reason(tmp_path: Path, text: str | None, words: str) -> None:
+async def test_a_bad_file_of_authorities_is_a_problem(tmp_path: Path, text: str | None, words: str) -> None:
     if text is not None:
         (tmp_path / "ca.pem").write_text(text)
     world = World(tmp_path, liveness=verified("ca.pem"))
-    await world.see(world.container())
+    await world.observe(world.container())
     assert words in problem(world)

@@ -1,11 +1,11 @@
-"""What a person stops stays stopped, with its probes where that was said, and goes on by itself when the time is over."""
+"""Suspensions stop healing, with `--probes` also the probes, and expire at their end."""
 
 import pytest
 
 from manifests.values.desired import SECOND
 from providers.facts import Generation
 from reconciler.core.model.ledger import Command
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import shop
 from tests.sim.world import World
 
@@ -18,7 +18,7 @@ def world():
     made.close()
 
 
-def silence(world: World, key: str, duration: int = 0) -> None:
+def suspend_probes(world: World, key: str, duration: int = 0) -> None:
     until = world.clock.now().wall + duration if duration else 0
     store = world.memory
     store.commands_made += 1
@@ -32,8 +32,8 @@ def probed(world: World) -> set[str]:
 
 
 @pytest.mark.parametrize("key", ["*", "node/node-a", "workload/web"])
-def test_probes_stop_within_a_tick_and_nothing_is_done_about_what_is_not_seen(key, world):
-    silence(world, key)
+def test_suspended_probes_stop_and_cause_no_action(key, world):
+    suspend_probes(world, key)
     world.run(20 * SECOND)
     assert probed(world) == set()
     world.apps.sick.update(Generation(container.id, container.started_at) for container in world.containers().values())
@@ -45,14 +45,14 @@ def test_probes_stop_within_a_tick_and_nothing_is_done_about_what_is_not_seen(ke
     assert probed(world) == {WEB.format(n) for n in range(3)}
 
 
-def test_one_replica_alone_can_be_silenced(world):
-    silence(world, "workload/web/1")
+def test_probes_of_one_replica_can_be_suspended(world):
+    suspend_probes(world, "workload/web/1")
     world.run(20 * SECOND)
     assert probed(world) == {WEB.format(0), WEB.format(2)}
 
 
-def test_a_silence_with_an_end_ends_by_itself(world):
-    silence(world, "*", 60 * SECOND)
+def test_a_suspension_with_an_end_expires(world):
+    suspend_probes(world, "*", 60 * SECOND)
     world.run(50 * SECOND)
     assert probed(world) == set()
     world.run(30 * SECOND)

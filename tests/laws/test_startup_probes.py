@@ -1,23 +1,14 @@
-"""A startup probe gates the others for a generation's start only: not for a plan, and not again for each new process."""
+"""A startup probe delays the other probes only at the start of a generation: not for a plan, and not again for each new process."""
 
 from manifests.values.desired import SECOND
 from providers.actions import StopContainer
 from providers.facts import Known, ProbeValue
 from reconciler.core.model.reasons import Reason
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready, stops
 from tests.sim.manifest import shop
-from tests.sim.world import World
 
 
-def stops(world: World) -> list[str]:
-    return [
-        write.action.name
-        for write in world.traffic.writes
-        if isinstance(write.action, StopContainer) and write.effective
-    ]
-
-
-def test_a_new_process_restarts_who_fails_by_now_as_if_it_had_been_there_all_the_time(worlds):
+def test_a_new_process_restarts_a_replica_that_fails_after_its_start(worlds):
     world = ready(worlds(shop(startup=True)))
     world.kill()
     for probe in ("startup", "liveness"):
@@ -29,7 +20,7 @@ def test_a_new_process_restarts_who_fails_by_now_as_if_it_had_been_there_all_the
     }
 
 
-def test_who_has_not_started_yet_is_left_to_its_startup_probe_by_a_new_process_too(worlds):
+def test_a_new_process_waits_for_a_pending_startup_probe(worlds):
     world = worlds(shop(startup=True))
     world.apps.lies[WEB.format(1), "startup"] = ProbeValue.FAIL
     world.run(15 * SECOND)
@@ -41,13 +32,13 @@ def test_who_has_not_started_yet_is_left_to_its_startup_probe_by_a_new_process_t
     assert world.weights() == {WEB.format(n): 100 for n in range(3)}
 
 
-def test_a_plan_sees_what_comes_after_the_startup_probe_and_waits_for_nothing_else(worlds):
+def test_a_plan_waits_only_for_the_probes_after_startup(worlds):
     world = worlds(shop(startup=True))
     world.run(60 * SECOND)
-    world.memory.rows.clear()  # nothing is remembered, so the plan finds out itself
+    world.memory.rows.clear()  # without a ledger the plan has to probe by itself
     before = world.clock.now().steady
     _, observed, now = world.observe_once()
-    assert now.steady - before < 10 * SECOND, "the whole time that probes may take was waited for"
+    assert now.steady - before < 10 * SECOND, "the plan waited for the full time of the probes"
     for probes in observed.probes.values():
         assert {probes.startup.value, probes.liveness.last, probes.readiness.last} == {ProbeValue.PASS}
     assert all(isinstance(pool, Known) for pool in observed.pools.values())

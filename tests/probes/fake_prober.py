@@ -1,4 +1,4 @@
-"""The shell's probing with a prober that only listens, in virtual time. Used by the tests of what is aimed at whom."""
+"""The shell's probing with a fake probe engine, in virtual time. Used by the tests of its targets and results."""
 
 from collections.abc import Mapping
 
@@ -14,16 +14,16 @@ from tests.sim.clock import VirtualClock
 START = 1000 * SECOND
 
 
-class Listener:
-    """A `Prober` that keeps what it is told, and says what it is given to say. `told` counts how often it was told."""
+class FakeProber:
+    """A `Prober` that records its targets and returns prepared results. `updates` counts the calls of `set_targets`."""
 
     def __init__(self) -> None:
         self.targets: dict[tuple[Generation, str], Target] = {}
         self.results: dict[tuple[Generation, str], ProbeFact] = {}
-        self.told = 0
+        self.updates = 0
 
     def set_targets(self, targets: list[Target]) -> None:
-        self.told += 1
+        self.updates += 1
         self.targets = {target.key: target for target in targets}
 
     def read(self) -> Mapping[tuple[Generation, str], ProbeFact]:
@@ -44,10 +44,10 @@ class Listener:
 
 
 class Shell:
-    """The clock, the looks and the probing of one process; nothing is looked at by itself."""
+    """The clock, the looks and the probing of one process; looks happen only on request."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock(steady=START)
-        self.prober = Listener()
+        self.prober = FakeProber()
         self.looks = Looks(Providers(), InlineRunner(), self.clock, Wake())
         self.probing = Probing(self.prober, self.looks)

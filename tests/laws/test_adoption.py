@@ -1,4 +1,4 @@
-"""Laws over the life of a world with somebody else's containers: kills, lost memory, crashes; what is not ours is never made or removed."""
+"""Laws of adopted and labelled containers across kills, a lost ledger and crashes: foreign containers are never created or removed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.sim.manifest import INSTANCE, Shop, Spec
 from tests.sim.world import World
 
 STRIDE = stride(search=1, ci=8)
-"""Every how many points a process is killed."""
+"""The distance between the points at which a process is killed."""
 
 NAMES = ("web-1", "web-2", "web-3")
 COMPOSE = {"com.docker.compose.project": "shop", "com.docker.compose.service": "web"}
@@ -22,25 +22,25 @@ CONTEXT = '[{"name": "web", "livenessProbe": {"tcpSocket": {"port": 8080}, "peri
 
 
 class Adopting(Shop):
-    """The usual shop, whose workload takes compose's containers over."""
+    """The usual shop, whose workload adopts containers of Docker Compose."""
 
     adopt: Adopt = Adopt(labels=(("com.docker.compose.service", "web"),))
 
     def desired(self) -> Desired:
-        found = Shop.desired(self)
-        return replace(found, workloads=tuple(replace(workload, adopt=self.adopt) for workload in found.workloads))
+        made = Shop.desired(self)
+        return replace(made, workloads=tuple(replace(workload, adopt=self.adopt) for workload in made.workloads))
 
 
 class Labelled(Shop):
-    """A shop without workloads, whose Instance looks at labels."""
+    """A shop without workloads, whose Instance uses labels."""
 
     def desired(self) -> Desired:
-        found = Shop.desired(self)
-        return replace(found, instance=replace(found.instance, enhanced_liveness=True))
+        made = Shop.desired(self)
+        return replace(made, instance=replace(made.instance, enhanced_liveness=True))
 
 
 def planted(world: World, **labels: str) -> World:
-    """Three containers of compose's that have been running for a while."""
+    """Three containers of Docker Compose that have been running for a while."""
     policy = (Live("", 0, 0, "no"),)
     for number, name in enumerate(NAMES, start=1):
         own = {"com.docker.compose.container-number": str(number), **COMPOSE, **labels}
@@ -54,7 +54,7 @@ def labelled(world: World) -> World:
 
 @pytest.fixture
 def strange() -> Iterator[Callable[[Shop], World]]:
-    """Makes worlds without the usual watchdog, for which what carries no mark is untouchable, and closes them."""
+    """Creates worlds without the usual watchdog, which forbids changes of containers without a mark, and closes them."""
     made: list[World] = []
 
     def make(shop: Shop) -> World:
@@ -62,8 +62,8 @@ def strange() -> Iterator[Callable[[Shop], World]]:
         return made[-1]
 
     yield make
-    for one in made:
-        one.close()
+    for world in made:
+        world.close()
 
 
 def done(world: World, kind: type) -> list[str]:
@@ -74,7 +74,7 @@ def ids(world: World) -> dict[str, str]:
     return {name: item.id for name, item in world.containers().items()}
 
 
-def test_an_adopted_world_comes_to_rest_and_an_idle_hour_changes_nothing(strange):
+def test_an_adopted_world_converges_and_an_idle_hour_changes_nothing(strange):
     world = planted(strange(Adopting()))
     before = {name: item.generation for name, item in world.containers().items()}
     world.run(120 * SECOND)
@@ -88,7 +88,7 @@ def test_an_adopted_world_comes_to_rest_and_an_idle_hour_changes_nothing(strange
 
 
 @pytest.mark.parametrize("memory", ["kept", "lost"])
-def test_whenever_it_is_killed_an_adopted_replica_is_healed_in_place_and_nobody_is_made_or_removed(strange, memory):
+def test_a_kill_at_any_point_heals_an_adopted_replica_in_place(strange, memory):
     point = 0
     while True:
         world = planted(strange(Adopting((Spec(drain=2 * SECOND),))))
@@ -117,7 +117,7 @@ def test_whenever_it_is_killed_an_adopted_replica_is_healed_in_place_and_nobody_
         point += STRIDE
 
 
-def test_what_the_runtime_restarted_before_anybody_counted_spends_no_attempt_also_when_the_memory_is_lost(strange):
+def test_restarts_by_the_runtime_before_adoption_count_as_no_attempt(strange):
     world = planted(strange(Adopting((Spec(drain=2 * SECOND),))))
     for name in NAMES:
         world.runtime.alter(name, restarts=7)
@@ -132,7 +132,7 @@ def test_what_the_runtime_restarted_before_anybody_counted_spends_no_attempt_als
     assert len(world.memory.ledger().attempts["workload/web/1"]) == 1
 
 
-def test_an_adopted_container_that_crashes_is_started_again_and_one_that_is_removed_is_made_anew(strange):
+def test_a_crashed_container_is_restarted_and_a_removed_one_recreated(strange):
     world = planted(strange(Adopting()))
     world.run(120 * SECOND)
     world.runtime.exit("web-1")
@@ -145,7 +145,7 @@ def test_an_adopted_container_that_crashes_is_started_again_and_one_that_is_remo
     assert set(world.weights()) == {"web-1", "web-2", made}
 
 
-def test_replacing_them_ends_with_replicas_of_ours_and_the_pool_never_empty(strange):
+def test_replacing_adopted_containers_never_empties_the_pool(strange):
     world = planted(strange(Adopting()))
     world.run(120 * SECOND)
     replacing = Adopting()
@@ -161,7 +161,7 @@ def test_replacing_them_ends_with_replicas_of_ours_and_the_pool_never_empty(stra
     assert sum(world.weights().values()) == 300
 
 
-def test_what_was_adopted_outlives_destroy(strange):
+def test_destroy_keeps_adopted_containers(strange):
     world = planted(strange(Adopting()))
     world.run(120 * SECOND)
     world.shop = Shop(destroy=True)
@@ -175,7 +175,7 @@ def test_what_was_adopted_outlives_destroy(strange):
 # --- labels -----------------------------------------------------------------------------------------------------------
 
 
-def test_whenever_it_is_killed_a_labelled_container_is_restarted_once_and_never_left_down(strange):
+def test_a_kill_at_any_point_restarts_a_labelled_container_once(strange):
     point = 0
     while True:
         world = labelled(strange(Labelled(())))
@@ -197,7 +197,7 @@ def test_whenever_it_is_killed_a_labelled_container_is_restarted_once_and_never_
         point += max(1, STRIDE // 2)
 
 
-def test_labelled_containers_that_all_fail_at_once_are_tried_one_by_one_and_never_left_down(strange):
+def test_labelled_containers_failing_together_are_restarted_one_by_one(strange):
     world = labelled(strange(Labelled(())))
     world.run(120 * SECOND)
     world.apps.cursed.update(NAMES)
@@ -211,7 +211,7 @@ def test_labelled_containers_that_all_fail_at_once_are_tried_one_by_one_and_neve
     assert len(stops) == len(done(world, StartContainer))
 
 
-def test_a_start_that_fails_for_an_hour_is_tried_until_it_succeeds(strange):
+def test_a_start_that_fails_for_an_hour_is_retried_until_it_succeeds(strange):
     world = labelled(strange(Labelled(())))
     world.run(120 * SECOND)
     world.runtime.refuse_starts("no space left on device")
@@ -223,7 +223,7 @@ def test_a_start_that_fails_for_an_hour_is_tried_until_it_succeeds(strange):
     assert world.running() == list(NAMES)
 
 
-def test_one_that_its_owner_stopped_stays_down(strange):
+def test_a_container_stopped_by_its_owner_stays_down(strange):
     world = labelled(strange(Labelled(())))
     world.run(120 * SECOND)
     world.runtime.exit("web-2", 0)

@@ -1,4 +1,4 @@
-"""Whole lives of staged rollouts: whatever is declared, falls ill, steps or is killed, traffic only goes where the books say."""
+"""Whole runs of staged rollouts: after any declaration, failure, clock step or kill, traffic follows the rollout history."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ from tests.sim.manifest import Shop, Spec, shop
 from tests.sim.world import World
 
 IMAGES = ("v1", "v2", "v3")
-SHORT = {spec.revision[:8]: spec.revision for spec in (Spec(image=one) for one in IMAGES)}
+SHORT = {spec.revision[:8]: spec.revision for spec in (Spec(image=image) for image in IMAGES)}
 TIMES = Rollout(
     precheck=20 * SECOND,
     pending_grace=120 * SECOND,
@@ -52,16 +52,16 @@ def revision_in(name: str) -> str:
 
 
 def watch(world: World) -> None:
-    """Each raise goes to the revision that has the traffic or is being let in, as the books that were stored before say."""
+    """Each raised weight belongs to the active revision or to one that is being opened, by the stored rollout history."""
 
     def check(action: object) -> None:
         if not isinstance(action, SetWeight) or not action.weight:
             return
-        books = world.memory.ledger().rollouts["workload/web"]
-        row = books.of(revision_in(action.name))
+        history = world.memory.ledger().rollouts["workload/web"]
+        row = history.of(revision_in(action.name))
         assert row is not None
-        first = not books.active
-        assert first or row.revision == books.active or row.opened is not None, (action, books)
+        first = not history.active
+        assert first or row.revision == history.active or row.opened is not None, (action, history)
 
     world.checks.append(check)
 
@@ -87,7 +87,7 @@ def happen(world: World, event: tuple[str, object]) -> None:
 
 @examples(8)
 @given(st.lists(events, min_size=4, max_size=12))
-def test_traffic_goes_where_the_books_say_and_everything_comes_to_rest(story):
+def test_traffic_follows_the_rollout_history_and_the_world_converges(story):
     world = World(shop(replicas=2, strategy=Strategy.ACTIVATE, rollout=TIMES))
     world.dog = Watchdog(world)
     watch(world)
@@ -97,22 +97,22 @@ def test_traffic_goes_where_the_books_say_and_everything_comes_to_rest(story):
         for event in story:
             happen(world, event)
             assert any(world.weights().values()), "a pool that served is empty"
-            books = world.memory.ledger().rollouts["workload/web"]
-            active = books.of(books.active)
+            history = world.memory.ledger().rollouts["workload/web"]
+            active = history.of(history.active)
             assert active is not None
             numbers.append((active.number, active.revision))
-            assert sum(row.standing is Standing.ACTIVE for row in books.rows) <= 1
+            assert sum(row.standing is Standing.ACTIVE for row in history.rows) <= 1
         world.apps.mute.clear()
         world.kill_in = -1
         world.run(900 * SECOND)
-        books = world.memory.ledger().rollouts["workload/web"]
-        wanted = books.of(world.shop.specs[0].revision)
+        history = world.memory.ledger().rollouts["workload/web"]
+        wanted = history.of(world.shop.specs[0].revision)
         assert wanted is not None
-        assert wanted.revision == books.active or wanted.standing in ENDED
+        assert wanted.revision == history.active or wanted.standing in ENDED
         assert all(weight == 100 for weight in world.weights().values()), world.weights()
-        assert {revision_in(name) for name in world.weights()} == {books.active}
-        assert {revision_in(name) for name in world.running()} == {books.active}
+        assert {revision_in(name) for name in world.weights()} == {history.active}
+        assert {revision_in(name) for name in world.running()} == {history.active}
         assert not world.tape.last.steps
-        assert not books.back
+        assert not history.back
     finally:
         world.close()

@@ -1,4 +1,4 @@
-"""Laws about full disks, broken sources, unreadable providers, and people and things that are not ours."""
+"""Laws about full disks, broken sources, unreachable providers, foreign objects and foreign changes."""
 
 from dataclasses import replace
 
@@ -8,13 +8,11 @@ from manifests.values.desired import SECOND
 from providers.facts import ContainerState, Endpoint, ExitCause, Mark, RecordKey, RecordSet, mark_labels
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.store.directory import StoreError
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, Shop, Spec, shop
 
-# --- full disks, broken sources, strangers ----------------------------------------------------------------------
 
-
-def test_nothing_is_done_once_the_store_is_full(worlds):
+def test_a_full_store_stops_all_writes(worlds):
     world = ready(worlds(shop()))
     count = len(world.traffic.writes)
     world.memory.full = True
@@ -28,7 +26,7 @@ def test_nothing_is_done_once_the_store_is_full(worlds):
     assert world.weights() == {WEB.format(n): 100 for n in range(3)}
 
 
-def test_a_broken_source_or_one_that_cannot_be_read_removes_nothing(worlds):
+def test_a_broken_source_removes_nothing(worlds):
     world = ready(worlds(Shop((Spec(),), prune=True)))
     count = len(world.traffic.writes)
     world.source.broken = "web.yaml: is empty"
@@ -38,7 +36,7 @@ def test_a_broken_source_or_one_that_cannot_be_read_removes_nothing(worlds):
 
 
 @pytest.mark.parametrize("provider", [NODE, POOLS, NAMES])
-def test_a_provider_that_cannot_be_read_removes_nothing_and_is_told(provider, worlds):
+def test_an_unreachable_provider_removes_nothing_and_is_reported(provider, worlds):
     world = ready(worlds(Shop((Spec(),), prune=True)))
     count = len(world.traffic.writes)
     world.outside.break_reads(provider)
@@ -50,7 +48,7 @@ def test_a_provider_that_cannot_be_read_removes_nothing_and_is_told(provider, wo
     assert not world.tape.last.holds
 
 
-def test_a_zone_edited_by_hand_is_put_right_and_what_is_not_ours_in_it_stays(worlds):
+def test_a_zone_edited_by_hand_is_repaired_and_foreign_records_stay(worlds):
     world = ready(worlds(shop()))
     world.zones.plant(ZONE, RecordKey(f"web.{ZONE}", "A"), RecordSet(30, ("192.0.2.7",)))
     world.zones.plant(ZONE, RecordKey(f"mail.{ZONE}", "A"), RecordSet(60, ("192.0.2.25",)))
@@ -61,7 +59,7 @@ def test_a_zone_edited_by_hand_is_put_right_and_what_is_not_ours_in_it_stays(wor
     assert world.published(f"mail.{ZONE}") == ("192.0.2.25",)
 
 
-def test_nothing_without_our_valid_mark_is_touched(worlds):
+def test_objects_without_a_valid_mark_are_never_changed(worlds):
     world = worlds(Shop((Spec(), Spec("kept", replicas=1, pools=("kept",))), prune=True))
     labels = mark_labels(Mark("shop", "web", 7, "0123456789abcdef"), 1)
     world.runtime.plant("committed-from-ours", labels)
@@ -74,11 +72,11 @@ def test_nothing_without_our_valid_mark_is_touched(worlds):
     ready(world)
     world.push(Shop((Spec("kept", replicas=1, pools=("kept",)),), prune=True))
     world.run(900 * SECOND)
-    assert [one for one in world.running() if "-kept-" not in one] == ["committed-from-ours", "other-web-01234567-0"]
+    assert [name for name in world.running() if "-kept-" not in name] == ["committed-from-ours", "other-web-01234567-0"]
     assert world.published() == ()
 
 
-def test_a_container_with_our_name_and_no_mark_holds_its_replica_alone(worlds):
+def test_a_foreign_container_with_the_name_holds_only_its_replica(worlds):
     world = worlds(shop())
     world.runtime.plant(WEB.format(1), {}, running=True)
     world.dog.replant()
@@ -87,7 +85,7 @@ def test_a_container_with_our_name_and_no_mark_holds_its_replica_alone(worlds):
     assert world.weights() == {WEB.format(0): 100, WEB.format(2): 100}
 
 
-def test_a_replica_killed_by_somebody_between_two_looks_is_started_again_at_once(worlds):
+def test_a_replica_killed_between_two_looks_is_restarted_at_once(worlds):
     world = ready(worlds(shop()))
     world.runtime.kill(WEB.format(0))
     world.run(20 * SECOND)
@@ -97,7 +95,7 @@ def test_a_replica_killed_by_somebody_between_two_looks_is_started_again_at_once
     assert (item.state, item.exit_cause) == (ContainerState.RUNNING, None)
 
 
-def test_replicas_that_move_to_another_node_are_replaced_there_and_go_here(worlds):
+def test_replicas_move_to_another_node(worlds):
     world = ready(worlds(shop(replicas=2), nodes=(NODE, "node-b")))
     world.push(shop(replicas=2, nodes=("node-b",)))
     world.run(300 * SECOND)
@@ -106,7 +104,7 @@ def test_replicas_that_move_to_another_node_are_replaced_there_and_go_here(world
     assert world.weights() == {WEB.format(n): 100 for n in range(2)}
 
 
-def test_an_orphan_keeps_serving_while_its_pool_cannot_be_read_even_by_a_new_process(worlds):
+def test_an_orphan_keeps_serving_while_its_pool_is_unreachable(worlds):
     world = ready(worlds(Shop((Spec(), Spec("old", pools=("old",))), prune=True)))
     world.push(Shop((Spec(),), prune=True))
     world.outside.break_reads(POOLS)
@@ -119,7 +117,7 @@ def test_an_orphan_keeps_serving_while_its_pool_cannot_be_read_even_by_a_new_pro
     assert len(world.running()) == 3
 
 
-def test_what_is_on_its_way_out_when_its_manifest_goes_is_not_removed_without_leave_to_prune(worlds):
+def test_a_draining_replica_of_a_deleted_manifest_needs_prune(worlds):
     world = ready(worlds(shop(replicas=2, ttl=300)))
     world.push(shop(replicas=1, ttl=300))
     world.run(30 * SECOND)
@@ -129,7 +127,7 @@ def test_what_is_on_its_way_out_when_its_manifest_goes_is_not_removed_without_le
     assert Rule.PRUNE_OFF in {hold.rule for hold in world.tape.last.holds}
 
 
-def test_a_container_started_by_hand_on_its_way_out_is_drained_and_stopped_again(worlds):
+def test_a_leaving_container_started_by_hand_is_drained_again(worlds):
     world = ready(worlds(shop(replicas=2, ttl=60)))
     world.push(shop(replicas=1, ttl=60))
     world.run(30 * SECOND)
@@ -140,12 +138,12 @@ def test_a_container_started_by_hand_on_its_way_out_is_drained_and_stopped_again
     assert list(world.containers()) == [WEB.format(0)]
 
 
-def test_every_hold_names_an_instant_in_the_future_or_a_persons_action(worlds):
-    for trouble in ("names", "node-a", "edge"):
+def test_holds_over_time_name_a_future_instant_or_a_next_step(worlds):
+    for provider in ("names", "node-a", "edge"):
         world = ready(worlds(Shop((Spec(), Spec(name="old", pools=("old",))), prune=True)))
-        world.outside.break_reads(trouble)
+        world.outside.break_reads(provider)
         world.apps.cursed.add(WEB.format(0))
-        world.push(replace(world.shop, specs=(Spec(replicas=2),), prune=trouble == "edge"))
+        world.push(replace(world.shop, specs=(Spec(replicas=2),), prune=provider == "edge"))
         for _ in range(20):
             world.run(7 * SECOND)
             steady = world.tape.last.ledger and world.clock.now().steady - 7 * SECOND
@@ -155,7 +153,7 @@ def test_every_hold_names_an_instant_in_the_future_or_a_persons_action(worlds):
         world.close()
 
 
-def test_the_replica_of_a_suspended_workload_keeps_its_weight_in_step_with_its_health(worlds):
+def test_weights_of_a_suspended_workload_follow_health(worlds):
     world = ready(worlds(shop()))
     world.memory.say("suspend", "workload/web")
     world.apps.sick.add(world.generation(WEB.format(0)))
@@ -168,7 +166,7 @@ def test_the_replica_of_a_suspended_workload_keeps_its_weight_in_step_with_its_h
     assert len(world.dog.restarts) == 1
 
 
-def test_exit_cause_of_our_own_stop_is_no_failure(worlds):
+def test_an_own_stop_is_no_failure(worlds):
     world = ready(worlds(shop()))
     world.apps.sick.add(world.generation(WEB.format(0)))
     world.run(120 * SECOND)

@@ -1,4 +1,4 @@
-"""Laws over the life of a world: coming to rest, health restarts, order of steps, read-back, kills, faults, full disks."""
+"""Laws of whole runs: convergence, order of steps, health restarts, pools and names that never become empty, plan and apply, read-back, kills."""
 
 from dataclasses import replace
 from functools import cache
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manifests.values.desired import SECOND, Backoff
+from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, CreateContainer, SetWeight, StartContainer, StopContainer
 from providers.facts import ProbeValue
 from providers.testing.faults import Fault
@@ -16,13 +16,13 @@ from reconciler.core.model.ledger import OutcomeKind
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.loop import LONGEST_SLEEP
 from tests.laws.examples import examples, stride
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import QUICK, WEB, ready
 from tests.laws.watchdog import Watchdog
 from tests.sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 from tests.sim.world import World
 
 STRIDE = stride(search=4, ci=24)
-"""Every how many points a process is killed in each of four shards, which begin a quarter of it apart."""
+"""The distance between the points of a kill in each of four shards, which begin a quarter of it apart."""
 
 
 def kinds(world: World, since: int = 0) -> list[str]:
@@ -38,10 +38,10 @@ def kinds(world: World, since: int = 0) -> list[str]:
     return names
 
 
-# --- rest -------------------------------------------------------------------------------------------------------
+# --- convergence ------------------------------------------------------------------------------------------------
 
 
-def test_a_healthy_world_comes_to_rest_and_an_idle_hour_writes_and_tells_nothing(worlds):
+def test_a_healthy_world_converges_and_is_quiet_for_an_hour(worlds):
     world = ready(worlds(shop()))
     before = world.memory.saves, len(world.traffic.writes), world.tape.decided_count, world.memory.decisions
     notes, reads = len(world.tape.notes), world.traffic.reads
@@ -53,7 +53,7 @@ def test_a_healthy_world_comes_to_rest_and_an_idle_hour_writes_and_tells_nothing
     assert not world.tape.last.waits
 
 
-def test_a_quiet_world_is_looked_at_often_and_decided_over_seldom(worlds):
+def test_a_quiet_world_is_observed_often_and_decided_rarely(worlds):
     world = ready(worlds(replace(shop(), look_pools=SECOND)))
     looks, ticks = world.traffic.reads, world.memory.ticks
     world.run(3600 * SECOND)
@@ -62,7 +62,7 @@ def test_a_quiet_world_is_looked_at_often_and_decided_over_seldom(worlds):
     assert 3600 * SECOND / LONGEST_SLEEP <= ticks <= looks / 2
 
 
-def test_what_somebody_changes_in_a_quiet_world_is_undone_at_the_next_look(worlds):
+def test_a_foreign_change_is_reverted_at_the_next_look(worlds):
     world = ready(worlds(replace(shop(), look_pools=SECOND)))
     world.run(60 * SECOND)
     pool = world.outside.pools[POOLS]["web"]
@@ -72,7 +72,7 @@ def test_what_somebody_changes_in_a_quiet_world_is_undone_at_the_next_look(world
     assert pool[endpoint].weight == member.weight == 100
 
 
-def test_a_word_that_rings_no_bell_is_obeyed_before_the_longest_sleep_ends(worlds):
+def test_a_command_without_a_wake_up_takes_effect_after_the_longest_nap(worlds):
     world = ready(worlds(shop()))
     world.memory.wake_holder = lambda: None
     world.memory.say("suspend", "workload/web")
@@ -81,7 +81,7 @@ def test_a_word_that_rings_no_bell_is_obeyed_before_the_longest_sleep_ends(world
     assert "workload/web" in world.memory.ledger().suspensions
 
 
-def test_nothing_is_written_that_is_as_wanted_already(worlds):
+def test_a_converged_world_is_never_written_to(worlds):
     world = ready(worlds(shop(pools=("web", "web-2"))))
     assert all(write.effective for write in world.traffic.writes)
     count = len(world.traffic.writes)
@@ -95,14 +95,14 @@ def test_nothing_is_written_that_is_as_wanted_already(worlds):
 # --- order ------------------------------------------------------------------------------------------------------
 
 
-def test_growing_goes_container_ready_then_weight_then_name(worlds):
+def test_scaling_up_adds_container_then_weight_then_name(worlds):
     world = ready(worlds(shop(replicas=1)))
     assert kinds(world) == ["CreateContainer", "StartContainer", "up", "ChangeRecords"]
     started, weighed = world.traffic.writes[1].at, world.traffic.writes[2].at
     assert weighed - started >= world.apps.start_delay
 
 
-def test_planned_shrinking_goes_name_then_ttl_then_weight_then_drain_then_stop(worlds):
+def test_scaling_down_removes_name_waits_ttl_removes_weight_drains_stops(worlds):
     world = ready(worlds(shop(replicas=2, ttl=30, drain=10 * SECOND)))
     count = len(world.traffic.writes)
     world.push(shop(replicas=1, ttl=30, drain=10 * SECOND))
@@ -122,7 +122,7 @@ def test_a_stop_waits_for_weight_0_in_every_pool(worlds):
     assert len(world.weights("web")) == len(world.weights("web-2")) == 1
 
 
-def test_a_health_failure_takes_the_weight_at_once_and_waits_for_no_ttl(worlds):
+def test_a_health_failure_removes_the_weight_at_once_without_a_ttl(worlds):
     world = ready(worlds(shop(ttl=300)))
     count = len(world.traffic.writes)
     world.apps.sick.add(world.generation(WEB.format(1)))
@@ -135,7 +135,7 @@ def test_a_health_failure_takes_the_weight_at_once_and_waits_for_no_ttl(worlds):
     assert len(world.published()) == 3
 
 
-def test_a_rollout_keeps_its_replicas_and_goes_one_by_one(worlds):
+def test_a_rollout_replaces_one_replica_at_a_time(worlds):
     world = ready(worlds(shop()))
     fewest = [3]
 
@@ -151,7 +151,7 @@ def test_a_rollout_keeps_its_replicas_and_goes_one_by_one(worlds):
     assert world.running() == [f"shop-web-{Spec(image='v2').revision[:8]}-{n}" for n in range(3)]
 
 
-def test_a_rollout_to_something_that_never_answers_stops_by_itself_and_the_old_replicas_keep_serving(worlds):
+def test_a_rollout_that_never_becomes_ready_keeps_the_old_replicas(worlds):
     world = ready(worlds(shop()))
     revision = Spec(image="v2").revision[:8]
     world.apps.mute |= {f"shop-web-{revision}-{n}" for n in range(3)}
@@ -176,9 +176,8 @@ def test_a_rollout_to_something_that_never_answers_stops_by_itself_and_the_old_r
     window=st.sampled_from([60, 300]),
     events=st.lists(st.sampled_from(["restart", "kill", "back", "forth", "run", "points"]), min_size=4, max_size=12),
 )
-def test_health_restarts_stay_within_their_limit_whatever_happens_to_clocks_and_processes(limit, window, events):
-    backoff = Backoff(SECOND, 2 * SECOND, 600 * SECOND)
-    world = World(shop(limit=limit, window=window * SECOND, drain=SECOND, backoff=backoff))
+def test_health_restarts_stay_within_their_limit(limit, window, events):
+    world = World(shop(limit=limit, window=window * SECOND, drain=SECOND, backoff=QUICK))
     dog = Watchdog(world)
     try:
         world.run(60 * SECOND)
@@ -200,7 +199,7 @@ def test_health_restarts_stay_within_their_limit_whatever_happens_to_clocks_and_
         world.close()
 
 
-def test_a_lost_ledger_restarts_nothing_for_health_until_counting_is_right_again(worlds):
+def test_a_lost_ledger_pauses_health_restarts_for_one_window(worlds):
     world = ready(worlds(shop()))
     world.kill()
     world.memory.rows.clear()
@@ -212,7 +211,7 @@ def test_a_lost_ledger_restarts_nothing_for_health_until_counting_is_right_again
     assert [restart[1] for restart in world.dog.restarts] == ["workload/web/0"]
 
 
-def test_a_host_that_reboots_comes_back_four_at_a_time_and_counts_no_attempt(worlds):
+def test_a_host_restart_starts_all_and_counts_no_attempt(worlds):
     world = ready(worlds(shop(replicas=10)))
     world.reboot_host()
     assert not world.running()
@@ -225,14 +224,14 @@ def test_a_host_that_reboots_comes_back_four_at_a_time_and_counts_no_attempt(wor
     assert not ledger.failures
 
 
-def test_four_replicas_that_cannot_be_started_do_not_keep_a_fifth_down(worlds):
+def test_four_failing_starts_do_not_block_other_workloads(worlds):
     world = worlds(Shop((Spec(name="bad", replicas=4), Spec(name="web", replicas=2))))
     world.fail_next(NODE, *[Fault.NONE] * 6, *[Fault.REJECTED] * 4)
     world.run(30 * SECOND)
     assert [name for name in world.running() if "-web-" in name] == [WEB.format(0), WEB.format(1)]
 
 
-def test_a_sick_replica_is_restarted_though_a_planned_exit_waits_for_a_person(worlds):
+def test_a_failing_replica_is_restarted_despite_a_pending_exit(worlds):
     world = ready(worlds(shop(replicas=2)))
     world.apps.cursed.add(WEB.format(0))
     world.run(120 * SECOND)
@@ -248,7 +247,7 @@ def test_a_sick_replica_is_restarted_though_a_planned_exit_waits_for_a_person(wo
 
 
 @pytest.mark.parametrize("value", [ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN])
-def test_a_pool_and_a_name_never_become_empty_when_every_readiness_probe_says(value, worlds):
+def test_no_pool_or_name_becomes_empty_when_every_readiness_probe_says(value, worlds):
     world = ready(worlds(shop()))
     world.apps.lies["*", "readiness"] = value
     world.run(600 * SECOND)
@@ -270,7 +269,7 @@ def test_flapping_probes_never_empty_a_pool(worlds):
     assert world.published()
 
 
-def test_the_last_replica_may_lose_its_weight_to_its_own_granted_restart(worlds):
+def test_a_granted_restart_may_remove_the_last_weight(worlds):
     world = ready(worlds(shop(replicas=1)))
     world.apps.sick.add(world.generation(WEB.format(0)))
     world.run(120 * SECOND)
@@ -284,18 +283,18 @@ def test_the_last_replica_may_lose_its_weight_to_its_own_granted_restart(worlds)
 
 def shape(steps) -> list[tuple[str, str, str]]:
     """Steps without addresses, which a forecast does not know."""
-    found = []
+    shapes = []
     for step in steps:
         action = step.action
-        what = "" if isinstance(action, ChangeRecords) else action.name
-        found.append((step.object, type(action).__name__, what))
-    return found
+        name = "" if isinstance(action, ChangeRecords) else action.name
+        shapes.append((step.object, type(action).__name__, name))
+    return shapes
 
 
 @pytest.mark.parametrize(
     "after", [None, {"image": "v2"}, {"replicas": 1}, {"replicas": 5}, {"pools": ("web", "web-2")}]
 )
-def test_what_a_plan_prints_is_what_apply_then_does(after, worlds):
+def test_apply_does_what_the_plan_printed(after, worlds):
     world = worlds(shop())
     world.apps.start_delay = 0
     if after is not None:
@@ -313,10 +312,12 @@ def test_what_a_plan_prints_is_what_apply_then_does(after, worlds):
     expected, actual = shape(step.step for step in plan.steps), shape(world.tape.steps[done:])
     if after is not None:
         assert sorted(actual) == sorted(expected)
-        assert [one for one in actual if "Container" in one[1]] == [one for one in expected if "Container" in one[1]]
+        assert [step for step in actual if "Container" in step[1]] == [
+            step for step in expected if "Container" in step[1]
+        ]
     else:
-        assert [one for one in actual if one[1] != "ChangeRecords"] == [
-            one for one in expected if one[1] != "ChangeRecords"
+        assert [step for step in actual if step[1] != "ChangeRecords"] == [
+            step for step in expected if step[1] != "ChangeRecords"
         ]
 
 
@@ -324,7 +325,7 @@ def test_what_a_plan_prints_is_what_apply_then_does(after, worlds):
 
 
 @pytest.mark.parametrize("kind", [CreateContainer, StartContainer, SetWeight, ChangeRecords])
-def test_a_provider_that_says_done_without_doing_it_is_noticed_and_asked_again(kind, worlds):
+def test_a_write_without_effect_is_noticed_and_repeated(kind, worlds):
     world = worlds(shop(replicas=1))
     world.traffic.lies, world.traffic.kinds = 1, (kind,)
     world.run(90 * SECOND)
@@ -336,16 +337,16 @@ def test_a_provider_that_says_done_without_doing_it_is_noticed_and_asked_again(k
     assert world.published() == (world.containers()[WEB.format(0)].address,)
 
 
-def test_a_weight_that_was_not_taken_is_not_drained(worlds):
+def test_a_weight_without_effect_starts_no_drain(worlds):
     world = ready(worlds(shop(replicas=2)))
     world.traffic.lies, world.traffic.kinds = 3, (SetWeight,)
     world.push(shop(replicas=1))
     world.run(300 * SECOND)
-    assert world.running() == [WEB.format(0)]  # the watchdog saw weight 0 and the whole drain before the stop
+    assert world.running() == [WEB.format(0)]  # the watchdog checked weight 0 and the whole drain before the stop
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_REPLY, Fault.LOST_REQUEST, Fault.UNREACHABLE])
-def test_lost_answers_end_in_the_same_world(fault, worlds):
+def test_lost_answers_converge_to_the_same_world(fault, worlds):
     world = worlds(shop())
     for provider in (NODE, POOLS, NAMES):
         world.fail_next(provider, *[fault] * 3)
@@ -358,12 +359,12 @@ def test_lost_answers_end_in_the_same_world(fault, worlds):
 
 
 def calm(**fields) -> Shop:
-    """A shop in which less time passes: the same story in fewer ticks."""
+    """A shop with shorter times: the same events in fewer ticks."""
     return shop(ttl=5, drain=5 * SECOND, **fields)
 
 
 def story(world: World) -> None:
-    """A start, a sick replica, a new template, a smaller scale."""
+    """A start, a failing replica, a new template, a smaller scale."""
     world.run(40 * SECOND)
     name = WEB.format(1)
     if name in world.containers():
@@ -381,7 +382,7 @@ def end_state(world: World) -> tuple:
 
 @cache
 def undisturbed() -> tuple[tuple, int]:
-    """How the story ends where nobody is killed, and at how many points it could be: once for all shards."""
+    """The end of the story without a kill, and the number of points for kills. Computed once for all shards."""
     world = World(calm())
     world.dog = Watchdog(world)
     try:
@@ -392,7 +393,7 @@ def undisturbed() -> tuple[tuple, int]:
 
 
 @pytest.mark.parametrize("shard", range(4))
-def test_a_kill_at_any_point_ends_in_the_same_world_without_a_second_restart(shard, worlds):
+def test_a_kill_at_any_point_converges_without_a_second_restart(shard, worlds):
     wanted, points = undisturbed()
     assert wanted[0] == [f"shop-web-{Spec(image='v2').revision[:8]}-0"]
     assert wanted[3] == 1
@@ -406,7 +407,7 @@ def test_a_kill_at_any_point_ends_in_the_same_world_without_a_second_restart(sha
         world.close()
 
 
-def test_kills_all_the_time_only_cost_time(worlds):
+def test_repeated_kills_only_delay_convergence(worlds):
     world = worlds(shop())
     for _ in range(30):
         world.kill_in = 5

@@ -1,4 +1,4 @@
-"""Whole lives of worlds whose replicas push, drain by what is in flight, and whose weights somebody else writes."""
+"""Whole runs with pushes, drains by requests in flight, overrides, ramps, and another writer of weights."""
 
 from dataclasses import dataclass, replace
 
@@ -12,14 +12,14 @@ from reconciler.core.model.push_fact import PushEvent
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.pushing.pushes import Sender
 from tests.laws.examples import stride
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import POOLS, Shop, Spec
 from tests.sim.world import Killed, World
 
 
 @dataclass(frozen=True, slots=True)
 class Busy(Spec):
-    """Replicas that leave as soon as nothing is in flight."""
+    """Replicas that leave as soon as they have no requests in flight."""
 
     @property
     def quiet(self) -> int:
@@ -62,7 +62,7 @@ class Replica:
 def member(world: World, number: int):
     address = world.containers()[WEB.format(number)].address
     pool = world.outside.pools[POOLS]["web"]
-    return next(one for endpoint, one in pool.items() if endpoint.address == address)
+    return next(member for endpoint, member in pool.items() if endpoint.address == address)
 
 
 def since(world: World, count: int, kind: type) -> list[int]:
@@ -80,7 +80,7 @@ def down(world: World, count: int) -> int:
 # --- drains -----------------------------------------------------------------------------------------------------
 
 
-def test_an_idle_endpoint_leaves_after_the_shortest_drain(worlds):
+def test_an_idle_endpoint_leaves_after_the_minimum_drain(worlds):
     world = ready(worlds(busy(replicas=2)))
     count = len(world.traffic.writes)
     world.push(busy(replicas=1))
@@ -89,7 +89,7 @@ def test_an_idle_endpoint_leaves_after_the_shortest_drain(worlds):
     assert 2 * SECOND <= stop - down(world, count) <= 4 * SECOND
 
 
-def test_a_busy_endpoint_leaves_when_it_is_done(worlds):
+def test_a_busy_endpoint_leaves_after_its_last_request(worlds):
     world = ready(worlds(busy(replicas=2)))
     count = len(world.traffic.writes)
     member(world, 1).in_flight = 3
@@ -103,7 +103,7 @@ def test_a_busy_endpoint_leaves_when_it_is_done(worlds):
     assert not since(world, count, CutSessions)
 
 
-def test_what_never_ends_is_cut_after_the_longest_drain(worlds):
+def test_endless_requests_are_cut_after_the_maximum_drain(worlds):
     world = ready(worlds(busy(replicas=2)))
     count = len(world.traffic.writes)
     member(world, 1).in_flight = 3
@@ -115,22 +115,22 @@ def test_what_never_ends_is_cut_after_the_longest_drain(worlds):
     assert world.running() == [WEB.format(0)]
 
 
-def test_a_balancer_that_is_reloaded_during_a_drain_makes_it_last_its_whole_time(worlds):
+def test_a_balancer_reload_during_a_drain_extends_it_to_the_maximum(worlds):
     world = ready(worlds(busy(replicas=2)))
     count = len(world.traffic.writes)
     member(world, 1).in_flight = 3
     world.push(busy(replicas=1))
     world.run(8 * SECOND)
     world.pools.restart()
-    for one in world.outside.pools[POOLS]["web"].values():
-        one.in_flight = 0
+    for endpoint in world.outside.pools[POOLS]["web"].values():
+        endpoint.in_flight = 0
     world.run(100 * SECOND)
     (stop,) = since(world, count, StopContainer)
     assert stop - down(world, count) >= 30 * SECOND
     assert world.weights() == {WEB.format(0): 100}
 
 
-def test_destroy_drains_for_as_long_as_the_manifests_say(worlds):
+def test_destroy_drains_as_long_as_the_manifests_say(worlds):
     slow = Shop((Spec(replicas=2, ttl=1, drain=25 * SECOND),))
     world = ready(worlds(slow))
     world.shop = replace(slow, destroy=True)
@@ -144,7 +144,7 @@ def test_destroy_drains_for_as_long_as_the_manifests_say(worlds):
     assert not world.published()
 
 
-def test_what_is_pruned_drains_for_as_long_as_its_manifest_said_last_and_a_restart_of_the_program_forgets_it_not(
+def test_a_pruned_replica_drains_by_its_last_manifest_across_restarts(
     worlds,
 ):
     both = Shop((Spec(), Spec("api", replicas=2, pools=("api",), drain=25 * SECOND, publish=None)), prune=True)
@@ -163,7 +163,7 @@ def test_what_is_pruned_drains_for_as_long_as_its_manifest_said_last_and_a_resta
     assert set(world.memory.ledger().exit_times) == {"workload/web"}
 
 
-def test_a_destroy_that_is_killed_anywhere_is_ended_by_the_next_one_and_skips_no_wait(worlds):
+def test_a_destroy_killed_anywhere_is_finished_by_the_next_one(worlds):
     shop, point, killed = Shop((Spec(replicas=2, ttl=5, drain=7 * SECOND),)), 0, True
     while killed:
         world = ready(worlds(shop))
@@ -184,7 +184,7 @@ def test_a_destroy_that_is_killed_anywhere_is_ended_by_the_next_one_and_skips_no
 # --- pushes -----------------------------------------------------------------------------------------------------
 
 
-def test_a_replica_that_drains_itself_loses_its_weight_at_once_and_keeps_it_lost_over_a_kill(worlds):
+def test_a_draining_push_removes_the_weight_across_a_kill(worlds):
     world = ready(worlds(busy(replicas=3)))
     replica = Replica(world, 1)
     assert replica.push(PushEvent.DRAINING, 2) == 200
@@ -199,7 +199,7 @@ def test_a_replica_that_drains_itself_loses_its_weight_at_once_and_keeps_it_lost
     assert world.weights() == {WEB.format(n): 100 for n in range(3)}
 
 
-def test_not_ready_is_obeyed_until_it_is_stale_and_a_heartbeat_of_ready_outranks_the_probe(worlds):
+def test_a_not_ready_push_expires_and_a_ready_push_outranks_the_probe(worlds):
     world = ready(worlds(busy(replicas=3)))
     replica = Replica(world, 1)
     replica.push(PushEvent.NOT_READY)
@@ -216,7 +216,7 @@ def test_not_ready_is_obeyed_until_it_is_stale_and_a_heartbeat_of_ready_outranks
     assert world.weights()[WEB.format(1)] == 0
 
 
-def test_a_dead_container_keeps_no_weight_whatever_it_said(worlds):
+def test_a_dead_container_keeps_no_weight_despite_its_push(worlds):
     world = ready(worlds(busy(replicas=2)))
     Replica(world, 1).push(PushEvent.READY)
     world.apps.start_delay = 100 * SECOND
@@ -225,11 +225,11 @@ def test_a_dead_container_keeps_no_weight_whatever_it_said(worlds):
     assert not world.weights().get(WEB.format(1))
 
 
-# --- orders, other writers, ramps -------------------------------------------------------------------------------
+# --- overrides, other writers, ramps ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("verb", ["drain", "release"])
-def test_a_persons_drain_holds_over_a_restart_until_it_is_released(verb, worlds):
+def test_a_drain_override_survives_a_restart_until_release(verb, worlds):
     world = ready(worlds(busy(replicas=3)))
     world.memory.say("drain", "workload/web/1")
     world.run(10 * SECOND)
@@ -245,7 +245,7 @@ def test_a_persons_drain_holds_over_a_restart_until_it_is_released(verb, worlds)
     assert world.containers()[WEB.format(1)].state is ContainerState.RUNNING
 
 
-def test_a_fight_over_a_weight_ends_and_is_told(worlds):
+def test_a_conflicting_writer_is_reported_and_the_conflict_ends(worlds):
     world = ready(worlds(busy(replicas=2)))
     count = len(world.traffic.writes)
     for _ in range(40):
@@ -255,11 +255,11 @@ def test_a_fight_over_a_weight_ends_and_is_told(worlds):
     assert any(hold.rule is Rule.CONFLICTING_WRITER for hold in world.tape.last.holds)
 
 
-def test_a_balancer_that_lost_its_weights_has_them_back_within_a_look(worlds):
+def test_lost_weights_of_a_balancer_are_restored_within_a_look(worlds):
     world = ready(worlds(busy(replicas=3)))
     world.pools.restart()
-    for one in world.outside.pools[POOLS]["web"].values():
-        one.weight = 0
+    for endpoint in world.outside.pools[POOLS]["web"].values():
+        endpoint.weight = 0
     world.run(3 * SECOND)
     assert world.weights() == {WEB.format(n): 100 for n in range(3)}
     assert not any(hold.rule is Rule.CONFLICTING_WRITER for hold in world.tape.last.holds)
@@ -268,12 +268,12 @@ def test_a_balancer_that_lost_its_weights_has_them_back_within_a_look(worlds):
 def test_a_ramp_grows_in_steps_and_survives_a_kill(worlds):
     shop = replace(busy(replicas=1), ramp=Ramp(30 * SECOND, 10))
     world = worlds(shop)
-    seen = []
-    world.checks.append(lambda action: seen.append(action.weight) if isinstance(action, SetWeight) else None)
+    weights = []
+    world.checks.append(lambda action: weights.append(action.weight) if isinstance(action, SetWeight) else None)
     world.run(15 * SECOND)
     world.kill()
     world.run(60 * SECOND)
-    assert seen[0] == 10
-    assert seen == sorted(seen)
-    assert seen[-1] == 100
-    assert len(seen) > 10
+    assert weights[0] == 10
+    assert weights == sorted(weights)
+    assert weights[-1] == 100
+    assert len(weights) > 10

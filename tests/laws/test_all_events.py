@@ -1,6 +1,6 @@
-"""Everything at once: a world to which anything may happen at any time, with every law checked at every write.
+"""All events at once: in this world any event may happen at any time, and every law is checked at every write.
 
-`HYPOTHESIS_PROFILE=search` looks for new trouble for some minutes; the default profile repeats the same examples.
+`HYPOTHESIS_PROFILE=search` searches for new failures for some minutes; the default profile repeats the same examples.
 """
 
 from dataclasses import replace
@@ -22,7 +22,7 @@ PROVIDERS = st.sampled_from([NODE, POOLS, NAMES])
 
 
 class Anything(RuleBasedStateMachine):
-    """Rules are what may happen; after all of it the world is left alone and must become as wanted."""
+    """The rules are the events. After all of them the world must converge without further events."""
 
     world: World
     dog: Watchdog
@@ -61,7 +61,7 @@ class Anything(RuleBasedStateMachine):
         return ours[number % len(ours)] if ours else None
 
     def calm(self) -> None:
-        """Everything heals; in bounded time the world is as wanted, and it stays so without a write."""
+        """All faults end. In bounded time the world converges, and it stays converged without a write."""
         world = self.world
         world.apps.__init__()
         world.faults.clear()
@@ -76,25 +76,25 @@ class Anything(RuleBasedStateMachine):
         world.run(1800 * SECOND)
         spec = world.shop.specs[0]
         wanted = [f"shop-web-{spec.revision[:8]}-{n}" for n in range(spec.replicas)]
-        assert [one for one in world.running() if one != "neighbour"] == wanted, world.tape.last
+        assert [name for name in world.running() if name != "neighbour"] == wanted, world.tape.last
         for pool in spec.pools:
-            # By address: a member that was there when its address went to another container keeps the name it was given.
+            # By address: a member keeps its first name when its address goes to another container.
             members = world.outside.pools[POOLS][pool].items()
-            found = {end.address: one.weight for end, one in members if one.owner == INSTANCE}
-            assert found == {world.containers()[name].address: 100 for name in wanted}, world.tape.last
+            weights = {end.address: member.weight for end, member in members if member.owner == INSTANCE}
+            assert weights == {world.containers()[name].address: 100 for name in wanted}, world.tape.last
         assert set(world.published()) == {world.containers()[name].address for name in wanted}, world.tape.last
         before = world.memory.saves, len(world.traffic.writes), world.tape.decided_count
         world.run(600 * SECOND)
         assert (world.memory.saves, len(world.traffic.writes), world.tape.decided_count) == before
 
-    # --- time and people ----------------------------------------------------------------------------------------
+    # --- time and manifests -------------------------------------------------------------------------------------
 
     @rule(seconds=st.sampled_from([1, 3, 7, 20, 61]))
     def time_passes(self, seconds):
         self.world.run(seconds * SECOND)
 
     @rule(hours=st.sampled_from([-30, -1, 1, 30]))
-    def somebody_sets_the_clock(self, hours):
+    def the_clock_is_set(self, hours):
         self.world.clock.step_wall(hours * 3600 * SECOND)
 
     @rule(image=st.sampled_from(["v1", "v2", "v3"]))
@@ -114,7 +114,7 @@ class Anything(RuleBasedStateMachine):
         self.world.source.broken = "web.yaml:3:1: no such field" if broken else ""
 
     @rule()
-    def somebody_removes_the_record(self):
+    def the_record_is_removed(self):
         self.world.zones.plant(ZONE, RecordKey(f"web.{ZONE}", "A"), None)
 
     # --- containers ---------------------------------------------------------------------------------------------
@@ -126,19 +126,19 @@ class Anything(RuleBasedStateMachine):
             self.world.runtime.exit(name)
 
     @rule(number=REPLICA)
-    def somebody_removes_a_container(self, number):
+    def a_container_is_removed(self, number):
         name = self.pick(number)
         if name:
             self.world.runtime.vanish(name)
 
     @rule(number=REPLICA)
-    def somebody_starts_a_container(self, number):
+    def a_container_is_started_by_hand(self, number):
         name = self.pick(number)
         if name:
             self.world.start_by_hand(name)
 
     @rule(number=REPLICA)
-    def somebody_pauses_or_unpauses(self, number):
+    def a_container_is_paused_or_unpaused(self, number):
         name = self.pick(number)
         state = self.world.outside.nodes[NODE][name].state if name else ""
         if state == "running":
@@ -147,19 +147,19 @@ class Anything(RuleBasedStateMachine):
             self.world.runtime.unpause(name)
 
     @rule(number=REPLICA)
-    def somebody_takes_it_off_its_network(self, number):
+    def a_container_is_disconnected(self, number):
         name = self.pick(number)
         if name:
             self.world.runtime.disconnect(name)
 
     @rule(number=REPLICA)
-    def it_falls_ill(self, number):
+    def a_container_fails_once(self, number):
         name = self.pick(number)
         if name:
             self.world.apps.sick.add(self.world.outside.nodes[NODE][name].generation)
 
     @rule(number=REPLICA)
-    def it_is_not_ready(self, number):
+    def a_container_is_not_ready(self, number):
         name = self.pick(number)
         if name:
             self.world.apps.unready.add(self.world.outside.nodes[NODE][name].generation)
@@ -176,13 +176,13 @@ class Anything(RuleBasedStateMachine):
         self.world.apps.lies["*", probe] = value
 
     @rule(number=REPLICA, probe=st.sampled_from(["liveness", "readiness"]), period=st.sampled_from([7, 11, 23]))
-    def it_flaps(self, number, probe, period):
+    def a_container_flaps(self, number, probe, period):
         name = self.pick(number)
         if name:
             self.world.apps.flaps[name, probe] = period * SECOND
 
     @rule(number=REPLICA, delay=st.sampled_from([0, 20, 90]))
-    def it_starts_slowly(self, number, delay):
+    def a_container_starts_slowly(self, number, delay):
         name = self.pick(number)
         if name:
             self.world.apps.slow[name] = delay * SECOND
@@ -190,25 +190,25 @@ class Anything(RuleBasedStateMachine):
     # --- providers ----------------------------------------------------------------------------------------------
 
     @rule(provider=PROVIDERS, faults=st.lists(FAULTS, min_size=1, max_size=3))
-    def calls_go_wrong(self, provider, faults):
+    def calls_fail(self, provider, faults):
         self.world.fail_next(provider, *faults)
 
     @rule(provider=PROVIDERS)
-    def it_cannot_be_read(self, provider):
+    def a_provider_becomes_unreachable(self, provider):
         self.world.outside.break_reads(provider)
 
     @rule(provider=PROVIDERS)
-    def it_can_be_read_again(self, provider):
+    def a_provider_becomes_reachable(self, provider):
         self.world.outside.mend_reads(provider)
 
     # --- the process --------------------------------------------------------------------------------------------
 
     @rule()
-    def a_polite_restart(self):
+    def a_clean_restart(self):
         self.world.restart()
 
     @rule(points=st.integers(0, 12), cut=st.booleans())
-    def kill_minus_nine_or_a_power_cut(self, points, cut):
+    def a_kill_or_a_power_cut(self, points, cut):
         self.world.kill_in, self.world.cut = points, cut
 
     @rule()
@@ -222,7 +222,7 @@ class Anything(RuleBasedStateMachine):
             self.world.life.prober.why_silent = "no results"
 
     @invariant()
-    def no_more_is_healed_at_a_time_than_the_budget_allows(self):
+    def health_restarts_stay_within_the_budget(self):
         if not hasattr(self, "world"):
             return
         self.world.run(2 * SECOND)

@@ -1,4 +1,4 @@
-"""What a restart takes away is kept before, and what happened is told once."""
+"""Evidence is kept before a restart destroys it, and each event is reported once."""
 
 from collections import Counter
 
@@ -9,7 +9,7 @@ from reconciler.core.model.instant import instant
 from reconciler.core.model.restart_request import Request
 from reconciler.shell.apply.evidence import LOG_LIMIT
 from reconciler.shell.logs import SECRETS
-from tests.laws.lives import WEB, ready
+from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import shop
 from tests.sim.world import World
 
@@ -29,7 +29,7 @@ def sicken(world: World, ordinal: int, *lines: str) -> None:
     world.apps.sick.add(world.generation(name))
 
 
-def test_a_health_restart_leaves_probe_answers_log_and_end(world):
+def test_a_health_restart_keeps_probe_results_log_and_exit(world):
     sicken(world, 0, "out of file descriptors", "giving up")
     world.run(120 * SECOND)
     [(obj, kept)] = world.memory.evidence
@@ -40,7 +40,7 @@ def test_a_health_restart_leaves_probe_answers_log_and_end(world):
     assert kept["end"]["cause"] == "stopped-by-us"
 
 
-def test_a_crash_leaves_its_exit_code_and_log(world):
+def test_a_crash_keeps_its_exit_code_and_log(world):
     world.containers()[WEB.format(1)].log.append("segmentation fault")
     world.runtime.exit(WEB.format(1))
     world.run(60 * SECOND)
@@ -49,7 +49,7 @@ def test_a_crash_leaves_its_exit_code_and_log(world):
     assert kept["end"]["exit_code"] is not None
 
 
-def test_secrets_do_not_reach_the_evidence_and_its_size_is_bounded(world):
+def test_evidence_contains_no_secrets_and_has_a_bounded_size(world):
     SECRETS.add("sentinel-of-the-log")
     sicken(world, 0, *("x" * 1_000 for _ in range(45)), "token=sentinel-of-the-log")
     world.run(120 * SECOND)
@@ -59,13 +59,13 @@ def test_secrets_do_not_reach_the_evidence_and_its_size_is_bounded(world):
     assert len("\n".join(kept["log"])) <= LOG_LIMIT
 
 
-def test_a_planned_restart_and_a_rollout_leave_none(world):
+def test_a_rollout_keeps_no_evidence(world):
     world.push(shop(image="v2"))
     world.run(300 * SECOND)
     assert world.memory.evidence == []
 
 
-def test_events_tell_the_verdict_and_that_it_was_acted_on(world):
+def test_events_report_the_verdict_and_the_restart(world):
     sicken(world, 0)
     world.run(120 * SECOND)
     verdicts = [event for event in world.memory.events if event.kind == "verdict" and event.object == "workload/web/0"]
@@ -74,7 +74,7 @@ def test_events_tell_the_verdict_and_that_it_was_acted_on(world):
     assert [event.kind for event in world.memory.events].count("evidence") == 1
 
 
-def test_a_suspended_replica_is_said_not_to_be_acted_on(world):
+def test_events_report_a_verdict_without_action_for_a_suspended_replica(world):
     world.memory.say("suspend", "workload/web")
     sicken(world, 0)
     world.run(120 * SECOND)
@@ -85,7 +85,7 @@ def test_a_suspended_replica_is_said_not_to_be_acted_on(world):
     assert "Suspended" in verdict.outcome
 
 
-def test_a_hold_is_told_when_it_begins_and_when_it_ends_also_over_restarts_of_the_program(world):
+def test_a_hold_is_reported_at_its_begin_and_end_across_restarts(world):
     world.memory.say("suspend", "workload/web")
     world.run(5 * SECOND)
     world.runtime.exit(WEB.format(0))
@@ -98,7 +98,7 @@ def test_a_hold_is_told_when_it_begins_and_when_it_ends_also_over_restarts_of_th
     assert counts["held", "Suspended"] == counts["released", "Suspended"] == 1
 
 
-def test_words_of_people_are_told_once_over_restarts_of_the_program(world):
+def test_operator_commands_are_reported_once_across_restarts(world):
     world.memory.say("suspend", "workload/web")
     world.memory.request("r1", Request("workload/web/0", instant(world.clock.now()), "ada", "a test", deadline=SECOND))
     world.run(60 * SECOND)
@@ -106,5 +106,5 @@ def test_words_of_people_are_told_once_over_restarts_of_the_program(world):
     world.run(60 * SECOND)
     world.memory.say("resume", "workload/web")
     world.run(60 * SECOND)
-    told = [event.kind for event in world.memory.events if event.kind in {"suspended", "resumed", "request"}]
-    assert Counter(told) == {"suspended": 1, "resumed": 1, "request": 3}
+    kinds = [event.kind for event in world.memory.events if event.kind in {"suspended", "resumed", "request"}]
+    assert Counter(kinds) == {"suspended": 1, "resumed": 1, "request": 3}

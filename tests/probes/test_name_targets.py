@@ -1,4 +1,4 @@
-"""From what manifests ask about the leaves of names to targets of the probe engine, and from results to facts."""
+"""The shell's probing of DNS target addresses: from checks in manifests to probe targets, and from results to verdicts."""
 
 import asyncio
 from dataclasses import replace
@@ -14,7 +14,7 @@ from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.probes.target import Target as ProbeTarget
 from reconciler.shell.probing.name_targets import LEAF, MAX_UNCLEAR, generation_of, probe_of
 from reconciler.shell.probing.targets import EVERYTHING
-from tests.probes.listening import Shell
+from tests.probes.fake_prober import Shell
 from tests.sim.manifest import Shop
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
@@ -46,23 +46,23 @@ class World(Shell):
         await self.probing.retarget(self.desired, (), silent)
         return sorted(self.prober.targets.values(), key=lambda target: target.address)
 
-    def says(self, leaf: LeafProbe, value: ProbeValue, last: ProbeValue | None = None) -> tuple[bool, bool]:
+    def report(self, check_target: LeafProbe, value: ProbeValue, last: ProbeValue | None = None) -> tuple[bool, bool]:
         now = self.clock.now().steady
         fact = ProbeFact(value, last or value, 1, 5, now, now, 33 * SECOND, "said")
-        self.prober.results[generation_of(leaf), LEAF] = fact
+        self.prober.results[generation_of(check_target), LEAF] = fact
         return self.probing.read()
 
     @property
     def verdicts(self) -> dict[str, ProbeValue]:
-        return {leaf.address: fact.value for leaf, fact in self.probing.name_targets.verdicts.items()}
+        return {check_target.address: fact.value for check_target, fact in self.probing.name_targets.verdicts.items()}
 
 
-async def test_each_address_of_a_policy_is_asked_what_the_policy_asks(tmp_path: Path) -> None:
+async def test_each_address_of_a_policy_is_probed_with_its_check(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1", "203.0.113.2", hostname="lb.cloud.example."))
-    one, other, named = await world.aim()
-    assert [one.address, other.address, named.address] == ["203.0.113.1", "203.0.113.2", "lb.cloud.example."]
-    assert {target.name for target in (one, other, named)} == {LEAF}
-    probe = one.probe
+    first, second, host_name = await world.aim()
+    assert [first.address, second.address, host_name.address] == ["203.0.113.1", "203.0.113.2", "lb.cloud.example."]
+    assert {target.name for target in (first, second, host_name)} == {LEAF}
+    probe = first.probe
     assert (probe.port, probe.path, probe.scheme, probe.host, probe.period) == (
         8443,
         "/ok",
@@ -73,28 +73,28 @@ async def test_each_address_of_a_policy_is_asked_what_the_policy_asks(tmp_path: 
     assert (probe.follow, probe.expected) == (False, ((200, 200), (204, 204)))
     assert probe.tls is not None
     assert (probe.tls.verify, probe.tls.server_name) == (True, "app.example.com")
-    assert one.allowed == ()
+    assert first.allowed == ()
 
 
-async def test_a_policy_without_a_check_asks_nothing(tmp_path: Path) -> None:
+async def test_a_policy_without_a_check_is_not_probed(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1", check=None))
     assert await world.aim() == []
     assert not world.probing.name_targets.undecided()
 
 
-async def test_the_same_question_in_two_policies_is_asked_once(tmp_path: Path) -> None:
+async def test_the_same_check_in_two_policies_is_probed_once(tmp_path: Path) -> None:
     second = replace(policy("203.0.113.1"), key="dnspolicy/www", name="www")
     world = World(tmp_path, policy("203.0.113.1"), second)
     assert len(await world.aim()) == 1
 
 
-async def test_a_health_check_without_a_policy_is_asked_too(tmp_path: Path) -> None:
+async def test_a_health_check_without_a_policy_is_probed(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.want(checks=(HealthCheck("healthcheck/up", "up", "203.0.113.9", CHECK),))
-    assert [one.address for one in await world.aim()] == ["203.0.113.9"]
+    assert [target.address for target in await world.aim()] == ["203.0.113.9"]
 
 
-async def test_a_host_name_without_a_host_in_its_check_is_asked_under_its_own() -> None:
+async def test_the_host_of_a_check_defaults_to_the_host_name() -> None:
     probe = probe_of(LeafProbe("lb.cloud.example.", replace(CHECK, host="")))
     assert probe.host == "lb.cloud.example"
     assert probe.tls is not None
@@ -103,21 +103,21 @@ async def test_a_host_name_without_a_host_in_its_check_is_asked_under_its_own() 
     assert (plain.host, plain.tls) == ("", None)
 
 
-async def test_a_changed_verdict_is_told_and_is_no_hint_to_look_at_containers(tmp_path: Path) -> None:
+async def test_a_changed_verdict_wakes_the_loop_without_a_look_at_containers(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
-    leaf = LeafProbe("203.0.113.1", CHECK)
-    assert world.says(leaf, PASS) == (True, False)
-    assert world.says(leaf, PASS) == (False, False)
-    assert world.says(leaf, FAIL) == (True, False)
+    check_target = LeafProbe("203.0.113.1", CHECK)
+    assert world.report(check_target, PASS) == (True, False)
+    assert world.report(check_target, PASS) == (False, False)
+    assert world.report(check_target, FAIL) == (True, False)
     assert world.verdicts == {"203.0.113.1": FAIL}
 
 
-async def test_a_verdict_outlives_changes_that_do_not_change_the_question(tmp_path: Path) -> None:
+async def test_a_verdict_stays_until_its_address_or_check_changes(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1", "203.0.113.2"))
     await world.aim()
-    world.says(LeafProbe("203.0.113.1", CHECK), FAIL)
-    world.says(LeafProbe("203.0.113.2", CHECK), PASS)
+    world.report(LeafProbe("203.0.113.1", CHECK), FAIL)
+    world.report(LeafProbe("203.0.113.2", CHECK), PASS)
     world.want(policy("203.0.113.1", weight=7))
     await world.aim()
     assert world.verdicts == {"203.0.113.1": FAIL}
@@ -126,36 +126,36 @@ async def test_a_verdict_outlives_changes_that_do_not_change_the_question(tmp_pa
     assert world.verdicts == {}
 
 
-async def test_a_late_result_of_a_question_that_is_gone_is_left_out(tmp_path: Path) -> None:
+async def test_a_late_result_of_a_removed_check_is_ignored(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
     world.want()
     await world.aim()
-    assert world.says(LeafProbe("203.0.113.1", CHECK), FAIL) == (False, False)
+    assert world.report(LeafProbe("203.0.113.1", CHECK), FAIL) == (False, False)
     assert world.verdicts == {}
 
 
-async def test_the_engine_is_told_again_only_when_something_changed(tmp_path: Path) -> None:
+async def test_the_engine_gets_targets_only_when_they_changed(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     for _ in range(3):
         await world.aim()
-    assert world.prober.told == 1
+    assert world.prober.updates == 1
     world.want(policy("203.0.113.1"), allowed=("127.0.0.0/8",))
-    (one,) = await world.aim()
-    assert one.allowed == ("127.0.0.0/8",)
+    (first,) = await world.aim()
+    assert first.allowed == ("127.0.0.0/8",)
 
 
-async def test_an_engine_that_died_takes_all_verdicts_along_and_is_told_what_to_ask(tmp_path: Path) -> None:
+async def test_a_restarted_engine_gets_all_targets_and_verdicts_are_forgotten(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
-    world.says(LeafProbe("203.0.113.1", CHECK), FAIL)
+    world.report(LeafProbe("203.0.113.1", CHECK), FAIL)
     world.probing.forget()
     world.prober.restart()
     assert world.verdicts == {}
     assert len(await world.aim()) == 1
 
 
-async def test_suspending_all_probes_silences_leaves_too(tmp_path: Path) -> None:
+async def test_suspending_all_probes_includes_target_addresses(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     assert await world.aim(frozenset({EVERYTHING})) == []
     assert not world.probing.name_targets.unanswered()
@@ -163,46 +163,44 @@ async def test_suspending_all_probes_silences_leaves_too(tmp_path: Path) -> None
     assert len(await world.aim()) == 1
 
 
-async def test_a_missing_secret_cannot_be_run_and_comes_into_force_when_it_is_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("LEAF_TOKEN", raising=False)
-    check = replace(CHECK, headers=(("Authorization", SecretSource(env="LEAF_TOKEN")),))
+async def test_a_check_cannot_run_until_its_secret_exists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CHECK_TOKEN", raising=False)
+    check = replace(CHECK, headers=(("Authorization", SecretSource(env="CHECK_TOKEN")),))
     world = World(tmp_path, policy("203.0.113.1", check=check))
-    (one,) = await world.aim()
-    assert "LEAF_TOKEN" in one.given.problem
-    monkeypatch.setenv("LEAF_TOKEN", "sesame")
+    (first,) = await world.aim()
+    assert "CHECK_TOKEN" in first.inputs.problem
+    monkeypatch.setenv("CHECK_TOKEN", "sesame")
     world.clock.advance(60 * SECOND)
-    for _ in range(10):  # it is read beside the aiming
+    for _ in range(10):  # reading runs beside `aim`
         await asyncio.sleep(0)
-        (one,) = await world.aim()
-    assert [secret.reveal() for secret in one.given.secrets] == ["sesame"]
-    assert "sesame" not in repr(one)
+        (first,) = await world.aim()
+    assert [secret.reveal() for secret in first.inputs.secrets] == ["sesame"]
+    assert "sesame" not in repr(first)
 
 
-async def test_a_single_run_waits_for_verdicts_but_not_for_what_will_never_have_one(tmp_path: Path) -> None:
+async def test_a_single_run_waits_only_for_possible_verdicts(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
-    leaves, leaf = world.probing.name_targets, LeafProbe("203.0.113.1", CHECK)
+    leaves, check_target = world.probing.name_targets, LeafProbe("203.0.113.1", CHECK)
     assert leaves.unanswered()
     assert leaves.undecided()
-    world.says(leaf, UNKNOWN, FAIL)
+    world.report(check_target, UNKNOWN, FAIL)
     assert not leaves.unanswered()
     assert leaves.undecided()
-    world.says(leaf, FAIL)
+    world.report(check_target, FAIL)
     assert not leaves.undecided()
     for _ in range(MAX_UNCLEAR):
-        assert world.says(leaf, UNKNOWN, UNKNOWN) is not None
+        assert world.report(check_target, UNKNOWN, UNKNOWN) is not None
     assert not leaves.undecided()
-    world.says(leaf, CANNOT_RUN)
+    world.report(check_target, CANNOT_RUN)
     assert not leaves.undecided()
     assert leaves.open() == ("203.0.113.1: its check has no verdict (said)",)
-    world.says(leaf, PASS)
+    world.report(check_target, PASS)
     assert leaves.open() == ()
 
 
-async def test_a_leaf_is_known_to_the_engine_by_the_same_name_in_every_process() -> None:
-    one = generation_of(LeafProbe("203.0.113.1", CHECK))
-    assert one == generation_of(LeafProbe("203.0.113.1", replace(CHECK)))
-    assert one != generation_of(LeafProbe("203.0.113.1", replace(CHECK, path="/other")))
-    assert one != generation_of(LeafProbe("203.0.113.2", CHECK))
+async def test_a_target_address_has_the_same_identity_in_every_process() -> None:
+    first = generation_of(LeafProbe("203.0.113.1", CHECK))
+    assert first == generation_of(LeafProbe("203.0.113.1", replace(CHECK)))
+    assert first != generation_of(LeafProbe("203.0.113.1", replace(CHECK, path="/other")))
+    assert first != generation_of(LeafProbe("203.0.113.2", CHECK))
