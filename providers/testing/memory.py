@@ -20,6 +20,7 @@ from providers.capabilities import Alias, Atomic, DNSCapabilities, Write
 from providers.dns.common.change import changed_sets
 from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, Unreachable
 from providers.facts import ON_WEIGHT, Endpoint, MemberFact, PoolFact, RecordKey, RecordSet, Weights, ZoneFact
+from providers.lib.clock import boottime
 from providers.naming import object_of
 from providers.spi import Context
 from providers.testing.memory_container import MemoryContainer
@@ -65,10 +66,6 @@ class MemoryZone:
     records: dict[RecordKey, RecordSet]
 
 
-def _boottime() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
 class MemoryWorld:
     """Everything outside: containers by node, pools and zones by provider name.
 
@@ -77,7 +74,7 @@ class MemoryWorld:
         wall: the wall clock in nanoseconds.
     """
 
-    def __init__(self, steady: Callable[[], int] = _boottime, wall: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, steady: Callable[[], int] = boottime, wall: Callable[[], int] = time.time_ns) -> None:
         self.steady = steady
         self.wall = wall
         self.lock = RLock()

@@ -4,7 +4,6 @@
 The calls themselves are run by `calls.py`.
 """
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, overload
@@ -15,6 +14,8 @@ from manifests.values.desired import SECOND, Role
 from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction, StopContainer
 from providers.errors import OutcomeUnknown, ProviderError
 from providers.facts import ContainerFact, PoolFact, ZoneFact
+from providers.lib.clock import boottime
+from providers.lib.rate import Rate
 from providers.naming import object_of
 from providers.spi import (
     Batching,
@@ -26,14 +27,7 @@ from providers.spi import (
     RuntimeProvider,
     capabilities_of,
 )
-from providers.wrappers.calls import Calls, Rate
-
-__all__ = ["Limits", "Rate", "limited"]
-
-
-def boottime() -> int:
-    """The steady clock that goes on while the machine sleeps, in nanoseconds."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+from providers.wrappers.calls import Calls
 
 
 @dataclass(frozen=True, slots=True)

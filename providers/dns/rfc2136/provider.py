@@ -17,8 +17,8 @@ from providers.capabilities import Atomic, DNSCapabilities, ReadBack, Write
 from providers.dns.late import Late
 from providers.dns.rfc2136.settings import RFC2136Settings
 from providers.facts import ZoneFact
+from providers.lib.clock import boottime
 from providers.spi import Context
-from providers.wrappers.limited import boottime
 
 if TYPE_CHECKING:
     from providers.dns.rfc2136.zones import Zones

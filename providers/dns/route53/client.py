@@ -15,7 +15,7 @@ import botocore.exceptions as aws
 from manifests.values.desired import SECOND
 from providers.dns.route53.provider import Route53Settings
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
-from providers.wrappers.calls import Bucket, Rate
+from providers.lib.rate import Bucket, Rate
 
 if TYPE_CHECKING:
     from mypy_boto3_route53.client import Route53Client

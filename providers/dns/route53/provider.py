@@ -20,9 +20,9 @@ from providers.actions import ChangeRecords
 from providers.capabilities import Alias, Atomic, DNSCapabilities, Write
 from providers.dns.late import Late
 from providers.facts import ZoneFact
+from providers.lib.clock import boottime
 from providers.lib.secrets import SecretRef
 from providers.spi import Context
-from providers.wrappers.limited import boottime
 
 if TYPE_CHECKING:
     from providers.dns.route53.client import Connect

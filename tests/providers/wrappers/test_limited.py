@@ -12,11 +12,11 @@ from manifests.values.desired import SECOND, Container, Template
 from providers.actions import ChangeRecords, CreateContainer, EndpointAction, RuntimeAction, SetWeight, StopContainer
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Unreachable
 from providers.facts import ContainerFact, Endpoint, Generation, Mark
+from providers.lib.rate import Bucket, Rate
 from providers.spi import Context
 from providers.testing.checks import wait_until
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
-from providers.wrappers.calls import Bucket, Rate
 from providers.wrappers.limited import LimitedBatches, LimitedRuntime, Limits, limited
 
 TINY = SECOND // 2
