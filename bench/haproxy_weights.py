@@ -19,7 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from providers.actions import EndpointAction, SetWeight
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.facts import Endpoint
 from providers.spi import Context
 from providers.wrappers.limited import limited

@@ -1,14 +1,15 @@
 """From a type's name in a manifest to the class behind it: built-in types first, then entry points of other packages.
 
-Only the composition root calls this. Modules are imported when a manifest names their type, so that nobody pays for
-providers that are not used. Entry points are searched only for names that are not built in.
+Only the composition root calls this. Modules are imported when a manifest names their type. Manifests are checked with the
+settings of a built-in type alone; its provider is imported when one is made. Entry points name the class of a provider, and are
+searched only for names that are not built in.
 """
 
 import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import cast
+from typing import NamedTuple, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -19,19 +20,48 @@ from providers.spi import Context, Provider
 GROUP = "reconciler.providers"
 """The entry point group in which other packages register types."""
 
-BUILT_IN: Mapping[str, str] = {
-    "docker": "providers.runtime.docker.runtime:DockerRuntime",
-    "file": "providers.endpoints.file.provider:FileEndpoints",
-    "haproxy": "providers.endpoints.haproxy.provider:HAProxyEndpoints",
-    "memory-dns": "providers.testing.memory:MemoryDNS",
-    "memory-endpoints": "providers.testing.memory:MemoryEndpoints",
-    "memory-runtime": "providers.testing.memory_runtime:MemoryRuntime",
-    "nginx": "providers.endpoints.nginx.provider:NginxEndpoints",
-    "powerdns": "providers.dns.powerdns.provider:PowerDNSZones",
-    "process": "providers.runtime.process.runtime:ProcessRuntime",
-    "rfc2136": "providers.dns.rfc2136.provider:RFC2136Zones",
-    "route53": "providers.dns.route53.provider:Route53Zones",
-    "zonefile": "providers.dns.zonefile.provider:ZoneFiles",
+
+class BuiltIn(NamedTuple):
+    """Where a built-in type is: the model of its settings, and its class, whose module may load much more than the model's."""
+
+    role: Role
+    settings: str
+    provider: str
+
+
+_DNS, _ENDPOINTS, _RUNTIME, _TESTING = "providers.dns", "providers.endpoints", "providers.runtime", "providers.testing"
+
+BUILT_IN: Mapping[str, BuiltIn] = {
+    "docker": BuiltIn(
+        Role.RUNTIME, f"{_RUNTIME}.docker.runtime:DockerSettings", f"{_RUNTIME}.docker.runtime:DockerRuntime"
+    ),
+    "file": BuiltIn(
+        Role.ENDPOINTS, f"{_ENDPOINTS}.file.provider:FileSettings", f"{_ENDPOINTS}.file.provider:FileEndpoints"
+    ),
+    "haproxy": BuiltIn(
+        Role.ENDPOINTS,
+        f"{_ENDPOINTS}.haproxy.settings:HAProxySettings",
+        f"{_ENDPOINTS}.haproxy.provider:HAProxyEndpoints",
+    ),
+    "memory-dns": BuiltIn(Role.DNS, f"{_TESTING}.memory:MemorySettings", f"{_TESTING}.memory:MemoryDNS"),
+    "memory-endpoints": BuiltIn(
+        Role.ENDPOINTS, f"{_TESTING}.memory:MemorySettings", f"{_TESTING}.memory:MemoryEndpoints"
+    ),
+    "memory-runtime": BuiltIn(
+        Role.RUNTIME, f"{_TESTING}.memory:MemorySettings", f"{_TESTING}.memory_runtime:MemoryRuntime"
+    ),
+    "nginx": BuiltIn(
+        Role.ENDPOINTS, f"{_ENDPOINTS}.nginx.settings:NginxSettings", f"{_ENDPOINTS}.nginx.provider:NginxEndpoints"
+    ),
+    "powerdns": BuiltIn(
+        Role.DNS, f"{_DNS}.powerdns.settings:PowerDNSSettings", f"{_DNS}.powerdns.provider:PowerDNSZones"
+    ),
+    "process": BuiltIn(
+        Role.RUNTIME, f"{_RUNTIME}.process.runtime:ProcessSettings", f"{_RUNTIME}.process.runtime:ProcessRuntime"
+    ),
+    "rfc2136": BuiltIn(Role.DNS, f"{_DNS}.rfc2136.settings:RFC2136Settings", f"{_DNS}.rfc2136.zones:RFC2136Zones"),
+    "route53": BuiltIn(Role.DNS, f"{_DNS}.route53.settings:Route53Settings", f"{_DNS}.route53.provider:Route53Zones"),
+    "zonefile": BuiltIn(Role.DNS, f"{_DNS}.zonefile.provider:ZoneFileSettings", f"{_DNS}.zonefile.provider:ZoneFiles"),
 }
 
 NEEDED = {
@@ -54,8 +84,11 @@ def settings_model(type_name: str) -> tuple[Role, type[BaseModel]] | None:
         Rejected: the type is registered, but cannot be used: its module fails to import, what it names is no provider, or
             two packages claim the name.
     """
-    found = _find(type_name)
-    return None if found is None else (found.role, found.Settings)
+    if type_name in BUILT_IN:
+        built_in = BUILT_IN[type_name]
+        return built_in.role, cast("type[BaseModel]", _load(type_name, built_in.settings, "this program"))
+    provider = _find(type_name)
+    return None if provider is None else (provider.role, provider.Settings)
 
 
 def template_support(type_name: str) -> tuple[frozenset[str], frozenset[str]] | None:
@@ -96,29 +129,30 @@ def create(type_name: str, name: str, settings: Mapping[str, object], context: C
 
 def _find(type_name: str) -> type[Provider] | None:
     if type_name in BUILT_IN:
-        return _load(type_name, BUILT_IN[type_name], "this program")
+        return cast("type[Provider]", _load(type_name, BUILT_IN[type_name].provider, "this program"))
     points = [point for point in entry_points(group=GROUP) if point.name == type_name]
     if not points:
         return None
     if len(points) > 1:
         owners = " and ".join(sorted(_package(point) for point in points))
         raise Rejected(_label(type_name), f"is registered more than once: by {owners}", "uninstall all but one of them")
-    return _load(type_name, points[0].value, _package(points[0]))
+    where, package = points[0].value, _package(points[0])
+    provider = _load(type_name, where, package)
+    lacks = _lacks(provider)
+    if lacks:
+        cause = f"{where} of {package} is no provider: {lacks}"
+        raise Rejected(_label(type_name), cause, f"tell the author of {package}")
+    return cast("type[Provider]", provider)
 
 
-def _load(type_name: str, where: str, package: str) -> type[Provider]:
+def _load(type_name: str, where: str, package: str) -> object:
+    """What `module:attribute` names. Raises `Rejected` when it cannot be loaded."""
     module, _, attribute = where.partition(":")
     try:
-        found = getattr(import_module(module.strip()), attribute.strip())
+        return getattr(import_module(module.strip()), attribute.strip())
     except Exception as error:  # another package may do anything at import time
         cause = f"cannot load {where} of {package}: {type(error).__name__}: {error}"
         raise Rejected(_label(type_name), cause, f"repair or uninstall {package}") from error
-    lacks = _lacks(found)
-    if lacks:
-        raise Rejected(
-            _label(type_name), f"{where} of {package} is no provider: {lacks}", f"tell the author of {package}"
-        )
-    return cast("type[Provider]", found)
 
 
 def _lacks(found: object) -> str:

@@ -48,8 +48,30 @@ def test_every_built_in_type_can_be_loaded_and_made() -> None:
         found = registry.settings_model(type_name)
         assert found is not None
         provider = registry.create(type_name, "one", NEEDED.get(type_name, {}), CONTEXT)
-        assert (provider.role, provider.name) == (found[0], "one")
+        assert (provider.role, provider.Settings, provider.name) == (*found, "one")
         provider.close()
+
+
+@pytest.mark.parametrize("type_name", registry.BUILT_IN)
+def test_checking_settings_loads_no_client_library(type_name: str) -> None:
+    program = (
+        "import sys; from providers import registry; registry.settings_model(sys.argv[1]);"
+        "print(*({'boto3', 'botocore', 'dns', 'docker', 'httpx'} & sys.modules.keys()))"
+    )
+    command = [sys.executable, "-c", program, type_name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "\n"
+
+
+@pytest.mark.parametrize("type_name", ["docker", "process", "memory-runtime"])
+def test_checking_a_pod_template_loads_no_client_library(type_name: str) -> None:
+    program = (
+        "import sys; from providers import registry; registry.template_support(sys.argv[1]);"
+        "print(*({'boto3', 'botocore', 'dns', 'docker', 'httpx'} & sys.modules.keys()))"
+    )
+    command = [sys.executable, "-c", program, type_name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "\n"
 
 
 def test_a_built_in_type_tells_role_and_settings() -> None:

@@ -1,4 +1,4 @@
-"""Record sets as PowerDNS's HTTP API writes them, and back. Pure; used by `powerdns_zones.py`.
+"""Record sets as PowerDNS's HTTP API writes them, and back. Pure; used by `provider.py`.
 
 PowerDNS takes only its own spelling of a value and says 422 to every other, so values go out in it. What this program has no
 spelling for (types that exist only in PowerDNS, such as LUA and ALIAS) is kept as it is: it is seen, and never written.

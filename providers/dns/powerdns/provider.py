@@ -1,73 +1,55 @@
 """Zones of a PowerDNS Authoritative Server, over its HTTP API (`type: powerdns`).
 
-This module is what manifests are checked with, so it loads neither HTTP nor DNS code: that is loaded with the first look.
+When a zone is read again, how a change is checked, sent and read back. Record sets as the API writes them are in `codec.py`.
 """
 
+import json
 import time
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Annotated, ClassVar
-from urllib.parse import urlsplit
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import ClassVar, NamedTuple
+from urllib.parse import quote
 
-from pydantic import AfterValidator, BaseModel, Field
+from pydantic import BaseModel
 
-from manifests.kinds.base import Model
-from manifests.types import durations
-from manifests.types.durations import MILLISECOND, Duration
-from manifests.types.errors import bad_value
-from manifests.types.fields import Deadline, Shown
+from manifests.gc_pause import collector_paused
 from manifests.values.desired import SECOND, Role
-from providers.actions import ChangeRecords
+from providers.actions import ChangeRecords, RecordChange
 from providers.capabilities import Atomic, DNSCapabilities, Write
-from providers.dns.late import Late
-from providers.facts import ZoneFact
+from providers.dns.common.change import by_name, canonical_change, changed_sets, in_zone, parents, show, zone_name
+from providers.dns.common.ownership import PREFIX
+from providers.dns.common.routing import label
+from providers.dns.powerdns import codec
+from providers.dns.powerdns.settings import PowerDNSSettings
+from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
+from providers.facts import RecordKey, RecordSet, ZoneFact
 from providers.lib.clock import boottime
-from providers.lib.secrets import SecretRef
+from providers.lib.http import API, Reply
+from providers.lib.secrets import Secret
 from providers.spi import Context
-
-if TYPE_CHECKING:
-    from providers.dns.powerdns.zones import Zones
 
 BATCH_OCTETS = 1_500_000
 """Octets of one request: the server takes 2 MB unless told otherwise (`webserver-max-bodysize`)."""
 
+FULL_READ = 15 * 60 * SECOND
+"""After this time (ns) a zone is read again even when its serial is the same: not everybody writes through the API."""
 
-def _base_url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
-    except ValueError:
-        usable, parts = None, urlsplit("")
-    if not usable or parts.query or parts.fragment or parts.username is not None or not text.isascii():
-        raise bad_value("that is no base URL of a server", "write http://127.0.0.1:8081, without user name and query")
-    return text.rstrip("/")
+BY_NAME = 16
+"""Names that are asked for one by one; for more, the whole zone is read once."""
 
+SEARCH = 1000
+"""Results of one search. One that gives as many may have more."""
 
-BaseURL = Annotated[str, AfterValidator(_base_url), Shown("http or https URL")]
-Patience = Annotated[Deadline, AfterValidator(durations.between(100 * MILLISECOND, 60 * SECOND))]
+WRITABLE = frozenset({"NATIVE", "MASTER", "PRIMARY", "PRODUCER"})
+"""Kinds of zones whose records are this server's own. Others are copies: what is written there is lost at the next transfer."""
 
 
-class PowerDNSSettings(Model):
-    """Settings of `type: powerdns`: a PowerDNS Authoritative Server whose HTTP API is switched on (`api=yes`)."""
+class _Read(NamedTuple):
+    """A zone's serial and record sets, and when reading began."""
 
-    url: BaseURL = Field(
-        default="http://127.0.0.1:8081",
-        description="Where the API is, without `/api`. Use https, or a server on this machine: the key is sent with each call.",
-    )
-    api_key: SecretRef = Field(description="Where the key of the API is (`api-key` in the server's configuration).")
-    server_id: str = Field(
-        default="localhost",
-        pattern=r"^[A-Za-z0-9._-]{1,100}$",
-        description="Name of the server within the API. PowerDNS itself has only `localhost`.",
-    )
-    ca_file: str = Field(
-        default="",
-        pattern=r"^(/[^\x00]+)?$",
-        description="Absolute path of PEM certificates to trust instead of the system's. For https only.",
-    )
-    timeout: Patience = Field(
-        default=Duration(5 * SECOND),
-        description="Longest wait for a connection and for each piece of an answer. A whole answer may take five times as long.",
-    )
+    serial: int
+    records: dict[RecordKey, RecordSet]
+    at: int
 
 
 class PowerDNSZones:
@@ -90,8 +72,12 @@ class PowerDNSZones:
         self.name = name
         self._settings = settings
         self._steady = steady
-        self._wall = wall or (lambda: time.clock_gettime(time.CLOCK_REALTIME))
-        self._zones: Late[Zones] = Late(self._load)
+        clock = wall or (lambda: time.clock_gettime(time.CLOCK_REALTIME))
+        self._api = API(settings.url, settings.timeout, steady, clock, settings.ca_file)
+        server = f"/api/v1/servers/{quote(settings.server_id, safe='')}"
+        self._zones_path, self._search_path = f"{server}/zones", f"{server}/search-data"
+        self._known: dict[str, _Read] = {}
+        self._told: dict[str, tuple[_Read, ZoneFact]] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """The named zones without their SOA (its serial is in the fact).
@@ -103,11 +89,12 @@ class PowerDNSZones:
             Unreachable: no answer, or the server asks for patience.
             Rejected: the key is refused, or the server does not have the zone; with the zone that it has instead.
         """
-        return self._zones().observe(zones)
+        return tuple(self._fact(zone) for zone in sorted(set(zones)))
 
     def observe_names(self, zone: str, names: Collection[str]) -> ZoneFact:
         """The record sets at some names of a zone, and nothing else. Raises as `observe`."""
-        return self._zones().observe_names(zone, names)
+        found = self._at(zone_name(zone), names)
+        return ZoneFact(zone, found.serial, found.records, {}, self.capabilities)
 
     def perform(self, action: ChangeRecords) -> None:
         """Change record sets, and read them back.
@@ -121,17 +108,264 @@ class PowerDNSZones:
             Unreachable: nothing was changed.
             OutcomeUnknown: the change was sent, and its answer or the reading back is missing.
         """
-        self._zones().perform(action)
+        zone = zone_name(action.zone)
+        changes = [canonical_change(change) for change in action.changes]
+        inside = [change for change in changes if in_zone(change.key.name, zone)]
+        found = self._at(zone, _around(zone, inside))
+        new = {change.key for change in inside if change.after is not None} - found.records.keys()
+        found.records.update(self._disabled(zone, new))
+        result = changed_sets(zone, found.records, changes, self.capabilities)
+        if not result:
+            return
+        self._check_children(zone, result)
+        requests = _requests(zone, changes, result, self.capabilities.batch_octets)
+        # From here on the zone may differ from what was read, whatever happens.
+        self._known.pop(zone, None)
+        for index, rrsets in enumerate(requests):
+            done = f"{index} of {len(requests)} requests were carried out before" if index else ""
+            try:
+                self._send(zone, rrsets, done)
+            except Unreachable as error:
+                if not index:
+                    raise
+                # Unreachable promises that nothing was changed.
+                raise OutcomeUnknown(error.target, f"{error.cause}; {done}", "look again") from error
+        self._read_back(zone, result)
 
     def check(self, zones: Collection[str]) -> tuple[str, ...]:
         """What keeps these zones from being managed, without changing anything: one text per finding. Raises nothing."""
-        return self._zones().check(zones)
+        found: list[str] = []
+        for asked in sorted(set(zones)):
+            try:
+                zone = zone_name(asked)
+                about = self._about(zone)
+                if not _counts(about):
+                    found.append(
+                        f"zone {zone}: the server does not count its serial up when the API changes it, so that it is read"
+                        " whole at each look, and secondaries do not notice; set its soa_edit_api to DEFAULT"
+                    )
+                self._whole(zone)
+            except ProviderError as error:
+                found.append(str(error))
+        return tuple(dict.fromkeys(found))
 
     def close(self) -> None:
         """Close connections and forget what was read."""
-        self._zones.close()
+        self._api.close()
+        self._known.clear()
+        self._told.clear()
 
-    def _load(self) -> "Zones":
-        from providers.dns.powerdns.zones import Zones  # noqa: PLC0415  (loads httpx and dnspython)
+    # --- reading ------------------------------------------------------------------------------------------------------
 
-        return Zones(self._settings, self._steady, self._wall, self.capabilities)
+    def _fact(self, asked: str) -> ZoneFact:
+        found = self._whole(zone_name(asked))
+        told = self._told.get(asked)
+        if told is None or told[0] is not found:
+            # While nothing is read again a look gives the very same value, so that nobody has to go through it again.
+            records = MappingProxyType(dict(found.records))
+            told = self._told[asked] = found, ZoneFact(asked, found.serial, records, {}, self.capabilities)
+        return told[1]
+
+    def _whole(self, zone: str) -> _Read:
+        now = self._steady()
+        about = self._about(zone)
+        known = self._known.get(zone)
+        fresh = known is not None and now - known.at < FULL_READ and known.serial == _serial(zone, about)
+        if known is not None and fresh and _counts(about):
+            return known
+        with collector_paused():
+            found = self._decoded(zone, self._get(zone, ""), now)
+        self._known[zone] = found
+        return found
+
+    def _at(self, zone: str, names: Collection[str]) -> _Read:
+        """The record sets at some names, all of one version of the zone where its serial tells; the whole zone for many names."""
+        wanted = sorted(name for name in set(names) if in_zone(name, zone))
+        if len(wanted) > BY_NAME or not wanted:
+            return self._whole(zone)
+        records: dict[RecordKey, RecordSet] = {}
+        serials: set[int] = set()
+        now = self._steady()
+        for name in wanted:
+            found = self._decoded(zone, self._get(zone, f"?rrset_name={quote(name, safe='')}"), now)
+            serials.add(found.serial)
+            # An old server does not know the question and answers with everything.
+            records |= {key: record for key, record in found.records.items() if key.name == name}
+        if len(serials) > 1:
+            return self._whole(zone)
+        return _Read(serials.pop(), records, now)
+
+    def _disabled(self, zone: str, new: set[RecordKey]) -> dict[RecordKey, RecordSet]:
+        """Those of some new sets that are there already, disabled. Looks at single names leave them out, and writing replaces them."""
+        names = sorted({key.name for key in new})
+        found = self._searched(zone, names) if len(names) <= BY_NAME else None
+        if found is not None:
+            return dict.fromkeys(new & found, RecordSet(0, ()))
+        whole = self._whole(zone).records
+        return {key: whole[key] for key in new & whole.keys()}
+
+    def _searched(self, zone: str, names: Iterable[str]) -> set[RecordKey] | None:
+        """The keys of all records at some names, disabled ones too; None when the server's search does not tell."""
+        target = f"zone {zone}"
+        found: set[RecordKey] = set()
+        for name in names:
+            query = f"?object_type=record&max={SEARCH}&q={quote(name.rstrip('.'), safe='')}"
+            reply = self._api.read(target, self._search_path + query, self._headers(target))
+            if reply.status != 200 or not isinstance(reply.body, list) or len(reply.body) >= SEARCH:
+                return None
+            # A wildcard is a pattern to the search, which then also finds other names.
+            rows = [row for row in reply.body if isinstance(row, Mapping) and row.get("zone") == zone]
+            found |= {RecordKey(name, str(row.get("type"))) for row in rows if str(row.get("name", "")).lower() == name}
+        return found
+
+    def _about(self, zone: str) -> Mapping[str, object]:
+        return self._get(zone, "?rrsets=false")
+
+    def _get(self, zone: str, query: str) -> Mapping[str, object]:
+        """What the API says about a zone. Raises unless it has it and holds it as its primary."""
+        target = f"zone {zone}"
+        reply = self._api.read(target, f"{self._path(zone)}{query}", self._headers(target))
+        if reply.status == 404:
+            raise Rejected(
+                target, f"{self._settings.url} does not have this zone{self._instead(zone)}", "create it there"
+            )
+        about = _object(target, reply, self._settings.url)
+        if str(about.get("kind", "")).upper() not in WRITABLE:
+            cause = f"it is a {about.get('kind')} zone on this server: a copy, which the next transfer would overwrite"
+            raise Rejected(target, cause, "give the provider the zone's primary server")
+        return about
+
+    def _instead(self, name: str) -> str:
+        """The zone of the server that the name lies in, for messages: the longest suffix that it has."""
+        for parent in parents(name, "."):
+            try:
+                if self._has(parent):
+                    return f", but it has {parent}, which the name lies in"
+            except ProviderError:
+                return ""
+        return ""
+
+    def _has(self, zone: str) -> bool:
+        """Whether the server has a zone of this name."""
+        target = f"zone {zone}"
+        reply = self._api.read(target, f"{self._zones_path}?zone={quote(zone, safe='')}", self._headers(target))
+        if reply.status == 422:
+            return False  # a name that no zone can have there, such as a wildcard
+        if reply.status != 200 or not isinstance(reply.body, list):
+            raise Unreachable(target, f"{self._settings.url} answers {reply.status} to the question for its zones")
+        # An old server does not know the question and answers with all its zones.
+        return any(isinstance(one, Mapping) and str(one.get("name", "")).lower() == zone for one in reply.body)
+
+    def _decoded(self, zone: str, about: Mapping[str, object], at: int) -> _Read:
+        rrsets = about.get("rrsets")
+        if not isinstance(rrsets, list):
+            raise Unreachable(f"zone {zone}", f"the answer of {self._settings.url} has no record sets")
+        try:
+            return _Read(_serial(zone, about), codec.decode(rrsets), at)
+        except ValueError as error:
+            raise Unreachable(f"zone {zone}", f"the answer of {self._settings.url} cannot be read: {error}") from error
+
+    # --- writing ------------------------------------------------------------------------------------------------------
+
+    def _check_children(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
+        """Refuse what would lie in another zone of the same server: it would be written, and nobody would ever see it."""
+        written = {key.name for key, after in result.items() if after is not None and key.type not in ("NS", "DS")}
+        candidates = {above for name in written for above in [name, *parents(name, zone)] if above != zone}
+        candidates = {name for name in candidates if not name.startswith(PREFIX)}  # owner marks: no zone is called so
+        if len(candidates) <= BY_NAME:
+            children = {name for name in candidates if self._has(name)}
+        else:
+            target = f"zone {zone}"
+            reply = self._api.read(target, f"{self._zones_path}?dnssec=false", self._headers(target))
+            listed = reply.body if isinstance(reply.body, list) else []
+            if reply.status != 200 or not listed:
+                raise Unreachable(target, f"{self._settings.url} answers {reply.status} to the question for its zones")
+            children = candidates & {str(one.get("name", "")).lower() for one in listed if isinstance(one, Mapping)}
+        for name in sorted(written):
+            for above in [name, *parents(name, zone)]:
+                if above in children:
+                    cause = f"the server has a zone {above} of its own, which hides it"
+                    raise Rejected(f"{name} in zone {zone}", cause, f"publish it in zone {above}")
+
+    def _send(self, zone: str, rrsets: list[dict[str, object]], done: str) -> None:
+        target = f"zone {zone}"
+        reply = self._api.write(target, "PATCH", self._path(zone), self._headers(target), {"rrsets": rrsets})
+        if reply.status in (200, 204):
+            return
+        said = f"{self._settings.url} answers {reply.status}{f': {reply.words}' if reply.words else ''}"
+        tail = f"; {done}" if done else ""
+        if reply.status in (404, 409):
+            raise Conflict(target, said + tail, "look again")
+        raise Rejected(target, said + tail, "correct the records, or see the server's log")
+
+    def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
+        try:
+            found = self._at(zone, {key.name for key in result})
+        except ProviderError as error:
+            cause = f"the change was accepted, but reading it back failed: {error.cause}"
+            raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
+        for key, after in result.items():
+            present = found.records.get(key)
+            if present != after:
+                cause = f"the server accepted the change to {show(after)}, but now it is {show(present)}"
+                raise Conflict(label(key), cause, "look again; if it stays so, see who else writes to this zone")
+
+    def _path(self, zone: str) -> str:
+        return f"{self._zones_path}/{_zone_id(zone)}"
+
+    def _headers(self, target: str) -> dict[str, Secret]:
+        return {"X-API-Key": self._settings.api_key.resolve(target)}
+
+
+def _zone_id(zone: str) -> str:
+    """The API's id of a zone: letters, digits, dots and hyphens stay, every other octet becomes `=` and its number."""
+    return "".join(one if one.isalnum() or one in ".-" else f"={ord(one):02X}" for one in zone)
+
+
+def _object(target: str, reply: Reply, url: str) -> Mapping[str, object]:
+    if reply.status == 200 and isinstance(reply.body, Mapping):
+        return reply.body
+    said = f"{url} answers {reply.status}{f': {reply.words}' if reply.words else ''}"
+    if 400 <= reply.status < 500:
+        raise Rejected(target, said, "see that the URL and the server id are those of a PowerDNS API")
+    raise Unreachable(target, said)
+
+
+def _serial(zone: str, about: Mapping[str, object]) -> int:
+    serial = about.get("serial")
+    if isinstance(serial, int):
+        return serial
+    raise Unreachable(f"zone {zone}", "the answer of the server has no serial")
+
+
+def _counts(about: Mapping[str, object]) -> bool:
+    """Whether each change over the API counts the serial up."""
+    return str(about.get("soa_edit_api", "")).upper() not in ("", "OFF")
+
+
+def _around(zone: str, changes: Iterable[RecordChange]) -> set[str]:
+    """The names that decide about some changes: their own, and those above, which may be cut off."""
+    return {name for change in changes for name in [change.key.name, *parents(change.key.name, zone)]}
+
+
+def _requests(
+    zone: str, changes: Sequence[RecordChange], result: Mapping[RecordKey, RecordSet | None], room: int
+) -> list[list[dict[str, object]]]:
+    """The record sets of each request, in their order; in each, removals come first, so that another type may follow.
+
+    Raises:
+        Rejected: the changes at one name do not fit into a request.
+    """
+    found: list[tuple[list[dict[str, object]], int]] = []
+    for name, group in by_name(changes).items():
+        rrsets = [codec.encode(change.key, result[change.key]) for change in group if change.key in result]
+        size = sum(len(json.dumps(rrset)) + 2 for rrset in rrsets)
+        if size > room:
+            cause = f"its change needs a request of {size} octets, and {room} are possible"
+            raise Rejected(f"{name} in zone {zone}", cause, "publish fewer or shorter values at this name")
+        if found and found[-1][1] + size <= room:
+            before, used = found.pop()
+            rrsets, size = before + rrsets, used + size
+        if rrsets:
+            found.append((rrsets, size))
+    return [sorted(rrsets, key=lambda rrset: rrset["changetype"] != "DELETE") for rrsets, _ in found]

@@ -13,14 +13,14 @@ import botocore.config
 import botocore.exceptions as aws
 
 from manifests.values.desired import SECOND
-from providers.dns.route53.provider import Route53Settings
+from providers.dns.route53.settings import Route53Settings
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.lib.rate import Bucket, Rate
 
 if TYPE_CHECKING:
     from mypy_boto3_route53.client import Route53Client
 
-    Connect = Callable[[], Route53Client]
+Connect = Callable[[], "Route53Client"]
 
 READS = Rate(4, 4)
 CHANGES = Rate(1, 5)
@@ -69,7 +69,7 @@ class Client:
         settings: Route53Settings,
         steady: Callable[[], int],
         sleep: Callable[[float], None],
-        connect: "Connect | None" = None,
+        connect: Connect | None = None,
     ) -> None:
         self._settings = settings
         self._steady = steady

@@ -1,4 +1,4 @@
-r"""Record sets as Amazon Route 53 has them, and back. Pure; used by `route53_zones.py`.
+r"""Record sets as Amazon Route 53 has them, and back. Pure; used by `provider.py`.
 
 Route 53 writes octets other than a-z, 0-9, hyphen, underscore and dot of a name as `\ooo`, three *octal* digits (so `*` is
 `\052`), and octets of a text likewise; zone files have decimal digits there.

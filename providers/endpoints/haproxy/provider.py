@@ -16,25 +16,22 @@ survives without us. With several sockets (processes, or the members of a pair) 
 """
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel
 
-from manifests.types.durations import Duration
-from manifests.types.fields import Deadline, Delay
 from manifests.values.desired import SECOND, Role
 from providers.actions import EndpointAction
 from providers.endpoints.haproxy import commands
 from providers.endpoints.haproxy.doctor import check_socket
 from providers.endpoints.haproxy.facts import marked, pool_fact, resting
 from providers.endpoints.haproxy.rows import Rows, state_file
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.socket import Session, converse
 from providers.endpoints.haproxy.state import Server, Slots, Table, parse_pool, table
 from providers.endpoints.haproxy.stats import algorithms, sessions
@@ -47,65 +44,8 @@ from providers.spi import Context
 A = TypeVar("A")
 T = TypeVar("T")
 
-SOCKET_PATH_BYTES = 107
-"""Longest path of a Unix socket on Linux (unix(7): 108 bytes with the final zero)."""
-
 FEW_SERVERS = 16
 """Up to so many servers are asked for their sessions one by one; for more, all of the backend are."""
-
-DEBIAN_SOCKET = "/run/haproxy/admin.sock"
-"""Where the configuration of Debian's package has its admin socket."""
-
-
-def _absolute(path: str) -> str:
-    if not os.path.isabs(path) or "\0" in path:
-        raise ValueError(f"{path!r} is not an absolute path")
-    return path
-
-
-def _short(path: str) -> str:
-    if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-        raise ValueError(f"a socket's path has at most {SOCKET_PATH_BYTES} bytes")
-    return path
-
-
-def _distinct(paths: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(paths)) != len(paths):
-        raise ValueError("a socket is named twice")
-    return paths
-
-
-class HAProxySettings(BaseModel):
-    """Settings of `type: haproxy`."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
-    takes_slots: ClassVar[bool] = True
-
-    sockets: Annotated[
-        tuple[Annotated[str, AfterValidator(_absolute), AfterValidator(_short)], ...], AfterValidator(_distinct)
-    ] = Field(
-        default=(DEBIAN_SOCKET,),
-        min_length=1,
-        description="Absolute paths of stats sockets with `level admin`, one for each process that carries the pools.",
-    )
-    state_file: Annotated[str, AfterValidator(_absolute)] | None = Field(
-        default=None,
-        description="HAProxy's server-state-file, as an absolute path. Kept up to date, so that a reload keeps addresses "
-        "and weights; with several sockets they must run the same backends.",
-    )
-    persistence: Literal["keep", "cut"] = Field(
-        default="keep",
-        description="What weight 0 means to clients that a cookie or a stick-table binds to the endpoint: with `keep` they "
-        "still reach it, with `cut` they go to another one. What is under way goes on either way.",
-    )
-    reload_window: Deadline = Field(
-        default=Duration(60 * SECOND),
-        description="How long after the start of a process sessions are taken for unknown, because the one before it may still "
-        "have some: as long as `hard-stop-after`, or as the longest requests that matter.",
-    )
-    timeout: Delay = Field(
-        default=Duration(5 * SECOND), description="The longest that one look, or one batch of writes, may take."
-    )
 
 
 class Look(NamedTuple):

@@ -19,17 +19,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel
 
-from manifests.types.durations import Duration
-from manifests.types.fields import Delay
 from manifests.values.desired import SECOND, Role
 from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.endpoints.nginx import config_test, process
 from providers.endpoints.nginx.process import Running
+from providers.endpoints.nginx.settings import NginxSettings
 from providers.endpoints.nginx.text import PLACEHOLDER, Member, Upstream, empty, parse, render
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact, PoolFact
@@ -51,33 +49,6 @@ MAX_PORT = 65_535
 
 READ_TRIES = 5
 """How often a file is read again that changes meanwhile."""
-
-
-def _absolute(path: str) -> str:
-    if not os.path.isabs(path) or "\0" in path:
-        raise ValueError(f"{path!r} is not an absolute path")
-    return os.path.normpath(path)
-
-
-_Path = Annotated[str, AfterValidator(_absolute)]
-
-
-class NginxSettings(BaseModel):
-    """Settings of `type: nginx`."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
-
-    directory: _Path = Field(
-        default="/etc/nginx/reconciler",
-        description="Absolute path of the directory of the pools' files, `<pool>.conf`, which the configuration includes.",
-    )
-    configuration: _Path = Field(
-        default="/etc/nginx/nginx.conf", description="Absolute path of nginx's main file, for tests before a change."
-    )
-    pid_file: _Path = Field(default="/run/nginx.pid", description="Absolute path of the file with the master's number.")
-    timeout: Delay = Field(
-        default=Duration(10 * SECOND), description="The longest that one change may take: its test and the reload."
-    )
 
 
 @dataclass(slots=True)

@@ -9,7 +9,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from providers.dns.powerdns.provider import PowerDNSSettings, PowerDNSZones
+from providers.dns.powerdns.provider import PowerDNSZones
+from providers.dns.powerdns.settings import PowerDNSSettings
 from providers.spi import Context
 from providers.testing.checks import wait_until
 from tests.free_ports import free_port

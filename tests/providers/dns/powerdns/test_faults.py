@@ -7,7 +7,8 @@ import pytest
 
 from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.powerdns.provider import PowerDNSSettings, PowerDNSZones
+from providers.dns.powerdns.provider import PowerDNSZones
+from providers.dns.powerdns.settings import PowerDNSSettings
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context

@@ -11,7 +11,8 @@ from typing import Any
 import botocore.exceptions
 
 from manifests.values.desired import SECOND
-from providers.dns.route53.provider import Route53Settings, Route53Zones
+from providers.dns.route53.provider import Route53Zones
+from providers.dns.route53.settings import Route53Settings
 from providers.spi import Context
 
 KEYS = {"aws_access_key_id": "AKIAEXAMPLE", "aws_secret_access_key": "sentinel-secret-0001"}

@@ -8,7 +8,8 @@ import pytest
 from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
 from providers.dns.common.ownership import quote
-from providers.dns.route53.provider import Route53Settings, Route53Zones
+from providers.dns.route53.provider import Route53Zones
+from providers.dns.route53.settings import Route53Settings
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context, DNSProvider

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from providers.actions import RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.socket import converse
 from providers.endpoints.haproxy.state import DISAGREE
 from providers.errors import OutcomeUnknown, Rejected, Unreachable

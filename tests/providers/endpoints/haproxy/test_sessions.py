@@ -11,8 +11,9 @@ import pytest
 from providers.actions import CutSessions, RemoveEndpoint, SetWeight
 from providers.endpoints.haproxy.facts import pool_fact
 from providers.endpoints.haproxy.moves import Free
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
 from providers.endpoints.haproxy.rows import parse_servers
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.state import Slots, table
 from providers.endpoints.haproxy.stats import algorithms, sessions
 from providers.errors import Conflict, ProviderError, Rejected
