@@ -3,7 +3,6 @@
 Kept apart from `actions.py` because only the decorators and test providers need it; the core names objects by their keys.
 """
 
-from manifests.values.desired import Role
 from providers.actions import Action, ChangeRecords, CutSessions, RemoveEndpoint, SetWeight
 from providers.facts import Endpoint
 
@@ -24,12 +23,3 @@ def object_of(action: Action) -> str:
     if isinstance(action, ChangeRecords):
         return action.zone
     return action.name
-
-
-def role_of(action: Action) -> Role:
-    """The role of the providers that can do an action."""
-    if isinstance(action, ChangeRecords):
-        return Role.DNS
-    if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
-        return Role.ENDPOINTS
-    return Role.RUNTIME

@@ -4,8 +4,9 @@ Rules for all providers (each is a level of the conformance suites in `providers
 
 1. `observe` is one complete, read-only look. What is missing is not an error; what cannot be read raises, and is never
    answered with an empty result.
-2. `perform` does one action. Repeating it is harmless. It compares with what is there right before acting and raises
-   `Conflict` (or `Gone`, `Foreign`) instead of acting on something the plan did not see.
+2. `perform` does one action; of endpoints, many in one call, each with its own error. Repeating it is harmless. It compares
+   with what is there right before acting and answers `Conflict` (or `Gone`, `Foreign`) instead of acting on something the plan
+   did not see.
 3. Errors are those of `errors.py` and nothing else. When an answer is lost after the request was sent: `OutcomeUnknown`.
 4. Blocking code is fine: every provider is called from a small pool of threads of its own. Each call bounds its own waits.
 5. No retries, diffing, ownership rules, logging or dry-run switches inside: decorators and the core do those.
@@ -53,6 +54,20 @@ class ExecTarget:
     cwd: str
 
 
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """What came of the actions of one call.
+
+    Attributes:
+        errors: the error of each action, in the order of the actions; None for one that is done.
+        pools: pools as `observe` would answer them, read after the last write. The caller looks at those that are left out,
+            so a provider that reads nothing back leaves this empty.
+    """
+
+    errors: tuple[ProviderError | None, ...]
+    pools: tuple[PoolFact, ...] = ()
+
+
 class RuntimeProvider(Protocol):
     """Runs containers on one node."""
 
@@ -86,42 +101,15 @@ class EndpointProvider(Protocol):
     def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
         """The named pools, plus every pool that holds a member of ours."""
 
-    def perform(self, action: EndpointAction) -> None:
-        """Do one action."""
-
-    def close(self) -> None:
-        """Let go of sockets and threads."""
-
-
-@runtime_checkable
-class Batching(EndpointProvider, Protocol):
-    """Endpoints that do many actions in one call. Optional: an author declares it by having the method.
-
-    Ask by `isinstance(provider, Batching)`; decorators have the method exactly when the provider inside has it.
-    """
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         """Do the actions, in their order where it can be seen; one that fails does not stop the others.
-
-        Returns:
-            For each action, in the order given, what `perform` would have raised; None when it is done.
 
         Raises:
             ProviderError: nothing was begun; it is the answer to every action.
         """
 
-
-@runtime_checkable
-class ReadingBack(Batching, Protocol):
-    """Batching endpoints that read back whole pools after they wrote, and tell them: it saves the caller a look. Optional."""
-
-    def perform_and_read(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """What `perform_all` does and answers; and pools of the actions, as `observe` would tell them, read after the last write.
-
-        A pool that was not read back completely by then is left out, and the caller looks at it. Raises like `perform_all`.
-        """
+    def close(self) -> None:
+        """Let go of sockets and threads."""
 
 
 class DNSProvider(Protocol):

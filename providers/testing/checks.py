@@ -4,7 +4,10 @@ import time
 from collections.abc import Callable
 from threading import Event
 
+from manifests.values.desired import Role
+from providers.actions import Action
 from providers.errors import ProviderError
+from providers.spi import Provider
 
 RULES = {
     1: "observe is one complete, read-only look; what cannot be read raises",
@@ -45,6 +48,16 @@ def raises(act: Callable[[], object], kinds: type[ProviderError], rule: int, wha
         f"expected: {what} raises {kinds.__name__}\nobserved: no error, answer {answer!r}\n"
         f"rule {rule} of spi.py: {RULES[rule]}"
     )
+
+
+def perform_one(provider: Provider, action: Action) -> None:
+    """Have a provider of any role do one action; raises the error of the action."""
+    if provider.role is Role.ENDPOINTS:
+        (error,) = provider.perform([action]).errors  # type: ignore[union-attr, arg-type, list-item]
+        if error is not None:
+            raise error
+    else:
+        provider.perform(action)  # type: ignore[arg-type]
 
 
 def wait_until(condition: Callable[[], bool], what: str) -> None:

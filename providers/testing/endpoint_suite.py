@@ -13,8 +13,8 @@ import pytest
 from providers.actions import CutSessions, EndpointAction, RemoveEndpoint, SetWeight
 from providers.errors import Conflict, Foreign, OutcomeUnknown, ProviderError, Rejected
 from providers.facts import Endpoint, MemberFact
-from providers.spi import Batching, Context, EndpointProvider, ReadingBack
-from providers.testing.checks import raises, same
+from providers.spi import Context, EndpointProvider
+from providers.testing.checks import perform_one, raises, same
 from providers.testing.faults import Fault, faulty, sequence
 from providers.wrappers.owned import owned
 
@@ -79,19 +79,8 @@ class EndpointConformance:
     ) -> SetWeight:
         """Set a weight; returns the action, to repeat it."""
         action = SetWeight(provider.name, self.pool, place, name, weight, before)
-        provider.perform(action)
+        perform_one(provider, action)
         return action
-
-    def batching(self, provider: EndpointProvider) -> Batching:
-        """The provider, when it does many actions in one call; otherwise the test is skipped and says so."""
-        if not isinstance(provider, Batching):
-            pytest.skip(f"{type(self.bare(provider)).__name__} does one action per call: it has no perform_all")
-        return provider
-
-    def bare(self, provider: EndpointProvider) -> EndpointProvider:
-        """The provider under its decorators."""
-        inner = getattr(provider, "inner", None)
-        return provider if inner is None else self.bare(inner)
 
     def removal(self, provider: EndpointProvider, place: Endpoint) -> RemoveEndpoint:
         """The action that takes an endpoint out."""
@@ -141,7 +130,7 @@ class EndpointConformance:
         """Also when what it saw before is long past."""
         action = self.put(endpoints, self.places[0], 10)
         before = self.members(endpoints)
-        endpoints.perform(action)
+        perform_one(endpoints, action)
         same(self.members(endpoints), before, 2, "the same members after repeating")
 
     # --- level 4: change ----------------------------------------------------------------------------------------
@@ -163,15 +152,15 @@ class EndpointConformance:
         """Twice is as once."""
         self.put(endpoints, self.places[0], 0)
         self.put(endpoints, self.places[1], 20)
-        endpoints.perform(self.removal(endpoints, self.places[0]))
-        endpoints.perform(self.removal(endpoints, self.places[0]))
+        perform_one(endpoints, self.removal(endpoints, self.places[0]))
+        perform_one(endpoints, self.removal(endpoints, self.places[0]))
         same(self.weights(endpoints), {self.places[1]: 20}, 2, "only the other one is left")
 
     def test_level_05_an_endpoint_with_weight_is_not_removed(self, endpoints: EndpointProvider) -> None:
         """It may carry traffic."""
         self.put(endpoints, self.places[0], 10)
         action = self.removal(endpoints, self.places[0])
-        raises(partial(endpoints.perform, action), Conflict, 2, "removing an endpoint of weight 10")
+        raises(partial(perform_one, endpoints, action), Conflict, 2, "removing an endpoint of weight 10")
         same(self.weights(endpoints), {self.places[0]: 10}, 2, "it stays")
 
     # --- level 6: somebody else's stays -------------------------------------------------------------------------
@@ -198,7 +187,7 @@ class EndpointConformance:
             self.removal(mine, self.places[0]),
         ]
         for action in actions:
-            raises(partial(mine.perform, action), Foreign, 5, f"{type(action).__name__} on another's member")
+            raises(partial(perform_one, mine, action), Foreign, 5, f"{type(action).__name__} on another's member")
         same(self.members(endpoints), before, 5, "it is untouched")
         mine.close()
 
@@ -208,13 +197,13 @@ class EndpointConformance:
         """The write was done although its answer was lost: looking tells, and repeating is harmless."""
         lossy = faulty(endpoints, sequence(Fault.LOST_REPLY, Fault.NONE, Fault.LOST_REPLY))
         action = SetWeight(lossy.name, self.pool, self.places[0], "web-0", 0, None)
-        raises(partial(lossy.perform, action), OutcomeUnknown, 3, "a lost reply")
+        raises(partial(perform_one, lossy, action), OutcomeUnknown, 3, "a lost reply")
         same(self.weights(lossy), {self.places[0]: 0}, 2, "a look tells that it was done")
-        lossy.perform(action)
+        perform_one(lossy, action)
         same(self.weights(lossy), {self.places[0]: 0}, 2, "one member, not two")
         removal = self.removal(lossy, self.places[0])
-        raises(partial(lossy.perform, removal), OutcomeUnknown, 3, "a lost reply")
-        lossy.perform(removal)
+        raises(partial(perform_one, lossy, removal), OutcomeUnknown, 3, "a lost reply")
+        perform_one(lossy, removal)
         same(self.weights(lossy), {}, 2, "removed, once")
 
     # --- level 8: the expectation is stale ----------------------------------------------------------------------
@@ -224,7 +213,7 @@ class EndpointConformance:
         self.put(endpoints, self.places[0], 10)
         for before, place in ((20, self.places[0]), (None, self.places[0]), (10, self.places[1])):
             action = SetWeight(endpoints.name, self.pool, place, "web-0", 77, before)
-            raises(partial(endpoints.perform, action), Conflict, 2, f"a weight that was {before} for the plan")
+            raises(partial(perform_one, endpoints, action), Conflict, 2, f"a weight that was {before} for the plan")
         same(self.weights(endpoints), {self.places[0]: 10}, 2, "nothing changed")
 
     # --- level 9: unreadable is an error ------------------------------------------------------------------------
@@ -254,7 +243,7 @@ class EndpointConformance:
 
     def _walk(self, endpoints: EndpointProvider, model: dict[Endpoint, int], place: Endpoint, weight: int) -> None:
         if model.get(place) == 0:
-            endpoints.perform(self.removal(endpoints, place))
+            perform_one(endpoints, self.removal(endpoints, place))
             del model[place]
             return
         self.put(endpoints, place, weight, before=model.get(place))
@@ -264,84 +253,77 @@ class EndpointConformance:
 
     def test_level_11_many_at_once_come_out_as_one_by_one(self, endpoints: EndpointProvider) -> None:
         """Adding, changing, repeating and removing together; twice on one endpoint is in the order given."""
-        many = self.batching(endpoints)
         first, second, third = self.places
-        same(many.perform_all([]), (), 2, "nothing asked, nothing done")
-        added = [SetWeight(many.name, self.pool, place, "web-0", 10, None) for place in self.places]
-        same(many.perform_all(added), (None, None, None), 2, "three endpoints added in one call")
-        same(many.perform_all(added), (None, None, None), 2, "the same again is harmless")
-        same(self.weights(many), dict.fromkeys(self.places, 10), 2, "the weights of all")
-        outcomes = many.perform_all(
+        same(endpoints.perform([]).errors, (), 2, "nothing asked, nothing done")
+        added = [SetWeight(endpoints.name, self.pool, place, "web-0", 10, None) for place in self.places]
+        same(endpoints.perform(added).errors, (None, None, None), 2, "three endpoints added in one call")
+        same(endpoints.perform(added).errors, (None, None, None), 2, "the same again is harmless")
+        same(self.weights(endpoints), dict.fromkeys(self.places, 10), 2, "the weights of all")
+        outcomes = endpoints.perform(
             [
-                SetWeight(many.name, self.pool, first, "web-0", 20, 10),
-                SetWeight(many.name, self.pool, second, "web-0", 0, 10),
-                SetWeight(many.name, self.pool, third, "web-0", 10, 10),
-                self.removal(many, second),
+                SetWeight(endpoints.name, self.pool, first, "web-0", 20, 10),
+                SetWeight(endpoints.name, self.pool, second, "web-0", 0, 10),
+                SetWeight(endpoints.name, self.pool, third, "web-0", 10, 10),
+                self.removal(endpoints, second),
             ]
-        )
+        ).errors
         same(outcomes, (None, None, None, None), 2, "raised, lowered and removed, left alone")
-        same(self.weights(many), {first: 20, third: 10}, 2, "as after the same actions one by one")
+        same(self.weights(endpoints), {first: 20, third: 10}, 2, "as after the same actions one by one")
 
     def test_level_11_one_that_fails_does_not_stop_the_others(self, endpoints: EndpointProvider) -> None:
         """The answers are in the order of the actions, each of the kind that it would have had alone."""
-        many = self.batching(endpoints)
         first, second, third = self.places
-        self.put(many, first, 10)
-        outcomes = many.perform_all(
+        self.put(endpoints, first, 10)
+        outcomes = endpoints.perform(
             [
-                SetWeight(many.name, self.pool, second, "web-0", 50, 40),
-                SetWeight(many.name, self.pool, third, "web-0", 30, None),
-                self.removal(many, first),
-                SetWeight(many.name, self.pool, first, "web-0", 20, 10),
+                SetWeight(endpoints.name, self.pool, second, "web-0", 50, 40),
+                SetWeight(endpoints.name, self.pool, third, "web-0", 30, None),
+                self.removal(endpoints, first),
+                SetWeight(endpoints.name, self.pool, first, "web-0", 20, 10),
             ]
-        )
+        ).errors
         kinds = [type(outcome) for outcome in outcomes]
         same([issubclass(kind, Conflict) for kind in kinds], [True, False, True, False], 2, f"who fails, of {kinds}")
         same((outcomes[1], outcomes[3]), (None, None), 2, "the others are done")
-        same(self.weights(many), {first: 20, third: 30}, 2, "and what failed changed nothing")
+        same(self.weights(endpoints), {first: 20, third: 30}, 2, "and what failed changed nothing")
 
     def test_level_11_what_is_not_ours_is_refused_alone(
         self, context: Context, endpoints: EndpointProvider, theirs: EndpointProvider
     ) -> None:
         """With the ownership decorator around it, which can then do many at once too."""
-        self.batching(endpoints)
         first, second, _ = self.places
         self.put(theirs, first, 0)
-        mine = self.batching(owned(self.make(context), INSTANCE))
-        outcomes = mine.perform_all(
+        mine = owned(self.make(context), INSTANCE)
+        outcomes = mine.perform(
             [
                 SetWeight(mine.name, self.pool, first, "web-0", 10, 0),
                 SetWeight(mine.name, self.pool, second, "web-0", 10, None),
                 self.removal(mine, first),
             ]
-        )
+        ).errors
         same([type(outcome) for outcome in outcomes], [Foreign, type(None), Foreign], 5, "another's member is refused")
         same(self.weights(endpoints), {first: 0, second: 10}, 5, "it is untouched, and ours is written")
         mine.close()
 
     def test_level_11_a_lost_reply_is_of_its_action_alone(self, endpoints: EndpointProvider) -> None:
         """The write was done; looking tells, and repeating the whole call is harmless."""
-        self.batching(endpoints)
-        lossy = self.batching(faulty(endpoints, sequence(Fault.LOST_REPLY, Fault.LOST_REQUEST)))
+        lossy = faulty(endpoints, sequence(Fault.LOST_REPLY, Fault.LOST_REQUEST))
         added = [SetWeight(lossy.name, self.pool, place, "web-0", 10, None) for place in self.places]
-        kinds = [type(one) for one in lossy.perform_all(added)]
+        kinds = [type(one) for one in lossy.perform(added).errors]
         same(kinds, [OutcomeUnknown, OutcomeUnknown, type(None)], 3, "two lost answers of three")
         same(self.weights(lossy), {self.places[0]: 10, self.places[2]: 10}, 2, "only the lost request was not done")
-        same(lossy.perform_all(added), (None, None, None), 2, "repeating does what is left")
+        same(lossy.perform(added).errors, (None, None, None), 2, "repeating does what is left")
         same(self.weights(lossy), dict.fromkeys(self.places, 10), 2, "all of them, once")
 
     def test_level_11_what_is_known_after_writing_is_as_a_look_tells_it(self, endpoints: EndpointProvider) -> None:
         """What a provider with `perform_and_read` tells saves a look, so it must be one. Others are looked at."""
-        many = self.batching(endpoints)
-        added = [SetWeight(many.name, self.pool, place, "web-0", 10, None) for place in self.places]
-        if isinstance(many, ReadingBack):
-            errors, told = many.perform_and_read(added)
-        else:
-            errors, told = many.perform_all(added), many.observe([self.pool])
-        same(errors, (None, None, None), 2, "three endpoints added in one call")
-        looked = {fact.pool: fact for fact in many.observe([self.pool])}
-        same({fact.pool: fact for fact in told}, {fact.pool: looked[fact.pool] for fact in told}, 1, "what it told")
-        same(self.weights(many), dict.fromkeys(self.places, 10), 2, "the weights of all")
+        added = [SetWeight(endpoints.name, self.pool, place, "web-0", 10, None) for place in self.places]
+        performed = endpoints.perform(added)
+        same(performed.errors, (None, None, None), 2, "three endpoints added in one call")
+        looked = {fact.pool: fact for fact in endpoints.observe([self.pool])}
+        told = {fact.pool: fact for fact in performed.pools}
+        same(told, {pool: looked[pool] for pool in told}, 1, "pools that were read back")
+        same(self.weights(endpoints), dict.fromkeys(self.places, 10), 2, "the weights of all")
 
     # --- level 12: traffic ----------------------------------------------------------------------------------------
 
@@ -376,12 +358,12 @@ class EndpointConformance:
         cuts = [CutSessions(mine.name, self.pool, place, "web-0") for place in self.places]
         before = self.members(endpoints)
         if not self.cuts_sessions:
-            raises(partial(mine.perform, cuts[0]), Rejected, 2, "a provider that cannot end sessions")
+            raises(partial(perform_one, mine, cuts[0]), Rejected, 2, "a provider that cannot end sessions")
         else:
-            mine.perform(cuts[0])
-            mine.perform(cuts[0])
-            raises(partial(mine.perform, cuts[1]), Conflict, 2, "cutting an endpoint of weight 10")
-            raises(partial(mine.perform, cuts[2]), Foreign, 5, "cutting another's member")
-            mine.perform(CutSessions(mine.name, self.pool, Endpoint("192.0.2.99", 1), "web-0"))
+            perform_one(mine, cuts[0])
+            perform_one(mine, cuts[0])
+            raises(partial(perform_one, mine, cuts[1]), Conflict, 2, "cutting an endpoint of weight 10")
+            raises(partial(perform_one, mine, cuts[2]), Foreign, 5, "cutting another's member")
+            perform_one(mine, CutSessions(mine.name, self.pool, Endpoint("192.0.2.99", 1), "web-0"))
         same(self.members(endpoints), before, 2, "the members are as before")
         mine.close()

@@ -18,10 +18,10 @@ from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachabl
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
 from providers.spi import (
-    Batching,
     DNSProvider,
     EndpointProvider,
     ExecTarget,
+    Performed,
     Provider,
     RuntimeProvider,
     capabilities_of,
@@ -115,16 +115,16 @@ class _Faults:
     def write_all(
         self,
         actions: Sequence[EndpointAction],
-        act: Callable[[Sequence[EndpointAction]], tuple[ProviderError | None, ...]],
-    ) -> tuple[ProviderError | None, ...]:
-        """Many actions in one call: the script is asked about each, as if it came alone."""
+        act: Callable[[Sequence[EndpointAction]], Performed],
+    ) -> Performed:
+        """The actions of one call: the script is asked about each. What is read back is lost."""
         scripted = [self._write(action) for action in actions]
         sent = [index for index, (before, _) in enumerate(scripted) if before is None]
         answers = [before for before, _ in scripted]
         if sent:
-            for index, error in zip(sent, act([actions[index] for index in sent]), strict=True):
+            for index, error in zip(sent, act([actions[index] for index in sent]).errors, strict=True):
                 answers[index] = error or scripted[index][1]
-        return tuple(answers)
+        return Performed(tuple(answers))
 
     def _write(self, action: Action) -> tuple[ProviderError | None, ProviderError | None]:
         """What the script wants an action to fail with before it is done, and after."""
@@ -188,23 +188,13 @@ class FaultyEndpoints:
         """A look under the script."""
         return self._faults.read(self.name, lambda: self.inner.observe(pools))
 
-    def perform(self, action: EndpointAction) -> None:
-        """An action under the script."""
-        self._faults.write(action, lambda: self.inner.perform(action))
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """The actions under the script; those that reach the inner provider reach it in one call."""
+        return self._faults.write_all(actions, self.inner.perform)
 
     def close(self) -> None:
         """Close the inner provider."""
         self.inner.close()
-
-
-class FaultyBatches(FaultyEndpoints):
-    """The same for endpoints that do many actions in one call."""
-
-    inner: Batching
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """The actions under the script; those that reach the inner provider reach it in one call."""
-        return self._faults.write_all(actions, self.inner.perform_all)
 
 
 class FaultyDNS:
@@ -250,6 +240,5 @@ def faulty(provider: Provider, script: Script, delay: Callable[[Call], None] = _
     if provider.role is Role.RUNTIME:
         return FaultyRuntime(provider, faults)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = FaultyBatches if isinstance(provider, Batching) else FaultyEndpoints
-        return kind(provider, faults)  # type: ignore[arg-type]
+        return FaultyEndpoints(provider, faults)  # type: ignore[arg-type]
     return FaultyDNS(provider, faults)  # type: ignore[arg-type]

@@ -18,11 +18,12 @@ from manifests.values.geo import GeoKind
 from providers.actions import ChangeRecords, CutSessions, EndpointAction, SetWeight
 from providers.capabilities import Alias, Atomic, DNSCapabilities, Write
 from providers.dns.common.change import changed_sets
-from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, Unreachable
+from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
 from providers.facts import ON_WEIGHT, Endpoint, MemberFact, PoolFact, RecordKey, RecordSet, Weights, ZoneFact
 from providers.lib.clock import boottime
+from providers.lib.one_by_one import one_by_one
 from providers.naming import object_of
-from providers.spi import Context
+from providers.spi import Context, Performed
 from providers.testing.memory_container import MemoryContainer
 
 ADDRESSES = tuple(f"127.77.0.{last}" for last in range(1, 255))
@@ -159,37 +160,28 @@ class MemoryEndpoints:
     def _balancer(self) -> MemoryBalancer:
         return self.world.balancers.setdefault(self.name, MemoryBalancer())
 
-    def perform(self, action: EndpointAction) -> None:
-        """Set a weight, remove an endpoint or end its sessions; see the actions for what repeating means."""
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Do the actions, with no other writer between them; see the actions for what repeating means."""
         with self.world.lock:
-            pool = self.world.pools.setdefault(self.name, {}).setdefault(action.pool, {})
-            member = pool.get(action.endpoint)
-            if member is not None and member.owner != self._instance:
-                owner = member.owner or "somebody without an owner mark"
-                raise Foreign(object_of(action), f"belongs to {owner}", "remove it there, or use another pool")
-            if isinstance(action, SetWeight):
-                self._set_weight(pool, member, action)
-                return
-            if member is None:
-                return
-            if member.weight > 0:
-                raise Conflict(object_of(action), f"still has weight {member.weight}", "set its weight to 0 first")
-            if isinstance(action, CutSessions):
-                member.in_flight = 0
-                return
-            del pool[action.endpoint]
+            return one_by_one(actions, self._perform, steady=self.world.steady)
 
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Like `perform` for many actions, with nobody between them; the answer to each is what it would have raised."""
-        with self.world.lock:
-            return tuple(self._answer(action) for action in actions)
-
-    def _answer(self, action: EndpointAction) -> ProviderError | None:
-        try:
-            self.perform(action)
-        except ProviderError as error:
-            return error
-        return None
+    def _perform(self, action: EndpointAction) -> None:
+        pool = self.world.pools.setdefault(self.name, {}).setdefault(action.pool, {})
+        member = pool.get(action.endpoint)
+        if member is not None and member.owner != self._instance:
+            owner = member.owner or "somebody without an owner mark"
+            raise Foreign(object_of(action), f"belongs to {owner}", "remove it there, or use another pool")
+        if isinstance(action, SetWeight):
+            self._set_weight(pool, member, action)
+            return
+        if member is None:
+            return
+        if member.weight > 0:
+            raise Conflict(object_of(action), f"still has weight {member.weight}", "set its weight to 0 first")
+        if isinstance(action, CutSessions):
+            member.in_flight = 0
+            return
+        del pool[action.endpoint]
 
     def _set_weight(self, pool: dict[Endpoint, MemoryMember], member: MemoryMember | None, action: SetWeight) -> None:
         if action.weight < 0:

@@ -15,7 +15,9 @@ from typing import Generic, TypeVar
 
 from manifests.values.desired import SECOND
 from providers.errors import OutcomeUnknown, ProviderError, Unreachable
+from providers.facts import PoolFact
 from providers.lib.rate import Bucket, Rate
+from providers.spi import Performed
 
 R = TypeVar("R")
 
@@ -140,18 +142,19 @@ class Calls:
     def write_all(
         self,
         targets: Sequence[str],
-        act: Callable[[Sequence[int]], tuple[ProviderError | None, ...]],
+        act: Callable[[Sequence[int]], Performed],
         deadline: int,
-    ) -> tuple[ProviderError | None, ...]:
+    ) -> Performed:
         """One call for actions on many objects, which are in flight together until it returns.
 
         Args:
             targets: the object of each action; one may come more than once.
-            act: does the actions with these indexes, ascending, and answers for each; it is not called for none.
+            act: does the actions with these indexes, ascending; it is not called for none.
             deadline: for the whole call, waiting for earlier calls on the objects included; in ns.
 
         Returns:
-            For each action what `write` would have raised, None when it is done.
+            For each action what `write` would have raised, None when it is done; and the pools that `act` read back. They
+            are left out when no outcome is known: what was sent may still arrive.
         """
         end = time.monotonic_ns() + deadline
         flight = _Flight(self._steady())
@@ -162,27 +165,31 @@ class Calls:
             chosen = [index for index, target in enumerate(targets) if target not in refused]
             answers = [refused.get(target) for target in targets]
         if not chosen:
-            return tuple(answers)
+            return Performed(tuple(answers))
 
-        def acted() -> tuple[ProviderError | None, ...]:
+        def acted() -> Performed:
             try:
-                found = act(chosen)
+                performed = act(chosen)
             except ProviderError as error:
-                return (error,) * len(chosen)
-            if len(found) != len(chosen):
-                raise ValueError(f"{len(found)} answers to {len(chosen)} actions")
-            return found
+                return Performed((error,) * len(chosen))
+            if len(performed.errors) != len(chosen):
+                raise ValueError(f"{len(performed.errors)} answers to {len(chosen)} actions")
+            return performed
 
+        pools: tuple[PoolFact, ...] = ()
         errand = _Errand(tuple(taken), flight, self._provider, end, deadline, OutcomeUnknown)
         try:
-            for index, answer in zip(chosen, self._run(errand, acted), strict=True):
+            performed = self._run(errand, acted)
+            for index, answer in zip(chosen, performed.errors, strict=True):
                 answers[index] = answer
+            if not all(isinstance(answer, OutcomeUnknown) for answer in performed.errors):
+                pools = performed.pools
         except ProviderError as error:
             for index in chosen:
                 answer = type(error)(targets[index], error.cause, error.next_step)
                 answer.__cause__ = error.__cause__
                 answers[index] = answer
-        return tuple(answers)
+        return Performed(tuple(answers), pools)
 
     def close(self, close_inner: Callable[[], None]) -> None:
         """End the threads and close the inner provider, for at most one second together. Late calls are left behind."""

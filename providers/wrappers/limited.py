@@ -12,18 +12,16 @@ from pydantic import BaseModel
 
 from manifests.values.desired import SECOND, Role
 from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction, StopContainer
-from providers.errors import OutcomeUnknown, ProviderError
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.lib.clock import boottime
 from providers.lib.rate import Rate
 from providers.naming import object_of
 from providers.spi import (
-    Batching,
     DNSProvider,
     EndpointProvider,
     ExecTarget,
+    Performed,
     Provider,
-    ReadingBack,
     RuntimeProvider,
     capabilities_of,
 )
@@ -100,10 +98,18 @@ class LimitedEndpoints:
         """A look. Raises `Unreachable` after the deadline."""
         return self._calls.read(_looks(pools), lambda: self.inner.observe(pools), self._limits.deadline)
 
-    def perform(self, action: EndpointAction) -> None:
-        """An action. Raises `OutcomeUnknown` after the deadline, and at once while the endpoint is busy."""
-        deadline = _deadline(self._limits, action)
-        self._calls.write(object_of(action), lambda: self.inner.perform(action), deadline)
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """One call with one deadline, and all its endpoints in flight together.
+
+        The answer to every action of a call that is late is `OutcomeUnknown`, and its endpoints are busy until it returns.
+        An endpoint that is busy already is left out: `OutcomeUnknown`, or `Unreachable` if it is kept until the deadline.
+        """
+
+        def act(chosen: Sequence[int]) -> Performed:
+            some = actions if len(chosen) == len(actions) else [actions[index] for index in chosen]
+            return self.inner.perform(some)
+
+        return self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
 
     def busy(self) -> frozenset[str]:
         """Endpoints, as `<pool>/<address>:<port>`, whose last action has not returned yet."""
@@ -112,50 +118,6 @@ class LimitedEndpoints:
     def close(self) -> None:
         """Let go within a second, whatever hangs."""
         self._calls.close(self.inner.close)
-
-
-class LimitedBatches(LimitedEndpoints):
-    """The same for endpoints that do many actions in one call."""
-
-    inner: Batching
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """One call with one deadline, and all its endpoints in flight together.
-
-        The answer to every action of a call that is late is `OutcomeUnknown`, and its endpoints are busy until it returns.
-        An endpoint that is busy already is left out, and answered as `perform` would.
-        """
-
-        def act(chosen: Sequence[int]) -> tuple[ProviderError | None, ...]:
-            return self.inner.perform_all(_chosen(actions, chosen))
-
-        return self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
-
-
-class LimitedReadingBack(LimitedBatches):
-    """The same for endpoints that tell what they read back."""
-
-    inner: ReadingBack
-
-    def perform_and_read(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """As `perform_all`, with what was read back; a call that is late tells nothing."""
-        read: list[tuple[PoolFact, ...]] = []
-
-        def act(chosen: Sequence[int]) -> tuple[ProviderError | None, ...]:
-            errors, pools = self.inner.perform_and_read(_chosen(actions, chosen))
-            read.append(pools)
-            return errors
-
-        errors = self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
-        # A call that came back after its deadline has no say any more.
-        late = all(isinstance(error, OutcomeUnknown) for error in errors)
-        return errors, () if late or not read else read[0]
-
-
-def _chosen(actions: Sequence[EndpointAction], indexes: Sequence[int]) -> Sequence[EndpointAction]:
-    return actions if len(indexes) == len(actions) else [actions[index] for index in indexes]
 
 
 class LimitedDNS:
@@ -197,13 +159,6 @@ def _deadline(limits: Limits, action: Action) -> int:
     return limits.deadline + (action.grace if isinstance(action, StopContainer) else 0)
 
 
-def _endpoints_kind(provider: object) -> type[LimitedEndpoints]:
-    """The decorator that has the methods which the provider has."""
-    if isinstance(provider, ReadingBack):
-        return LimitedReadingBack
-    return LimitedBatches if isinstance(provider, Batching) else LimitedEndpoints
-
-
 @overload
 def limited(provider: RuntimeProvider, limits: Limits = ...) -> LimitedRuntime: ...
 @overload
@@ -215,6 +170,5 @@ def limited(provider: Provider, limits: Limits = Limits()) -> Provider:
     if provider.role is Role.RUNTIME:
         return LimitedRuntime(provider, limits)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = _endpoints_kind(provider)
-        return kind(provider, limits)  # type: ignore[arg-type]
+        return LimitedEndpoints(provider, limits)  # type: ignore[arg-type]
     return LimitedDNS(provider, limits)  # type: ignore[arg-type]

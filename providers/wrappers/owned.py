@@ -6,7 +6,7 @@ would double the time to a weight. For containers and endpoints the provider's f
 beside the data, written in the same change.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar, overload
 
 from pydantic import BaseModel
@@ -40,13 +40,12 @@ from providers.facts import (
 )
 from providers.naming import object_of
 from providers.spi import (
-    Batching,
     ByName,
     DNSProvider,
     EndpointProvider,
     ExecTarget,
+    Performed,
     Provider,
-    ReadingBack,
     RuntimeProvider,
     capabilities_of,
 )
@@ -132,11 +131,32 @@ class OwnedEndpoints:
         """Everything, also members of others."""
         return self.inner.observe(pools)
 
-    def perform(self, action: EndpointAction) -> None:
-        """Do the action unless the member is somebody else's. Raises `Foreign`; nothing is written then."""
-        if not self._checked_inside and action.endpoint in self._strangers(action.pool):
-            raise self._foreign(action)
-        self.inner.perform(action)
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Do the actions on members of ours, after one look at each pool; the answer to others is `Foreign`.
+
+        A pool that cannot be looked at is the answer to its actions alone.
+        """
+        if self._checked_inside:
+            return self.inner.perform(actions)
+        strangers: dict[str, frozenset[Endpoint] | ProviderError] = {}
+        for pool in dict.fromkeys(action.pool for action in actions):
+            try:
+                strangers[pool] = self._strangers(pool)
+            except ProviderError as error:
+                strangers[pool] = error
+        errors: dict[int, ProviderError | None] = {}
+        for index, action in enumerate(actions):
+            others = strangers[action.pool]
+            if isinstance(others, ProviderError):
+                errors[index] = others
+            elif action.endpoint in others:
+                errors[index] = self._foreign(action)
+        ours = [index for index in range(len(actions)) if index not in errors]
+        if not ours:
+            return Performed(tuple(errors[index] for index in range(len(actions))))
+        performed = self.inner.perform([actions[index] for index in ours])
+        errors.update(zip(ours, performed.errors, strict=True))
+        return Performed(tuple(errors[index] for index in range(len(actions))), performed.pools)
 
     def close(self) -> None:
         """Close the inner provider."""
@@ -150,66 +170,6 @@ class OwnedEndpoints:
     def _foreign(self, action: EndpointAction) -> Foreign:
         cause = f"is a member that instance {self._instance} did not add"
         return Foreign(object_of(action), cause, "remove it from the pool, or use another pool")
-
-
-class OwnedBatches(OwnedEndpoints):
-    """The same for endpoints that do many actions in one call."""
-
-    inner: Batching
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Do the actions on members of ours, after one look at each pool; the answer to others is `Foreign`.
-
-        A pool that cannot be looked at is the answer to its actions alone.
-        """
-        if self._checked_inside:
-            return self.inner.perform_all(actions)
-        return self._with_ours(actions, self.inner.perform_all)
-
-    def _with_ours(
-        self,
-        actions: Sequence[EndpointAction],
-        act: Callable[[Sequence[EndpointAction]], tuple[ProviderError | None, ...]],
-    ) -> tuple[ProviderError | None, ...]:
-        """The answers to all actions, after calling `act` with those on members of ours."""
-        strangers: dict[str, frozenset[Endpoint] | ProviderError] = {}
-        for pool in dict.fromkeys(action.pool for action in actions):
-            try:
-                strangers[pool] = self._strangers(pool)
-            except ProviderError as error:
-                strangers[pool] = error
-        answers: dict[int, ProviderError | None] = {}
-        for index, action in enumerate(actions):
-            found = strangers[action.pool]
-            if isinstance(found, ProviderError):
-                answers[index] = found
-            elif action.endpoint in found:
-                answers[index] = self._foreign(action)
-        ours = [index for index in range(len(actions)) if index not in answers]
-        if ours:
-            answers.update(zip(ours, act([actions[index] for index in ours]), strict=True))
-        return tuple(answers[index] for index in range(len(actions)))
-
-
-class OwnedReadingBack(OwnedBatches):
-    """The same for endpoints that tell what they read back."""
-
-    inner: ReadingBack
-
-    def perform_and_read(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """As `perform_all`, with what the inner provider read back."""
-        if self._checked_inside:
-            return self.inner.perform_and_read(actions)
-        read: list[PoolFact] = []
-
-        def act(ours: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-            errors, pools = self.inner.perform_and_read(ours)
-            read.extend(pools)
-            return errors
-
-        return self._with_ours(actions, act), tuple(read)
 
 
 class OwnedDNS:
@@ -304,13 +264,6 @@ def _without_marks(fact: ZoneFact) -> ZoneFact:
     return ZoneFact(fact.zone, fact.serial, found.records, owners, fact.capabilities)
 
 
-def _endpoints_kind(provider: object) -> type[OwnedEndpoints]:
-    """The decorator that has the methods which the provider has."""
-    if isinstance(provider, ReadingBack):
-        return OwnedReadingBack
-    return OwnedBatches if isinstance(provider, Batching) else OwnedEndpoints
-
-
 @overload
 def owned(provider: RuntimeProvider, instance: str) -> OwnedRuntime: ...
 @overload
@@ -322,6 +275,5 @@ def owned(provider: Provider, instance: str) -> Provider:
     if provider.role is Role.RUNTIME:
         return OwnedRuntime(provider, instance)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = _endpoints_kind(provider)
-        return kind(provider, instance)  # type: ignore[arg-type]
+        return OwnedEndpoints(provider, instance)  # type: ignore[arg-type]
     return OwnedDNS(provider, instance)  # type: ignore[arg-type]

@@ -14,10 +14,10 @@ from providers.errors import Rejected
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
 from providers.spi import (
-    Batching,
     DNSProvider,
     EndpointProvider,
     ExecTarget,
+    Performed,
     Provider,
     RuntimeProvider,
     capabilities_of,
@@ -79,23 +79,13 @@ class ReadOnlyEndpoints:
         """As the inner provider sees it."""
         return self.inner.observe(pools)
 
-    def perform(self, action: EndpointAction) -> None:
-        """Refuse. Raises `Rejected`, always."""
-        _refuse(self.name, action)
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Refuse each action with `Rejected`, always."""
+        return Performed(tuple(_refusal(self.name, action) for action in actions))
 
     def close(self) -> None:
         """Close the inner provider."""
         self.inner.close()
-
-
-class ReadOnlyBatches(ReadOnlyEndpoints):
-    """The same for endpoints that do many actions in one call: here they do none."""
-
-    inner: Batching
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[Rejected, ...]:
-        """Refuse each action, always."""
-        return tuple(_refusal(self.name, action) for action in actions)
 
 
 class ReadOnlyDNS:
@@ -133,6 +123,5 @@ def read_only(provider: Provider) -> Provider:
     if provider.role is Role.RUNTIME:
         return ReadOnlyRuntime(provider)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = ReadOnlyBatches if isinstance(provider, Batching) else ReadOnlyEndpoints
-        return kind(provider)  # type: ignore[arg-type]
+        return ReadOnlyEndpoints(provider)  # type: ignore[arg-type]
     return ReadOnlyDNS(provider)  # type: ignore[arg-type]

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from providers.actions import Action, ChangeRecords, CutSessions, RemoveEndpoint, SetWeight
+from providers.actions import ChangeRecords, RuntimeAction
 from providers.spi import DNSProvider, EndpointProvider, Provider, RuntimeProvider
 
 log = logging.getLogger("reconciler")
@@ -116,13 +116,10 @@ def _busy(provider: object) -> frozenset[str]:
     return frozenset() if ask is None else ask()
 
 
-def perform(providers: Providers, action: Action) -> Callable[[], None] | None:
-    """The call that does an action, None when no provider of that name is there."""
+def perform(providers: Providers, action: RuntimeAction | ChangeRecords) -> Callable[[], None] | None:
+    """The call that does an action; None when no provider of that name is there. Weights go in batches instead."""
     if isinstance(action, ChangeRecords):
         zone = providers.dns.get(action.provider)
         return None if zone is None else lambda: zone.perform(action)
-    if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
-        pool = providers.endpoints.get(action.provider)
-        return None if pool is None else lambda: pool.perform(action)
     runtime = providers.runtimes.get(action.node)
     return None if runtime is None else lambda: runtime.perform(action)

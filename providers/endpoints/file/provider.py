@@ -19,7 +19,7 @@ from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, U
 from providers.facts import Endpoint, MemberFact, PoolFact
 from providers.lib.files import directory_of, locked, read, replace
 from providers.naming import object_of
-from providers.spi import Context
+from providers.spi import Context, Performed
 
 POOL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 """Names that are one file name everywhere, and never hidden."""
@@ -64,27 +64,20 @@ class FileEndpoints:
         mine = {pool: found for pool, found in others.items() if self._holds_ours(found)}
         return tuple(self._fact(found) for _, found in sorted((named | mine).items()))
 
-    def perform(self, action: EndpointAction) -> None:
-        """Set a weight or remove an endpoint, comparing under the lock.
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Set weights and remove endpoints, comparing under the lock; each pool's file is replaced once.
 
-        Raises:
-            Conflict, Gone, Foreign: the member is not as the plan saw it, or not ours.
-            Rejected: a name, address, port or weight is impossible, or the directory may not be written.
-            Unreachable: the file cannot be read or written, or another writer holds the lock; nothing was changed.
-            OutcomeUnknown: see `providers.lib.files.replace`.
-        """
-        (error,) = self.perform_all([action])
-        if error is not None:
-            raise error
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Like `perform` for many actions, with one replacement of each pool's file: no reader sees a pool between them.
+        No reader sees a pool between two actions of one call.
 
         Returns:
-            What `perform` would have raised for each action, None for success.
+            Conflict, Gone, Foreign: the member is not as the plan saw it, or not ours.
+            Rejected: a name, address, port or weight is impossible, or the directory may not be written.
+            Unreachable: a file cannot be read or written; nothing was changed.
+            OutcomeUnknown: see `providers.lib.files.replace`.
 
         Raises:
-            ProviderError: nothing was begun.
+            Rejected: the directory cannot be used.
+            Unreachable: another writer holds the lock; nothing was begun.
         """
         by_pool: dict[str, list[int]] = {}
         for index, action in enumerate(actions):
@@ -96,7 +89,7 @@ class FileEndpoints:
                 answers = self._rewrite(directory, pool, [actions[index] for index in indexes])
                 for index, answer in zip(indexes, answers, strict=True):
                     errors[index] = answer
-        return tuple(errors)
+        return Performed(tuple(errors))
 
     def close(self) -> None:
         """Nothing to let go of."""

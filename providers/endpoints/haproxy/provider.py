@@ -39,7 +39,7 @@ from providers.endpoints.haproxy.write import Board, Job, Process, servers_of, t
 from providers.errors import OutcomeUnknown, ProviderError, Unreachable
 from providers.facts import PoolFact
 from providers.lib.files import locked, read, replace
-from providers.spi import Context
+from providers.spi import Context, Performed
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -85,12 +85,14 @@ class HAProxyEndpoints:
                     wanted[slots.pool] = slots
             return tuple(self._fact(slots, looks) for _, slots in sorted(wanted.items()))
 
-    def perform(self, action: EndpointAction) -> None:
-        """Set a weight, taking a slot if needed, free a slot, or end its sessions; on all sockets, and read back.
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Set weights, taking slots if needed, free slots, and end sessions; on all sockets, and read back.
 
-        Sessions of a process that was replaced by a reload are out of reach, and end by themselves.
+        Few exchanges for many actions: 100 commands a line, and one look before and after. Sessions of a process that was
+        replaced by a reload are out of reach, and end by themselves. The garbage collector is off meanwhile: a full collection
+        over all facts would cost more than a thousand weights.
 
-        Raises:
+        Returns:
             Rejected: an address, weight or pool is impossible, the backend or a free slot is missing (with the line to add),
                 or the socket has no admin rights.
             Conflict, Gone, Foreign: the member is not as the plan saw it, or not ours.
@@ -98,34 +100,13 @@ class HAProxyEndpoints:
             OutcomeUnknown: an answer was lost, a slot reads back differently, HAProxy was reloaded meanwhile, or the state
                 file could not be written.
         """
-        (error,) = self.perform_all([action])
-        if error is not None:
-            raise error
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Like `perform` for many actions in few exchanges: 100 commands a line, and one look before and after.
-
-        Returns:
-            What `perform` would have raised for each action, None for success. One that fails does not stop the others.
-        """
-        return self.perform_and_read(actions)[0]
-
-    def perform_and_read(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """`perform_all`, and the pools that were read back once everything was written.
-
-        The garbage collector is off meanwhile: a full collection over all facts would cost more than a thousand weights.
-        """
         gc.disable()
         try:
             return self._perform(actions)
         finally:
             gc.enable()
 
-    def _perform(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
+    def _perform(self, actions: Sequence[EndpointAction]) -> Performed:
         slots: dict[str, Slots] = {}
         errors: dict[int, ProviderError | None] = {}
         for pool in {action.pool for action in actions}:
@@ -137,7 +118,7 @@ class HAProxyEndpoints:
         deadline = self._deadline()
         if not self._writing.acquire(timeout=max(0.0, deadline - time.monotonic())):
             busy = Unreachable(f"provider {self.name}", "an earlier write has not returned; nothing was changed")
-            return tuple(errors.get(index, busy) for index in range(len(actions))), ()
+            return Performed(tuple(errors.get(index, busy) for index in range(len(actions))))
         read: tuple[PoolFact, ...] = ()
         try:
             for turn in turns(jobs):
@@ -145,9 +126,10 @@ class HAProxyEndpoints:
         finally:
             self._writing.release()
         if not errors:
-            return tuple([job.error for job in jobs]), read
+            return Performed(tuple([job.error for job in jobs]), read)
         left = iter(jobs)
-        return tuple(errors[at] if at in errors else next(left).error for at in range(len(actions))), read
+        outcomes = tuple(errors[at] if at in errors else next(left).error for at in range(len(actions)))
+        return Performed(outcomes, read)
 
     def check(self, pools: Collection[str]) -> tuple[str, ...]:
         """What is missing in HAProxy's configuration for these pools, one line each with what to write where; read-only.

@@ -33,7 +33,7 @@ from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderEr
 from providers.facts import Endpoint, MemberFact, PoolFact
 from providers.lib.files import locked, read, replace
 from providers.naming import object_of
-from providers.spi import Context
+from providers.spi import Context, Performed
 
 POOL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 """Names that are a word of a configuration and a file name, and never hidden."""
@@ -101,35 +101,26 @@ class NginxEndpoints:
                 found[pool] = draft
         return tuple(self._fact(found[pool], running) for pool in sorted(found))
 
-    def perform(self, action: EndpointAction) -> None:
-        """Set a weight or remove an endpoint: test, write, reload, and see a new worker.
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Set weights and remove endpoints: one test, the files, one reload, and a new worker.
 
-        Raises:
+        Returns:
             Rejected: an address, weight or pool is impossible, nginx refuses the configuration or does not include the file, or
                 rights are missing; also for `CutSessions`.
             Conflict, Gone, Foreign: the member is not as the plan saw it, or not ours.
-            Unreachable: nginx does not run, or something cannot be read; nothing was changed.
+            Unreachable: something cannot be read; nothing was changed.
             OutcomeUnknown: the file was written, but no new worker has loaded it yet.
-        """
-        (error,) = self.perform_all([action])
-        if error is not None:
-            raise error
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Like `perform` for many actions, with one test and one reload for all of them.
-
-        Returns:
-            What `perform` would have raised for each action, None for success.
 
         Raises:
-            ProviderError: nothing was begun.
+            Unreachable: nginx does not run, or another writer holds the lock; nothing was begun.
+            Rejected: the directory cannot be used.
         """
         deadline = time.monotonic() + self._settings.timeout / SECOND
         if not self._writing.acquire(timeout=self._settings.timeout / SECOND):
             raise Unreachable(self._target, "an earlier write has not returned; nothing was changed")
         try:
             with locked(self._target, self._directory, max(0.0, deadline - time.monotonic())):
-                return self._perform_locked(actions, deadline)
+                return Performed(self._perform_locked(actions, deadline))
         finally:
             self._writing.release()
 

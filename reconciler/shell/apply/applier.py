@@ -18,6 +18,7 @@ from providers.actions import (
     EndpointAction,
     RemoveContainer,
     RemoveEndpoint,
+    RuntimeAction,
     SetWeight,
     StartContainer,
     StopContainer,
@@ -25,10 +26,11 @@ from providers.actions import (
 )
 from providers.errors import OutcomeUnknown, ProviderError, Retry
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
+from providers.spi import Performed
 from reconciler.core.decision import describe, spelled_out
 from reconciler.core.model.ledger import Outcome, OutcomeKind
 from reconciler.core.model.step import Step, target_of
-from reconciler.shell.apply.batch import Batch, Raises, batches
+from reconciler.shell.apply.batch import Batch, Raises, alone, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.providers import Runner, perform
@@ -72,6 +74,10 @@ def _outcome(step: str, failed: ProviderError | None, wrong: str | ProviderError
     if wrong:
         return Outcome(step, OutcomeKind.FAILED, f"done, but read back as {wrong}")
     return Outcome(step, OutcomeKind.DONE)
+
+
+def _not_configured(step: Step) -> Outcome:
+    return Outcome(step.id, OutcomeKind.REJECTED, "its provider is not configured")
 
 
 Members = Mapping[Endpoint, MemberFact]
@@ -183,14 +189,20 @@ class Applier:
             return Outcome(step.id, OutcomeKind.SKIPPED, f"it comes after {bad.step}, which is {bad.kind.value}")
         if not may_go():
             return Outcome(step.id, OutcomeKind.SKIPPED, "asked to stop")
-        call = perform(self.looks.providers, step.action)
+        action = step.action
+        if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
+            batch = alone(step, action, self.looks.providers)
+            if batch is None:
+                return _not_configured(step)
+            return (await self._together(batch, started, may_go))[step.id]
+        call = perform(self.looks.providers, action)
         if call is None:
-            return Outcome(step.id, OutcomeKind.REJECTED, "its provider is not configured")
+            return _not_configured(step)
         if self.witness is not None:
             await self.witness(step)
         entry = self._begin(step)
         started(step)
-        outcome = await self._call(step, call)
+        outcome = await self._call(step, action, call)
         self._end(entry, outcome)
         return outcome
 
@@ -203,17 +215,15 @@ class Applier:
         entries = [self._begin(step) for step in batch.steps]
         for step in batch.steps:
             started(step)
-        failed: tuple[ProviderError | None, ...]
-        told: tuple[PoolFact, ...] = ()
         began = self.clock.now().steady
         try:
-            failed, told = await self.runner.run(batch.perform)
+            performed = await self.runner.run(lambda: batch.provider.perform(batch.actions))
         except ProviderError as nothing_begun:
-            failed = (nothing_begun,) * len(batch.steps)
-        read = await self._read_pools(batch, told, began)
+            performed = Performed((nothing_begun,) * len(batch.steps))
+        read = await self._read_pools(batch, performed.pools, began)
         outcomes: dict[str, Outcome] = {}
         done = OutcomeKind.DONE
-        for step, action, entry, error in zip(batch.steps, batch.actions, entries, failed, strict=True):
+        for step, action, entry, error in zip(batch.steps, batch.actions, entries, performed.errors, strict=True):
             members = read[action.pool]
             wrong = members if isinstance(members, ProviderError) else _wrong(action, members)
             fine = error is None and not wrong
@@ -249,7 +259,7 @@ class Applier:
         if entry:
             self.journal.end(entry, outcome.kind.value, outcome.message)
 
-    async def _call(self, step: Step, call: Callable[[], None]) -> Outcome:
+    async def _call(self, step: Step, action: RuntimeAction | ChangeRecords, call: Callable[[], None]) -> Outcome:
         """Make the call, then look at what it was about, whether it said yes or not."""
         failed: ProviderError | None = None
         try:
@@ -258,7 +268,7 @@ class Applier:
             failed = error
         wrong: str | ProviderError
         try:
-            wrong = await self._read_back(step.action)
+            wrong = await self._read_back(action)
         except ProviderError as error:
             wrong = error
         return self._judge(step, failed, wrong)
@@ -285,7 +295,7 @@ class Applier:
         except ProviderError as error:
             return error
 
-    async def _read_back(self, action: Action) -> str:
+    async def _read_back(self, action: RuntimeAction | ChangeRecords) -> str:
         """What is there instead of what was wanted; empty when it is as wanted."""
         if isinstance(action, ChangeRecords):
             zone = await self.looks.read_zone(action.provider, action.zone)
@@ -295,8 +305,6 @@ class Applier:
                 if zone.records.get(change.key) != change.after:
                     return f"{change.key.name} {change.key.type} {zone.records.get(change.key)}"
             return ""
-        if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
-            return _wrong(action, _members(await self.looks.read_pool(action.provider, action.pool)))
         fact = await self.looks.read_container(action.node, action.name)
         if isinstance(action, RemoveContainer):
             return "" if fact is None or fact.id != action.expect.container_id else f"{fact.state.value}"

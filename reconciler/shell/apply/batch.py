@@ -1,7 +1,7 @@
-"""Which steps of one decision go to their provider in one call, and in which order those do that go alone. Called by `apply`.
+"""Which steps of one decision go to their endpoint provider in one call, and what those that go later wait for.
 
-A provider of endpoints that can do many actions at once saves a look and a conversation for each of them: a thousand weights
-cost little more than one. A step waits for nothing by going with others, because only those go together that may begin now.
+A thousand weights in one call cost little more than one. A step waits for nothing by going with others, because only those go
+together that may begin now. Called by the applier.
 """
 
 import asyncio
@@ -9,69 +9,74 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from providers.actions import Action, CutSessions, EndpointAction, RemoveEndpoint, SetWeight
-from providers.errors import ProviderError
-from providers.facts import PoolFact
-from providers.spi import Batching, ReadingBack
+from providers.spi import EndpointProvider
 from reconciler.core.model.step import Step
 from reconciler.shell.providers import Providers
 
 _TOGETHER = (SetWeight, RemoveEndpoint, CutSessions)
-
-FEWEST = 2
-"""A single step is called alone: a batch of one would save nothing."""
 
 RAISES_FIRST = 5.0
 """Seconds that a cut waits for the raises of its pool: long for a balancer that works, short beside the drain that may follow."""
 
 
 class Batch(NamedTuple):
-    """Steps for one call, with their actions, both in the order of the decision. No target comes twice."""
+    """Steps for one call, and their actions in the same order. No target comes twice."""
 
-    provider: Batching
+    provider: EndpointProvider
     steps: tuple[Step, ...]
     actions: tuple[EndpointAction, ...]
 
-    def perform(self) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """The call: what came of each action, and the pools that the provider read back by itself. Raises `ProviderError`."""
-        if isinstance(self.provider, ReadingBack):
-            return self.provider.perform_and_read(self.actions)
-        return self.provider.perform_all(self.actions), ()
+
+class _Gathered(NamedTuple):
+    """The steps and actions of one provider: those that give an endpoint more weight, and all others."""
+
+    raises: list[tuple[Step, EndpointAction]]
+    others: list[tuple[Step, EndpointAction]]
 
 
 def batches(steps: tuple[Step, ...], targets: Mapping[str, str], providers: Providers) -> tuple[Batch, ...]:
-    """The batches of one decision: at most one for each endpoint provider that can, of at least `FEWEST` steps.
+    """The batches of one decision: at most one for each endpoint provider.
 
     A step that follows another one of the decision, or comes second on its target (which `targets` has by step), is in none.
+    What gains weight comes first, so that a provider that does one action after another never leaves a pool with less weight
+    than before and after; else the order is that of the decision.
     """
-    seen: set[str] = set()
-    found: dict[str, tuple[list[Step], list[EndpointAction]]] = {}
+    taken: set[str] = set()
+    gathered: dict[str, _Gathered] = {}
     for step in steps:
         action = step.action
         target = targets[step.id]
-        first = target not in seen
-        seen.add(target)
-        # A tuple, because a union would be built anew for each of thousands.
+        first = target not in taken
+        taken.add(target)
+        # A tuple, because a union would be made again for each of thousands.
         if (
             not first
             or not isinstance(action, _TOGETHER)
             or (step.follows and not targets.keys().isdisjoint(step.follows))
         ):
             continue
-        if action.provider not in found:
-            found[action.provider] = ([], [])
-        chosen, actions = found[action.provider]
-        chosen.append(step)
-        actions.append(action)
+        if action.provider not in gathered:
+            gathered[action.provider] = _Gathered([], [])
+        raises, others = gathered[action.provider]
+        gains = type(action) is SetWeight and action.weight > (action.before or 0)
+        (raises if gains else others).append((step, action))
     made = []
-    for name, (chosen, actions) in found.items():
+    for name, (raises, others) in gathered.items():
         provider = providers.endpoints.get(name)
-        if len(chosen) >= FEWEST and isinstance(provider, Batching):
-            made.append(Batch(provider, tuple(chosen), tuple(actions)))
+        if provider is not None:
+            chosen, actions = zip(*raises, *others, strict=True)
+            made.append(Batch(provider, chosen, actions))
     return tuple(made)
 
 
+def alone(step: Step, action: EndpointAction, providers: Providers) -> Batch | None:
+    """A step for a call of its own; None when no provider of that name is there."""
+    provider = providers.endpoints.get(action.provider)
+    return None if provider is None else Batch(provider, (step,), (action,))
+
+
 class Raises:
-    """Keeps a pool from having less weight than before and after, where its weights do not go in one call.
+    """Keeps a pool from having less weight than before and after, where not all its weights go in one call.
 
     What loses weight there begins when all that gain some have ended, however they did, and after `RAISES_FIRST` in any case: a
     raise that fails or hangs is no reason to go on sending requests to what should get none.

@@ -21,6 +21,7 @@ from providers.errors import Foreign, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.lib.files import LOCK_NAME, locked
 from providers.spi import Context
+from providers.testing.checks import perform_one
 
 Here = Callable[..., Context]
 PLACE = Endpoint("127.64.0.1", 8080)
@@ -31,7 +32,7 @@ def provider(context: Context, directory: str = "pools") -> FileEndpoints:
 
 
 def put(endpoints: FileEndpoints, weight: int, before: int | None = None, place: Endpoint = PLACE) -> None:
-    endpoints.perform(SetWeight("edge", "web", place, "web-0", weight, before))
+    perform_one(endpoints, SetWeight("edge", "web", place, "web-0", weight, before))
 
 
 def pool_path(context: Context) -> Path:
@@ -84,7 +85,7 @@ def test_keys_of_others_and_their_members_are_kept(here: Here) -> None:
     assert theirs in document["members"]
     assert by_hand in document["members"]
     with pytest.raises(Foreign, match="nobody's instance"):
-        provider(here()).perform(RemoveEndpoint("edge", "web", Endpoint("192.0.2.8", 80), ""))
+        perform_one(provider(here()), RemoveEndpoint("edge", "web", Endpoint("192.0.2.8", 80), ""))
 
 
 def test_nothing_to_change_writes_nothing(here: Here) -> None:
@@ -92,7 +93,7 @@ def test_nothing_to_change_writes_nothing(here: Here) -> None:
     put(endpoints, 10)
     before = pool_path(here()).stat()
     put(endpoints, 10)
-    endpoints.perform(RemoveEndpoint("edge", "web", Endpoint("192.0.2.9", 80), ""))
+    perform_one(endpoints, RemoveEndpoint("edge", "web", Endpoint("192.0.2.9", 80), ""))
     after = pool_path(here()).stat()
     assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
@@ -143,7 +144,7 @@ def test_a_pool_name_cannot_leave_the_directory(here: Here, pool: str) -> None:
     with pytest.raises(Rejected, match="no file name"):
         provider(here()).observe([pool])
     with pytest.raises(Rejected, match="no file name"):
-        provider(here()).perform(SetWeight("edge", pool, PLACE, "", 1, None))
+        perform_one(provider(here()), SetWeight("edge", pool, PLACE, "", 1, None))
 
 
 def test_a_relative_directory_cannot_leave_the_state_directory(here: Here, tmp_path: Path) -> None:
@@ -219,7 +220,7 @@ def test_nobody_who_reads_sees_a_pool_between_the_weights_of_one_call(here: Here
     try:
         for _ in range(25):
             cut = SetWeight("edge", "web", one, "web-0", 0, 10)
-            assert endpoints.perform_all([cut, SetWeight("edge", "web", two, "web-1", 10, 0)]) == (None, None)
+            assert endpoints.perform([cut, SetWeight("edge", "web", two, "web-1", 10, 0)]).errors == (None, None)
             one, two = two, one
     finally:
         over.set()
@@ -233,9 +234,10 @@ from providers.actions import SetWeight
 from providers.endpoints.file.provider import FileEndpoints, FileSettings
 from providers.facts import Endpoint
 from providers.spi import Context
+from providers.testing.checks import perform_one
 endpoints = FileEndpoints("edge", FileSettings(), Context(sys.argv[2], sys.argv[1]))
 for port in range(1, 26):
-    endpoints.perform(SetWeight("edge", "web", Endpoint(sys.argv[3], port), "", port, None))
+    perform_one(endpoints, SetWeight("edge", "web", Endpoint(sys.argv[3], port), "", port, None))
 """
 
 

@@ -13,11 +13,11 @@ from providers.actions import ChangeRecords, CreateContainer, EndpointAction, Ru
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Unreachable
 from providers.facts import ContainerFact, Endpoint, Generation, Mark
 from providers.lib.rate import Bucket, Rate
-from providers.spi import Context
-from providers.testing.checks import wait_until
+from providers.spi import Context, Performed
+from providers.testing.checks import perform_one, wait_until
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
-from providers.wrappers.limited import LimitedBatches, LimitedRuntime, Limits, limited
+from providers.wrappers.limited import LimitedEndpoints, LimitedRuntime, Limits, limited
 
 TINY = SECOND // 2
 CREATE = CreateContainer(
@@ -177,28 +177,22 @@ def test_errors_of_the_tree_pass_through_unchanged(close: Later) -> None:
     world = MemoryWorld()
     endpoints = limited(MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere"), world))
     with pytest.raises(Conflict, match="the plan saw weight 5"):
-        endpoints.perform(SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "", 10, 5))
+        perform_one(endpoints, SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "", 10, 5))
     endpoints.close()
 
 
 class HangingPools(MemoryEndpoints):
-    """Endpoints whose writes wait for an event, whether one by one or many at once."""
+    """Endpoints whose writes wait for an event."""
 
     def __init__(self) -> None:
         super().__init__("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
         self.go = threading.Event()
         self.batches: list[int] = []
-        self.singles = 0
 
-    def perform(self, action: EndpointAction) -> None:
-        self.singles += 1
-        self.go.wait()
-        super().perform(action)
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         self.batches.append(len(actions))
         self.go.wait()
-        return super().perform_all(actions)
+        return super().perform(actions)
 
 
 @pytest.fixture
@@ -209,12 +203,11 @@ def hanging_pools() -> Iterator[HangingPools]:
 
 
 @pytest.fixture
-def pools_within(hanging_pools: HangingPools) -> Iterator[Callable[[int], LimitedBatches]]:
-    opened: list[LimitedBatches] = []
+def pools_within(hanging_pools: HangingPools) -> Iterator[Callable[[int], LimitedEndpoints]]:
+    opened: list[LimitedEndpoints] = []
 
-    def make(deadline: int) -> LimitedBatches:
+    def make(deadline: int) -> LimitedEndpoints:
         pools = limited(hanging_pools, Limits(deadline=deadline))
-        assert isinstance(pools, LimitedBatches)
         opened.append(pools)
         return pools
 
@@ -224,7 +217,7 @@ def pools_within(hanging_pools: HangingPools) -> Iterator[Callable[[int], Limite
         pools.close()
 
 
-PoolsWithin = Callable[[int], LimitedBatches]
+PoolsWithin = Callable[[int], LimitedEndpoints]
 
 
 def put(number: int, before: int | None = None) -> SetWeight:
@@ -235,29 +228,29 @@ def test_a_late_batch_is_of_unknown_outcome_and_all_its_objects_are_busy_until_i
     hanging_pools: HangingPools, pools_within: PoolsWithin
 ) -> None:
     pools = pools_within(TINY)
-    outcomes = pools.perform_all([put(1), put(2)])
+    outcomes = pools.perform([put(1), put(2)]).errors
     assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 2
     assert [outcome.target for outcome in outcomes if outcome] == ["web/192.0.2.1:80", "web/192.0.2.2:80"]
     assert pools.busy() == {"web/192.0.2.1:80", "web/192.0.2.2:80"}
     with pytest.raises(OutcomeUnknown, match="busy for"):
-        pools.perform(put(2))
+        perform_one(pools, put(2))
 
     hanging_pools.go.set()
     wait_until(lambda: not pools.busy(), "the late batch returns")
-    assert pools.perform_all([put(1), put(2)]) == (None, None)
+    assert pools.perform([put(1), put(2)]).errors == (None, None)
     assert len(hanging_pools.observe(["web"])[0].members) == 2
-    assert hanging_pools.singles == 4  # the memory provider does a batch one by one: twice two, never the refused one
+    assert hanging_pools.batches == [2, 2]  # never the refused one
 
 
 def test_a_batch_leaves_out_what_is_busy_and_does_the_rest(
     hanging_pools: HangingPools, pools_within: PoolsWithin
 ) -> None:
     hanging, pools = hanging_pools, pools_within(4 * TINY)
-    slow = threading.Thread(target=lambda: pools.perform_all([put(1), put(2)]))
+    slow = threading.Thread(target=lambda: pools.perform([put(1), put(2)]).errors)
     slow.start()
     slow.join(60)
     outcomes: list[ProviderError | None] = []
-    quick = threading.Thread(target=lambda: outcomes.extend(pools.perform_all([put(1), put(3), put(2), put(4)])))
+    quick = threading.Thread(target=lambda: outcomes.extend(pools.perform([put(1), put(3), put(2), put(4)]).errors))
     quick.start()
     wait_until(lambda: hanging.batches == [2, 2], "the second batch is inside, with what is not busy")
     hanging.go.set()
@@ -274,7 +267,7 @@ def test_batches_on_the_same_objects_go_one_after_another_whatever_their_order(
     many = [put(1), put(2), put(3)]
     outcomes: list[ProviderError | None] = []
     threads = [
-        threading.Thread(target=lambda these: outcomes.extend(pools.perform_all(these)), args=(these,))
+        threading.Thread(target=lambda these: outcomes.extend(pools.perform(these).errors), args=(these,))
         for these in (many, many[::-1], many[1:])
     ]
     for thread in threads:
@@ -290,32 +283,30 @@ def test_batches_on_the_same_objects_go_one_after_another_whatever_their_order(
 class BrokenPools(MemoryEndpoints):
     """Endpoints with a bug: too few answers, or none at all."""
 
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         if len(actions) > 2:
             raise Unreachable("edge", "no connection")
-        return super().perform_all(actions)[1:]
+        return Performed(super().perform(actions).errors[1:])
 
 
 def test_a_batch_that_is_answered_wrongly_is_of_unknown_outcome_and_one_that_raises_was_not_begun() -> None:
     world = MemoryWorld()
     pools = limited(BrokenPools("edge", MemorySettings(), Context("demo", "/nowhere"), world))
-    assert isinstance(pools, LimitedBatches)
-    wrong = pools.perform_all([put(1), put(2)])
+    wrong = pools.perform([put(1), put(2)]).errors
     assert [type(one) for one in wrong] == [OutcomeUnknown] * 2
     assert all("ValueError" in str(one) for one in wrong)
-    outcomes = pools.perform_all([put(1), put(2), put(3)])
+    outcomes = pools.perform([put(1), put(2), put(3)]).errors
     assert [str(outcome) for outcome in outcomes] == ["edge: no connection"] * 3
     assert pools.busy() == frozenset()
     pools.close()
-    assert [type(one) for one in pools.perform_all([put(1), put(2)])] == [Unreachable] * 2
+    assert [type(one) for one in pools.perform([put(1), put(2)]).errors] == [Unreachable] * 2
 
 
 def test_a_batch_is_one_call_for_the_rate_limit() -> None:
     inner = MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
     pools = limited(inner, Limits(deadline=SECOND, rate=Rate(0.001, 1), steady=lambda: 0))
-    assert isinstance(pools, LimitedBatches)
-    assert pools.perform_all([put(1), put(2)]) == (None, None)
-    refused = pools.perform_all([put(3), put(4)])
+    assert pools.perform([put(1), put(2)]).errors == (None, None)
+    refused = pools.perform([put(3), put(4)]).errors
     assert [type(one) for one in refused] == [Unreachable] * 2
     assert "web/192.0.2.3:80: the rate limit" in str(refused[0])
     assert pools.busy() == frozenset()

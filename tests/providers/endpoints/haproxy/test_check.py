@@ -15,6 +15,7 @@ from providers.endpoints.haproxy.rows import state_file
 from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.state import DISAGREE, Server, agreed, parse_pool
 from providers.facts import Endpoint
+from providers.testing.checks import perform_one
 from tests.providers.endpoints.haproxy.server import HAProxy
 
 Make = Callable[..., HAProxyEndpoints]
@@ -27,7 +28,7 @@ def test_a_complete_configuration_has_nothing_to_add_and_is_not_changed_by_looki
     haproxy: HAProxy, provider: Make
 ) -> None:
     endpoints = provider(stateFile=haproxy.state)
-    endpoints.perform(SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "web-0", 10, None))
+    perform_one(endpoints, SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "web-0", 10, None))
     Path(haproxy.state).unlink()
     before = haproxy.servers("web")
     assert endpoints.check(["web", "be_app:app", "be_app:aux"]) == ()

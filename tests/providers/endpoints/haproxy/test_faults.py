@@ -16,6 +16,7 @@ from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.spi import Context
+from providers.testing.checks import perform_one
 
 INFO = b"Name: HAProxy\nPid: 7\nStopping: 0\nUptime_sec: 99\nStart_time_sec: 1000\n"
 STATE = (
@@ -131,21 +132,21 @@ def test_a_look_whose_answer_breaks_off_anywhere_is_unreachable(fake: Make, line
 def test_a_write_whose_answer_breaks_off_is_an_unknown_outcome(fake: Make, length: int) -> None:
     server, endpoints = fake(cut(b"set server", length))
     with pytest.raises(OutcomeUnknown, match="the answer was lost"):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
     assert any(line.startswith(b"set server web/web1 weight 20") for line in server.lines)
 
 
 def test_a_write_that_was_never_sent_changed_nothing(fake: Make) -> None:
     server, endpoints = fake(cut(b"show info", 5))
     with pytest.raises(Unreachable):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
     assert not any(b"set server" in line for line in server.lines)
 
 
 def test_a_write_that_reads_back_as_before_is_an_unknown_outcome(fake: Make) -> None:
     _, endpoints = fake(honest)
     with pytest.raises(OutcomeUnknown, match=r"slot web1 reads back as 192\.0\.2\.1:8080, weight 10"):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
 
 
 @pytest.mark.parametrize(
@@ -168,9 +169,9 @@ def test_what_is_told_after_a_write_is_what_was_read_also_where_somebody_else_wr
 
     state[1] = state[1].replace(b"web2 192.0.2.2 2 0 10 0 ", row)
     _, endpoints = fake(answer)
-    errors, facts = endpoints.perform_and_read([ACTION])
-    assert errors == (None,)
-    found = [{int(member.endpoint.address[-1]): member.weight for member in fact.members} for fact in facts]
+    performed = endpoints.perform([ACTION])
+    assert performed.errors == (None,)
+    found = [{int(member.endpoint.address[-1]): member.weight for member in fact.members} for fact in performed.pools]
     # A member without weight may have sessions, which a write does not count: another look tells.
     assert found == ([] if told is None else [told])
 
@@ -203,7 +204,7 @@ def test_any_other_answer_than_the_expected_one_is_an_error(fake: Make) -> None:
 
     _, endpoints = fake(answer)
     with pytest.raises(Rejected, match=r"answered 'Surprise!' to 'set server web/web1 weight 20'"):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
 
 
 @pytest.mark.parametrize(
@@ -223,7 +224,7 @@ def test_any_other_answer_than_the_expected_one_is_an_error(fake: Make) -> None:
 )
 def test_what_is_not_exactly_an_answer_of_haproxy_is_never_an_empty_pool(fake: Make, answer: Answer) -> None:
     _, endpoints = fake(answer)
-    for act in (lambda: endpoints.observe(["web"]), lambda: endpoints.perform(ACTION)):
+    for act in (lambda: endpoints.observe(["web"]), lambda: perform_one(endpoints, ACTION)):
         with pytest.raises(Unreachable):
             act()
 
@@ -249,7 +250,7 @@ def test_a_process_that_is_stopping_is_left_for_its_successor(fake: Make) -> Non
 
 def test_a_process_that_is_stopping_and_has_no_successor_is_unreachable(fake: Make) -> None:
     server, endpoints = fake(lambda line: honest(line).replace(b"Stopping: 0", b"Stopping: 1"), timeout="500ms")
-    for act in (lambda: endpoints.observe(["web"]), lambda: endpoints.perform(ACTION)):
+    for act in (lambda: endpoints.observe(["web"]), lambda: perform_one(endpoints, ACTION)):
         with pytest.raises(Unreachable, match="is stopping and no other one has taken over"):
             act()
     assert not any(b"set server" in line for line in server.lines)
@@ -266,11 +267,11 @@ def test_a_second_writer_waits_for_the_first_one_and_not_for_ever(fake: Make) ->
 
     _, endpoints = fake(answer, timeout="500ms")
     first: list[ProviderError | None] = []
-    writer = threading.Thread(target=lambda: first.extend(endpoints.perform_all([ACTION])))
+    writer = threading.Thread(target=lambda: first.extend(endpoints.perform([ACTION]).errors))
     writer.start()
     assert entered.wait(5)
     with pytest.raises((Unreachable, OutcomeUnknown)):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
     leave.set()
     writer.join(5)
     assert isinstance(first[0], OutcomeUnknown)

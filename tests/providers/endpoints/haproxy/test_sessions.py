@@ -19,6 +19,7 @@ from providers.endpoints.haproxy.stats import algorithms, sessions
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import ON_WEIGHT, Endpoint, MemberFact, Weights
 from providers.spi import Context
+from providers.testing.checks import perform_one
 from tests.providers.endpoints.haproxy.server import BACKENDS, HAProxy, wait_until
 
 pytestmark = pytest.mark.server("haproxy")
@@ -99,7 +100,7 @@ def member(endpoints: HAProxyEndpoints, pool: str = "web") -> MemberFact:
 
 
 def put(endpoints: HAProxyEndpoints, place: Endpoint, weight: int, before: int | None, pool: str = "web") -> None:
-    endpoints.perform(SetWeight("edge", pool, place, "web-0", weight, before))
+    perform_one(endpoints, SetWeight("edge", pool, place, "web-0", weight, before))
 
 
 def test_requests_under_way_on_a_drained_endpoint_are_counted_and_can_be_ended(
@@ -111,14 +112,14 @@ def test_requests_under_way_on_a_drained_endpoint_are_counted_and_can_be_ended(
         wait_until(lambda: len(silent.taken) == 2, "two requests arrive")
         assert member(endpoints).in_flight is None
         with pytest.raises(Conflict, match="weight 10"):
-            endpoints.perform(CutSessions("edge", "web", silent.place, "web-0"))
+            perform_one(endpoints, CutSessions("edge", "web", silent.place, "web-0"))
         put(endpoints, silent.place, 0, 10)
         assert member(endpoints).in_flight == 2
-        endpoints.perform(CutSessions("edge", "web", silent.place, "web-0"))
+        perform_one(endpoints, CutSessions("edge", "web", silent.place, "web-0"))
         assert member(endpoints).in_flight == 0
         assert b" 50" in first.recv(4096)
         assert b" 50" in second.recv(4096)
-    endpoints.perform(RemoveEndpoint("edge", "web", silent.place, "web-0"))
+    perform_one(endpoints, RemoveEndpoint("edge", "web", silent.place, "web-0"))
 
 
 def test_many_drained_endpoints_are_counted_at_once(haproxy: HAProxy, tmp_path: Path) -> None:
@@ -160,7 +161,7 @@ def test_sticky_clients_are_kept_at_weight_0_or_cut_as_the_settings_say(haproxy:
     put(cut, place, 20, 0, "be_sticky:stick")
     assert haproxy.servers("be_sticky")["stick1"][1:] == (20, 0x04)
     put(cut, place, 0, 20, "be_sticky:stick")
-    cut.perform(RemoveEndpoint("edge", "be_sticky:stick", place, "web-0"))
+    perform_one(cut, RemoveEndpoint("edge", "be_sticky:stick", place, "web-0"))
     assert haproxy.servers("be_sticky")["stick1"] == ("127.0.0.1:1", 0, 0x05)
 
 
@@ -186,7 +187,7 @@ def test_a_static_algorithm_takes_0_and_the_configured_weight(haproxy: HAProxy, 
     assert haproxy.servers("be_static")["st1"][1:] == (100, 0x04)
     put(endpoints, place, 0, ON_WEIGHT, pool)
     assert member(endpoints, pool).weight == 0
-    endpoints.perform(RemoveEndpoint("edge", pool, place, "web-0"))
+    perform_one(endpoints, RemoveEndpoint("edge", pool, place, "web-0"))
     assert member_places(endpoints, pool) == []
 
 
@@ -233,7 +234,7 @@ def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_wa
     put(endpoints, also, 10, None, "be_asked:ask")
     wait_until(lambda: words() == {answering: "up", also: "up"}, "both pass their checks")
     put(endpoints, also, 0, 10, "be_asked:ask")
-    endpoints.perform(RemoveEndpoint("edge", "be_asked:ask", also, "web-0"))
+    perform_one(endpoints, RemoveEndpoint("edge", "be_asked:ask", also, "web-0"))
     # One that is under way would tell of the next address what it finds out about this one.
     wait_until(lambda: not haproxy.checking("be_asked", "ask2"), "the last check of the old address ends")
     put(endpoints, silent.place, 10, None, "be_asked:ask")
@@ -302,10 +303,8 @@ def test_a_batch_of_weights_tells_the_pool_unless_sessions_would_count(provider:
     places = [Endpoint("192.0.2.1", port) for port in (80, 81)]
 
     def act(weight: int, before: int | None) -> tuple[tuple[ProviderError | None, ...], list[list[int]]]:
-        errors, told = endpoints.perform_and_read(
-            [SetWeight("edge", "web", place, "web-0", weight, before) for place in places]
-        )
-        return errors, [[member.weight for member in fact.members] for fact in told]
+        performed = endpoints.perform([SetWeight("edge", "web", place, "web-0", weight, before) for place in places])
+        return performed.errors, [[member.weight for member in fact.members] for fact in performed.pools]
 
     assert act(10, None) == ((None, None), [[10, 10]])
     assert act(10, 10) == ((None, None), [])
