@@ -1,7 +1,7 @@
 """The providers of one run, by role and name, and how calls to them are made.
 
-`wire.py` fills it, with every decorator in place; `observe` and `apply` use it. Providers block, so the real runner calls them
-on threads; simulations in virtual time call them in place.
+`wire.py` fills it, with every decorator in place; `observe` and `apply` use it. Providers block, so `ThreadRunner` calls
+them on threads; simulations in virtual time have a runner that calls them in place.
 """
 
 import asyncio
@@ -42,18 +42,6 @@ class ThreadRunner:
     def close(self) -> None:
         """Let go of threads; calls under way end at their own deadlines."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-class InlineRunner:
-    """Calls in place: for virtual time, where a call takes none."""
-
-    async def run(self, call: Callable[[], T]) -> T:
-        """The call's result; what it raises is raised here."""
-        await asyncio.sleep(0)
-        return call()
-
-    def close(self) -> None:
-        """Nothing to let go of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from providers.endpoints.haproxy.rows import NO_BACKEND
 from providers.endpoints.haproxy.state import MAX_WEIGHT
+from providers.endpoints.haproxy.tables import NO_BACKEND
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import Endpoint
 

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from providers.endpoints.haproxy import commands
-from providers.endpoints.haproxy.rows import parse_servers
 from providers.endpoints.haproxy.socket import Session, converse
 from providers.endpoints.haproxy.state import AGENT_ENABLED, Slots, Table, table
-from providers.endpoints.haproxy.stats import algorithms
+from providers.endpoints.haproxy.tables import algorithms, parse_servers
 from providers.errors import Unreachable
 
 SECTIONS = frozenset(

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from providers.endpoints.haproxy.facts import pool_fact, resting
 from providers.endpoints.haproxy.moves import Move
+from providers.endpoints.haproxy.pool_facts import pool_fact, resting
 from providers.endpoints.haproxy.state import Server, Slots, table
 from providers.facts import PoolFact
 

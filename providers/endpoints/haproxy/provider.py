@@ -29,12 +29,11 @@ from manifests.values.desired import SECOND, Role
 from providers.actions import EndpointAction
 from providers.endpoints.haproxy import commands
 from providers.endpoints.haproxy.doctor import check_socket
-from providers.endpoints.haproxy.facts import marked, pool_fact, resting
-from providers.endpoints.haproxy.rows import Rows, state_file
+from providers.endpoints.haproxy.pool_facts import marked, pool_fact, resting
 from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.socket import Session, converse
 from providers.endpoints.haproxy.state import Server, Slots, Table, parse_pool, table
-from providers.endpoints.haproxy.stats import algorithms, sessions
+from providers.endpoints.haproxy.tables import Rows, algorithms, sessions, state_file
 from providers.endpoints.haproxy.write import Board, Job, Process, servers_of, turns, write
 from providers.errors import OutcomeUnknown, ProviderError, Unreachable
 from providers.facts import PoolFact

@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from providers.endpoints.haproxy.commands import INTERACTIVE, SHOW_INFO, lines
-from providers.endpoints.haproxy.rows import Rows
 from providers.endpoints.haproxy.state import Info, parse_info
+from providers.endpoints.haproxy.tables import Rows
 from providers.errors import OutcomeUnknown, Unreachable
 
 PROMPT = b"\n> "

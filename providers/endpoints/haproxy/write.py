@@ -19,7 +19,7 @@ from providers.endpoints.haproxy.forecast import Forecast, forecast
 from providers.endpoints.haproxy.moves import Move
 from providers.endpoints.haproxy.socket import Session
 from providers.endpoints.haproxy.state import Server, Slots, Table, agreed, table
-from providers.endpoints.haproxy.stats import sessions
+from providers.endpoints.haproxy.tables import sessions
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.naming import object_of

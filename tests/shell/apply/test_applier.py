@@ -20,7 +20,8 @@ from reconciler.core.model.step import Step
 from reconciler.shell.apply.applier import Applier
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.providers import Providers
+from tests.inline_runner import InlineRunner
 from tests.sim.clock import VirtualClock
 from tests.sim.manifest import shop
 

@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from providers.actions import SetWeight
 from providers.endpoints.haproxy import commands
 from providers.endpoints.haproxy.doctor import loads_state, parse_configuration
-from providers.endpoints.haproxy.facts import marked
+from providers.endpoints.haproxy.pool_facts import marked
 from providers.endpoints.haproxy.provider import HAProxyEndpoints
-from providers.endpoints.haproxy.rows import state_file
 from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.state import DISAGREE, Server, agreed, parse_pool
+from providers.endpoints.haproxy.tables import state_file
 from providers.facts import Endpoint
 from providers.testing.checks import perform_one
 from tests.providers.endpoints.haproxy.server import HAProxy

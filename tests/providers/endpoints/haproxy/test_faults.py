@@ -11,8 +11,8 @@ import pytest
 
 from providers.actions import SetWeight
 from providers.endpoints.haproxy.provider import HAProxyEndpoints
-from providers.endpoints.haproxy.rows import Rows, parse_servers
 from providers.endpoints.haproxy.settings import HAProxySettings
+from providers.endpoints.haproxy.tables import Rows, parse_servers
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.spi import Context

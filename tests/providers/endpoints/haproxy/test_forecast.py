@@ -3,11 +3,11 @@
 import pytest
 
 from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy.facts import pool_fact
 from providers.endpoints.haproxy.forecast import forecast
 from providers.endpoints.haproxy.moves import Free, Move, moves
-from providers.endpoints.haproxy.rows import parse_servers
+from providers.endpoints.haproxy.pool_facts import pool_fact
 from providers.endpoints.haproxy.state import Server, Slots, table
+from providers.endpoints.haproxy.tables import parse_servers
 from providers.facts import Endpoint
 
 HEAD = (

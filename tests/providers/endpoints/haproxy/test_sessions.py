@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 
 from providers.actions import CutSessions, RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy.facts import pool_fact
 from providers.endpoints.haproxy.moves import Free
+from providers.endpoints.haproxy.pool_facts import pool_fact
 from providers.endpoints.haproxy.provider import HAProxyEndpoints
-from providers.endpoints.haproxy.rows import parse_servers
 from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.state import Slots, table
-from providers.endpoints.haproxy.stats import algorithms, sessions
+from providers.endpoints.haproxy.tables import algorithms, parse_servers, sessions
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import ON_WEIGHT, Endpoint, MemberFact, Weights
 from providers.spi import Context

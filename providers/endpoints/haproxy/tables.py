@@ -1,10 +1,14 @@
-"""The answer to `show servers state`, as values: read piece by piece while HAProxy still writes it. Pure.
+"""HAProxy's tables as values: its servers, the algorithms of its backends, the sessions of its servers. Pure.
+
+`show servers state` is read piece by piece while HAProxy still writes it. `show stat` is CSV with a hundred columns, so it is
+asked for only where something depends on it.
 
 HAProxy needs about as long to write the rows of a thousand servers as we need to read them, and each weight is on its way twice
 through here: so both are done at the same time. Fed by `haproxy_socket.py`, and read by the other modules of this provider.
 """
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 from itertools import repeat
@@ -165,3 +169,36 @@ def _endpoint(address: str, port: int) -> Endpoint | None:
         return Endpoint(str(ip_address(address)), port)
     except ValueError:
         return None
+
+
+def algorithms(text: str) -> dict[str, str]:
+    """The balancing algorithm of each backend; empty texts where HAProxy does not tell it.
+
+    Raises:
+        ValueError: it is not a table of `show stat`.
+    """
+    return {row[0]: row[1] for row in _cells(text, ("pxname", "algo"))}
+
+
+def sessions(text: str) -> dict[str, int]:
+    """The sessions under way on each server of a backend, those that wait in its queue included.
+
+    Raises:
+        ValueError: it is not a table of `show stat`.
+    """
+    return {
+        name: int(queued or 0) + int(current or 0) for name, queued, current in _cells(text, ("svname", "qcur", "scur"))
+    }
+
+
+def _cells(text: str, columns: Sequence[str]) -> Iterator[list[str]]:
+    rows = csv.reader(text.strip().splitlines())
+    head = [name.removeprefix("# ") for name in next(rows, [])]
+    try:
+        at = [head.index(name) for name in columns]
+    except ValueError as error:
+        raise ValueError(f"'show stat' lacks a column: {error}") from None
+    for row in rows:
+        if len(row) <= max(at):
+            raise ValueError(f"'show stat' has a row of {len(row)} cells")
+        yield [row[index] for index in at]
