@@ -135,9 +135,13 @@ class _Faults:
         if fault is Fault.REJECTED:
             return Rejected(target, f"refused on purpose at call {call.index}", "end the script of faults"), None
         if fault is Fault.LOST_REQUEST:
-            return OutcomeUnknown(target, f"the request was lost on purpose at call {call.index}", "look again"), None
+            return OutcomeUnknown(
+                target, f"the request was lost on purpose at call {call.index}", "retried automatically"
+            ), None
         if fault in (Fault.LOST_REPLY, Fault.TRUNCATED):
-            return None, OutcomeUnknown(target, f"the reply was lost on purpose at call {call.index}", "look again")
+            return None, OutcomeUnknown(
+                target, f"the reply was lost on purpose at call {call.index}", "retried automatically"
+            )
         return None, None
 
 

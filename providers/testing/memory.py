@@ -192,7 +192,9 @@ class MemoryEndpoints:
         current = None if member is None else member.weight
         if current not in (action.weight, action.before):
             kind = Gone if current is None else Conflict
-            raise kind(object_of(action), f"the plan saw weight {action.before}, now it is {current}", "look again")
+            raise kind(
+                object_of(action), f"the plan saw weight {action.before}, now it is {current}", "retried automatically"
+            )
         pool[action.endpoint] = MemoryMember(
             action.weight,
             action.name,

@@ -145,7 +145,7 @@ class MemoryRuntime:
         if found is None or not found.up:
             return
         if action.only and action.only not in found.starts:
-            raise Conflict(action.name, f"has no container {action.only}", "look again")
+            raise Conflict(action.name, f"has no container {action.only}", "retried automatically")
         if found.generation != action.expect:
             raise _moved(action.name, action.expect, found.generation)
         found.end(0, ExitCause.STOPPED_BY_US, self.world.steady(), action.only)
@@ -160,10 +160,10 @@ class MemoryRuntime:
         after = {one.container: one for one in action.live}
         if not after.keys() <= before.keys():
             missing = ", ".join(sorted(after.keys() - before.keys()))
-            raise Conflict(action.name, f"has no container {missing}", "look again")
+            raise Conflict(action.name, f"has no container {missing}", "retried automatically")
         limits = any(one[:3] != before[name][:3] for name, one in after.items())
         if limits and found.state is not ContainerState.RUNNING:
-            raise Conflict(action.name, f"is {found.state}, so its limits cannot be changed", "look again")
+            raise Conflict(action.name, f"is {found.state}, so its limits cannot be changed", "retried automatically")
         found.live = tuple(sorted({**before, **after}.values()))
         found.unjoined = tuple(name for name in found.unjoined if name not in action.join)
 
@@ -180,7 +180,7 @@ class MemoryRuntime:
     def _get(self, name: str) -> MemoryContainer:
         found = self._containers.get(name)
         if found is None:
-            raise Gone(name, f"there is no such container on {self.name}", "look again")
+            raise Gone(name, f"there is no such container on {self.name}", "retried automatically")
         return found
 
     # --- what happens to a runtime ------------------------------------------------------------------------------
@@ -293,8 +293,8 @@ def _check_same(present: MemoryContainer, action: CreateContainer) -> None:
         return
     if present.mark is None or present.mark.instance != action.mark.instance:
         raise Foreign(action.name, "the name is taken by somebody else's container", "remove or rename that one")
-    raise Conflict(action.name, f"exists with another mark: {present.mark}", "look again")
+    raise Conflict(action.name, f"exists with another mark: {present.mark}", "retried automatically")
 
 
 def _moved(name: str, expect: Generation, found: Generation) -> Conflict:
-    return Conflict(name, f"the plan saw generation {tuple(expect)}, now it is {tuple(found)}", "look again")
+    return Conflict(name, f"the plan saw generation {tuple(expect)}, now it is {tuple(found)}", "retried automatically")

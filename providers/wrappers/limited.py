@@ -1,7 +1,7 @@
-"""Patience as a decorator: a deadline for every call, few threads, one call in flight per object, an optional rate limit.
+"""Limits as a decorator: a deadline for every call, few threads, one call at a time per object, an optional rate limit.
 
-`wire.py` puts it around every provider, so that no provider can hang the loop and none is asked faster than it allows.
-The calls themselves are run by `calls.py`.
+`wire.py` puts it around every provider, so that no provider can hang the loop or is called faster than it allows. `calls.py`
+runs the calls.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -30,11 +30,13 @@ from providers.wrappers.calls import Calls
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How patient to be with one provider.
+    """The limits of one provider.
 
-    `deadline` is per call in nanoseconds; a stop gets its own grace on top. `workers` is the number of threads. `rate`
-    limits all calls together; a call waits for its turn within its deadline. `steady` feeds the rate limit and the ages in
-    messages.
+    Attributes:
+        deadline: of each call in ns; a stop gets its grace on top.
+        workers: the number of threads.
+        rate: limits all calls together; a call waits for its turn within its deadline.
+        steady: the steady clock, for the rate limit and for ages in messages.
     """
 
     deadline: int = 30 * SECOND
@@ -44,7 +46,7 @@ class Limits:
 
 
 class LimitedRuntime:
-    """A runtime that answers in time or says that it did not."""
+    """A runtime whose calls end within their deadlines."""
 
     role: ClassVar[Role] = Role.RUNTIME
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -66,8 +68,8 @@ class LimitedRuntime:
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
         """A look. Raises `Unreachable` after the deadline."""
-        what = f"exec {container} {argv!r}"
-        return self._calls.read(what, lambda: self.inner.exec_target(container, argv), self._limits.deadline)
+        look = f"exec {container} {argv!r}"
+        return self._calls.read(look, lambda: self.inner.exec_target(container, argv), self._limits.deadline)
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
         """A look. Raises `Unreachable` after the deadline."""
@@ -78,12 +80,12 @@ class LimitedRuntime:
         return self._calls.busy()
 
     def close(self) -> None:
-        """Let go within a second, whatever hangs."""
+        """Close within a second, whatever hangs."""
         self._calls.close(self.inner.close)
 
 
 class LimitedEndpoints:
-    """Pools that answer in time or say that they did not."""
+    """Pools whose calls end within their deadlines."""
 
     role: ClassVar[Role] = Role.ENDPOINTS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -99,10 +101,10 @@ class LimitedEndpoints:
         return self._calls.read(_looks(pools), lambda: self.inner.observe(pools), self._limits.deadline)
 
     def perform(self, actions: Sequence[EndpointAction]) -> Performed:
-        """One call with one deadline, and all its endpoints in flight together.
+        """Do the actions in one call with one deadline.
 
-        The answer to every action of a call that is late is `OutcomeUnknown`, and its endpoints are busy until it returns.
-        An endpoint that is busy already is left out: `OutcomeUnknown`, or `Unreachable` if it is kept until the deadline.
+        After the deadline every action is answered with `OutcomeUnknown`, and its endpoint is busy until the call returns. An
+        endpoint that is busy already is left out: `OutcomeUnknown`, or `Unreachable` if it stays busy until the deadline.
         """
 
         def act(chosen: Sequence[int]) -> Performed:
@@ -116,12 +118,12 @@ class LimitedEndpoints:
         return self._calls.busy()
 
     def close(self) -> None:
-        """Let go within a second, whatever hangs."""
+        """Close within a second, whatever hangs."""
         self._calls.close(self.inner.close)
 
 
 class LimitedDNS:
-    """Zones that answer in time or say that they did not."""
+    """Zones whose calls end within their deadlines."""
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -147,7 +149,7 @@ class LimitedDNS:
         return self._calls.busy()
 
     def close(self) -> None:
-        """Let go within a second, whatever hangs."""
+        """Close within a second, whatever hangs."""
         self._calls.close(self.inner.close)
 
 
@@ -166,7 +168,7 @@ def limited(provider: EndpointProvider, limits: Limits = ...) -> LimitedEndpoint
 @overload
 def limited(provider: DNSProvider, limits: Limits = ...) -> LimitedDNS: ...
 def limited(provider: Provider, limits: Limits = Limits()) -> Provider:
-    """The same provider with deadlines, few threads and an optional rate limit. Close it to end its threads."""
+    """The provider with deadlines, few threads and an optional rate limit. Close it to end its threads."""
     if provider.role is Role.RUNTIME:
         return LimitedRuntime(provider, limits)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:

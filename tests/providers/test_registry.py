@@ -82,7 +82,7 @@ def test_a_built_in_type_tells_role_and_settings() -> None:
 
 def test_an_unknown_type_is_told_with_a_suggestion() -> None:
     assert registry.settings_model("zonefil") is None
-    with pytest.raises(Rejected, match=r"provider dns: there is no provider type 'zonefil'; did you mean 'zonefile'\?"):
+    with pytest.raises(Rejected, match=r"provider dns: unknown provider type 'zonefil'; did you mean 'zonefile'\?"):
         registry.create("zonefil", "dns", {}, CONTEXT)
     with pytest.raises(Rejected, match=r"known types: .*file, "):
         registry.create("quux", "dns", {}, CONTEXT)

@@ -32,20 +32,20 @@ BATCH_OCTETS = 1_500_000
 """Octets of one request: the server takes 2 MB unless told otherwise (`webserver-max-bodysize`)."""
 
 FULL_READ = 15 * 60 * SECOND
-"""After this time (ns) a zone is read again even when its serial is the same: not everybody writes through the API."""
+"""After this time (ns) a zone is read again even if its serial is the same: other writers may not use the API."""
 
 BY_NAME = 16
-"""Names that are asked for one by one; for more, the whole zone is read once."""
+"""Up to this many names are read one by one; for more, the whole zone is read once."""
 
 SEARCH = 1000
-"""Results of one search. One that gives as many may have more."""
+"""Results of one search. An answer with this many may be incomplete."""
 
 WRITABLE = frozenset({"NATIVE", "MASTER", "PRIMARY", "PRODUCER"})
-"""Kinds of zones whose records are this server's own. Others are copies: what is written there is lost at the next transfer."""
+"""Kinds of zones whose primary is this server. Other kinds are copies: the next transfer overwrites them."""
 
 
 class _Read(NamedTuple):
-    """A zone's serial and record sets, and when reading began."""
+    """A zone's serial and record sets, and when the read began."""
 
     serial: int
     records: dict[RecordKey, RecordSet]
@@ -77,22 +77,22 @@ class PowerDNSZones:
         server = f"/api/v1/servers/{quote(settings.server_id, safe='')}"
         self._zones_path, self._search_path = f"{server}/zones", f"{server}/search-data"
         self._known: dict[str, _Read] = {}
-        self._told: dict[str, tuple[_Read, ZoneFact]] = {}
+        self._facts: dict[str, tuple[_Read, ZoneFact]] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """The named zones without their SOA (its serial is in the fact).
 
-        The serial is asked for first; while it is that of the last complete read, and that read is younger than 15 minutes,
-        the zone is not read again. (A zone whose serial the API does not count up is always read.)
+        The serial is read first. While it equals that of the last complete read, and that read is younger than 15 minutes, the
+        zone is not read again. A zone whose serial the API does not increase is always read.
 
         Raises:
-            Unreachable: no answer, or the server asks for patience.
-            Rejected: the key is refused, or the server does not have the zone; with the zone that it has instead.
+            Unreachable: no answer, or the server asks to wait.
+            Rejected: the server refuses the key or does not have the zone; the message names the parent zone that it has.
         """
         return tuple(self._fact(zone) for zone in sorted(set(zones)))
 
     def observe_names(self, zone: str, names: Collection[str]) -> ZoneFact:
-        """The record sets at some names of a zone, and nothing else. Raises as `observe`."""
+        """The record sets at some names of a zone. Raises as `observe`."""
         found = self._at(zone_name(zone), names)
         return ZoneFact(zone, found.serial, found.records, {}, self.capabilities)
 
@@ -100,13 +100,13 @@ class PowerDNSZones:
         """Change record sets, and read them back.
 
         All or nothing when the changes fit into one request of 1.5 MB. Larger ones are split between names: a set, its owner
-        mark and all else at its name stay together; an error then says how many of the requests were carried out.
+        mark and all other sets at its name stay together. An error then says how many requests were carried out.
 
         Raises:
-            Conflict, Gone: a set is not as the plan saw it; or what is read back is something else.
+            Conflict, Gone: a set is not as the plan saw it, or reads back differently.
             Rejected: the server refuses, or the change breaks a rule of DNS.
             Unreachable: nothing was changed.
-            OutcomeUnknown: the change was sent, and its answer or the reading back is missing.
+            OutcomeUnknown: the change was sent, and the answer or the read-back is missing.
         """
         zone = zone_name(action.zone)
         changes = [canonical_change(change) for change in action.changes]
@@ -119,7 +119,7 @@ class PowerDNSZones:
             return
         self._check_children(zone, result)
         requests = _requests(zone, changes, result, self.capabilities.batch_octets)
-        # From here on the zone may differ from what was read, whatever happens.
+        # From here on the zone may differ from the last read.
         self._known.pop(zone, None)
         for index, rrsets in enumerate(requests):
             done = f"{index} of {len(requests)} requests were carried out before" if index else ""
@@ -129,42 +129,42 @@ class PowerDNSZones:
                 if not index:
                     raise
                 # Unreachable promises that nothing was changed.
-                raise OutcomeUnknown(error.target, f"{error.cause}; {done}", "look again") from error
+                raise OutcomeUnknown(error.target, f"{error.cause}; {done}", "retried automatically") from error
         self._read_back(zone, result)
 
     def check(self, zones: Collection[str]) -> tuple[str, ...]:
-        """What keeps these zones from being managed, without changing anything: one text per finding. Raises nothing."""
-        found: list[str] = []
+        """The reasons why these zones cannot be managed, one text each; read-only. Raises nothing."""
+        problems: list[str] = []
         for asked in sorted(set(zones)):
             try:
                 zone = zone_name(asked)
                 about = self._about(zone)
                 if not _counts(about):
-                    found.append(
-                        f"zone {zone}: the server does not count its serial up when the API changes it, so that it is read"
-                        " whole at each look, and secondaries do not notice; set its soa_edit_api to DEFAULT"
+                    problems.append(
+                        f"zone {zone}: the server does not increase its serial when the API changes it: each look reads the whole"
+                        " zone, and secondaries do not transfer it; set its soa_edit_api to DEFAULT"
                     )
                 self._whole(zone)
             except ProviderError as error:
-                found.append(str(error))
-        return tuple(dict.fromkeys(found))
+                problems.append(str(error))
+        return tuple(dict.fromkeys(problems))
 
     def close(self) -> None:
         """Close connections and forget what was read."""
         self._api.close()
         self._known.clear()
-        self._told.clear()
+        self._facts.clear()
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _fact(self, asked: str) -> ZoneFact:
         found = self._whole(zone_name(asked))
-        told = self._told.get(asked)
-        if told is None or told[0] is not found:
-            # While nothing is read again a look gives the very same value, so that nobody has to go through it again.
+        known = self._facts.get(asked)
+        if known is None or known[0] is not found:
+            # A look at an unchanged zone returns the same value, so that callers can skip it by identity.
             records = MappingProxyType(dict(found.records))
-            told = self._told[asked] = found, ZoneFact(asked, found.serial, records, {}, self.capabilities)
-        return told[1]
+            known = self._facts[asked] = found, ZoneFact(asked, found.serial, records, {}, self.capabilities)
+        return known[1]
 
     def _whole(self, zone: str) -> _Read:
         now = self._steady()
@@ -179,7 +179,7 @@ class PowerDNSZones:
         return found
 
     def _at(self, zone: str, names: Collection[str]) -> _Read:
-        """The record sets at some names, all of one version of the zone where its serial tells; the whole zone for many names."""
+        """The record sets at some names, all of the same serial; the whole zone for many names."""
         wanted = sorted(name for name in set(names) if in_zone(name, zone))
         if len(wanted) > BY_NAME or not wanted:
             return self._whole(zone)
@@ -189,14 +189,14 @@ class PowerDNSZones:
         for name in wanted:
             found = self._decoded(zone, self._get(zone, f"?rrset_name={quote(name, safe='')}"), now)
             serials.add(found.serial)
-            # An old server does not know the question and answers with everything.
+            # An old server ignores the query and answers with all records.
             records |= {key: record for key, record in found.records.items() if key.name == name}
         if len(serials) > 1:
             return self._whole(zone)
         return _Read(serials.pop(), records, now)
 
     def _disabled(self, zone: str, new: set[RecordKey]) -> dict[RecordKey, RecordSet]:
-        """Those of some new sets that are there already, disabled. Looks at single names leave them out, and writing replaces them."""
+        """The new sets that exist already, disabled. Reads of single names leave them out, and a write replaces them."""
         names = sorted({key.name for key in new})
         found = self._searched(zone, names) if len(names) <= BY_NAME else None
         if found is not None:
@@ -205,7 +205,7 @@ class PowerDNSZones:
         return {key: whole[key] for key in new & whole.keys()}
 
     def _searched(self, zone: str, names: Iterable[str]) -> set[RecordKey] | None:
-        """The keys of all records at some names, disabled ones too; None when the server's search does not tell."""
+        """The keys of all records at some names, disabled ones too; None when the server's search does not answer."""
         target = f"zone {zone}"
         found: set[RecordKey] = set()
         for name in names:
@@ -213,7 +213,7 @@ class PowerDNSZones:
             reply = self._api.read(target, self._search_path + query, self._headers(target))
             if reply.status != 200 or not isinstance(reply.body, list) or len(reply.body) >= SEARCH:
                 return None
-            # A wildcard is a pattern to the search, which then also finds other names.
+            # The search takes a wildcard name as a pattern, and also finds other names.
             rows = [row for row in reply.body if isinstance(row, Mapping) and row.get("zone") == zone]
             found |= {RecordKey(name, str(row.get("type"))) for row in rows if str(row.get("name", "")).lower() == name}
         return found
@@ -222,25 +222,25 @@ class PowerDNSZones:
         return self._get(zone, "?rrsets=false")
 
     def _get(self, zone: str, query: str) -> Mapping[str, object]:
-        """What the API says about a zone. Raises unless it has it and holds it as its primary."""
+        """A zone as the API has it. Raises unless the server is its primary."""
         target = f"zone {zone}"
         reply = self._api.read(target, f"{self._path(zone)}{query}", self._headers(target))
         if reply.status == 404:
             raise Rejected(
-                target, f"{self._settings.url} does not have this zone{self._instead(zone)}", "create it there"
+                target, f"{self._settings.url} does not have this zone{self._parent_hint(zone)}", "create it there"
             )
         about = _object(target, reply, self._settings.url)
         if str(about.get("kind", "")).upper() not in WRITABLE:
-            cause = f"it is a {about.get('kind')} zone on this server: a copy, which the next transfer would overwrite"
-            raise Rejected(target, cause, "give the provider the zone's primary server")
+            cause = f"it is a {about.get('kind')} zone on this server: a copy that the next transfer overwrites"
+            raise Rejected(target, cause, "set url to the zone's primary server")
         return about
 
-    def _instead(self, name: str) -> str:
-        """The zone of the server that the name lies in, for messages: the longest suffix that it has."""
+    def _parent_hint(self, name: str) -> str:
+        """The zone of the server that contains the name, for messages: the longest suffix."""
         for parent in parents(name, "."):
             try:
                 if self._has(parent):
-                    return f", but it has {parent}, which the name lies in"
+                    return f"; it has {parent}, which contains that name"
             except ProviderError:
                 return ""
         return ""
@@ -250,11 +250,11 @@ class PowerDNSZones:
         target = f"zone {zone}"
         reply = self._api.read(target, f"{self._zones_path}?zone={quote(zone, safe='')}", self._headers(target))
         if reply.status == 422:
-            return False  # a name that no zone can have there, such as a wildcard
+            return False  # no zone can have this name, such as a wildcard
         if reply.status != 200 or not isinstance(reply.body, list):
-            raise Unreachable(target, f"{self._settings.url} answers {reply.status} to the question for its zones")
-        # An old server does not know the question and answers with all its zones.
-        return any(isinstance(one, Mapping) and str(one.get("name", "")).lower() == zone for one in reply.body)
+            raise Unreachable(target, f"{self._settings.url} answers {reply.status} to the request for its zones")
+        # An old server ignores the query and answers with all its zones.
+        return any(isinstance(row, Mapping) and str(row.get("name", "")).lower() == zone for row in reply.body)
 
     def _decoded(self, zone: str, about: Mapping[str, object], at: int) -> _Read:
         rrsets = about.get("rrsets")
@@ -263,15 +263,17 @@ class PowerDNSZones:
         try:
             return _Read(_serial(zone, about), codec.decode(rrsets), at)
         except ValueError as error:
-            raise Unreachable(f"zone {zone}", f"the answer of {self._settings.url} cannot be read: {error}") from error
+            raise Unreachable(f"zone {zone}", f"cannot read the answer of {self._settings.url}: {error}") from error
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
     def _check_children(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
-        """Refuse what would lie in another zone of the same server: it would be written, and nobody would ever see it."""
+        """Refuse names that another zone of the same server contains: the server would write them and never answer with them."""
         written = {key.name for key, after in result.items() if after is not None and key.type not in ("NS", "DS")}
         candidates = {above for name in written for above in [name, *parents(name, zone)] if above != zone}
-        candidates = {name for name in candidates if not name.startswith(PREFIX)}  # owner marks: no zone is called so
+        candidates = {
+            name for name in candidates if not name.startswith(PREFIX)
+        }  # owner marks: no zone has such a name
         if len(candidates) <= BY_NAME:
             children = {name for name in candidates if self._has(name)}
         else:
@@ -279,12 +281,12 @@ class PowerDNSZones:
             reply = self._api.read(target, f"{self._zones_path}?dnssec=false", self._headers(target))
             listed = reply.body if isinstance(reply.body, list) else []
             if reply.status != 200 or not listed:
-                raise Unreachable(target, f"{self._settings.url} answers {reply.status} to the question for its zones")
-            children = candidates & {str(one.get("name", "")).lower() for one in listed if isinstance(one, Mapping)}
+                raise Unreachable(target, f"{self._settings.url} answers {reply.status} to the request for its zones")
+            children = candidates & {str(row.get("name", "")).lower() for row in listed if isinstance(row, Mapping)}
         for name in sorted(written):
             for above in [name, *parents(name, zone)]:
                 if above in children:
-                    cause = f"the server has a zone {above} of its own, which hides it"
+                    cause = f"the server has a zone {above}, which hides this name"
                     raise Rejected(f"{name} in zone {zone}", cause, f"publish it in zone {above}")
 
     def _send(self, zone: str, rrsets: list[dict[str, object]], done: str) -> None:
@@ -292,23 +294,23 @@ class PowerDNSZones:
         reply = self._api.write(target, "PATCH", self._path(zone), self._headers(target), {"rrsets": rrsets})
         if reply.status in (200, 204):
             return
-        said = f"{self._settings.url} answers {reply.status}{f': {reply.words}' if reply.words else ''}"
+        said = f"{self._settings.url} answers {reply.status}{f': {reply.error_text}' if reply.error_text else ''}"
         tail = f"; {done}" if done else ""
         if reply.status in (404, 409):
-            raise Conflict(target, said + tail, "look again")
-        raise Rejected(target, said + tail, "correct the records, or see the server's log")
+            raise Conflict(target, said + tail, "retried automatically")
+        raise Rejected(target, said + tail, "correct the records, or check the server's log")
 
     def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
         try:
             found = self._at(zone, {key.name for key in result})
         except ProviderError as error:
-            cause = f"the change was accepted, but reading it back failed: {error.cause}"
+            cause = f"the server accepted the change, but reading it back failed: {error.cause}"
             raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
         for key, after in result.items():
             present = found.records.get(key)
             if present != after:
-                cause = f"the server accepted the change to {show(after)}, but now it is {show(present)}"
-                raise Conflict(label(key), cause, "look again; if it stays so, see who else writes to this zone")
+                cause = f"the server accepted the change to {show(after)}, but it reads back as {show(present)}"
+                raise Conflict(label(key), cause, "find the other writer of this zone if this happens again")
 
     def _path(self, zone: str) -> str:
         return f"{self._zones_path}/{_zone_id(zone)}"
@@ -319,15 +321,15 @@ class PowerDNSZones:
 
 def _zone_id(zone: str) -> str:
     """The API's id of a zone: letters, digits, dots and hyphens stay, every other octet becomes `=` and its number."""
-    return "".join(one if one.isalnum() or one in ".-" else f"={ord(one):02X}" for one in zone)
+    return "".join(octet if octet.isalnum() or octet in ".-" else f"={ord(octet):02X}" for octet in zone)
 
 
 def _object(target: str, reply: Reply, url: str) -> Mapping[str, object]:
     if reply.status == 200 and isinstance(reply.body, Mapping):
         return reply.body
-    said = f"{url} answers {reply.status}{f': {reply.words}' if reply.words else ''}"
+    said = f"{url} answers {reply.status}{f': {reply.error_text}' if reply.error_text else ''}"
     if 400 <= reply.status < 500:
-        raise Rejected(target, said, "see that the URL and the server id are those of a PowerDNS API")
+        raise Rejected(target, said, "set url and serverId to those of a PowerDNS API")
     raise Unreachable(target, said)
 
 
@@ -339,19 +341,19 @@ def _serial(zone: str, about: Mapping[str, object]) -> int:
 
 
 def _counts(about: Mapping[str, object]) -> bool:
-    """Whether each change over the API counts the serial up."""
+    """Whether each change over the API increases the serial."""
     return str(about.get("soa_edit_api", "")).upper() not in ("", "OFF")
 
 
 def _around(zone: str, changes: Iterable[RecordChange]) -> set[str]:
-    """The names that decide about some changes: their own, and those above, which may be cut off."""
+    """The names that some changes depend on: their own, and those above, which may be delegations."""
     return {name for change in changes for name in [change.key.name, *parents(change.key.name, zone)]}
 
 
 def _requests(
     zone: str, changes: Sequence[RecordChange], result: Mapping[RecordKey, RecordSet | None], room: int
 ) -> list[list[dict[str, object]]]:
-    """The record sets of each request, in their order; in each, removals come first, so that another type may follow.
+    """The record sets of each request, in order. In each, removals come first, so that another type can follow.
 
     Raises:
         Rejected: the changes at one name do not fit into a request.
@@ -361,7 +363,7 @@ def _requests(
         rrsets = [codec.encode(change.key, result[change.key]) for change in group if change.key in result]
         size = sum(len(json.dumps(rrset)) + 2 for rrset in rrsets)
         if size > room:
-            cause = f"its change needs a request of {size} octets, and {room} are possible"
+            cause = f"its change needs a request of {size} octets; the limit is {room}"
             raise Rejected(f"{name} in zone {zone}", cause, "publish fewer or shorter values at this name")
         if found and found[-1][1] + size <= room:
             before, used = found.pop()

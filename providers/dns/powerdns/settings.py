@@ -21,7 +21,7 @@ def _base_url(text: str) -> str:
     except ValueError:
         usable, parts = None, urlsplit("")
     if not usable or parts.query or parts.fragment or parts.username is not None or not text.isascii():
-        raise bad_value("that is no base URL of a server", "write http://127.0.0.1:8081, without user name and query")
+        raise bad_value("not the base URL of a server", "write http://127.0.0.1:8081, without user name and query")
     return text.rstrip("/")
 
 
@@ -30,13 +30,13 @@ Patience = Annotated[Deadline, AfterValidator(durations.between(100 * MILLISECON
 
 
 class PowerDNSSettings(Model):
-    """Settings of `type: powerdns`: a PowerDNS Authoritative Server whose HTTP API is switched on (`api=yes`)."""
+    """Settings of `type: powerdns`: a PowerDNS Authoritative Server with its HTTP API enabled (`api=yes`)."""
 
     url: BaseURL = Field(
         default="http://127.0.0.1:8081",
-        description="Where the API is, without `/api`. Use https, or a server on this machine: the key is sent with each call.",
+        description="Base URL of the API, without `/api`. Use https, or a server on this machine: each call sends the key.",
     )
-    api_key: SecretRef = Field(description="Where the key of the API is (`api-key` in the server's configuration).")
+    api_key: SecretRef = Field(description="Reference to the API key (`api-key` in the server's configuration).")
     server_id: str = Field(
         default="localhost",
         pattern=r"^[A-Za-z0-9._-]{1,100}$",
@@ -45,7 +45,7 @@ class PowerDNSSettings(Model):
     ca_file: str = Field(
         default="",
         pattern=r"^(/[^\x00]+)?$",
-        description="Absolute path of PEM certificates to trust instead of the system's. For https only.",
+        description="Absolute path of PEM certificates to trust instead of the system's. Only for https.",
     )
     timeout: Patience = Field(
         default=Duration(5 * SECOND),

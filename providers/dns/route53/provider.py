@@ -44,7 +44,7 @@ TYPES = frozenset(
         "TXT",
     }
 )
-"""Record types of Route 53, without the SOA, which belongs to the zone itself."""
+"""Record types of Route 53 without SOA, which belongs to the zone."""
 
 BATCH_CHANGES = 1000
 """Elements of one change batch; replacing a set takes two."""
@@ -56,22 +56,22 @@ PAGE = 300
 """Record sets in one answer."""
 
 MAX_PAGES = 1000
-"""Pages of one zone. More are refused: a zone has at most 10,000 sets unless Amazon allows more."""
+"""Pages of one zone. A larger one is refused: a zone has at most 10,000 sets unless Amazon allows more."""
 
 
 class _Hosted(NamedTuple):
-    """A hosted zone: its id, and about how many record sets it has."""
+    """A hosted zone: its id and its approximate number of record sets."""
 
     id: str
     size: int
 
 
-Sets = dict[RecordKey, codec.Found]
-"""Record sets, each with the form that Route 53 gave it."""
+Sets = dict[RecordKey, codec.Stored]
+"""Record sets, each with its form in Route 53."""
 
 
 class Route53Zones:
-    """Hosted zones of one account. What the plan saw is deleted exactly and what it wants created, in one batch."""
+    """Hosted zones of one account. A change deletes the set that the plan saw and creates the new one, in one batch."""
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = Route53Settings
@@ -104,11 +104,11 @@ class Route53Zones:
         self._hosted: dict[str, _Hosted] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
-        """The named zones without their SOA. Their serial is 0 here: Route 53 never counts it up.
+        """The named zones without their SOA. Their serial is always 0: Route 53 never increases it.
 
         Raises:
             Unreachable: no answer, or the account's rate of calls is used up.
-            Rejected: the credentials are refused or missing, or there is no such hosted zone, or more than one.
+            Rejected: the credentials are missing or refused, or there is no such hosted zone, or more than one.
         """
         return tuple(self._fact(asked, self._whole(zone_name(asked))) for asked in sorted(set(zones)))
 
@@ -120,13 +120,13 @@ class Route53Zones:
         """Change record sets, read them back, and wait until all name servers have them.
 
         All or nothing when the changes fit into one batch (1000 elements, 32,000 characters). Larger ones are split between
-        names: a set, its owner mark and all else at its name stay together; an error then says how many were carried out.
+        names: a set, its owner mark and all other sets at its name stay together. An error then says how many batches were done.
 
         Raises:
-            Conflict, Gone: a set is not as the plan saw it, also when it changed in the moment of writing.
+            Conflict, Gone: a set is not as the plan saw it, also if it changed during the write.
             Rejected: Route 53 refuses, or the change breaks a rule of DNS.
-            Unreachable: nothing was changed: no connection, throttled, or another change of this zone is being worked on.
-            OutcomeUnknown: the change was sent, and its answer or reading back is missing, or not all name servers have it.
+            Unreachable: nothing was changed: no connection, throttled, or another change of this zone is in progress.
+            OutcomeUnknown: the change was sent, and the answer or the read-back is missing, or not all name servers have it.
         """
         zone = zone_name(action.zone)
         target = f"zone {zone}"
@@ -147,22 +147,22 @@ class Route53Zones:
                     raise
                 cause = f"{error.cause}; {len(sent)} of {len(batches)} batches were carried out before"
                 kind = OutcomeUnknown if isinstance(error, Unreachable) else type(error)
-                raise kind(target, cause, error.next_step or "look again") from error
+                raise kind(target, cause, error.next_step or "retried automatically") from error
         self._read_back(zone, result)
         if self._settings.sync_timeout:
             self._client.wait(target, sent[-1], self._settings.sync_timeout)
 
     def check(self, zones: Collection[str]) -> tuple[str, ...]:
-        """What keeps these zones from being read, without changing anything: one text per finding. Raises nothing."""
-        found: list[str] = []
+        """The reasons why these zones cannot be read, one text each; read-only. Raises nothing."""
+        problems: list[str] = []
         for asked in sorted(set(zones)):
             try:
                 zone = zone_name(asked)
                 self._hosted.pop(zone, None)
                 self._page(zone, self._find(zone).id, {})
             except ProviderError as error:
-                found.append(str(error))
-        return tuple(dict.fromkeys(found))
+                problems.append(str(error))
+        return tuple(dict.fromkeys(problems))
 
     def close(self) -> None:
         """Close connections and forget what was read."""
@@ -184,25 +184,23 @@ class Route53Zones:
         private = self._settings.visibility == "private"
         found: list[_Hosted] = []
         others: list[str] = []
-        for one in answer.get("HostedZones", ()):
-            if codec.decimal(str(one["Name"])).lower() != zone:
+        for row in answer.get("HostedZones", ()):
+            if codec.decimal(str(row["Name"])).lower() != zone:
                 continue
-            identity = str(one["Id"]).rpartition("/")[2]
-            fits = bool(one.get("Config", {}).get("PrivateZone", False)) is private
+            identity = str(row["Id"]).rpartition("/")[2]
+            fits = bool(row.get("Config", {}).get("PrivateZone", False)) is private
             if fits and (not self._settings.zone_ids or identity in self._settings.zone_ids):
-                found.append(_Hosted(identity, int(one.get("ResourceRecordSetCount", 0))))
+                found.append(_Hosted(identity, int(row.get("ResourceRecordSetCount", 0))))
             else:
                 others.append(identity)
         if len(found) > 1:
-            listed = ", ".join(sorted(one.id for one in found))
-            cause = f"there is more than one {self._settings.visibility} hosted zone of this name: {listed}"
-            raise Rejected(target, cause, "name the one that is meant in the provider's zoneIds")
+            listed = ", ".join(sorted(hosted.id for hosted in found))
+            cause = f"{len(found)} {self._settings.visibility} hosted zones have this name: {listed}"
+            raise Rejected(target, cause, "set zoneIds to the id of one of them")
         if not found:
-            beside = (
-                f"; {', '.join(sorted(others))} of this name is excluded by visibility or zoneIds" if others else ""
-            )
-            cause = f"these credentials see no {self._settings.visibility} hosted zone of this name{beside}"
-            raise Rejected(target, cause, "create it, or correct the credentials, visibility and zoneIds")
+            beside = f"; visibility or zoneIds excludes {', '.join(sorted(others))} of this name" if others else ""
+            cause = f"these credentials have no {self._settings.visibility} hosted zone of this name{beside}"
+            raise Rejected(target, cause, "create the zone, or correct the credentials, visibility or zoneIds")
         self._hosted[zone] = found[0]
         return found[0]
 
@@ -210,7 +208,7 @@ class Route53Zones:
         return self._decoded(zone, self._pages(zone, {}))
 
     def _at(self, zone: str, names: Collection[str]) -> Sets:
-        """The record sets at some names: a call for each, or the whole zone where that takes no more calls."""
+        """The record sets at some names: a call for each, or the whole zone if that takes fewer calls."""
         wanted = sorted(name for name in set(names) if in_zone(name, zone))
         if len(wanted) * PAGE >= self._find(zone).size:
             return self._whole(zone)
@@ -218,11 +216,11 @@ class Route53Zones:
         for name in wanted:
             rows = self._pages(zone, {"StartRecordName": codec.octal_name(name)}, until=name)
             found = self._decoded(zone, rows)
-            sets |= {key: one for key, one in found.items() if key.name == name}
+            sets |= {key: stored for key, stored in found.items() if key.name == name}
         return sets
 
     def _pages(self, zone: str, start: Mapping[str, str], until: str = "") -> Iterator[Mapping[str, Any]]:
-        """The rows of a zone from a place on; with `until`, only the rows at that name, which is where it starts."""
+        """The rows of a zone from `start` on; with `until`, only the rows at that name, where it then starts."""
         following = dict(start)
         hosted = self._find(zone)
         for _ in range(MAX_PAGES):
@@ -239,22 +237,22 @@ class Route53Zones:
                 {mark.replace("Next", "Start"): answer[mark] for mark in marks if answer.get(mark)},
             )
             if not following or following == before:
-                raise Unreachable(f"zone {zone}", "Route 53 says that there is more, but not where")
-        raise Unreachable(f"zone {zone}", f"it has more than {MAX_PAGES * PAGE} record sets")
+                raise Unreachable(f"zone {zone}", "Route 53 says that there are more record sets, but not where")
+        raise Unreachable(f"zone {zone}", f"more than {MAX_PAGES * PAGE} record sets")
 
     def _page(self, zone: str, identity: str, start: Mapping[str, str]) -> Mapping[str, Any]:
         arguments = {"HostedZoneId": identity, "MaxItems": str(PAGE), **start}
         try:
             return self._client.read(f"zone {zone}", "list_resource_record_sets", **arguments)
         except Rejected:
-            self._hosted.pop(zone, None)  # it may be another one now
+            self._hosted.pop(zone, None)  # the name may have another hosted zone now
             raise
 
     def _decoded(self, zone: str, rows: Iterable[Mapping[str, Any]]) -> Sets:
         try:
             return dict(codec.decode(row) for row in rows if row.get("Type") != "SOA")
         except ValueError as error:
-            raise Unreachable(f"zone {zone}", f"the answer of Route 53 cannot be read: {error}") from error
+            raise Unreachable(f"zone {zone}", f"cannot read the answer of Route 53: {error}") from error
 
     # --- writing ------------------------------------------------------------------------------------------------------
 
@@ -266,7 +264,7 @@ class Route53Zones:
         result: Mapping[RecordKey, RecordSet | None],
         sets: Sets,
     ) -> list[list[dict[str, Any]]]:
-        """The changes of each batch, in their order; in each, deletions come first.
+        """The changes of each batch, in order; in each, deletions come first.
 
         Raises:
             Rejected: the changes at one name do not fit into a batch.
@@ -286,7 +284,7 @@ class Route53Zones:
             length = sum(codec.characters(row["ResourceRecordSet"]) for row in rows)
             if len(rows) > room or length > space:
                 cause = (
-                    f"its change needs {len(rows)} elements and {length} characters; {room} and {space} are possible"
+                    f"its change needs {len(rows)} elements and {length} characters; the limits are {room} and {space}"
                 )
                 raise Rejected(f"{name} in zone {zone}", cause, "publish fewer or shorter values at this name")
             if not rows:
@@ -303,19 +301,19 @@ class Route53Zones:
         try:
             found = self._at(zone, {key.name for key in result})
         except ProviderError as error:
-            cause = f"the change was accepted, but reading it back failed: {error.cause}"
+            cause = f"Route 53 accepted the change, but reading it back failed: {error.cause}"
             raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
         for key, after in result.items():
             present = found[key].record if key in found else None
             if present != after:
-                cause = f"Route 53 accepted the change to {show(after)}, but now it is {show(present)}"
-                raise Conflict(label(key), cause, "look again; if it stays so, see who else writes to this zone")
+                cause = f"Route 53 accepted the change to {show(after)}, but it reads back as {show(present)}"
+                raise Conflict(label(key), cause, "find the other writer of this zone if this happens again")
 
 
 def _records(sets: Sets) -> dict[RecordKey, RecordSet]:
-    return {key: found.record for key, found in sets.items()}
+    return {key: stored.record for key, stored in sets.items()}
 
 
 def _around(zone: str, changes: Iterable[RecordChange]) -> set[str]:
-    """The names that decide about some changes: their own, and those above, which may be cut off."""
+    """The names that some changes depend on: their own, and those above, which may be delegations."""
     return {name for change in changes for name in [change.key.name, *parents(change.key.name, zone)]}

@@ -17,24 +17,24 @@ SyncPatience = Annotated[Deadline, AfterValidator(durations.between(0, 300 * SEC
 
 
 class Route53Settings(Model):
-    """Settings of `type: route53`: hosted zones of one AWS account. Credentials are looked for where AWS's own tools do, unless given."""
+    """Settings of `type: route53`: hosted zones of one AWS account. Without an access key or profile, credentials are found as by AWS's own tools."""
 
     access_key_id: SecretRef | None = Field(
-        default=None, description="Where the id of an access key is. Goes with `secretAccessKey`."
+        default=None, description="Reference to the id of an access key. Needs `secretAccessKey`."
     )
-    secret_access_key: SecretRef | None = Field(default=None, description="Where the access key itself is.")
+    secret_access_key: SecretRef | None = Field(default=None, description="Reference to the secret access key.")
     session_token: SecretRef | None = Field(
-        default=None, description="Where the token of temporary credentials is. Goes with an access key."
+        default=None, description="Reference to the token of temporary credentials. Needs an access key."
     )
     profile: str = Field(
         default="",
         pattern=r"^[A-Za-z0-9._ -]{0,100}$",
-        description="Profile of AWS's shared configuration files to use. Default: what the environment says.",
+        description="Profile of AWS's shared configuration files. Default: as the environment sets it.",
     )
     region: str = Field(
         default="us-east-1",
         pattern=r"^[a-z0-9-]{1,40}$",
-        description="Region that names the AWS partition; Route 53 itself is the same for all regions of one.",
+        description="Region that selects the AWS partition; Route 53 is the same in all regions of a partition.",
     )
     endpoint: str = Field(
         default="",
@@ -43,11 +43,11 @@ class Route53Settings(Model):
     )
     visibility: Literal["public", "private"] = Field(
         default="public",
-        description="Which hosted zones are meant where a public and a private one have the same name.",
+        description="Which hosted zone to use where a public and a private one have the same name.",
     )
     zone_ids: Items[str] = Field(
         default=(),
-        description="Ids of the only hosted zones to use. Needed where two of the same name have the same visibility.",
+        description="Ids of the hosted zones to use, and no others. Needed where two zones of the same name have the same visibility.",
     )
     timeout: Patience = Field(
         default=Duration(5 * SECOND), description="Longest wait for a connection and for each answer."
@@ -55,8 +55,8 @@ class Route53Settings(Model):
     sync_timeout: SyncPatience = Field(
         default=Duration(20 * SECOND),
         description=(
-            "How long a change waits until all of Amazon's name servers have it (INSYNC). When they do not have it by then, its"
-            " outcome counts as unknown, and the next look says. 0s does not wait."
+            "How long a change waits for all of Amazon's name servers to have it (INSYNC). After that its outcome is unknown, and"
+            " the next look decides. 0s does not wait."
         ),
     )
 
@@ -64,10 +64,10 @@ class Route53Settings(Model):
     def _whole_key(self) -> Self:
         if (self.access_key_id is None) != (self.secret_access_key is None):
             raise bad_value(
-                "an access key has two halves", "give both accessKeyId and secretAccessKey, or none of them"
+                "an access key needs its id and its secret", "set both accessKeyId and secretAccessKey, or neither"
             )
         if self.session_token is not None and self.access_key_id is None:
-            raise bad_value("a session token goes with an access key", "give accessKeyId and secretAccessKey as well")
+            raise bad_value("a session token needs an access key", "set accessKeyId and secretAccessKey as well")
         if self.profile and self.access_key_id is not None:
-            raise bad_value("a profile and an access key exclude each other", "give one of them")
+            raise bad_value("a profile and an access key exclude each other", "set one of them")
         return self

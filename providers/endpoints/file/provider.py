@@ -132,7 +132,7 @@ class FileEndpoints:
             current = None if member is None else member.weight
             if current not in (action.weight, action.before):
                 kind = Gone if current is None else Conflict
-                raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "look again")
+                raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "retried automatically")
             extra = {} if member is None else member.extra
             members[action.endpoint] = Member(action.weight, action.name, self._context.instance, extra)
             return

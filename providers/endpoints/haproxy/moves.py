@@ -101,7 +101,9 @@ def check_weight(action: SetWeight, current: int | None, foreign: bool, on_off: 
         raise _foreign(action)
     if current not in (action.weight, action.before):
         kind: type[ProviderError] = Gone if current is None else Conflict
-        raise kind(object_of(action), f"the plan saw weight {action.before}, now it is {current}", "look again")
+        raise kind(
+            object_of(action), f"the plan saw weight {action.before}, now it is {current}", "retried automatically"
+        )
 
 
 def check_rest(action: EndpointAction, current: int | None, foreign: bool) -> None:

@@ -244,11 +244,11 @@ class HAProxyEndpoints:
             try:
                 now = self._in_charge(path, deadline)
             except ProviderError as error:
-                _fail(moving, OutcomeUnknown(error.target, f"after writing: {error.cause}", "look again"))
+                _fail(moving, OutcomeUnknown(error.target, f"after writing: {error.cause}", "retried automatically"))
                 continue
             if now != pid:
                 cause = f"was reloaded while it was written (process {pid} was replaced by {now})"
-                _fail(moving, OutcomeUnknown(f"HAProxy at {path}", cause, "look again"))
+                _fail(moving, OutcomeUnknown(f"HAProxy at {path}", cause, "retried automatically"))
 
     def _in_charge(self, path: str, deadline: float) -> int:
         session, _ = converse(path, deadline)

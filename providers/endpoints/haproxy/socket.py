@@ -105,10 +105,10 @@ class Session:
             self._expect_silence()
         except (OSError, EOFError, UnicodeDecodeError) as error:
             kind = OutcomeUnknown if writes else Unreachable
-            raise kind(self.target, f"the answer was lost: {_why(error)}", "look again") from error
+            raise kind(self.target, f"the answer was lost: {_why(error)}", "retried automatically") from error
         except Unreachable as error:
             if writes:
-                raise OutcomeUnknown(error.target, error.cause, "look again") from error
+                raise OutcomeUnknown(error.target, error.cause, "retried automatically") from error
             raise
         return answers
 

@@ -203,7 +203,7 @@ def _send(process: Process, going: Iterable[tuple[Job, Command]], meanwhile: Cal
     try:
         process.read_back(backends)
     except Unreachable as error:
-        raise OutcomeUnknown(error.target, error.cause, "look again") from error
+        raise OutcomeUnknown(error.target, error.cause, "retried automatically") from error
 
 
 def _verify_all(process: Process, jobs: Sequence[Job], index: int, *, first: bool) -> None:
@@ -230,7 +230,7 @@ def _await_ends(process: Process, jobs: Sequence[Job], index: int) -> None:
         time.sleep(END_PAUSE if again + 1 < END_TRIES else 0)
     for job in left:
         cause = f"{process.session.target}: sessions are still under way after they were told to end"
-        job.error = OutcomeUnknown(job.target, cause, "look again")
+        job.error = OutcomeUnknown(job.target, cause, "retried automatically")
 
 
 def _under_way(process: Process, job: Job, index: int) -> int:
@@ -243,7 +243,7 @@ def _under_way(process: Process, job: Job, index: int) -> int:
             (answer,) = process.session.ask([commands.show_sessions(server.backend, server.id)])
             total += sessions(answer).get(server.name, 0)
         except (Unreachable, ValueError) as error:
-            job.error = OutcomeUnknown(job.target, f"{process.session.target}: {error}", "look again")
+            job.error = OutcomeUnknown(job.target, f"{process.session.target}: {error}", "retried automatically")
     return total
 
 

@@ -91,7 +91,7 @@ def reload(target: str, found: Running, pid_file: str, deadline: float) -> Runni
         raise OutcomeUnknown(target, f"the master of nginx is gone: {error.strerror}", "start nginx") from error
     try:
         if _start(found.master.pid, 0) != found.master.start:
-            raise OutcomeUnknown(target, "the master of nginx was replaced meanwhile", "look again")
+            raise OutcomeUnknown(target, "the master of nginx was replaced meanwhile", "retried automatically")
         signal.pidfd_send_signal(handle, signal.SIGHUP)
     except PermissionError:
         raise Rejected(target, "this user may not signal nginx's master", "run as the master's user") from None

@@ -260,7 +260,7 @@ class NginxEndpoints:
             changed = _changed(f"pool {draft.pool}", draft.path)
             if changed is None or not now.has_loaded(changed):
                 cause = f"{draft.path} was changed by somebody else while nginx loaded it"
-                _fail(errors, [draft], OutcomeUnknown(f"pool {draft.pool}", cause, "look again"))
+                _fail(errors, [draft], OutcomeUnknown(f"pool {draft.pool}", cause, "retried automatically"))
 
 
 def _unchanged(target: str, path: Path) -> tuple[bytes | None, int | None]:
@@ -324,7 +324,7 @@ def _apply(draft: _Draft, action: EndpointAction, instance: str) -> None:
     if isinstance(action, SetWeight):
         if current not in (action.weight, action.before) and not (unloaded and action.before == NOT_LOADED):
             kind = Gone if current is None else Conflict
-            raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "look again")
+            raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "retried automatically")
         if current != action.weight:  # another name alone is no reason to reload
             draft.members[action.endpoint] = Member(action.endpoint, action.weight, action.name, instance)
         return

@@ -113,7 +113,7 @@ def test_a_set_removed_by_hand_is_written_again_over_its_stale_mark(bare: Memory
 def test_a_mark_removed_by_hand_makes_the_set_foreign(bare: MemoryDNS) -> None:
     change(bare, None, A1)
     bare.plant(ZONE, MARK, None)
-    with pytest.raises(Foreign, match=r"exists without our owner mark: 192\.0\.2\.1"):
+    with pytest.raises(Foreign, match=r"exists without an owner mark of this instance: 192\.0\.2\.1"):
         change(bare, A1, A2)
     assert raw(bare).records == {APP: A1}
 

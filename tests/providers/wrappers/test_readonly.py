@@ -64,7 +64,7 @@ def test_every_action_is_refused_and_nothing_changes(action: Action) -> None:
         MemoryDNS("one", MemorySettings(), CONTEXT, world),
     )
     provider = next(read_only(one) for one in bare if one.role is role_of(action))  # type: ignore[call-overload]
-    with pytest.raises(Rejected, match=f"{type(action).__name__} refused: this handle on one is read-only"):
+    with pytest.raises(Rejected, match=f"{type(action).__name__} refused: provider one is open read-only"):
         perform_one(provider, action)
     assert not any(world.nodes.values())
     assert not world.pools
