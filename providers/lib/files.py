@@ -134,13 +134,13 @@ def replace(target: str, path: Path, data: bytes, before: bytes | None) -> None:
 def _hint(error: OSError) -> str:
     if error.errno == errno.ELOOP:
         return "it is a symbolic link: set the directory of the real file in the settings"
-    return "give this user the right to read it" if error.errno in NOT_ALLOWED else ""
+    return "give this user read permission" if error.errno in NOT_ALLOWED else ""
 
 
 def _failed(target: str, path: Path, error: OSError) -> ProviderError:
     cause = f"cannot write {path}: {error.strerror}; nothing was changed"
     if error.errno in NOT_ALLOWED:
-        return Rejected(target, cause, "give this user the right to write there")
+        return Rejected(target, cause, "give this user write permission there")
     return Unreachable(target, cause, "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "")
 
 

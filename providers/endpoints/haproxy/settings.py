@@ -14,7 +14,7 @@ SOCKET_PATH_BYTES = 107
 """Longest path of a Unix socket on Linux (unix(7): 108 bytes with the final zero)."""
 
 DEBIAN_SOCKET = "/run/haproxy/admin.sock"
-"""Where the configuration of Debian's package has its admin socket."""
+"""The admin socket in the configuration of Debian's package."""
 
 
 def _absolute(path: str) -> str:
@@ -31,7 +31,7 @@ def _short(path: str) -> str:
 
 def _distinct(paths: tuple[str, ...]) -> tuple[str, ...]:
     if len(set(paths)) != len(paths):
-        raise ValueError("a socket is named twice")
+        raise ValueError("a socket is listed twice")
     return paths
 
 
@@ -46,23 +46,23 @@ class HAProxySettings(BaseModel):
     ] = Field(
         default=(DEBIAN_SOCKET,),
         min_length=1,
-        description="Absolute paths of stats sockets with `level admin`, one for each process that carries the pools.",
+        description="Absolute paths of stats sockets with `level admin`, one for each process that serves the pools.",
     )
     state_file: Annotated[str, AfterValidator(_absolute)] | None = Field(
         default=None,
-        description="HAProxy's server-state-file, as an absolute path. Kept up to date, so that a reload keeps addresses "
-        "and weights; with several sockets they must run the same backends.",
+        description="Absolute path of HAProxy's server-state-file. It is kept up to date, so that a reload keeps addresses and "
+        "weights. With several sockets, all must run the same backends.",
     )
     persistence: Literal["keep", "cut"] = Field(
         default="keep",
-        description="What weight 0 means to clients that a cookie or a stick-table binds to the endpoint: with `keep` they "
-        "still reach it, with `cut` they go to another one. What is under way goes on either way.",
+        description="What weight 0 means for clients that a cookie or a stick-table binds to the endpoint. `keep`: they still reach "
+        "it. `cut`: they go to another one. Requests in flight go on either way.",
     )
     reload_window: Deadline = Field(
         default=Duration(60 * SECOND),
-        description="How long after the start of a process sessions are taken for unknown, because the one before it may still "
-        "have some: as long as `hard-stop-after`, or as the longest requests that matter.",
+        description="How long after the start of a process sessions count as unknown, because the process before it may still have "
+        "some. Set it to `hard-stop-after`, or to the longest request that matters.",
     )
     timeout: Delay = Field(
-        default=Duration(5 * SECOND), description="The longest that one look, or one batch of writes, may take."
+        default=Duration(5 * SECOND), description="Longest time of one look, or of one batch of writes."
     )

@@ -27,12 +27,15 @@ class NginxSettings(BaseModel):
 
     directory: _Path = Field(
         default="/etc/nginx/reconciler",
-        description="Absolute path of the directory of the pools' files, `<pool>.conf`, which the configuration includes.",
+        description="Absolute path of the directory with the pools' files, `<pool>.conf`. nginx's configuration must include them.",
     )
     configuration: _Path = Field(
-        default="/etc/nginx/nginx.conf", description="Absolute path of nginx's main file, for tests before a change."
+        default="/etc/nginx/nginx.conf",
+        description="Absolute path of nginx's main file, which is tested before each change.",
     )
-    pid_file: _Path = Field(default="/run/nginx.pid", description="Absolute path of the file with the master's number.")
+    pid_file: _Path = Field(
+        default="/run/nginx.pid", description="Absolute path of the file with the master's process id."
+    )
     timeout: Delay = Field(
-        default=Duration(10 * SECOND), description="The longest that one change may take: its test and the reload."
+        default=Duration(10 * SECOND), description="Longest time of one change: its test and the reload."
     )

@@ -41,30 +41,30 @@ def test_missing_rights_backends_and_slots_are_told_with_the_lines_to_write(hapr
     endpoints = provider(sockets=[haproxy.operator], stateFile=haproxy.state)
     level, plain, app, missing = endpoints.check(["nowhere:web", "be_app:web", "be_plain:plain"])
     where = f"HAProxy at {haproxy.operator}: "
-    assert level == f"{where}has level 'operator'; in section global: 'stats socket {haproxy.operator} level admin'"
+    assert level == f"{where}has level 'operator'; write 'stats socket {haproxy.operator} level admin' in section global"
     assert plain == f"{where}backend be_app has no slots web<number>; add the line '{LINE}'"
-    assert "plain1, plain2 have the names of slots, but would lose their addresses at a reload" in app
+    assert "plain1, plain2 have names of slots, but would lose their addresses at a reload" in app
     assert missing == f"{where}has no backend 'nowhere'; add it with the line '{LINE}'"
 
 
 @REAL
 def test_slots_of_another_instance_are_told(provider: Make, haproxy: HAProxy) -> None:
     (line,) = provider("third", stateFile=haproxy.state).check(["web"])
-    assert "those there are for other.slot.invalid, suite.slot.invalid; name others: web:SLOTS" in line
+    assert "the existing ones are for other.slot.invalid, suite.slot.invalid; use others: web:SLOTS" in line
 
 
 @REAL
 def test_a_state_file_that_a_reload_would_not_read_is_told(haproxy: HAProxy, provider: Make) -> None:
     (unset,) = provider().check(["web"])
-    assert "set stateFile of the provider" in unset
+    assert "set the provider's stateFile" in unset
     (other,) = provider(stateFile="/var/lib/haproxy/other").check(["web"])
-    assert "in section global: 'server-state-file /var/lib/haproxy/other'" in other
+    assert "write 'server-state-file /var/lib/haproxy/other' in section global" in other
     text = haproxy.config.read_text()
     try:
         haproxy.config.write_text(text.replace("    load-server-state-from-file global\n", ""))
         (ignored,) = provider(stateFile=haproxy.state).check(["web"])
         assert (
-            "backend web ignores the state file; in section defaults: 'load-server-state-from-file global'" in ignored
+            "backend web ignores the state file; write 'load-server-state-from-file global' in section defaults" in ignored
         )
         haproxy.config.rename(haproxy.config.with_suffix(".away"))
         (unread,) = provider(stateFile=haproxy.state).check(["web"])

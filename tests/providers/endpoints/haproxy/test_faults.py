@@ -251,7 +251,7 @@ def test_a_process_that_is_stopping_is_left_for_its_successor(fake: Make) -> Non
 def test_a_process_that_is_stopping_and_has_no_successor_is_unreachable(fake: Make) -> None:
     server, endpoints = fake(lambda line: honest(line).replace(b"Stopping: 0", b"Stopping: 1"), timeout="500ms")
     for act in (lambda: endpoints.observe(["web"]), lambda: perform_one(endpoints, ACTION)):
-        with pytest.raises(Unreachable, match="is stopping and no other one has taken over"):
+        with pytest.raises(Unreachable, match="is stopping and no other process has taken over"):
             act()
     assert not any(b"set server" in line for line in server.lines)
 

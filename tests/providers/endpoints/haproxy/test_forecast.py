@@ -4,7 +4,7 @@ import pytest
 
 from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
 from providers.endpoints.haproxy.forecast import forecast
-from providers.endpoints.haproxy.moves import Free, Move, moves
+from providers.endpoints.haproxy.moves import Free, Move, moves_for
 from providers.endpoints.haproxy.pool_facts import pool_fact
 from providers.endpoints.haproxy.state import Server, Slots, table
 from providers.endpoints.haproxy.tables import parse_servers
@@ -31,7 +31,7 @@ def put(number: int, weight: int, before: int | None) -> SetWeight:
 
 def moved(slots: Slots, known: dict[str, Server], action: EndpointAction) -> tuple[Slots, tuple[Move, ...]]:
     found = table(slots, known.values())
-    return slots, moves(found, action, Free(found), cut=False)
+    return slots, moves_for(found, action, Free(found), cut=False)
 
 
 def test_servers_and_pools_are_foreseen_as_they_will_be_read() -> None:

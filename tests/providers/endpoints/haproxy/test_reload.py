@@ -139,7 +139,7 @@ def test_a_reload_while_a_batch_is_written_is_noticed(haproxy: HAProxy, provider
         os.close(lock)
     (outcome,) = outcomes
     assert isinstance(outcome, OutcomeUnknown)
-    assert "was reloaded while it was written" in str(outcome)
+    assert "reloaded during the write" in str(outcome)
 
 
 def test_every_socket_is_written_and_read_back(haproxy: HAProxy, second: HAProxy, both: HAProxyEndpoints) -> None:

@@ -179,7 +179,7 @@ def test_a_static_algorithm_takes_0_and_the_configured_weight(haproxy: HAProxy, 
     endpoints, place, pool = provider(), Endpoint("192.0.2.1", 80), "be_static:st"
     (fact,) = (one for one in endpoints.observe([pool]) if one.pool == pool)
     assert fact.weights is Weights.ON_OFF
-    with pytest.raises(Rejected, match="takes only 0 and 100"):
+    with pytest.raises(Rejected, match="allows only 0 and 100"):
         put(endpoints, place, 37, None, pool)
     put(endpoints, place, 0, None, pool)
     put(endpoints, place, ON_WEIGHT, 0, pool)

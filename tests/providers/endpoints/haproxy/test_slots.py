@@ -111,7 +111,7 @@ def test_slots_marked_for_another_instance_are_not_taken_even_when_ours_are_full
     haproxy: HAProxy, provider: Make
 ) -> None:
     stranger = provider("third")
-    with pytest.raises(Rejected, match=r"those there are for other\.slot\.invalid, suite\.slot\.invalid"):
+    with pytest.raises(Rejected, match=r"the existing ones are for other\.slot\.invalid, suite\.slot\.invalid"):
         perform_one(stranger, put("web", 1, 10))
     assert set(haproxy.servers("web").values()) == {FREE}
 
@@ -298,7 +298,7 @@ def test_a_batch_is_limited_by_free_slots_not_by_order(provider: Make) -> None:
 def test_a_socket_that_is_not_there_is_unreachable(provider: Make) -> None:
     endpoints = provider(sockets=["/nonexistent/haproxy.sock"])
     for act in (lambda: endpoints.observe(["web"]), lambda: perform_one(endpoints, put("web", 1, 1))):
-        with pytest.raises(Unreachable, match="compare the path with its stats socket line"):
+        with pytest.raises(Unreachable, match="correct the path in sockets"):
             act()
 
 

@@ -95,7 +95,7 @@ def test_lines_of_other_people_stay_as_they_are(nginx: Nginx, pools: Make) -> No
     nginx.reload()
     endpoints, old = pools(), Endpoint("198.51.100.7", 80)
     assert members(endpoints) == [MemberFact(old, 3, False)]
-    with pytest.raises(Foreign, match="nobody's instance"):
+    with pytest.raises(Foreign, match="belongs to no instance"):
         perform_one(endpoints, put(old, 0, before=3))
     perform_one(endpoints, put(PLACE, 10))
     text = file_of(nginx).read_text()
@@ -192,7 +192,7 @@ def test_a_reload_that_brings_no_worker_is_an_unknown_outcome_and_heals(nginx: N
 
 
 @pytest.mark.parametrize(
-    ("text", "cause"), [(None, "there is no"), ("x", "not hold a number"), ("1", "no master of nginx")]
+    ("text", "cause"), [(None, "there is no"), ("x", "it holds no number"), ("1", "not a master of nginx")]
 )
 def test_without_a_running_nginx_nothing_is_known_and_nothing_is_written(
     nginx: Nginx, pools: Make, text: str | None, cause: str
