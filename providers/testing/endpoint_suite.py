@@ -1,4 +1,4 @@
-"""The conformance suite for endpoint providers, told like the levels of a game: each level needs the ones before it.
+"""The conformance suite for endpoint providers, in levels: each level needs the ones before it.
 
 For authors of providers: subclass `EndpointConformance` in a test module, name the class `Test...`, and write the hooks at
 its top. Start with level 1 and work down.
@@ -23,27 +23,27 @@ OTHER = "other"
 
 
 class EndpointConformance:
-    """Levels 1 to 10 for an endpoint provider; 11 for one that does many actions in one call, 12 for one that sees traffic."""
+    """Levels 1 to 12 for an endpoint provider."""
 
     pool = "web"
-    """The pool the suite works in. It must be empty at the start of each test."""
+    """The pool of the suite. It must be empty at the start of each test."""
 
     places = (Endpoint("192.0.2.10", 8080), Endpoint("192.0.2.9", 8080), Endpoint("192.0.2.9", 9090))
     """Three endpoints the provider can hold."""
 
     cuts_sessions = True
-    """Whether the provider can end what is under way on an endpoint. If not, level 12 wants it to say so."""
+    """Whether the provider can end the sessions of an endpoint. If not, level 12 expects `Rejected`."""
 
     # --- hooks: what an author writes ---------------------------------------------------------------------------
 
     def make(self, context: Context) -> EndpointProvider:
         """A new provider object on the same world for the same state directory. The instance may differ. No I/O."""
-        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what is promised")
+        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what it must do")
 
     def break_reads(self, context: Context) -> None:
-        """Make the world unreadable: a corrupt file, a dead socket, missing rights."""
+        """Make the world unreadable: a corrupt file, a dead socket, missing permissions."""
         raise NotImplementedError(
-            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what is promised"
+            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what it must do"
         )
 
     def wrap(self, endpoints: EndpointProvider, context: Context) -> EndpointProvider:
@@ -51,7 +51,7 @@ class EndpointConformance:
         del context
         return endpoints
 
-    # --- fixtures and small words -------------------------------------------------------------------------------
+    # --- fixtures and helpers -------------------------------------------------------------------------------
 
     @pytest.fixture
     def context(self, tmp_path: Path) -> Context:
@@ -69,7 +69,7 @@ class EndpointConformance:
 
     @pytest.fixture
     def theirs(self, context: Context) -> Iterator[EndpointProvider]:
-        """The same world as another instance sees it."""
+        """The same world for another instance."""
         provider = self.make(Context(OTHER, context.state_dir))
         yield provider
         provider.close()
@@ -87,7 +87,7 @@ class EndpointConformance:
         return RemoveEndpoint(provider.name, self.pool, place, "web-0")
 
     def members(self, provider: EndpointProvider) -> tuple[MemberFact, ...]:
-        """The members of the suite's pool, as one look sees them."""
+        """The members of the suite's pool in one look."""
         facts = [fact for fact in provider.observe([self.pool]) if fact.pool == self.pool]
         same(len(facts), 1, 1, "one fact for a pool that was asked for")
         return facts[0].members
@@ -106,7 +106,7 @@ class EndpointConformance:
     # --- level 2: create and see it -----------------------------------------------------------------------------
 
     def test_level_02_an_added_endpoint_is_seen_with_its_weight(self, endpoints: EndpointProvider) -> None:
-        """It is ours, and the name for people is kept where the other side can keep one."""
+        """It is ours, and keeps its name if the other side can store one."""
         self.put(endpoints, self.places[0], 10)
         (member,) = self.members(endpoints)
         same((member.endpoint, member.weight, member.ours), (self.places[0], 10, True), 2, "the member as asked for")
@@ -163,7 +163,7 @@ class EndpointConformance:
         raises(partial(perform_one, endpoints, action), Conflict, 2, "removing an endpoint of weight 10")
         same(self.weights(endpoints), {self.places[0]: 10}, 2, "it stays")
 
-    # --- level 6: somebody else's stays -------------------------------------------------------------------------
+    # --- level 6: members of other owners stay -------------------------------------------------------------------------
 
     def test_level_06_a_member_of_another_instance_is_seen_as_not_ours(
         self, endpoints: EndpointProvider, theirs: EndpointProvider
@@ -209,7 +209,7 @@ class EndpointConformance:
     # --- level 8: the expectation is stale ----------------------------------------------------------------------
 
     def test_level_08_a_stale_expectation_changes_nothing(self, endpoints: EndpointProvider) -> None:
-        """Somebody changed the weight, added the endpoint, or took it out, after the plan was made."""
+        """Another writer changed the weight, added the endpoint or removed it after the plan was made."""
         self.put(endpoints, self.places[0], 10)
         for before, place in ((20, self.places[0]), (None, self.places[0]), (10, self.places[1])):
             action = SetWeight(endpoints.name, self.pool, place, "web-0", 77, before)
@@ -249,7 +249,7 @@ class EndpointConformance:
         self.put(endpoints, place, weight, before=model.get(place))
         model[place] = weight
 
-    # --- level 11: many actions in one call (optional) ------------------------------------------------------------
+    # --- level 11: many actions in one call ------------------------------------------------------------
 
     def test_level_11_many_at_once_come_out_as_one_by_one(self, endpoints: EndpointProvider) -> None:
         """Adding, changing, repeating and removing together; twice on one endpoint is in the order given."""
@@ -290,7 +290,7 @@ class EndpointConformance:
     def test_level_11_what_is_not_ours_is_refused_alone(
         self, context: Context, endpoints: EndpointProvider, theirs: EndpointProvider
     ) -> None:
-        """With the ownership decorator around it, which can then do many at once too."""
+        """With the ownership decorator around it."""
         first, second, _ = self.places
         self.put(theirs, first, 0)
         mine = owned(self.make(context), INSTANCE)
@@ -316,7 +316,7 @@ class EndpointConformance:
         same(self.weights(lossy), dict.fromkeys(self.places, 10), 2, "all of them, once")
 
     def test_level_11_what_is_known_after_writing_is_as_a_look_tells_it(self, endpoints: EndpointProvider) -> None:
-        """What a provider with `perform_and_read` tells saves a look, so it must be one. Others are looked at."""
+        """Pools that were read back save a look, so they must equal one."""
         added = [SetWeight(endpoints.name, self.pool, place, "web-0", 10, None) for place in self.places]
         performed = endpoints.perform(added)
         same(performed.errors, (None, None, None), 2, "three endpoints added in one call")
@@ -327,7 +327,7 @@ class EndpointConformance:
 
     # --- level 12: traffic ----------------------------------------------------------------------------------------
 
-    def test_level_12_an_endpoint_that_was_never_used_has_nothing_under_way_or_that_is_not_known(
+    def test_level_12_an_unused_endpoint_has_no_or_unknown_requests_in_flight(
         self, endpoints: EndpointProvider
     ) -> None:
         """Unknown is None, and never 0: who waits for the end of requests would stop too early."""
@@ -346,7 +346,7 @@ class EndpointConformance:
         before = [fact.epoch for fact in endpoints.observe([self.pool])]
         same([fact.epoch for fact in endpoints.observe([self.pool])], before, 1, "the epoch of two looks")
 
-    def test_level_12_cutting_sessions_needs_weight_zero_and_leaves_the_endpoint(
+    def test_level_12_cutting_sessions_needs_weight_0_and_keeps_the_endpoint(
         self, context: Context, endpoints: EndpointProvider, theirs: EndpointProvider
     ) -> None:
         """What has weight gets new requests at once; what is not ours is not ours to cut."""

@@ -1,7 +1,6 @@
-"""Which steps of one decision go to their endpoint provider in one call, and what those that go later wait for.
+"""Groups the weights of one decision into calls of endpoint providers, and orders those that go later. Called by the applier.
 
-A thousand weights in one call cost little more than one. A step waits for nothing by going with others, because only those go
-together that may begin now. Called by the applier.
+A thousand weights in one call cost little more than one. A batch delays no step, because it has only steps that may begin now.
 """
 
 import asyncio
@@ -16,7 +15,7 @@ from reconciler.shell.providers import Providers
 _TOGETHER = (SetWeight, RemoveEndpoint, CutSessions)
 
 RAISES_FIRST = 5.0
-"""Seconds that a cut waits for the raises of its pool: long for a balancer that works, short beside the drain that may follow."""
+"""Seconds that a cut waits for the raises of its pool: long for a working balancer, short compared with a drain."""
 
 
 class Batch(NamedTuple):
@@ -28,7 +27,7 @@ class Batch(NamedTuple):
 
 
 class _Gathered(NamedTuple):
-    """The steps and actions of one provider: those that give an endpoint more weight, and all others."""
+    """The steps and actions of one provider: those that raise a weight, and all others."""
 
     raises: list[tuple[Step, EndpointAction]]
     others: list[tuple[Step, EndpointAction]]
@@ -37,9 +36,9 @@ class _Gathered(NamedTuple):
 def batches(steps: tuple[Step, ...], targets: Mapping[str, str], providers: Providers) -> tuple[Batch, ...]:
     """The batches of one decision: at most one for each endpoint provider.
 
-    A step that follows another one of the decision, or comes second on its target (which `targets` has by step), is in none.
-    What gains weight comes first, so that a provider that does one action after another never leaves a pool with less weight
-    than before and after; else the order is that of the decision.
+    A step that follows another step of the decision, or is the second on its target (`targets` has the target by step id), is in
+    none. Raises come first, so that a provider that does one action after another never leaves a pool with less weight than before
+    and after. Otherwise the order is that of the decision.
     """
     taken: set[str] = set()
     gathered: dict[str, _Gathered] = {}
@@ -70,16 +69,16 @@ def batches(steps: tuple[Step, ...], targets: Mapping[str, str], providers: Prov
 
 
 def alone(step: Step, action: EndpointAction, providers: Providers) -> Batch | None:
-    """A step for a call of its own; None when no provider of that name is there."""
+    """A step in a call of its own; None without a provider of that name."""
     provider = providers.endpoints.get(action.provider)
     return None if provider is None else Batch(provider, (step,), (action,))
 
 
-class Raises:
-    """Keeps a pool from having less weight than before and after, where not all its weights go in one call.
+class RaisesFirst:
+    """Keeps the weight of a pool from falling below what it is before and after, where its weights go in several calls.
 
-    What loses weight there begins when all that gain some have ended, however they did, and after `RAISES_FIRST` in any case: a
-    raise that fails or hangs is no reason to go on sending requests to what should get none.
+    A cut begins when all raises of its pool have ended, also by an error, and after `RAISES_FIRST` seconds in any case: a raise
+    that hangs must not keep requests on an endpoint that should get none.
     """
 
     def __init__(self) -> None:
@@ -87,12 +86,12 @@ class Raises:
         self._ends: dict[tuple[str, str], asyncio.Task[object]] = {}
 
     def add(self, action: Action, call: asyncio.Task[object]) -> None:
-        """Note that this call does this action."""
+        """Remember that this call does this action."""
         if isinstance(action, SetWeight) and action.weight > (action.before or 0):
             self._raises.setdefault((action.provider, action.pool), set()).add(call)
 
     def before(self, action: Action) -> asyncio.Task[object] | None:
-        """The end of the raises noted so far that this action has to wait for; None when there are none."""
+        """The end of the raises so far that this action has to wait for; None without raises."""
         if not isinstance(action, SetWeight) or action.weight > (action.before or 0):
             return None
         pool = action.provider, action.pool

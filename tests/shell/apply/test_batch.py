@@ -261,8 +261,8 @@ def test_a_provider_that_says_done_without_doing_it_is_found_out():
     bench = Bench(edge)
     assert bench.apply(put(1, 20, 10), put(2)) == [FAILED, FAILED]
     assert [bench.outcomes[f"weight {n}"].message for n in (1, 2)] == [
-        "done, but read back as weight 10",
-        "done, but read back as weight absent",
+        "done, but reads back as weight 10",
+        "done, but reads back as weight absent",
     ]
     assert bench.looks.next_due() == bench.applier.clock.now().steady
 
@@ -272,7 +272,7 @@ def test_a_pool_that_cannot_be_read_back_leaves_its_steps_unknown_and_no_others(
     edge.deaf = {"api"}
     bench = Bench(edge)
     assert bench.apply(put(1), put(2, pool="api"), put(3)) == [DONE, UNKNOWN, DONE]
-    assert "cannot be read back" in bench.outcomes["weight 2"].message
+    assert "reading it back failed" in bench.outcomes["weight 2"].message
 
 
 def test_every_target_is_busy_while_the_call_runs():

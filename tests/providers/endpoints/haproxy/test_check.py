@@ -41,7 +41,9 @@ def test_missing_rights_backends_and_slots_are_told_with_the_lines_to_write(hapr
     endpoints = provider(sockets=[haproxy.operator], stateFile=haproxy.state)
     level, plain, app, missing = endpoints.check(["nowhere:web", "be_app:web", "be_plain:plain"])
     where = f"HAProxy at {haproxy.operator}: "
-    assert level == f"{where}has level 'operator'; write 'stats socket {haproxy.operator} level admin' in section global"
+    assert (
+        level == f"{where}has level 'operator'; write 'stats socket {haproxy.operator} level admin' in section global"
+    )
     assert plain == f"{where}backend be_app has no slots web<number>; add the line '{LINE}'"
     assert "plain1, plain2 have names of slots, but would lose their addresses at a reload" in app
     assert missing == f"{where}has no backend 'nowhere'; add it with the line '{LINE}'"
@@ -64,7 +66,8 @@ def test_a_state_file_that_a_reload_would_not_read_is_told(haproxy: HAProxy, pro
         haproxy.config.write_text(text.replace("    load-server-state-from-file global\n", ""))
         (ignored,) = provider(stateFile=haproxy.state).check(["web"])
         assert (
-            "backend web ignores the state file; write 'load-server-state-from-file global' in section defaults" in ignored
+            "backend web ignores the state file; write 'load-server-state-from-file global' in section defaults"
+            in ignored
         )
         haproxy.config.rename(haproxy.config.with_suffix(".away"))
         (unread,) = provider(stateFile=haproxy.state).check(["web"])
