@@ -23,8 +23,8 @@ Three methods are optional:
   calls it.
 - `watch(changed: Callable[[], None]) -> None` of a runtime: call `changed`, from any thread and until `close`, when something may
   have changed. The next look then comes sooner.
-- `progress() -> tuple[str, ...]`: a text without secrets for each piece of work under way, such as `pulling IMAGE: 1 of 3 layers
-  downloaded`. It answers at once from memory, on any thread, while other calls go on.
+- `progress() -> tuple[str, ...]`: a text without secrets for each piece of work under way, such as `pulling IMAGE: 1 of 3
+  layers`. It answers at once from memory, on any thread, while other calls go on.
 """
 
 from collections.abc import Collection, Sequence

@@ -1,7 +1,7 @@
-"""A DNS provider in one file: each zone is a text file of lines `name TTL type value`, its first line is `# serial N`.
+"""A DNS provider in one file: each zone is a text file of lines `name TTL type value`; the first line is `# serial N`.
 
-Ownership, deadlines and dry run are not here: decorators add them. What is here is what only this provider can know: how
-to read its world, how to compare, and how to write.
+Decorators add ownership, deadlines and dry runs. This module has what only the provider can know: how to read its world, how to
+compare, and how to write.
 """
 
 from collections.abc import Collection
@@ -41,7 +41,7 @@ class TextZone:
         self._context = context
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
-        """One complete look: a missing file is an empty zone, a file that cannot be read raises."""
+        """One complete look: a missing file is an empty zone, an unreadable file raises."""
         facts = []
         for zone in sorted(set(zones)):
             path = self._path(zone)
@@ -50,7 +50,7 @@ class TextZone:
         return tuple(facts)
 
     def perform(self, action: ChangeRecords) -> None:
-        """Compare with what is there, then write everything at once."""
+        """Compare with the present zone, then write everything at once."""
         path = self._path(action.zone)
         with locked(action.zone, path.parent):
             data = read(action.zone, path)
@@ -62,28 +62,29 @@ class TextZone:
             replace(action.zone, path, _render(serial + 1, after), data)
 
     def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to close."""
 
     def _path(self, zone: str) -> Path:
         if "/" in zone or "\0" in zone or zone.startswith("."):
-            raise Rejected(f"zone {zone!r}", "is no file name", "use another zone, or another provider")
+            raise Rejected(f"zone {zone!r}", "not a file name", "use another zone, or another provider")
         return directory_of(self.name, self._settings.directory, self._context.state_dir) / f"{zone}txt"
 
 
 def _parse(zone: str, path: Path, data: bytes | None) -> tuple[int, dict[RecordKey, RecordSet]]:
     if data is None:
         return 0, {}
-    found: dict[RecordKey, RecordSet] = {}
+    records: dict[RecordKey, RecordSet] = {}
     try:
         first, *lines = data.decode().splitlines()
         serial = int(first.removeprefix("# serial "))
         for line in lines:
             name, ttl, kind, value = line.split(" ", 3)
-            values = found[RecordKey(name, kind)].values if RecordKey(name, kind) in found else ()
-            found[RecordKey(name, kind)] = RecordSet(int(ttl), (*values, value))
+            key = RecordKey(name, kind)
+            values = records[key].values if key in records else ()
+            records[key] = RecordSet(int(ttl), (*values, value))
     except ValueError as error:
-        raise Unreachable(f"zone {zone}", f"{path} is no zone: {error}", "repair the file") from error
-    return serial, found
+        raise Unreachable(f"zone {zone}", f"{path} is not a zone: {error}", "repair the file") from error
+    return serial, records
 
 
 def _render(serial: int, records: dict[RecordKey, RecordSet]) -> bytes:

@@ -253,7 +253,7 @@ async def test_a_secret_that_cannot_be_resolved_is_a_reason_and_is_tried_again(t
     assert "does not exist" in problem(world)
     write(file, "secret", mode=0o644)
     await later(world, RETRY)
-    assert "can be read by everybody" in problem(world)
+    assert "is world-readable" in problem(world)
     write(file, "secret")
     await later(world, RETRY)
     assert revealed(world) == ["secret"]

@@ -1,4 +1,4 @@
-"""Finding types: built in, from other packages, and what other packages may do wrong."""
+"""Finding types: built in, from other packages, and packages with mistakes."""
 
 import importlib
 import subprocess
@@ -74,13 +74,13 @@ def test_checking_a_pod_template_loads_no_client_library(type_name: str) -> None
     assert done.stdout == "\n"
 
 
-def test_a_built_in_type_tells_role_and_settings() -> None:
+def test_a_built_in_type_has_its_role_and_settings() -> None:
     assert registry.settings_model("file") == (Role.ENDPOINTS, FileSettings)
     assert "zonefile" in registry.known_types()
     assert list(registry.known_types()) == sorted(registry.known_types())
 
 
-def test_an_unknown_type_is_told_with_a_suggestion() -> None:
+def test_an_unknown_type_is_refused_with_a_suggestion() -> None:
     assert registry.settings_model("zonefil") is None
     with pytest.raises(Rejected, match=r"provider dns: unknown provider type 'zonefil'; did you mean 'zonefile'\?"):
         registry.create("zonefil", "dns", {}, CONTEXT)
@@ -88,7 +88,7 @@ def test_an_unknown_type_is_told_with_a_suggestion() -> None:
         registry.create("quux", "dns", {}, CONTEXT)
 
 
-def test_bad_settings_are_told_by_key_without_their_values() -> None:
+def test_bad_settings_are_reported_by_key_without_their_values() -> None:
     with pytest.raises(Rejected, match="directory: Input should be a valid string") as caught:
         registry.create("file", "edge", {"directory": 5, "hunter2": "hunter3"}, CONTEXT)
     assert "hunter2: Extra inputs are not permitted" in str(caught.value)
@@ -127,7 +127,9 @@ def test_a_broken_package_is_named_and_others_still_work(install: Install) -> No
         ("", "AttributeError"),
     ],
 )
-def test_what_is_no_provider_is_told(install: Install, source: str, cause: str, request: pytest.FixtureRequest) -> None:
+def test_what_is_not_a_provider_is_refused(
+    install: Install, source: str, cause: str, request: pytest.FixtureRequest
+) -> None:
     package = f"odd_names_{abs(hash(request.node.name))}"
     install(package, "odd-dns", f"{package}:Names", source)
     with pytest.raises(Rejected, match=cause):

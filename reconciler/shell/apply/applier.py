@@ -71,7 +71,7 @@ def _outcome(step: str, failed: ProviderError | None, mismatch: str | ProviderEr
     if failed is not None and not (isinstance(failed, OutcomeUnknown) and not mismatch):
         return Outcome(step, _kind(failed), str(failed))
     if mismatch:
-        return Outcome(step, OutcomeKind.FAILED, f"done, but reads back as {mismatch}")
+        return Outcome(step, OutcomeKind.FAILED, f"done, but read back as {mismatch}")
     return Outcome(step, OutcomeKind.DONE)
 
 

@@ -1,4 +1,4 @@
-"""Laws of the spellings: whatever a record is, it survives each provider's own spelling, and its mark is its own."""
+"""Laws of the codecs: every record survives each provider's spelling, and so does its mark."""
 
 import pytest
 from hypothesis import given
@@ -107,7 +107,7 @@ def test_each_set_has_a_mark_of_its_own_that_leads_back_to_it(sets: list[tuple[s
     assert found.marks.keys() == keys
 
 
-def test_the_mark_of_a_delegation_lies_beside_the_cut_and_that_of_the_zone_within() -> None:
+def test_the_mark_of_a_delegation_is_beside_it_and_the_zones_inside() -> None:
     child = RecordKey(f"child.{ZONE}", "NS")
     mark = mark_key(child, ZONE)
     assert mark.name.endswith(f".{ZONE}")
@@ -116,7 +116,7 @@ def test_the_mark_of_a_delegation_lies_beside_the_cut_and_that_of_the_zone_withi
     assert mark_key(RecordKey(ZONE, "NS"), ZONE).name == f"_reconciler-ns.{ZONE}"
 
 
-def test_a_mark_whose_text_was_changed_leads_to_nobody() -> None:
+def test_a_mark_whose_text_was_changed_has_no_owner() -> None:
     key = RecordKey(f"app.{ZONE}", "A", "one")
     other = mark_record("suite/x", RecordKey(f"app.{ZONE}", "A", "two"))
     found = marked_key(mark_key(key), other)

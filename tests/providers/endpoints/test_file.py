@@ -1,4 +1,4 @@
-"""Pool files: what is in them, what is kept, what is refused, and several writers at once."""
+"""Pool files: their content, unknown keys, refusals, and several writers at once."""
 
 import fcntl
 import json
@@ -181,7 +181,7 @@ def test_impossible_values_are_rejected(here: Here, weight: int) -> None:
     assert not pool_path(here()).exists()
 
 
-def test_a_lock_held_by_another_program_is_waited_for_and_then_told(tmp_path: Path) -> None:
+def test_a_lock_held_by_another_program_is_waited_for_then_reported(tmp_path: Path) -> None:
     with open(tmp_path / LOCK_NAME, "w") as holder:
         fcntl.flock(holder, fcntl.LOCK_EX)
         with pytest.raises(Unreachable, match="has held"), locked("pool web", tmp_path, seconds=0.02):
@@ -201,7 +201,7 @@ def test_a_temporary_file_left_by_a_killed_writer_does_not_disturb(here: Here) -
     assert endpoints.observe([])[0].members[0].weight == 10
 
 
-def test_nobody_who_reads_sees_a_pool_between_the_weights_of_one_call(here: Here) -> None:
+def test_no_reader_sees_a_pool_between_the_weights_of_one_call(here: Here) -> None:
     """One goes up and another to 0: in between, a pool would have twice the weight, or none."""
     endpoints = provider(here())
     one, two = PLACE, Endpoint("127.64.0.2", 8080)

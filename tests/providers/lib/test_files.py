@@ -1,4 +1,4 @@
-"""What the disk may do to a file that is being replaced."""
+"""Disk errors and other writers during the replacement of a file."""
 
 import os
 import subprocess

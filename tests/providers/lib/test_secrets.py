@@ -1,4 +1,4 @@
-"""Secrets come from where a manifest says, in the state it wants, and are printed nowhere."""
+"""Secrets come from where a manifest says and are never printed."""
 
 import copy
 import os

@@ -1,4 +1,4 @@
-"""Scripted faults do exactly what the script says, at exactly the calls it names."""
+"""Scripted faults happen exactly as scripted."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Deadlines, busy objects, rates and unforeseen errors, with real threads and calls that hang on an event."""
+"""Deadlines, busy objects, the rate limit and unexpected errors, with real threads and calls that hang on an event."""
 
 import subprocess
 import sys
@@ -12,7 +12,7 @@ from manifests.values.desired import SECOND, Container, Template
 from providers.actions import ChangeRecords, CreateContainer, EndpointAction, RuntimeAction, SetWeight, StopContainer
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Unreachable
 from providers.facts import ContainerFact, Endpoint, Generation, Mark
-from providers.lib.rate import Bucket, Rate
+from providers.lib.rate import Rate
 from providers.spi import Context, Performed
 from providers.testing.checks import perform_one, wait_until
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
@@ -72,7 +72,7 @@ def close() -> Iterator[Callable[[LimitedRuntime], LimitedRuntime]]:
 Later = Callable[[LimitedRuntime], LimitedRuntime]
 
 
-def test_a_late_look_is_unreachable_and_the_same_look_is_refused_while_it_hangs(hanging: Hanging, close: Later) -> None:
+def test_a_late_look_is_unreachable_and_refused_while_it_hangs(hanging: Hanging, close: Later) -> None:
     runtime = close(limited(hanging, Limits(deadline=TINY)))
     with pytest.raises(Unreachable, match=r"no answer from provider host-a within 0\.5 s"):
         runtime.observe()
@@ -81,9 +81,7 @@ def test_a_late_look_is_unreachable_and_the_same_look_is_refused_while_it_hangs(
     assert hanging.entered == 1
 
 
-def test_a_late_action_is_of_unknown_outcome_and_its_object_busy_until_it_returns(
-    hanging: Hanging, close: Later
-) -> None:
+def test_a_late_action_is_unknown_and_its_object_busy_until_it_returns(hanging: Hanging, close: Later) -> None:
     runtime = close(limited(hanging, Limits(deadline=TINY)))
     with pytest.raises(OutcomeUnknown, match="no answer"):
         runtime.perform(CREATE)
@@ -161,7 +159,7 @@ class Broken(MemoryRuntime):
         raise SystemExit("password=hunter2")
 
 
-def test_unforeseen_errors_become_errors_of_the_tree_and_tell_only_their_type(close: Later) -> None:
+def test_unexpected_errors_become_provider_errors_with_their_type_only(close: Later) -> None:
     inner = Broken("host-a", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
     runtime = close(limited(inner))
     with pytest.raises(Unreachable, match="KeyError") as look:
@@ -224,7 +222,7 @@ def put(number: int, before: int | None = None) -> SetWeight:
     return SetWeight("edge", "web", Endpoint(f"192.0.2.{number}", 80), "", 10, before)
 
 
-def test_a_late_batch_is_of_unknown_outcome_and_all_its_objects_are_busy_until_it_returns(
+def test_a_late_batch_is_unknown_and_its_objects_busy_until_it_returns(
     hanging_pools: HangingPools, pools_within: PoolsWithin
 ) -> None:
     pools = pools_within(TINY)
@@ -260,7 +258,7 @@ def test_a_batch_leaves_out_what_is_busy_and_does_the_rest(
     assert len(hanging.observe(["web"])[0].members) == 4
 
 
-def test_batches_on_the_same_objects_go_one_after_another_whatever_their_order(
+def test_batches_on_the_same_objects_go_one_after_another(
     hanging_pools: HangingPools, pools_within: PoolsWithin
 ) -> None:
     pools = pools_within(5 * SECOND)
@@ -289,7 +287,7 @@ class BrokenPools(MemoryEndpoints):
         return Performed(super().perform(actions).errors[1:])
 
 
-def test_a_batch_that_is_answered_wrongly_is_of_unknown_outcome_and_one_that_raises_was_not_begun() -> None:
+def test_a_batch_with_wrong_answers_is_unknown_and_one_that_raises_failed() -> None:
     world = MemoryWorld()
     pools = limited(BrokenPools("edge", MemorySettings(), Context("demo", "/nowhere"), world))
     wrong = pools.perform([put(1), put(2)]).errors
@@ -311,19 +309,6 @@ def test_a_batch_is_one_call_for_the_rate_limit() -> None:
     assert "web/192.0.2.3:80: the rate limit" in str(refused[0])
     assert pools.busy() == frozenset()
     pools.close()
-
-
-def test_the_rate_limit_follows_the_injected_clock() -> None:
-    now = [0]
-    bucket = Bucket(Rate(per_second=2, burst=2), lambda: now[0])
-    assert [bucket.reserve(0) for _ in range(3)] == [0, 0, None]
-    assert bucket.reserve(SECOND) == SECOND // 2
-    now[0] = SECOND // 2
-    assert bucket.reserve(0) is None
-    now[0] = SECOND
-    assert bucket.reserve(0) == 0
-    now[0] = 0
-    assert bucket.reserve(0) is None
 
 
 def test_a_call_that_would_wait_too_long_for_its_turn_is_refused_at_once() -> None:
@@ -361,7 +346,7 @@ def test_threads_end_when_closed_and_only_daemons_were_used() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ends-")]
 
 
-def test_a_call_that_hangs_for_ever_does_not_keep_the_interpreter_from_exiting() -> None:
+def test_a_hanging_call_does_not_keep_the_interpreter_from_exiting() -> None:
     program = """
 import threading
 from providers.actions import ChangeRecords

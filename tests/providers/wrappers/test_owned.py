@@ -1,4 +1,4 @@
-"""Ownership marks in a zone, and everything that is not ours."""
+"""Ownership marks in a zone, and objects of other owners."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -128,7 +128,7 @@ def test_a_stale_mark_of_another_instance_still_counts(bare: MemoryDNS) -> None:
     "values",
     [('"hello"',), ('"reconciler/v2 owner=demo/x"',), ('"reconciler/v1 owner=demo"',), tuple(map(quote, ("reconciler/v1 owner=demo/a", "reconciler/v1 owner=other/a")))],
 )  # fmt: skip
-def test_a_mark_that_cannot_be_read_belongs_to_nobody_here(bare: MemoryDNS, values: tuple[str, ...]) -> None:
+def test_a_mark_that_cannot_be_read_counts_as_another_owners(bare: MemoryDNS, values: tuple[str, ...]) -> None:
     assert read_mark(RecordSet(60, values)).startswith("?/")
     bare.plant(ZONE, MARK, RecordSet(60, values))
     with pytest.raises(Foreign):
@@ -205,7 +205,7 @@ def acts(name: str, expect: Generation) -> list[RuntimeAction]:
 
 
 @pytest.mark.parametrize("labels", [(), (("reconciler.enhanced-liveness", "true"),)])
-def test_a_container_without_a_mark_is_touched_only_by_an_action_that_says_so(
+def test_a_container_without_a_mark_is_changed_only_if_adopted(
     labels: tuple[tuple[str, str], ...],
 ) -> None:
     runtime, name = adoptable(*labels)
@@ -278,7 +278,7 @@ def put(pool: str, number: int) -> SetWeight:
     return SetWeight("edge", pool, Endpoint(f"192.0.2.{number}", 80), "", 10, None)
 
 
-def test_a_batch_costs_one_look_per_pool_and_answers_foreign_without_asking_the_provider() -> None:
+def test_a_batch_costs_one_look_per_pool_and_foreign_costs_no_call() -> None:
     inner = Counted("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
     inner.plant("web", Endpoint("192.0.2.1", 80), 5)
     mine = owned(inner, "demo")

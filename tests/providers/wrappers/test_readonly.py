@@ -1,4 +1,4 @@
-"""A read-only handle refuses every kind of action there is."""
+"""A read-only provider refuses every kind of action."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Pools that a provider reads back by itself: they are taken for a look, unless a later look is there already."""
+"""Pools that a provider reads back replace a look, unless a later look exists."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -100,20 +100,20 @@ def telling() -> Telling:
     return Telling()
 
 
-def test_what_a_provider_tells_is_taken_over_without_a_look(telling: Telling) -> None:
+def test_pools_that_a_provider_reads_back_are_taken_over_without_a_look(telling: Telling) -> None:
     bench = Bench(telling)
     assert bench.apply(*puts(10)) == [OutcomeKind.DONE] * 2
     assert (bench.weights(), telling.looks) == ([10, 10], 0)
 
 
-def test_a_pool_that_is_not_told_is_looked_at(telling: Telling) -> None:
+def test_a_pool_that_is_not_read_back_is_observed(telling: Telling) -> None:
     bench = Bench(telling)
     telling.quiet = True
     assert bench.apply(*puts(10)) == [OutcomeKind.DONE] * 2
     assert (bench.weights(), telling.looks) == ([10, 10], 1)
 
 
-def test_a_look_that_began_during_the_call_may_be_older_than_the_write_so_another_one_tells(telling: Telling) -> None:
+def test_a_look_that_began_during_the_call_is_followed_by_another(telling: Telling) -> None:
     bench = Bench(telling)
 
     def look() -> None:
@@ -125,7 +125,7 @@ def test_a_look_that_began_during_the_call_may_be_older_than_the_write_so_anothe
     assert (bench.weights(), telling.looks) == ([10, 10], 1)
 
 
-def test_sessions_that_were_cut_read_back_as_none_under_way(telling: Telling) -> None:
+def test_sessions_that_were_cut_read_back_as_none(telling: Telling) -> None:
     bench = Bench(telling)
     bench.apply(*puts(0))
     member = telling.world.pools["edge"]["web"][PLACES[0]]
@@ -145,7 +145,7 @@ def test_only_weights_go_out_before_the_disk_has_the_ledger(telling: Telling) ->
     assert journal.syncs == 1
 
 
-def test_sessions_that_stay_under_way_are_a_failure(telling: Telling) -> None:
+def test_sessions_that_stay_open_are_a_failure(telling: Telling) -> None:
     bench = Bench(telling)
     bench.apply(*puts(0))
     telling.lazy = True
@@ -173,7 +173,7 @@ def test_the_decorators_pass_on_what_was_read_back(telling: Telling) -> None:
         wrapped.close()
 
 
-def test_nothing_is_told_after_a_call_of_which_nothing_is_known(telling: Telling) -> None:
+def test_pools_of_a_call_with_unknown_outcome_are_dropped(telling: Telling) -> None:
     telling.lost = True
     wrapped = limited(owned(telling, "demo"), Limits(workers=1))
     try:

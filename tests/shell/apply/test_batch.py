@@ -1,4 +1,4 @@
-"""Weights that go to their provider in one call: the same outcomes as one by one, with fewer calls and looks."""
+"""The weights of a decision go to their provider in one call, each with its own outcome."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -132,7 +132,7 @@ def weights(pools: MemoryEndpoints, pool: str = "web") -> dict[str, int]:
     return {member.name: member.weight for member in pools.world.pools.get(pools.name, {}).get(pool, {}).values()}
 
 
-def test_a_thousand_weights_are_one_call_and_one_look_for_ownership_and_one_to_read_back():
+def test_a_thousand_weights_are_one_call_and_two_looks():
     edge = Pools("edge", MemoryWorld())
     bench = Bench(owned(edge, "demo"))
     steps = [
@@ -151,7 +151,7 @@ def test_a_thousand_weights_are_one_call_and_one_look_for_ownership_and_one_to_r
     assert set(weights(edge).values()) == {7}
 
 
-def test_a_batch_raises_weights_first_and_else_keeps_the_order_of_the_decision():
+def test_a_batch_raises_weights_first_then_keeps_the_decisions_order():
     edge = Pools("edge", MemoryWorld())
     edge.perform([put(4).action, put(5).action])
     edge.batches.clear()
@@ -198,7 +198,7 @@ def test_each_action_of_a_batch_has_its_own_outcome():
     assert weights(edge) == {"web-1": 10, "": 7, "web-5": 9}
 
 
-def test_a_step_that_follows_another_goes_after_it_and_is_skipped_when_that_failed():
+def test_a_step_goes_after_the_one_it_follows_or_is_skipped():
     edge = Pools("edge", MemoryWorld())
     for number in (1, 2):
         edge.perform([put(number).action])
@@ -261,13 +261,13 @@ def test_a_provider_that_says_done_without_doing_it_is_found_out():
     bench = Bench(edge)
     assert bench.apply(put(1, 20, 10), put(2)) == [FAILED, FAILED]
     assert [bench.outcomes[f"weight {n}"].message for n in (1, 2)] == [
-        "done, but reads back as weight 10",
-        "done, but reads back as weight absent",
+        "done, but read back as weight 10",
+        "done, but read back as weight absent",
     ]
     assert bench.looks.next_due() == bench.applier.clock.now().steady
 
 
-def test_a_pool_that_cannot_be_read_back_leaves_its_steps_unknown_and_no_others():
+def test_a_failed_read_back_leaves_only_its_pools_steps_unknown():
     edge = Pools("edge", MemoryWorld())
     edge.deaf = {"api"}
     bench = Bench(edge)
@@ -283,7 +283,7 @@ def test_every_target_is_busy_while_the_call_runs():
     assert edge.inside == {"edge/web/192.0.2.1:80", "edge/web/192.0.2.2:80"}
 
 
-def test_steps_that_need_the_journal_are_written_down_before_the_call_and_after_it():
+def test_journalled_steps_are_written_before_and_after_the_call():
     edge = Pools("edge", MemoryWorld())
     bench = Bench(faulty(edge, sequence(Fault.NONE, Fault.REJECTED)))
     bench.apply(put(1, journal=True), put(2, journal=True), put(3))

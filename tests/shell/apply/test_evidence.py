@@ -1,4 +1,4 @@
-"""Evidence must not delay healing, whatever the runtime does."""
+"""Evidence never delays healing by more than its patience, whatever the runtime does."""
 
 import asyncio
 import json
@@ -146,7 +146,7 @@ def test_a_replica_that_makes_way_leaves_evidence_only_if_it_was_not_well(cause)
     assert len(cabinet.kept) == 1
 
 
-def test_one_that_ended_by_itself_leaves_evidence_when_it_is_removed_for_another_revision():
+def test_a_crashed_container_leaves_evidence_when_it_is_replaced():
     remove = Step(
         "remove web-0", STOP.object, RemoveContainer("node-a", "web-0", LIFE), Reason.TEMPLATE_CHANGED, "down"
     )

@@ -90,7 +90,7 @@ negquery-cache-ttl=0
         return json.loads(text) if text else None
 
     def new_zone(self, name: str = "", **fields: object) -> str:
-        """An empty zone that nobody has used."""
+        """A new, empty zone."""
         self._next += 1
         zone = name or f"z{self._next}.test."
         self.call("POST", "/zones", {"name": zone, "kind": "Native", "nameservers": ["ns1.example.net."], **fields})

@@ -1,4 +1,4 @@
-"""What `check` says is missing, with the lines to write; the settings; and the words of the socket without a server."""
+"""Findings of `check` with the lines to write, the settings, and parsing without a server."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,9 +24,7 @@ REAL = pytest.mark.server("haproxy")
 
 
 @REAL
-def test_a_complete_configuration_has_nothing_to_add_and_is_not_changed_by_looking(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_check_of_a_complete_configuration_finds_and_changes_nothing(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider(stateFile=haproxy.state)
     perform_one(endpoints, SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "web-0", 10, None))
     Path(haproxy.state).unlink()
@@ -37,7 +35,7 @@ def test_a_complete_configuration_has_nothing_to_add_and_is_not_changed_by_looki
 
 
 @REAL
-def test_missing_rights_backends_and_slots_are_told_with_the_lines_to_write(haproxy: HAProxy, provider: Make) -> None:
+def test_check_names_missing_levels_backends_and_slots_with_their_lines(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider(sockets=[haproxy.operator], stateFile=haproxy.state)
     level, plain, app, missing = endpoints.check(["nowhere:web", "be_app:web", "be_plain:plain"])
     where = f"HAProxy at {haproxy.operator}: "
@@ -50,13 +48,13 @@ def test_missing_rights_backends_and_slots_are_told_with_the_lines_to_write(hapr
 
 
 @REAL
-def test_slots_of_another_instance_are_told(provider: Make, haproxy: HAProxy) -> None:
+def test_slots_of_another_instance_are_reported(provider: Make, haproxy: HAProxy) -> None:
     (line,) = provider("third", stateFile=haproxy.state).check(["web"])
     assert "the existing ones are for other.slot.invalid, suite.slot.invalid; use others: web:SLOTS" in line
 
 
 @REAL
-def test_a_state_file_that_a_reload_would_not_read_is_told(haproxy: HAProxy, provider: Make) -> None:
+def test_a_state_file_that_a_reload_would_not_read_is_reported(haproxy: HAProxy, provider: Make) -> None:
     (unset,) = provider().check(["web"])
     assert "set the provider's stateFile" in unset
     (other,) = provider(stateFile="/var/lib/haproxy/other").check(["web"])
@@ -96,7 +94,7 @@ backend e
 """
 
 
-def test_a_backend_reads_the_state_file_by_its_own_line_or_by_that_of_its_defaults() -> None:
+def test_a_backend_reads_the_state_file_by_its_line_or_its_defaults() -> None:
     sections = parse_configuration([CONFIGURATION])
     found = {name: loads_state(sections, name) for name in "abcdef"}
     assert found == {"a": True, "b": False, "c": True, "d": False, "e": False, "f": None}

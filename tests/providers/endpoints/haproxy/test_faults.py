@@ -1,4 +1,4 @@
-"""Sockets that lie, hang, garble or hang up: nothing is taken for an answer that is not one."""
+"""Sockets that lie, hang, garble or close: only a whole answer counts as one."""
 
 import contextlib
 import socket
@@ -158,7 +158,7 @@ def test_a_write_that_reads_back_as_before_is_an_unknown_outcome(fake: Make) -> 
         (b"web2 192.0.2.2 2 1 10 0 ", None),
     ],
 )
-def test_what_is_told_after_a_write_is_what_was_read_also_where_somebody_else_wrote_meanwhile(
+def test_pools_after_a_write_are_as_read_back_with_changes_of_others(
     fake: Make, row: bytes, told: dict[int, int] | None
 ) -> None:
     second = STATE + STATE.splitlines()[2].replace(b"web1 192.0.2.1", b"web2 192.0.2.2") + b"\n"
@@ -190,7 +190,7 @@ def test_a_table_of_servers_is_the_same_however_it_comes_in() -> None:
 
 
 @pytest.mark.parametrize("broken", ["2 0 ten 0 0 0 slot.invalid 80", "2 0 10 0 0 0 slot.invalid", "x"])
-def test_a_table_of_servers_with_a_broken_row_tells_nothing_at_all(broken: str) -> None:
+def test_a_table_of_servers_with_a_broken_row_is_refused_as_a_whole(broken: str) -> None:
     reader = Rows()
     for piece in (STATE.decode(), f"3 web 2 web2 192.0.2.2 {broken}\n", STATE.decode().splitlines()[2]):
         reader.feed(piece)

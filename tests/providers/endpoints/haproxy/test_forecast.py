@@ -1,4 +1,4 @@
-"""What a batch of weights should leave behind: the same as what is made of the servers once they are read."""
+"""The forecast of a batch of weights equals what is made of the servers that are read back."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_a_pool_of_which_nothing_is_written_is_not_foreseen() -> None:
     assert (set(found.pools), set(found.servers)) == ({WEB}, {"web"})
 
 
-def test_a_pool_with_a_member_without_weight_is_left_to_a_look_that_counts_its_sessions() -> None:
+def test_a_pool_with_a_member_of_weight_0_has_no_forecast() -> None:
     before = servers("web", 10, 0)
     found = forecast({"web": before}, {}, [moved(WEB, before, put(1, 11, 10))], "7@1")
     assert found is not None

@@ -1,4 +1,4 @@
-"""Reloads, and several processes: what survives, what is noticed, and what a pool is when processes differ."""
+"""Reloads and several processes: which weights survive, what is noticed, and the pool when processes differ."""
 
 import fcntl
 import os
@@ -66,9 +66,7 @@ def test_weights_addresses_and_ready_states_survive_a_reload(haproxy: HAProxy, p
     assert weights(endpoints) == {PLACE: 40, SIX: 0}
 
 
-def test_without_a_state_file_a_reload_empties_the_pool_and_the_next_look_says_so(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_without_a_state_file_a_look_after_a_reload_finds_an_empty_pool(haproxy: HAProxy, provider: Make) -> None:
     Path(haproxy.state).unlink(missing_ok=True)
     endpoints = provider()
     perform_one(endpoints, put(30))
@@ -78,9 +76,7 @@ def test_without_a_state_file_a_reload_empties_the_pool_and_the_next_look_says_s
     assert weights(endpoints) == {PLACE: 30}
 
 
-def test_the_state_file_holds_slots_only_so_that_a_reload_takes_other_servers_from_the_configuration(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_the_state_file_holds_only_slots(haproxy: HAProxy, provider: Make) -> None:
     haproxy.ask("set server be_app/old1 weight 99", "set server be_app/old1 addr 192.0.2.200 port 99")
     perform_one(provider(stateFile=haproxy.state), put(10, pool="be_app:app"))
     text = Path(haproxy.state).read_text()
@@ -99,9 +95,7 @@ def test_repeating_what_is_there_writes_no_state_file(haproxy: HAProxy, provider
     assert not Path(haproxy.state).exists()
 
 
-def test_a_state_file_that_cannot_be_written_is_told_and_the_weight_is_set(
-    haproxy: HAProxy, provider: Make, tmp_path: Path
-) -> None:
+def test_a_state_file_that_cannot_be_written_is_reported(haproxy: HAProxy, provider: Make, tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     endpoints = provider(stateFile=str(tmp_path / "file"))
     with pytest.raises(OutcomeUnknown, match="HAProxy was written, but its state file was not"):
@@ -109,7 +103,7 @@ def test_a_state_file_that_cannot_be_written_is_told_and_the_weight_is_set(
     assert weights(endpoints) == {PLACE: 10}
 
 
-def test_a_conversation_begun_after_a_reload_is_with_the_new_process_while_the_old_one_still_lives(
+def test_a_session_after_a_reload_is_with_the_new_process(
     haproxy: HAProxy,
 ) -> None:
     old, _ = converse(haproxy.socket, _soon())
@@ -155,9 +149,7 @@ def test_slots_may_differ_between_processes(haproxy: HAProxy, second: HAProxy, b
     assert weights(both) == {PLACE: 10, Endpoint("192.0.2.50", 80): 0}
 
 
-def test_a_member_on_which_processes_differ_has_a_weight_that_is_never_wanted_until_it_is_written(
-    second: HAProxy, both: HAProxyEndpoints
-) -> None:
+def test_a_member_on_which_processes_differ_is_written_everywhere(second: HAProxy, both: HAProxyEndpoints) -> None:
     perform_one(both, put(10))
     for spoil in ("weight 0", "weight 9", "state maint"):
         second.ask(f"set server web/web1 {spoil}")
@@ -179,9 +171,7 @@ def test_an_endpoint_that_one_process_has_lost_is_neither_gone_nor_drained(
     assert weights(both) == {}
 
 
-def test_one_socket_that_does_not_answer_makes_the_pool_unknown_and_nothing_is_written(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_one_silent_socket_makes_the_pool_unknown_and_stops_writes(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider(sockets=[haproxy.socket, "/nonexistent/two.sock"])
     with pytest.raises(Unreachable, match=r"/nonexistent/two\.sock"):
         endpoints.observe(["web"])
@@ -190,7 +180,7 @@ def test_one_socket_that_does_not_answer_makes_the_pool_unknown_and_nothing_is_w
     assert haproxy.servers("web")["web1"] == ("127.0.0.1:1", 0, 5)
 
 
-def test_a_backend_that_only_one_process_has_is_told_with_its_socket(haproxy: HAProxy, tmp_path: Path) -> None:
+def test_a_backend_missing_in_one_process_is_reported_with_the_socket(haproxy: HAProxy, tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="hap-") as directory:
         other = HAProxy(Path(directory), "    default_backend web_old\nbackend web_old\n    server a 192.0.2.1:80\n")
         try:

@@ -1,4 +1,4 @@
-"""What HAProxy knows of traffic: sessions under way, its own checks, other writers, its process; and how sessions are ended."""
+"""Traffic in HAProxy: sessions, its own checks, other writers, its process, and ending sessions."""
 
 import socket
 import threading
@@ -102,7 +102,7 @@ def put(endpoints: HAProxyEndpoints, place: Endpoint, weight: int, before: int |
     perform_one(endpoints, SetWeight("edge", pool, place, "web-0", weight, before))
 
 
-def test_requests_under_way_on_a_drained_endpoint_are_counted_and_can_be_ended(
+def test_requests_in_flight_on_a_drained_endpoint_are_counted_and_cut(
     haproxy: HAProxy, provider: Make, silent: Silent
 ) -> None:
     endpoints = provider(reloadWindow="0s")
@@ -130,7 +130,7 @@ def test_many_drained_endpoints_are_counted_at_once(haproxy: HAProxy, tmp_path: 
     assert [member.in_flight for member in fact.members] == [0] * 5
 
 
-def test_after_a_reload_requests_under_way_are_unknown_and_the_epoch_is_another(
+def test_after_a_reload_requests_in_flight_are_unknown_in_a_new_epoch(
     short_directory: Path, tmp_path: Path, silent: Silent
 ) -> None:
     server = HAProxy(short_directory, BACKENDS, name="epoch")
@@ -164,9 +164,7 @@ def test_sticky_clients_are_kept_at_weight_0_or_cut_as_the_settings_say(haproxy:
     assert haproxy.servers("be_sticky")["stick1"] == ("127.0.0.1:1", 0, 0x05)
 
 
-def test_an_endpoint_that_begins_with_weight_0_is_cut_from_the_start_and_keeps_its_slot(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_an_endpoint_that_begins_with_weight_0_is_cut_and_keeps_its_slot(haproxy: HAProxy, provider: Make) -> None:
     cut, first, second = provider(persistence="cut"), Endpoint("192.0.2.1", 80), Endpoint("192.0.2.2", 80)
     put(cut, first, 0, None, "be_sticky:stick")
     put(cut, second, 10, None, "be_sticky:stick")
@@ -190,7 +188,7 @@ def test_a_static_algorithm_takes_0_and_the_configured_weight(haproxy: HAProxy, 
     assert member_places(endpoints, pool) == []
 
 
-def test_a_static_algorithm_over_slots_without_weight_is_refused_with_the_line_to_write(provider: Make) -> None:
+def test_a_static_algorithm_without_slot_weights_is_refused_with_the_line(provider: Make) -> None:
     endpoints, place, pool = provider(), Endpoint("192.0.2.1", 80), "be_static_zero:sz"
     with pytest.raises(Rejected, match="weight 100 disabled"):
         put(endpoints, place, ON_WEIGHT, None, pool)
@@ -201,15 +199,13 @@ def member_places(endpoints: HAProxyEndpoints, pool: str) -> list[Endpoint]:
     return [member.endpoint for fact in endpoints.observe([pool]) if fact.pool == pool for member in fact.members]
 
 
-def test_an_agent_check_is_told_as_another_writer(provider: Make) -> None:
+def test_an_agent_check_is_shown_as_another_writer(provider: Make) -> None:
     endpoints = provider()
     put(endpoints, Endpoint("192.0.2.1", 80), 10, None, "be_agent:ag")
     assert member(endpoints, "be_agent:ag").writer == "HAProxy's agent-check"
 
 
-def test_the_word_of_haproxys_own_check_is_told_and_none_where_it_does_not_check(
-    haproxy: HAProxy, provider: Make, silent: Silent
-) -> None:
+def test_the_result_of_haproxys_own_checks_is_shown(haproxy: HAProxy, provider: Make, silent: Silent) -> None:
     endpoints = provider()
     put(endpoints, silent.place, 10, None, "be_checked:chk")
     put(endpoints, silent.place, 10, None, "web")
@@ -218,7 +214,7 @@ def test_the_word_of_haproxys_own_check_is_told_and_none_where_it_does_not_check
     assert member(endpoints).operational == ""
 
 
-def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_was_used_before(
+def test_a_server_is_checking_until_a_check_passes_also_in_a_used_slot(
     haproxy: HAProxy, provider: Make, silent: Silent, answering: Endpoint
 ) -> None:
     """HAProxy calls a slot up as soon as it is made ready, and down with the first check that fails."""
@@ -241,7 +237,7 @@ def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_wa
     wait_until(lambda: words() == {silent.place: "checking", answering: "up"}, "that is told")
 
 
-def test_a_slot_with_a_check_under_way_is_taken_last() -> None:
+def test_a_slot_with_a_running_check_is_taken_last() -> None:
     free = "127.0.0.1 1 0 33 0 0 {} slot.invalid"
     rows = [
         f"web web{number} {free.format(check)} {number} 0 3 0\n"
@@ -262,7 +258,7 @@ HEAD = (
     ("rows", "words"),
     [
         (["6 2 3 4", "6 2 3 4"], ["up", "up"]),
-        (["6 2 3 2", "6 2 3 2"], ["up", "up"]),  # fall 1: more to its credit has nobody
+        (["6 2 3 2", "6 2 3 2"], ["up", "up"]),  # fall 1: no count is higher
         (["6 2 3 4", "6 2 3 2"], ["up", "checking"]),  # in a slot that was used before
         (["6 2 3 4", "6 2 2 3"], ["up", "checking"]),  # one check has just failed
         (["6 2 3 4", "6 2 1 2"], ["up", "checking"]),
@@ -271,12 +267,12 @@ HEAD = (
         (["6 2 3 4", "6 0 2 0"], ["up", "down"]),
         (["6 2 3 4", "6 1 1 2"], ["up", "checking"]),  # with a slow start
         (["6 2 3 4", "6 1 3 4"], ["up", "starting"]),
-        (["6 2 3 4", "2 2 1 2"], ["up", "up"]),  # somebody has disabled its check
+        (["6 2 3 4", "2 2 1 2"], ["up", "up"]),  # its check was disabled
         (["6 2 3 4", "14 2 1 2"], ["up", "up"]),
         (["6 2 3 4", "0 2 0 0"], ["up", ""]),
     ],
 )
-def test_what_is_told_of_checks(rows: list[str], words: list[str]) -> None:
+def test_results_of_checks_over_all_slots(rows: list[str], words: list[str]) -> None:
     def row(number: int, text: str) -> str:
         check, operation, last, health = text.split()
         start = f"web web{number} 192.0.2.{number} 80 10 0 0 0 {check} slot.invalid"
@@ -297,7 +293,7 @@ def test_figures_that_are_none_are_refused(text: str) -> None:
         algorithms(text)
 
 
-def test_a_batch_of_weights_tells_the_pool_unless_sessions_would_count(provider: Make) -> None:
+def test_a_batch_reads_back_the_pool_unless_sessions_must_be_counted(provider: Make) -> None:
     endpoints = provider()
     places = [Endpoint("192.0.2.1", port) for port in (80, 81)]
 

@@ -1,4 +1,4 @@
-"""Slots on a real HAProxy: which one is taken, what is left alone, what is refused, and how an interrupted writer finds its way."""
+"""Slots on a real HAProxy: which one is taken, which servers are left alone, refusals, and writers that were killed."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -33,9 +33,7 @@ def weights(endpoints: HAProxyEndpoints, pool: str) -> dict[Endpoint, int]:
     return {member.endpoint: member.weight for member in fact.members if member.ours}
 
 
-def test_a_new_endpoint_takes_the_lowest_free_slot_and_a_removed_one_leaves_it_as_it_was(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_a_new_endpoint_takes_the_lowest_free_slot_and_gives_it_back(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     for number in (1, 2, 3):
         perform_one(endpoints, put("web", number, 10))
@@ -60,9 +58,7 @@ def test_weight_zero_keeps_the_slot(haproxy: HAProxy, provider: Make) -> None:
     assert weights(endpoints, "web") == {place(1): 0}
 
 
-def test_without_a_free_slot_the_line_to_change_is_named_and_nothing_is_written(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_without_a_free_slot_nothing_is_written_and_the_line_is_named(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     for number in range(1, 6):
         perform_one(endpoints, put("web", number, 10))
@@ -107,23 +103,21 @@ def test_two_sets_of_slots_in_one_backend_are_two_pools(haproxy: HAProxy, provid
     assert (found["app1"], found["aux1"]) == (("192.0.2.1:8080", 10, 4), ("192.0.2.2:8080", 20, 4))
 
 
-def test_slots_marked_for_another_instance_are_not_taken_even_when_ours_are_full(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_slots_of_another_instance_are_not_taken_when_ours_are_full(haproxy: HAProxy, provider: Make) -> None:
     stranger = provider("third")
     with pytest.raises(Rejected, match=r"the existing ones are for other\.slot\.invalid, suite\.slot\.invalid"):
         perform_one(stranger, put("web", 1, 10))
     assert set(haproxy.servers("web").values()) == {FREE}
 
 
-def test_only_pools_with_slots_marked_for_this_instance_are_found_without_being_named(provider: Make) -> None:
+def test_only_pools_with_slots_of_this_instance_are_found_by_a_look(provider: Make) -> None:
     perform_one(provider(), put("web", 1, 10))
     perform_one(provider(), put("be_app:app", 1, 10))
     assert [fact.pool for fact in provider().observe([])] == ["web"]
     assert provider("other").observe([]) == ()
 
 
-def test_a_wrong_backend_is_an_empty_pool_and_writing_to_it_names_the_right_one(provider: Make) -> None:
+def test_a_wrong_backend_is_an_empty_pool_and_a_write_suggests_another(provider: Make) -> None:
     endpoints = provider()
     assert endpoints.observe(["be_ap:app"])[0].members == ()
     with pytest.raises(Rejected, match=r"has no backend 'be_ap'; did you mean 'be_app'\?"):
@@ -135,7 +129,7 @@ def test_a_wrong_backend_is_an_empty_pool_and_writing_to_it_names_the_right_one(
     perform_one(endpoints, RemoveEndpoint("edge", "be_ap:app", place(1), "web-1"))
 
 
-def test_servers_that_only_look_like_slots_are_refused_with_the_line_to_write(haproxy: HAProxy, provider: Make) -> None:
+def test_servers_with_names_of_slots_are_refused_with_the_line_to_write(haproxy: HAProxy, provider: Make) -> None:
     before = haproxy.servers("be_plain")
     with pytest.raises(Rejected, match="plain1, plain2 would lose their addresses at a reload") as refused:
         perform_one(provider(), put("be_plain:plain", 1, 10))
@@ -202,9 +196,7 @@ def test_a_weight_that_haproxy_cannot_have_is_refused(provider: Make, weight: in
         ["set server web/web2 addr 192.0.2.1 port 8080", "set server web/web2 state ready"],
     ],
 )
-def test_a_writer_that_died_while_taking_a_slot_is_continued_by_the_next_one(
-    haproxy: HAProxy, provider: Make, done: list[str]
-) -> None:
+def test_the_next_writer_finishes_taking_a_slot_after_a_kill(haproxy: HAProxy, provider: Make, done: list[str]) -> None:
     haproxy.ask("show info", *done)
     before = weights(provider(), "web").get(place(1))
     perform_one(provider(), put("web", 1, 10, before))
@@ -213,9 +205,7 @@ def test_a_writer_that_died_while_taking_a_slot_is_continued_by_the_next_one(
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 4])
-def test_a_writer_that_died_while_releasing_a_slot_is_continued_by_the_next_one(
-    haproxy: HAProxy, provider: Make, steps: int
-) -> None:
+def test_the_next_writer_finishes_releasing_a_slot_after_a_kill(haproxy: HAProxy, provider: Make, steps: int) -> None:
     perform_one(provider(), put("web", 1, 0))
     commands = ["weight 0", "state drain", "state maint", "addr 127.0.0.1 port 1"]
     haproxy.ask("show info", *[f"set server web/web1 {command}" for command in commands[:steps]])
@@ -227,9 +217,7 @@ def test_a_writer_that_died_while_releasing_a_slot_is_continued_by_the_next_one(
 
 
 @pytest.mark.parametrize("state", ["maint", "drain"])
-def test_a_slot_that_somebody_took_out_has_no_weight_and_is_put_right(
-    haproxy: HAProxy, provider: Make, state: str
-) -> None:
+def test_a_slot_that_another_writer_took_out_is_corrected(haproxy: HAProxy, provider: Make, state: str) -> None:
     endpoints = provider()
     perform_one(endpoints, put("web", 1, 10))
     haproxy.ask(f"set server web/web1 state {state}")
@@ -266,9 +254,7 @@ def test_a_socket_without_admin_rights_is_refused_and_says_what_to_write(haproxy
     assert set(haproxy.servers("web").values()) == {FREE}
 
 
-def test_a_batch_does_what_can_be_done_and_says_for_each_action_what_came_of_it(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_each_action_of_a_batch_has_its_own_outcome(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     perform_one(endpoints, put("web", 9, 10))
     outcomes = endpoints.perform(
@@ -310,9 +296,7 @@ def test_writers_at_the_same_time_never_take_the_same_slot(haproxy: HAProxy, pro
     assert len({haproxy.servers("web")[f"web{number}"][0] for number in range(1, 6)}) == 5
 
 
-def test_a_server_that_haproxy_finds_down_keeps_its_weight_and_is_never_put_up_by_us(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_a_server_that_haproxy_finds_down_keeps_its_weight_and_state(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     closed = Endpoint("127.0.0.1", 2)
     perform_one(endpoints, SetWeight("edge", "be_checked:chk", closed, "web-0", 10, None))

@@ -1,4 +1,4 @@
-"""Where requests really go: by the weights that were set, and a request under way outlives weight 0 and the release of its slot."""
+"""Requests follow the weights, and a request in flight outlives weight 0 and the release of its slot."""
 
 import http.client
 import socket
@@ -110,7 +110,7 @@ def test_requests_go_where_the_weights_say_from_the_first_one_on(
     assert abs(seen["c"] - 20) <= 2, seen  # the process before may still take one, and it is at another turn
 
 
-def test_a_request_under_way_outlives_weight_zero_and_the_release_of_its_slot(
+def test_a_request_in_flight_outlives_weight_0_and_its_slots_release(
     haproxy: HAProxy, provider: Make, apps: list[App]
 ) -> None:
     endpoints = provider()

@@ -1,4 +1,4 @@
-"""What reaches nginx and what does not: tests before a change, proof after it, and the lines of other people."""
+"""Changes that reach nginx and those that do not: the test before, the check after, and lines of other owners."""
 
 import os
 import signal
@@ -89,7 +89,7 @@ def test_many_actions_are_one_reload_and_repeating_them_is_none(nginx: Nginx, po
     assert len(members(endpoints)) == 100
 
 
-def test_lines_of_other_people_stay_as_they_are(nginx: Nginx, pools: Make) -> None:
+def test_lines_of_other_owners_stay_as_they_are(nginx: Nginx, pools: Make) -> None:
     theirs = "# by hand\nupstream web {\n    least_conn; server 198.51.100.7 weight=3;  # old\n\n    keepalive 8;\n  }\ngeo $b {}\n"
     file_of(nginx).write_text(theirs)
     nginx.reload()
@@ -130,9 +130,7 @@ def test_a_configuration_that_nginx_refuses_changes_nothing(nginx: Nginx, pools:
     assert [path.name for path in nginx.directory.iterdir() if "test" in path.name] == []
 
 
-def test_a_directory_that_is_not_included_is_refused_with_the_line_to_write(
-    nginx: Nginx, pools: Make, tmp_path: Path
-) -> None:
+def test_a_directory_that_is_not_included_is_refused_with_its_line(nginx: Nginx, pools: Make, tmp_path: Path) -> None:
     endpoints = pools(directory=str(tmp_path / "elsewhere"))
     with pytest.raises(Rejected, match=rf"include {tmp_path}/elsewhere/\*\.conf;"):
         perform_one(endpoints, put(PLACE, 10))

@@ -1,4 +1,4 @@
-"""The text of nginx's configuration: what is understood, and that everything else stays."""
+"""Parsing nginx's configuration; everything that is not ours stays."""
 
 import pytest
 from hypothesis import given
