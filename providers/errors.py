@@ -3,7 +3,7 @@
     ProviderError
     ├── Unreachable      no answer, and nothing was changed: try again later
     ├── Rejected         the other side understood and refuses: stop until the manifest or its rights change
-    ├── Conflict         the target is not what the plan saw: look again, then decide again
+    ├── Conflict         the target is not what the plan saw: observe it, then decide again
     │   ├── Gone         the target does not exist any more
     │   └── Foreign      the target carries no owner mark of ours: never change it
     └── OutcomeUnknown   the call may have been carried out: look before doing anything else

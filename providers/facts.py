@@ -303,7 +303,7 @@ class PoolFact:
 class RecordKey(NamedTuple):
     """Owner name (lower case, final dot) and type (upper case) of a record set.
 
-    `set_id` tells the members of a routed set apart, which share name and type; empty = a plain set, the only one there.
+    `set_id` identifies a member of a routed set, whose members share name and type; empty = a plain set, the only one there.
     """
 
     name: str

@@ -101,7 +101,7 @@ class EndpointConformance:
     def test_level_01_a_pool_without_members_is_empty(self, endpoints: EndpointProvider) -> None:
         """Nothing there is an answer, not an error."""
         same(self.members(endpoints), (), 1, "an empty pool has no members")
-        same(len(endpoints.observe([])), 0, 1, "and without members of ours there is no other pool to tell of")
+        same(len(endpoints.observe([])), 0, 1, "and no pool without members of ours")
 
     # --- level 2: create and see it -----------------------------------------------------------------------------
 
@@ -194,11 +194,11 @@ class EndpointConformance:
     # --- level 7: the reply is lost after success ---------------------------------------------------------------
 
     def test_level_07_a_lost_reply_then_look_and_repeat(self, endpoints: EndpointProvider) -> None:
-        """The write was done although its answer was lost: looking tells, and repeating is harmless."""
+        """The write was done although its answer was lost: a look shows it, and repeating is harmless."""
         lossy = faulty(endpoints, sequence(Fault.LOST_REPLY, Fault.NONE, Fault.LOST_REPLY))
         action = SetWeight(lossy.name, self.pool, self.places[0], "web-0", 0, None)
         raises(partial(perform_one, lossy, action), OutcomeUnknown, 3, "a lost reply")
-        same(self.weights(lossy), {self.places[0]: 0}, 2, "a look tells that it was done")
+        same(self.weights(lossy), {self.places[0]: 0}, 2, "a look shows that it was done")
         perform_one(lossy, action)
         same(self.weights(lossy), {self.places[0]: 0}, 2, "one member, not two")
         removal = self.removal(lossy, self.places[0])
@@ -306,10 +306,10 @@ class EndpointConformance:
         mine.close()
 
     def test_level_11_a_lost_reply_is_of_its_action_alone(self, endpoints: EndpointProvider) -> None:
-        """The write was done; looking tells, and repeating the whole call is harmless."""
+        """The write was done: a look shows it, and repeating the whole call is harmless."""
         lossy = faulty(endpoints, sequence(Fault.LOST_REPLY, Fault.LOST_REQUEST))
         added = [SetWeight(lossy.name, self.pool, place, "web-0", 10, None) for place in self.places]
-        kinds = [type(one) for one in lossy.perform(added).errors]
+        kinds = [type(error) for error in lossy.perform(added).errors]
         same(kinds, [OutcomeUnknown, OutcomeUnknown, type(None)], 3, "two lost answers of three")
         same(self.weights(lossy), {self.places[0]: 10, self.places[2]: 10}, 2, "only the lost request was not done")
         same(lossy.perform(added).errors, (None, None, None), 2, "repeating does what is left")
@@ -321,8 +321,8 @@ class EndpointConformance:
         performed = endpoints.perform(added)
         same(performed.errors, (None, None, None), 2, "three endpoints added in one call")
         looked = {fact.pool: fact for fact in endpoints.observe([self.pool])}
-        told = {fact.pool: fact for fact in performed.pools}
-        same(told, {pool: looked[pool] for pool in told}, 1, "pools that were read back")
+        read_back = {fact.pool: fact for fact in performed.pools}
+        same(read_back, {pool: looked[pool] for pool in read_back}, 1, "pools that were read back")
         same(self.weights(endpoints), dict.fromkeys(self.places, 10), 2, "the weights of all")
 
     # --- level 12: traffic ----------------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ class RuntimeConformance(RuntimeHooks):
             before = self.fact_of(runtime, STRANGER)
             expect(STRANGER in {fact.name for fact in runtime.observe()}, 1, "a look shows all containers", STRANGER)
             same((before.mark, before.foreign_mark), (None, False), 1, "it carries no mark")
-            expect(("tier", "db") in before.labels, 1, "its labels are told", before.labels)
+            expect(("tier", "db") in before.labels, 1, "its labels are in the fact", before.labels)
             same(tuple(sorted(before.labels)), before.labels, 1, "in their order")
             mine = owned(self.make(context), INSTANCE)
             node, generation = before.node, before.generation

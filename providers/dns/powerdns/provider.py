@@ -29,7 +29,7 @@ from providers.lib.secrets import Secret
 from providers.spi import Context
 
 BATCH_OCTETS = 1_500_000
-"""Octets of one request: the server takes 2 MB unless told otherwise (`webserver-max-bodysize`)."""
+"""Octets of one request: the server accepts 2 MB by default (`webserver-max-bodysize`)."""
 
 FULL_READ = 15 * 60 * SECOND
 """After this time (ns) a zone is read again even if its serial is the same: other writers may not use the API."""
@@ -93,8 +93,8 @@ class PowerDNSZones:
 
     def observe_names(self, zone: str, names: Collection[str]) -> ZoneFact:
         """The record sets at some names of a zone. Raises as `observe`."""
-        found = self._at(zone_name(zone), names)
-        return ZoneFact(zone, found.serial, found.records, {}, self.capabilities)
+        read = self._at(zone_name(zone), names)
+        return ZoneFact(zone, read.serial, read.records, {}, self.capabilities)
 
     def perform(self, action: ChangeRecords) -> None:
         """Change record sets, and read them back.
@@ -111,10 +111,10 @@ class PowerDNSZones:
         zone = zone_name(action.zone)
         changes = [canonical_change(change) for change in action.changes]
         inside = [change for change in changes if in_zone(change.key.name, zone)]
-        found = self._at(zone, _around(zone, inside))
-        new = {change.key for change in inside if change.after is not None} - found.records.keys()
-        found.records.update(self._disabled(zone, new))
-        result = changed_sets(zone, found.records, changes, self.capabilities)
+        read = self._at(zone, _around(zone, inside))
+        new = {change.key for change in inside if change.after is not None} - read.records.keys()
+        read.records.update(self._disabled(zone, new))
+        result = changed_sets(zone, read.records, changes, self.capabilities)
         if not result:
             return
         self._check_children(zone, result)
@@ -158,12 +158,12 @@ class PowerDNSZones:
     # --- reading ------------------------------------------------------------------------------------------------------
 
     def _fact(self, asked: str) -> ZoneFact:
-        found = self._whole(zone_name(asked))
+        read = self._whole(zone_name(asked))
         known = self._facts.get(asked)
-        if known is None or known[0] is not found:
+        if known is None or known[0] is not read:
             # A look at an unchanged zone returns the same value, so that callers can skip it by identity.
-            records = MappingProxyType(dict(found.records))
-            known = self._facts[asked] = found, ZoneFact(asked, found.serial, records, {}, self.capabilities)
+            records = MappingProxyType(dict(read.records))
+            known = self._facts[asked] = read, ZoneFact(asked, read.serial, records, {}, self.capabilities)
         return known[1]
 
     def _whole(self, zone: str) -> _Read:
@@ -174,9 +174,9 @@ class PowerDNSZones:
         if known is not None and fresh and _counts(about):
             return known
         with collector_paused():
-            found = self._decoded(zone, self._get(zone, ""), now)
-        self._known[zone] = found
-        return found
+            read = self._decoded(zone, self._get(zone, ""), now)
+        self._known[zone] = read
+        return read
 
     def _at(self, zone: str, names: Collection[str]) -> _Read:
         """The record sets at some names, all of the same serial; the whole zone for many names."""
@@ -187,10 +187,10 @@ class PowerDNSZones:
         serials: set[int] = set()
         now = self._steady()
         for name in wanted:
-            found = self._decoded(zone, self._get(zone, f"?rrset_name={quote(name, safe='')}"), now)
-            serials.add(found.serial)
+            read = self._decoded(zone, self._get(zone, f"?rrset_name={quote(name, safe='')}"), now)
+            serials.add(read.serial)
             # An old server ignores the query and answers with all records.
-            records |= {key: record for key, record in found.records.items() if key.name == name}
+            records |= {key: record for key, record in read.records.items() if key.name == name}
         if len(serials) > 1:
             return self._whole(zone)
         return _Read(serials.pop(), records, now)
@@ -198,16 +198,16 @@ class PowerDNSZones:
     def _disabled(self, zone: str, new: set[RecordKey]) -> dict[RecordKey, RecordSet]:
         """The new sets that exist already, disabled. Reads of single names leave them out, and a write replaces them."""
         names = sorted({key.name for key in new})
-        found = self._searched(zone, names) if len(names) <= BY_NAME else None
-        if found is not None:
-            return dict.fromkeys(new & found, RecordSet(0, ()))
+        present = self._searched(zone, names) if len(names) <= BY_NAME else None
+        if present is not None:
+            return dict.fromkeys(new & present, RecordSet(0, ()))
         whole = self._whole(zone).records
         return {key: whole[key] for key in new & whole.keys()}
 
     def _searched(self, zone: str, names: Iterable[str]) -> set[RecordKey] | None:
         """The keys of all records at some names, disabled ones too; None when the server's search does not answer."""
         target = f"zone {zone}"
-        found: set[RecordKey] = set()
+        keys: set[RecordKey] = set()
         for name in names:
             query = f"?object_type=record&max={SEARCH}&q={quote(name.rstrip('.'), safe='')}"
             reply = self._api.read(target, self._search_path + query, self._headers(target))
@@ -215,8 +215,8 @@ class PowerDNSZones:
                 return None
             # The search takes a wildcard name as a pattern, and also finds other names.
             rows = [row for row in reply.body if isinstance(row, Mapping) and row.get("zone") == zone]
-            found |= {RecordKey(name, str(row.get("type"))) for row in rows if str(row.get("name", "")).lower() == name}
-        return found
+            keys |= {RecordKey(name, str(row.get("type"))) for row in rows if str(row.get("name", "")).lower() == name}
+        return keys
 
     def _about(self, zone: str) -> Mapping[str, object]:
         return self._get(zone, "?rrsets=false")
@@ -302,12 +302,12 @@ class PowerDNSZones:
 
     def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
         try:
-            found = self._at(zone, {key.name for key in result})
+            read = self._at(zone, {key.name for key in result})
         except ProviderError as error:
             cause = f"the server accepted the change, but reading it back failed: {error.cause}"
             raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
         for key, after in result.items():
-            present = found.records.get(key)
+            present = read.records.get(key)
             if present != after:
                 cause = f"the server accepted the change to {show(after)}, but it reads back as {show(present)}"
                 raise Conflict(label(key), cause, "find the other writer of this zone if this happens again")
@@ -358,16 +358,16 @@ def _requests(
     Raises:
         Rejected: the changes at one name do not fit into a request.
     """
-    found: list[tuple[list[dict[str, object]], int]] = []
+    requests: list[tuple[list[dict[str, object]], int]] = []
     for name, group in by_name(changes).items():
         rrsets = [codec.encode(change.key, result[change.key]) for change in group if change.key in result]
         size = sum(len(json.dumps(rrset)) + 2 for rrset in rrsets)
         if size > room:
             cause = f"its change needs a request of {size} octets; the limit is {room}"
             raise Rejected(f"{name} in zone {zone}", cause, "publish fewer or shorter values at this name")
-        if found and found[-1][1] + size <= room:
-            before, used = found.pop()
+        if requests and requests[-1][1] + size <= room:
+            before, used = requests.pop()
             rrsets, size = before + rrsets, used + size
         if rrsets:
-            found.append((rrsets, size))
-    return [sorted(rrsets, key=lambda rrset: rrset["changetype"] != "DELETE") for rrsets, _ in found]
+            requests.append((rrsets, size))
+    return [sorted(rrsets, key=lambda rrset: rrset["changetype"] != "DELETE") for rrsets, _ in requests]

@@ -132,12 +132,12 @@ class Route53Zones:
         target = f"zone {zone}"
         changes = [canonical_change(change) for change in action.changes]
         inside = [change for change in changes if in_zone(change.key.name, zone)]
-        found = self._at(zone, _around(zone, inside))
-        result = changed_sets(zone, _records(found), changes, self.capabilities)
+        sets = self._at(zone, _around(zone, inside))
+        result = changed_sets(zone, _records(sets), changes, self.capabilities)
         if not result:
             return
         hosted = self._find(zone)
-        batches = self._batches(zone, hosted.id, changes, result, found)
+        batches = self._batches(zone, hosted.id, changes, result, sets)
         sent: list[str] = []
         for batch in batches:
             try:
@@ -171,8 +171,8 @@ class Route53Zones:
 
     # --- reading ------------------------------------------------------------------------------------------------------
 
-    def _fact(self, asked: str, found: Sets) -> ZoneFact:
-        return ZoneFact(asked, 0, _records(found), {}, self.capabilities)
+    def _fact(self, asked: str, sets: Sets) -> ZoneFact:
+        return ZoneFact(asked, 0, _records(sets), {}, self.capabilities)
 
     def _find(self, zone: str) -> _Hosted:
         """The hosted zone of a name. Raises `Rejected` when there is none, or more than one."""
@@ -182,7 +182,7 @@ class Route53Zones:
         target = f"zone {zone}"
         answer = self._client.read(target, "list_hosted_zones_by_name", DNSName=zone, MaxItems="100")
         private = self._settings.visibility == "private"
-        found: list[_Hosted] = []
+        fitting: list[_Hosted] = []
         others: list[str] = []
         for row in answer.get("HostedZones", ()):
             if codec.decimal(str(row["Name"])).lower() != zone:
@@ -190,19 +190,19 @@ class Route53Zones:
             identity = str(row["Id"]).rpartition("/")[2]
             fits = bool(row.get("Config", {}).get("PrivateZone", False)) is private
             if fits and (not self._settings.zone_ids or identity in self._settings.zone_ids):
-                found.append(_Hosted(identity, int(row.get("ResourceRecordSetCount", 0))))
+                fitting.append(_Hosted(identity, int(row.get("ResourceRecordSetCount", 0))))
             else:
                 others.append(identity)
-        if len(found) > 1:
-            listed = ", ".join(sorted(hosted.id for hosted in found))
-            cause = f"{len(found)} {self._settings.visibility} hosted zones have this name: {listed}"
+        if len(fitting) > 1:
+            listed = ", ".join(sorted(hosted.id for hosted in fitting))
+            cause = f"{len(fitting)} {self._settings.visibility} hosted zones have this name: {listed}"
             raise Rejected(target, cause, "set zoneIds to the id of one of them")
-        if not found:
+        if not fitting:
             beside = f"; visibility or zoneIds excludes {', '.join(sorted(others))} of this name" if others else ""
             cause = f"these credentials have no {self._settings.visibility} hosted zone of this name{beside}"
             raise Rejected(target, cause, "create the zone, or correct the credentials, visibility or zoneIds")
-        self._hosted[zone] = found[0]
-        return found[0]
+        self._hosted[zone] = fitting[0]
+        return fitting[0]
 
     def _whole(self, zone: str) -> Sets:
         return self._decoded(zone, self._pages(zone, {}))
@@ -215,8 +215,8 @@ class Route53Zones:
         sets: Sets = {}
         for name in wanted:
             rows = self._pages(zone, {"StartRecordName": codec.octal_name(name)}, until=name)
-            found = self._decoded(zone, rows)
-            sets |= {key: stored for key, stored in found.items() if key.name == name}
+            decoded = self._decoded(zone, rows)
+            sets |= {key: stored for key, stored in decoded.items() if key.name == name}
         return sets
 
     def _pages(self, zone: str, start: Mapping[str, str], until: str = "") -> Iterator[Mapping[str, Any]]:
@@ -270,7 +270,7 @@ class Route53Zones:
             Rejected: the changes at one name do not fit into a batch.
         """
         room, space = self.capabilities.batch_changes, self.capabilities.batch_octets
-        found: list[list[dict[str, Any]]] = []
+        batches: list[list[dict[str, Any]]] = []
         size = 0
         for name, group in by_name(changes).items():
             rows: list[dict[str, Any]] = []
@@ -289,22 +289,22 @@ class Route53Zones:
                 raise Rejected(f"{name} in zone {zone}", cause, "publish fewer or shorter values at this name")
             if not rows:
                 continue
-            if found and len(found[-1]) + len(rows) <= room and size + length <= space:
-                found[-1] += rows
+            if batches and len(batches[-1]) + len(rows) <= room and size + length <= space:
+                batches[-1] += rows
                 size += length
             else:
-                found.append(rows)
+                batches.append(rows)
                 size = length
-        return [sorted(rows, key=lambda row: str(row["Action"]) != "DELETE") for rows in found]
+        return [sorted(rows, key=lambda row: str(row["Action"]) != "DELETE") for rows in batches]
 
     def _read_back(self, zone: str, result: Mapping[RecordKey, RecordSet | None]) -> None:
         try:
-            found = self._at(zone, {key.name for key in result})
+            sets = self._at(zone, {key.name for key in result})
         except ProviderError as error:
             cause = f"Route 53 accepted the change, but reading it back failed: {error.cause}"
             raise OutcomeUnknown(f"zone {zone}", cause, error.next_step) from error
         for key, after in result.items():
-            present = found[key].record if key in found else None
+            present = sets[key].record if key in sets else None
             if present != after:
                 cause = f"Route 53 accepted the change to {show(after)}, but it reads back as {show(present)}"
                 raise Conflict(label(key), cause, "find the other writer of this zone if this happens again")

@@ -37,7 +37,7 @@ def forecast(
 
     Args:
         before: the servers as last read.
-        algorithms: of the backends, where HAProxy tells one.
+        algorithms: of the backends, where HAProxy shows one.
         changes: the moves in each pool. A backend without moves has no forecast, because it is not read back.
         epoch: the process.
 

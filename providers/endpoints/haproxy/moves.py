@@ -70,7 +70,7 @@ class Free:
     def take(self, endpoint: Endpoint) -> Server | None:
         """The slot that an interrupted call has prepared for it, else the lowest; None without a free slot.
 
-        A slot with a check under way is taken last: HAProxy does not end the check, and would apply its result for the previous
+        A slot with a running check is taken last: HAProxy does not end the check, and would apply its result for the previous
         address to the new one. A server that was just made ready would then be down until some checks have passed.
         """
         if self._slots is None:

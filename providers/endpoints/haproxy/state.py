@@ -48,7 +48,7 @@ CHECK_RUNS, CHECK_ALIVE = 0x0C, 0x04
 
 NEVER_CHECKED = "1"
 """The status of the last check (`show servers state`, srv_check_status) before any check has ended. The result of the check
-(srv_check_result) does not say that: it is unknown whenever a check is under way."""
+(srv_check_result) does not say that: it is unknown while a check runs."""
 
 OPERATIONAL = {"0": "down", "1": "starting", "2": "up", "3": "stopping"}
 """States of a server with a check (management guide, `show servers state`, srv_op_state)."""

@@ -99,7 +99,7 @@ class Rows:
         ports = _numbers(port)
         places = map(_endpoint, address, ports)
         weight, admin, agent, initial, check = (_numbers(column) for column in numbers)
-        found = zip(
+        fields = zip(
             backend,
             name,
             places,
@@ -116,7 +116,7 @@ class Rows:
             _numbers(health),
             strict=True,
         )
-        return list(map(tuple.__new__, repeat(Server), found))  # as `Server._make`, in half the time
+        return list(map(tuple.__new__, repeat(Server), fields))  # as `Server._make`, in half the time
 
 
 def parse_servers(text: str) -> tuple[Server, ...]:

@@ -105,7 +105,7 @@ class Planner:
         self._cut = cut
         slots = {job.action.pool: job.slots for job in jobs}
         self._tables = {pool: [process.table(one) for process in processes] for pool, one in slots.items()}
-        self._free = {pool: [moves.Free(one) for one in known] for pool, known in self._tables.items()}
+        self._free = {pool: [moves.Free(pool_table) for pool_table in known] for pool, known in self._tables.items()}
         self._lacking = {
             pool: _lacking(slots[pool], process)
             for pool, known in self._tables.items()

@@ -174,7 +174,7 @@ def _short(text: str) -> str:
 
 
 def _end(fact: ContainerFact | None) -> dict[str, Any] | None:
-    """How it exited: exit code and cause, which tells an OOM kill apart."""
+    """How it exited: exit code and cause; an OOM kill has a cause of its own."""
     if fact is None or fact.exit_cause is None:
         return None
     return {"exit_code": fact.exit_code, "cause": fact.exit_cause.value}
