@@ -19,9 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from providers.actions import EndpointAction, SetWeight
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.facts import Endpoint
 from providers.spi import Context
+from providers.testing.checks import perform_one
 from providers.wrappers.limited import limited
 from providers.wrappers.owned import owned
 from reconciler.core.model.instant import Now
@@ -144,12 +146,12 @@ def converge(provider: HAProxyEndpoints, weight: int) -> None:
         if member.weight != weight
     ]
     assert len(actions) == SERVERS
-    assert not any(provider.perform_all(actions))
+    assert not any(provider.perform(actions).errors)
 
 
 def one_by_one(provider: HAProxyEndpoints, weight: int, before: int) -> None:
     for number in range(SINGLE):
-        provider.perform(SetWeight("edge", "web", place(number), "", weight, before))
+        perform_one(provider, SetWeight("edge", "web", place(number), "", weight, before))
 
 
 class NoJournal:
@@ -228,7 +230,7 @@ def measure(server: Server, directory: str) -> None:
 
     bare, kept = make(), make(stateFile=server.state)
     takes: list[EndpointAction] = [SetWeight("edge", "web", place(n), "", 1, None) for n in range(SERVERS)]
-    taken = timed(lambda: [error for error in kept.perform_all(takes) if error is not None])
+    taken = timed(lambda: [error for error in kept.perform(takes).errors if error is not None])
     path = WholePath(make())
     floor, look, batch, whole, filed, applied = [], [], [], [], [], []
     weight = 2
@@ -239,7 +241,7 @@ def measure(server: Server, directory: str) -> None:
         actions: list[EndpointAction] = [
             SetWeight("edge", "web", place(n), "", weight + 1, weight) for n in range(SERVERS)
         ]
-        batch.append(timed(lambda: bare.perform_all(actions)))  # noqa: B023  (called at once)
+        batch.append(timed(lambda: bare.perform(actions).errors))  # noqa: B023  (called at once)
         whole.append(timed(lambda: converge(bare, weight + 2)))  # noqa: B023
         filed.append(timed(lambda: converge(kept, weight + 3)))  # noqa: B023
         applied.append(path.apply(weight + 4, weight + 3))
@@ -254,8 +256,8 @@ def measure(server: Server, directory: str) -> None:
             ("floor: the bare commands, all answers read", statistics.median(floor)),
             ("one bare read of all servers, without parsing", statistics.median(look)),
             ("the bare commands between two bare reads", statistics.median(floor) + 2 * statistics.median(look)),
-            ("`perform_all`: read, compare, write, read back, process checked", statistics.median(batch)),
-            ("look, difference, `perform_all`", statistics.median(whole)),
+            ("`perform`: read, compare, write, read back, process checked", statistics.median(batch)),
+            ("look, difference, `perform`", statistics.median(whole)),
             ("the same with a state file", statistics.median(filed)),
             ("1,000 weight steps through `Applier` and decorators, read-back included", statistics.median(applied)),
             ("slots taken: address, read back, ready, weight, state file (once)", taken),

@@ -1,10 +1,10 @@
-"""Words going out: the closed set of things a provider can be asked to do. One action changes one object; some providers take several in one call.
+"""Actions: the closed set of changes that a provider can be asked for. One action changes one object.
 
-Each action carries what the plan saw (`expect`, `before`); the provider compares that with what is there right before it
-acts and raises `Conflict` when the world has moved on. All actions are safe to repeat.
+Each action carries what the plan saw (`expect`, `before`). The provider compares that with the present state right before it
+acts, and answers `Conflict` when they differ. All actions are safe to repeat.
 
-`adopted` says that the plan knows the container to carry no mark of ours and means it all the same: one that a workload has
-adopted, which is then known by the id in `expect`, or one whose owner has labelled it for liveness restarts.
+`adopted`: the plan means a container without our mark. Either a workload has adopted it, and `expect` has its id; or its owner
+has labelled it for liveness restarts.
 """
 
 from dataclasses import dataclass, field
@@ -14,20 +14,22 @@ from manifests.values.pod import Live, Mount
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
 
 PUSH_GENERATION = "RECONCILER_PUSH_GENERATION"
-"""The variable that tells a process as whom it pushes its state; it is in `extra_env` of every container that does."""
+"""The variable with the generation under which a process pushes its state; in `extra_env` of every container that pushes."""
 
 PUSH_BOOT = "RECONCILER_PUSH_BOOT"
-"""The variable that names one run of a sender, set at every start by runtimes whose processes could not tell it by themselves."""
+"""The variable that names one run of a sender. Runtimes set it at every start where a process cannot find it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class CreateContainer:
     """Create (not start) the container of this mark from the template. Existing with the same mark: success.
 
-    `root` is the directory that the template's working directory is relative to. `push` says that its processes are to
-    push their own state; `extra_env` and `extra_mounts`, for all containers of the pod, are then filled in right before
-    the call. They are no part of the revision, and hold a secret. `pins` says what the containers of this revision were made
-    from so far, as `ContainerFact.digests`: from then on its images are those, whatever their names point to by now.
+    Attributes:
+        root: the directory that the template's working directory is relative to.
+        push: the processes push their own state; `extra_env` and `extra_mounts` are filled in right before the call.
+        pins: the digests (as `ContainerFact.digests`) that this revision's containers were made from so far. They are used
+            instead of what the image names point to now.
+        extra_env, extra_mounts: for all containers of the pod. They hold a secret and are not part of the revision.
     """
 
     node: str
@@ -55,8 +57,8 @@ class StartContainer:
 class StopContainer:
     """Stop generation `expect`, killing it after `grace` (ns). Not running any more: success. Newer: Conflict.
 
-    `only` names one container of a replica that has several, beside the main one: it alone is stopped, and the replica then
-    does not run either until it is started again. A replica without it: Conflict.
+    `only` names one container of a replica that has several, not the main one: it alone is stopped, and the replica does not
+    run until it is started again. A replica without such a container: Conflict.
     """
 
     node: str
@@ -71,7 +73,7 @@ class StopContainer:
 class RemoveContainer:
     """Remove the container of generation `expect`, which must not be running. Gone already: success.
 
-    One that is only labelled for liveness restarts is never removed, whatever `adopted` says: `Foreign`.
+    A container that is only labelled for liveness restarts is never removed, whatever `adopted` is: `Foreign`.
     """
 
     node: str
@@ -82,10 +84,11 @@ class RemoveContainer:
 
 @dataclass(frozen=True, slots=True)
 class UpdateContainer:
-    """Give the containers of generation `expect` these settings, and connect them to the networks `join`, without disturbing them.
+    """Give the containers of generation `expect` these settings and connect them to the networks `join`, while they run.
 
-    An empty `live` leaves the settings as they are. Set and connected already: success. Another generation: Conflict; so are limits
-    for one that does not run, while the restart policy can be changed in every state. A runtime without such settings: Rejected.
+    An empty `live` leaves the settings as they are. Set and connected already: success. Another generation, or limits for a
+    container that does not run: Conflict. The restart policy can be changed in every state. A runtime without such settings:
+    Rejected.
     """
 
     node: str
@@ -101,7 +104,7 @@ RuntimeAction = CreateContainer | StartContainer | StopContainer | RemoveContain
 
 @dataclass(frozen=True, slots=True)
 class SetWeight:
-    """Give an endpoint this weight, adding it to the pool when `before` is None. `name` is for people: the container's."""
+    """Give an endpoint this weight; add it to the pool when `before` is None. `name` is the container's, for messages."""
 
     provider: str
     pool: str
@@ -113,7 +116,7 @@ class SetWeight:
 
 @dataclass(frozen=True, slots=True)
 class RemoveEndpoint:
-    """Take an endpoint of weight 0 out of the pool. Gone already: success. Weight above 0: Conflict."""
+    """Remove an endpoint of weight 0 from the pool. Gone already: success. Weight above 0: Conflict."""
 
     provider: str
     pool: str
@@ -123,7 +126,7 @@ class RemoveEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class CutSessions:
-    """End what is still under way on an endpoint of weight 0, which stays in the pool. Nothing there any more: success.
+    """End the sessions of an endpoint of weight 0, which stays in the pool. No sessions: success.
 
     Weight above 0: Conflict. A provider that cannot end sessions: Rejected.
     """
@@ -139,7 +142,7 @@ EndpointAction = SetWeight | RemoveEndpoint | CutSessions
 
 @dataclass(frozen=True, slots=True)
 class RecordChange:
-    """One record set before and after (None = absent) and the owner mark of it afterwards (`<instance>/<object key>`)."""
+    """One record set before and after (None = absent), and its owner mark afterwards (`<instance>/<object key>`)."""
 
     key: RecordKey
     before: RecordSet | None

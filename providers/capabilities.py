@@ -1,7 +1,7 @@
-"""What a DNS provider can express and promise. Declared by providers, carried by each look at a zone, read by the core.
+"""The capabilities of a DNS provider. Providers declare them, each look at a zone carries them, and the core reads them.
 
-Records are adapted to it before they are compared (`reconciler.core.dns.records`), so that what a provider cannot hold is never
-written again and again; a provider refuses whatever it declares not to have (`providers.dns.common.change`).
+The core adapts records to them before it compares (`reconciler.core.dns.capabilities_fit`), so that a set that a provider cannot
+hold is not written again and again. A provider refuses what it does not declare (`providers.dns.common.change`).
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ MAX_TTL = 2**31 - 1
 
 
 class Alias(StrEnum):
-    """Which names an alias set (addresses by the name that has them) may point at. It may stand at the top of a zone."""
+    """Which names an alias set may point at. An alias answers with the addresses of another name, also at the top of a zone."""
 
     NONE = "none"
     ZONE = "zone"
@@ -23,27 +23,27 @@ class Alias(StrEnum):
 
 
 class Atomic(StrEnum):
-    """What is written all or nothing."""
+    """The unit that is written all or nothing."""
 
     ACTION = "action"
     """All changes of one action."""
     BATCH = "batch"
-    """As many changes as fit into one batch; larger actions are split between names, in their order."""
+    """The changes that fit into one batch; a larger action is split between names, in order."""
     SET = "set"
     """Each record set alone."""
 
 
 class Write(StrEnum):
-    """Who compares what the plan saw with what is there."""
+    """Who compares what the plan saw with the present records."""
 
     COMPARED = "compared"
-    """The other side does, in the moment of writing: nobody else's change is ever overwritten."""
+    """The other side, when it writes: a change by another writer is never overwritten."""
     LOOKED = "looked"
-    """The provider does, in a look right before writing; a change within that moment is overwritten, and found by reading back."""
+    """The provider, in a look right before it writes: a change in between is overwritten, and reading back finds it."""
 
 
 class ReadBack(StrEnum):
-    """What a look can see."""
+    """What a look can observe."""
 
     ZONE = "zone"
     """Everything in the zone."""
@@ -53,20 +53,20 @@ class ReadBack(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DNSCapabilities:
-    """What one provider can do with record sets.
+    """What a provider can do with record sets.
 
     Attributes:
-        types: record types that it takes; empty = every type.
+        types: record types that it holds; empty = every type.
         weight: the least and the largest weight of a weighted member (inclusive); None = no weighted sets.
-        geo: kinds of places that a geo member may be for; empty = no geo sets.
-        subdivisions: countries (two letters) whose subdivisions it knows, where `geo` has subdivisions; empty = all.
+        geo: kinds of places of a geo member; empty = no geo sets.
+        subdivisions: countries (two letters) whose subdivisions are known, if `geo` has subdivisions; empty = all.
         alias: names that an alias set may point at.
         ttl_min, ttl_max: the range of TTLs in seconds (inclusive).
-        atomic: what is written all or nothing.
+        atomic: the unit that is written all or nothing.
         batch_changes: changes in one batch, 0 = no limit. A set that replaces another may count twice.
         batch_octets: octets (or characters) of all values in one batch, 0 = no limit.
-        write: who compares before writing.
-        read_back: what a look can see.
+        write: who compares before a write.
+        read_back: what a look can observe.
     """
 
     types: frozenset[str] = frozenset()
@@ -83,7 +83,7 @@ class DNSCapabilities:
     read_back: ReadBack = ReadBack.ZONE
 
     def places(self, geo: str) -> bool:
-        """Whether a member can be for this place."""
+        """Whether a member can serve this place."""
         kind = geo_kind(geo)
         if kind is None or kind not in self.geo:
             return False
@@ -91,4 +91,4 @@ class DNSCapabilities:
 
 
 PLAIN = DNSCapabilities()
-"""Plain record sets of every type: what a provider can do that declares nothing."""
+"""Plain record sets of every type: the capabilities of a provider that declares none."""

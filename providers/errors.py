@@ -1,11 +1,11 @@
-"""What can go wrong outside, sorted by what the caller may do next. Raised by every provider, read by the shell.
+"""Errors of the outside world, sorted by what the caller may do next. Raised by every provider, read by the shell.
 
     ProviderError
     ├── Unreachable      no answer, and nothing was changed: try again later
     ├── Rejected         the other side understood and refuses: stop until the manifest or its rights change
-    ├── Conflict         the target is not what the plan saw: look again, then decide anew
+    ├── Conflict         the target is not what the plan saw: observe it, then decide again
     │   ├── Gone         the target does not exist any more
-    │   └── Foreign      the target carries no owner mark of ours: never touch it
+    │   └── Foreign      the target carries no owner mark of ours: never change it
     └── OutcomeUnknown   the call may have been carried out: look before doing anything else
 
 Messages name the object, the cause and the next step; they never hold a secret.
@@ -27,8 +27,8 @@ class ProviderError(Exception):
 
     Args:
         target: the object that was read or written, as its key or name.
-        cause: what happened, in the other side's words where it has some.
-        next_step: what a person can do about it; empty when trying again is all there is to do.
+        cause: what happened, with the other side's own message if there is one.
+        next_step: what the operator can do, in the imperative; empty when a retry is enough.
     """
 
     retry: Retry = Retry.LATER
@@ -51,7 +51,7 @@ class Unreachable(ProviderError):
 
 
 class Rejected(ProviderError):
-    """Understood and refused; trying the same again cannot help."""
+    """The other side understood and refused; the same request will be refused again."""
 
     retry = Retry.STOP
 
@@ -67,7 +67,7 @@ class Gone(Conflict):
 
 
 class Foreign(Conflict):
-    """The target is somebody else's: no valid owner mark of this instance."""
+    """The target has another owner: it carries no valid owner mark of this instance."""
 
 
 class OutcomeUnknown(ProviderError):

@@ -1,4 +1,4 @@
-"""Words coming in: what providers and probes saw. The core reads these and nothing else of the outside world.
+"""Facts: what providers and probes observed. The core reads these and nothing else of the outside world.
 
 A fact about a whole provider is `Known` or `Unknown`. Unknown is a third value: never "absent", never "unhealthy".
 Instants are integer nanoseconds of the steady clock (CLOCK_BOOTTIME) unless their name says `wall`.
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Known(Generic[T]):
-    """A complete answer of one look. `observed_at` is the instant at which the look began."""
+    """The complete answer of one look, which began at `observed_at`."""
 
     value: T
     source: str
@@ -27,7 +27,7 @@ class Known(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The look failed, or there was none yet. `since` is the instant from which on nothing is known."""
+    """The look failed, or none has been made yet. Nothing is known from `since` on."""
 
     reason: str
     source: str
@@ -43,25 +43,25 @@ LABEL_REVISION = "reconciler.revision"
 LABEL_HASH_VERSION = "reconciler.hash-version"
 
 LABEL_LIVENESS = "reconciler.enhanced-liveness"
-"""On somebody else's container: its owner wants it restarted when its liveness probe fails, and nothing more."""
+"""On a container of another owner: the owner wants it restarted when its liveness probe fails, and nothing more."""
 
 
 class Generation(NamedTuple):
-    """One life of one container: every count, push and decision belongs to one generation."""
+    """One run of a container: its id and when it started. Every count, push and decision belongs to one generation."""
 
     container_id: str
     started_at: int
 
 
 class ContainerState(StrEnum):
-    """Where a container is in its life, whatever the runtime calls it."""
+    """The state of a container, in the same terms for every runtime."""
 
     CREATED = "created"
     RUNNING = "running"
     PAUSED = "paused"
     STOPPING = "stopping"
     RESTARTING = "restarting"
-    """The runtime itself is about to start it again: not running, and not to be started by us."""
+    """The runtime itself is about to start it again: it does not run, and we must not start it."""
     EXITED = "exited"
 
 
@@ -71,14 +71,14 @@ class ExitCause(StrEnum):
     EXITED = "exited"
     SIGNALLED = "signalled"
     OOM_KILLED = "oom-killed"
-    """The kernel killed it, or one of its processes, at its memory limit."""
+    """The kernel killed it, or one of its processes, at the memory limit."""
     STOPPED_BY_US = "stopped-by-us"
     HOST_RESTARTED = "host-restarted"
     UNKNOWN = "unknown"
 
 
 class Mark(NamedTuple):
-    """Our owner mark: valid only on the container whose name it gives (labels can be inherited)."""
+    """Our owner mark. It is valid only on the container that it names, because labels can be inherited."""
 
     instance: str
     workload: str
@@ -87,7 +87,7 @@ class Mark(NamedTuple):
 
 
 class PortFact(NamedTuple):
-    """Where a container's port can really be reached."""
+    """The address and port at which a container's port `number` can be reached."""
 
     number: int
     address: str
@@ -95,7 +95,7 @@ class PortFact(NamedTuple):
 
 
 class RuntimeHealth(NamedTuple):
-    """What the runtime's own health check of a container says (Docker's HEALTHCHECK).
+    """The result of the runtime's own health check of a container (Docker's HEALTHCHECK).
 
     `value` is PASS (healthy), FAIL (unhealthy) or UNKNOWN (starting, or switched off); `streak` counts failures in a row;
     `last_at` is the steady instant of the latest run (0 = none yet) and `interval` the time between two (ns).
@@ -128,10 +128,10 @@ class MountFact(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """What a container was created with, or what its image says of the same.
+    """The settings that a container was created with, or the defaults of its image.
 
-    It runs `entrypoint` followed by `arguments`. `env` holds (name, fingerprint of the value), sorted: values may be secrets.
-    `user` empty = root; volumes without a name are left out of `mounts`, which are sorted.
+    The command is `entrypoint` followed by `arguments`. `env` holds (name, fingerprint of the value), sorted: values may be
+    secrets. An empty `user` is root. `mounts` are sorted and leave out volumes without a name.
     """
 
     entrypoint: tuple[str, ...] = ()
@@ -143,24 +143,31 @@ class Setup(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContainerFact:
-    """One container as one look saw it.
+    """One container as one look observed it.
 
-    `started_at` is the runtime's wall-clock start (ns; 0 = never started) and only identifies the generation.
-    `running_since` and `exited_at` are steady instants (0 = not running / not exited, or not known).
-    `mark` is set only when the labels give exactly this container's name; `foreign_mark` says that they did not.
-    `live` holds the settings that the runtime changes while the container runs, as in a template; empty if it has none.
-    `published` says where ports can be reached through the host, `ports` where on the container's own address.
-    `restarts` counts what the runtime itself restarted in this container's life; `healer` names somebody else who restarts
-    it for its health, in words; `health` is the runtime's own health check, None where there is none.
-    `labels` are those of a container without our mark, sorted. `stale_secrets` names variables (`container/VARIABLE`)
-    whose secret has another value now than when the container was created. `image` is the image as it was asked for;
-    `digests` says what each container of the replica is made from, (name as in `live`, `registry/name@sha256:…` or the id of an
-    image that is not from that registry), sorted; `addresses` are those by network, sorted; all three empty where the
-    runtime has no such thing. `starts` is there where a replica has several containers: `started_at` is then that of the one
-    that was started last. `setup` says how a container without our mark was created, and `image_setup` what its image says of
-    that; None where that cannot be told. `unjoined` names the networks that a container with our mark was created for and is not
-    connected to: somebody took it off, or its runtime lost it. `adopted` is never set by a provider: the core says by it that a container without
-    our mark is treated as one that has `mark`.
+    Attributes:
+        started_at: wall-clock start (ns; 0 = never started). It only identifies the generation.
+        running_since, exited_at: steady instants (0 = not running, not exited, or not known).
+        address: the container's own address.
+        ports: where ports can be reached on `address`.
+        mark: our owner mark, set only when the labels name exactly this container.
+        foreign_mark: the labels carry a mark that names another container.
+        live: settings that the runtime can change while the container runs, as in a template; empty if it has none.
+        published: where ports can be reached through the host.
+        restarts: how often the runtime itself restarted this container.
+        healer: another program that restarts it for its health, as text for messages.
+        health: the runtime's own health check; None without one.
+        labels: the labels of a container without our mark, sorted.
+        stale_secrets: variables (`container/VARIABLE`) whose secret changed after the container was created.
+        image: the image name that was asked for; empty where the runtime has no images.
+        digests: what each container of the replica is made from, sorted: the name as in `live`, and
+            `registry/name@sha256:…`, or the id of an image that is not from that registry.
+        addresses: the addresses by network, sorted.
+        adopted: set by the core, never by a provider: a container without our mark is treated as if it had `mark`.
+        starts: the starts of each container, where a replica has several; `started_at` is then the latest of them.
+        setup: how a container without our mark was created; None where the runtime does not say.
+        image_setup: the same settings of its image.
+        unjoined: networks that a container with our mark was created for and is not connected to now.
     """
 
     node: str
@@ -204,7 +211,7 @@ def container_name(mark: Mark) -> str:
 
 
 def wants_liveness(fact: ContainerFact) -> bool:
-    """Whether it is somebody else's container, labelled by its owner (`true`) for liveness restarts."""
+    """Whether another owner's container has the label that asks for liveness restarts (`true`)."""
     if fact.mark is not None or fact.foreign_mark:
         return False
     return dict(fact.labels).get(LABEL_LIVENESS, "").strip().lower() == "true"
@@ -222,7 +229,7 @@ def mark_labels(mark: Mark, hash_version: int) -> dict[str, str]:
 
 
 def read_mark(name: str, labels: Mapping[str, str]) -> tuple[Mark | None, bool]:
-    """The mark on a container and whether there is one that belongs to another name (inherited labels, so foreign)."""
+    """The mark on a container, and whether its mark names another container (inherited labels)."""
     try:
         mark = Mark(labels[LABEL_INSTANCE], labels[LABEL_WORKLOAD], int(labels[LABEL_ORDINAL]), labels[LABEL_REVISION])
     except (KeyError, ValueError):
@@ -236,20 +243,23 @@ def read_mark(name: str, labels: Mapping[str, str]) -> tuple[Mark | None, bool]:
 
 
 class Endpoint(NamedTuple):
-    """An address in a pool. Its identity: balancers know addresses, not containers."""
+    """An address and port: the identity of a pool's member. Balancers know addresses, not containers."""
 
     address: str
     port: int
 
 
 class MemberFact(NamedTuple):
-    """One member of a pool. `ours` is False for members of somebody else, which are never touched.
+    """One member of a pool.
 
-    `in_flight` counts requests and connections under way or queued, as far as the process of the pool's `epoch` has them;
-    None is unknown, and is what a provider may say of a member that gets new ones anyway. `operational` is the balancer's own
-    word on it from its own checks, a second opinion that is shown and never fought; empty without checks. `checking` is one that it
-    calls up so far, while none of its checks has confirmed that. `writer` names
-    somebody else who is known to write its weight, in words; empty if nobody is.
+    Attributes:
+        ours: False for members of other owners, which are never changed.
+        name: the container's name, for messages.
+        in_flight: requests and connections under way or queued in the process of the pool's `epoch`; None = unknown, which is
+            allowed for a member that gets new ones.
+        operational: the result of the balancer's own checks, which is shown and never changed; empty without checks.
+            `checking`: the balancer takes the member for up, and no check has confirmed it yet.
+        writer: another program that writes the member's weight, as text for messages; empty without one.
     """
 
     endpoint: Endpoint
@@ -266,18 +276,18 @@ class Weights(StrEnum):
 
     ANY = "any"
     ON_OFF = "on-off"
-    """Only 0 and `ON_WEIGHT`: its balancing algorithm cannot be changed while it runs."""
+    """Only 0 and `ON_WEIGHT`: the balancing algorithm takes no other weight at run time."""
 
 
 ON_WEIGHT = 100
-"""The one weight above 0 of a pool that takes no other."""
+"""The only weight above 0 in a pool of `Weights.ON_OFF`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolFact:
     """All members of one pool, in the order of their endpoints. A pool that does not exist yet is empty.
 
-    `epoch` changes when the balancer's process does: since then its counts began anew, and weights may have been lost. Empty
+    `epoch` changes with the balancer's process: the new process counts from zero and may have lost weights. It is empty
     where there is no such process, or it is not known.
     """
 
@@ -287,13 +297,13 @@ class PoolFact:
     weights: Weights = Weights.ANY
 
 
-# --- names ------------------------------------------------------------------------------------------------------
+# --- DNS records ------------------------------------------------------------------------------------------------------
 
 
 class RecordKey(NamedTuple):
     """Owner name (lower case, final dot) and type (upper case) of a record set.
 
-    `set_id` tells the members of a routed set apart, which share name and type; empty = a plain set, the only one there.
+    `set_id` identifies a member of a routed set, whose members share name and type; empty = a plain set, the only one there.
     """
 
     name: str
@@ -305,8 +315,8 @@ class RecordSet(NamedTuple):
     """TTL in seconds and the sorted values in presentation form, canonical (lower-case compressed IPv6 and so on).
 
     A member of a routed set has either a `weight` (its share is weight / sum of weights; 0 = only when all are 0) or a `geo`
-    (a place as `manifests.values.geo` spells it; `*` = everybody else). An `alias` set answers with the addresses that the name in
-    its one value has; its TTL is 0, because the one of those counts.
+    (a place as `manifests.values.geo` spells it; `*` = all other places). An `alias` set answers with the addresses of the name
+    in its one value; its TTL is 0, because the TTL of those addresses counts.
     """
 
     ttl: int
@@ -318,9 +328,9 @@ class RecordSet(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ZoneFact:
-    """All record sets of a zone, without the ownership records; `owners` gives the owner mark of each set that has one.
+    """All record sets of a zone without the ownership records, and in `owners` the owner mark of each set that has one.
 
-    An owner mark is `<instance>/<object key>`. `capabilities` says what the zone can hold.
+    An owner mark is `<instance>/<object key>`. `capabilities` is what the zone can hold.
     """
 
     zone: str
@@ -334,7 +344,7 @@ class ZoneFact:
 
 
 class ProbeValue(StrEnum):
-    """A probe verdict. Only FAIL may lead to a restart; UNKNOWN says that our side failed."""
+    """A probe verdict. Only FAIL may lead to a restart; UNKNOWN means that our side failed."""
 
     PASS = "pass"  # noqa: S105  (a verdict, not a password)
     FAIL = "fail"
@@ -361,7 +371,7 @@ class ProbeFact(NamedTuple):
 
 
 class Probes(NamedTuple):
-    """What the probes of one generation say. None where there is no such probe, or no result yet."""
+    """The probe results of one generation. None without such a probe, or before its first result."""
 
     startup: ProbeFact | None = None
     liveness: ProbeFact | None = None
@@ -369,5 +379,5 @@ class Probes(NamedTuple):
 
 
 def fingerprint(*parts: str) -> str:
-    """A short, stable digest of some texts, for hashes that people read and compare (16 hex digits)."""
+    """A short, stable digest of some texts, for hashes that operators read and compare (16 hex digits)."""
     return sha256("\x00".join(parts).encode()).hexdigest()[:16]

@@ -1,9 +1,8 @@
-"""Which object an action is about, in one word: for messages, for one call in flight per object, and for scripts of faults.
+"""The name of the object that an action changes: for messages, for one call at a time per object, and for scripts of faults.
 
-Kept apart from `actions.py` because only the decorators and test providers need it; the core names objects by their keys.
+Apart from `actions.py` because only providers and decorators need it; the core names objects by their keys.
 """
 
-from manifests.values.desired import Role
 from providers.actions import Action, ChangeRecords, CutSessions, RemoveEndpoint, SetWeight
 from providers.facts import Endpoint
 
@@ -17,19 +16,10 @@ def endpoint_text(endpoint: Endpoint) -> str:
 
 def object_of(action: Action) -> str:
     """The object an action changes: a container's name, `<pool>/<address>:<port>`, or a zone."""
-    # Weights first, and no union: they come in thousands.
+    # Weights come in thousands: they are tested first, and without a union.
     if isinstance(action, (SetWeight, RemoveEndpoint, CutSessions)):
         address, port = action.endpoint
         return f"{action.pool}/{address}:{port}" if ":" not in address else f"{action.pool}/[{address}]:{port}"
     if isinstance(action, ChangeRecords):
         return action.zone
     return action.name
-
-
-def role_of(action: Action) -> Role:
-    """The role of the providers that can do an action."""
-    if isinstance(action, ChangeRecords):
-        return Role.DNS
-    if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
-        return Role.ENDPOINTS
-    return Role.RUNTIME

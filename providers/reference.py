@@ -1,4 +1,4 @@
-"""Generates `docs/provider-types.md`: every built-in provider type and its settings, from the models that check them.
+"""Generates `docs/provider-types.md`: every built-in provider type and its settings, from their models.
 
 Run `python -m providers.reference [DIRECTORY]` after changing a model; a test compares the committed page with the models.
 """
@@ -19,14 +19,14 @@ _INTRODUCTION = """\
 <!-- Generated from the models by `python -m providers.reference`. Do not edit. -->
 # Provider types
 
-What `spec.settings` of a Provider document may hold, for each `spec.type` that is built in. Other packages may add types
-(see [providers.md](providers.md)). Secrets are only ever references: `{env: NAME}` or `{file: /absolute/path}`.
-Types that begin with `memory-` keep their world in the process: they are for trying manifests and for tests.
+The fields of `spec.settings` in a Provider document, for each built-in `spec.type`. Other packages can add types: see
+[providers.md](providers.md). A secret is always a reference: `{env: NAME}` or `{file: /absolute/path}`. Types that begin with
+`memory-` keep everything in the process: use them to try manifests and for tests.
 """
 
 
 class _Schema(GenerateJsonSchema):
-    """Shows durations as people write them."""
+    """Shows durations as manifests write them."""
 
     def encode_default(self, dft: Any) -> Any:
         """The default as JSON."""
@@ -37,10 +37,10 @@ def provider_types_page() -> str:
     """The text of `docs/provider-types.md`."""
     sections = [_INTRODUCTION]
     for name in BUILT_IN:
-        found = settings_model(name)
-        if found is None:
+        role_and_model = settings_model(name)
+        if role_and_model is None:
             continue
-        role, model = found
+        role, model = role_and_model
         sections.append(f"## {name}\n\nRole: {role.value}. {_summary(model)}\n\n{_table(model)}")
     return "\n".join(sections)
 
@@ -78,27 +78,27 @@ def _resolve(field: dict[str, Any], defs: dict[str, Any]) -> dict[str, Any]:
     """The schema behind a reference, or the one alternative that is not null."""
     if "$ref" in field:
         return dict(defs[field["$ref"].rpartition("/")[2]])
-    options = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
+    options = [option for option in field.get("anyOf", ()) if option.get("type") != "null"]
     return _resolve(options[0], defs) if len(options) == 1 else field
 
 
 def _object_in(field: dict[str, Any], defs: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
     """The object inside a field, and whether there may be many of it."""
-    found = _resolve(field, defs)
-    if found.get("type") == "array":
-        item = _resolve(found.get("items", {}), defs)
+    schema = _resolve(field, defs)
+    if schema.get("type") == "array":
+        item = _resolve(schema.get("items", {}), defs)
         return (item, True) if "properties" in item else (None, True)
-    return (found, False) if "properties" in found else (None, False)
+    return (schema, False) if "properties" in schema else (None, False)
 
 
 def _type(field: dict[str, Any], defs: dict[str, Any]) -> str:
-    found = _resolve(field, defs)
-    if "enum" in found:
-        return " or ".join(f"`{one}`" for one in found["enum"])
-    if found.get("type") == "array":
-        return f"list of: {_type(found.get('items', {}), defs)}"
+    schema = _resolve(field, defs)
+    if "enum" in schema:
+        return " or ".join(f"`{choice}`" for choice in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of: {_type(schema.get('items', {}), defs)}"
     names = {"string": "text", "integer": "number", "number": "number", "boolean": "true or false", "object": "mapping"}
-    return names.get(found.get("type", ""), "text")
+    return names.get(schema.get("type", ""), "text")
 
 
 def main(arguments: list[str]) -> None:

@@ -2,25 +2,29 @@
 
 Rules for all providers (each is a level of the conformance suites in `providers/testing/`):
 
-1. `observe` is one complete, read-only look. What is missing is not an error; what cannot be read raises, and is never
-   answered with an empty result.
-2. `perform` does one action. Repeating it is harmless. It compares with what is there right before acting and raises
-   `Conflict` (or `Gone`, `Foreign`) instead of acting on something the plan did not see.
+1. `observe` is one complete, read-only look. A missing object is not an error. A failed read raises; it never returns an empty
+   or partial result.
+2. `perform` does one action; for endpoints, many in one call, each with its own error. Repeating an action is harmless. Right
+   before it acts, the provider compares the action with the present state; if the plan saw something else, it answers
+   `Conflict` (or `Gone`, `Foreign`) and changes nothing.
 3. Errors are those of `errors.py` and nothing else. When an answer is lost after the request was sent: `OutcomeUnknown`.
-4. Blocking code is fine: every provider is called from a small pool of threads of its own. Each call bounds its own waits.
-5. No retries, diffing, ownership rules, logging or dry-run switches inside: decorators and the core do those.
+4. Blocking code is fine: a small pool of threads calls each provider. Each call bounds its own waits.
+5. No retries, diffing, ownership rules, logging or dry-run switches: decorators and the core do those.
 
 Constructors take (name, settings, context) and do no I/O.
 
-An endpoint provider whose `perform` itself refuses members that are not ours, in the look it makes before writing, may say
-so by the class attribute `checks_ownership = True`: the `owned` decorator then adds no look of its own. Level 6 of the
-conformance suite proves it.
+An endpoint provider may refuse members of other owners itself, in the look it makes before it writes. It declares that by the
+class attribute `checks_ownership = True`, and the `owned` decorator adds no look of its own. Level 6 of the conformance suite
+checks it.
 
-Three methods are optional. `check(asked) -> tuple[str, ...]`: what is missing for the pools or zones named, or for the templates
-given, read-only; for `reconcile doctor`. `watch(changed: Callable[[], None]) -> None` of a runtime: call `changed`, from any
-thread, when something may have changed, until `close`; it only makes the next look come sooner.
-`progress() -> tuple[str, ...]`: what is under way and how far it is, in words without secrets, such as `pulling IMAGE: 1 of 3
-layers are here`; it answers at once from memory, on any thread, because people's progress lines ask it while calls go on.
+Three methods are optional:
+
+- `check(asked) -> tuple[str, ...]`: what the other side lacks for these pools, zones or templates, read-only. `reconcile doctor`
+  calls it.
+- `watch(changed: Callable[[], None]) -> None` of a runtime: call `changed`, from any thread and until `close`, when something may
+  have changed. The next look then comes sooner.
+- `progress() -> tuple[str, ...]`: a text without secrets for each piece of work under way, such as `pulling IMAGE: 1 of 3
+  layers`. It answers at once from memory, on any thread, while other calls go on.
 """
 
 from collections.abc import Collection, Sequence
@@ -38,7 +42,7 @@ from providers.facts import ContainerFact, PoolFact, ZoneFact
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a provider may know about its surroundings: this instance's id and its private state directory (absolute)."""
+    """What a provider may know about the instance: its id and its private state directory (absolute)."""
 
     instance: str
     state_dir: str
@@ -53,6 +57,20 @@ class ExecTarget:
     cwd: str
 
 
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """What came of the actions of one call.
+
+    Attributes:
+        errors: the error of each action, in the order of the actions; None for one that is done.
+        pools: pools as `observe` would return them, read after the last write. The caller observes those that are left out, so
+            a provider that reads nothing back leaves this empty.
+    """
+
+    errors: tuple[ProviderError | None, ...]
+    pools: tuple[PoolFact, ...] = ()
+
+
 class RuntimeProvider(Protocol):
     """Runs containers on one node."""
 
@@ -61,7 +79,7 @@ class RuntimeProvider(Protocol):
     name: str
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """All containers of this node, ours or not, with their labels where they are not; only those of `names` when given."""
+        """All containers of this node, or only those of `names`; also those of other owners, with their labels."""
 
     def perform(self, action: RuntimeAction) -> None:
         """Do one action; see the action for what repeating it means."""
@@ -73,7 +91,7 @@ class RuntimeProvider(Protocol):
         """The last output lines of a container, oldest first; empty when there are none."""
 
     def close(self) -> None:
-        """Let go of sockets and threads. Containers keep running."""
+        """Release sockets and threads. Containers keep running."""
 
 
 class EndpointProvider(Protocol):
@@ -86,46 +104,19 @@ class EndpointProvider(Protocol):
     def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
         """The named pools, plus every pool that holds a member of ours."""
 
-    def perform(self, action: EndpointAction) -> None:
-        """Do one action."""
-
-    def close(self) -> None:
-        """Let go of sockets and threads."""
-
-
-@runtime_checkable
-class Batching(EndpointProvider, Protocol):
-    """Endpoints that do many actions in one call. Optional: an author declares it by having the method.
-
-    Ask by `isinstance(provider, Batching)`; decorators have the method exactly when the provider inside has it.
-    """
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         """Do the actions, in their order where it can be seen; one that fails does not stop the others.
-
-        Returns:
-            For each action, in the order given, what `perform` would have raised; None when it is done.
 
         Raises:
             ProviderError: nothing was begun; it is the answer to every action.
         """
 
-
-@runtime_checkable
-class ReadingBack(Batching, Protocol):
-    """Batching endpoints that read back whole pools after they wrote, and tell them: it saves the caller a look. Optional."""
-
-    def perform_and_read(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """What `perform_all` does and answers; and pools of the actions, as `observe` would tell them, read after the last write.
-
-        A pool that was not read back completely by then is left out, and the caller looks at it. Raises like `perform_all`.
-        """
+    def close(self) -> None:
+        """Release sockets and threads."""
 
 
 class DNSProvider(Protocol):
-    """Holds record sets in zones. `capabilities` of the class is what its type can do, of the object what this one does."""
+    """Holds record sets in zones. `capabilities` of the class are those of the type, of the object those of this provider."""
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]]
@@ -139,27 +130,27 @@ class DNSProvider(Protocol):
         """
 
     def perform(self, action: ChangeRecords) -> None:
-        """Change record sets after checking that each is as `before` says."""
+        """Change record sets after checking that each is as in `before`."""
 
     def close(self) -> None:
-        """Let go of sockets and threads."""
+        """Release sockets and threads."""
 
 
 @runtime_checkable
 class ByName(DNSProvider, Protocol):
-    """Names of which some can be looked at without reading the whole zone. Optional: an author declares it by having the method.
+    """A DNS provider that can read some names without the whole zone. Optional: having the method declares it.
 
-    What is about to be written is then looked at alone, which matters in large zones.
+    Before a write, only the names that are about to change are read, which matters in large zones.
     """
 
     def observe_names(self, zone: str, names: Collection[str]) -> ZoneFact:
-        """All record sets at these names (canonical), and any others that came along; raises as `observe`."""
+        """All record sets at these names (canonical), and perhaps others. Raises as `observe`."""
 
 
 Provider = RuntimeProvider | EndpointProvider | DNSProvider
 
 
 def capabilities_of(provider: DNSProvider | type[DNSProvider]) -> DNSCapabilities:
-    """What a DNS provider or its type declares; plain record sets for one that declares nothing."""
-    found: DNSCapabilities = getattr(provider, "capabilities", PLAIN)
-    return found
+    """The capabilities that a DNS provider or its type declares; `PLAIN` for one that declares none."""
+    declared: DNSCapabilities = getattr(provider, "capabilities", PLAIN)
+    return declared

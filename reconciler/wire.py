@@ -16,7 +16,7 @@ from providers.lib.secrets import on_resolve
 from providers.spi import Context, Provider
 from providers.wrappers.limited import limited
 from providers.wrappers.owned import OwnedRuntime, owned
-from providers.wrappers.push_credentials import PreparedRuntime, shares_files
+from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from providers.wrappers.readonly import read_only
 from reconciler.core.decision import Decision, Plan
 from reconciler.core.forecast import forecast
@@ -68,7 +68,7 @@ def build(desired: Desired, state: Path, *, may_write: bool, credentials: Creden
 def _wrapped(provider: Provider, instance: str, may_write: bool, credentials: Credentials | None) -> Provider:
     safe: Provider = owned(provider, instance)
     if credentials is not None and isinstance(safe, OwnedRuntime):
-        safe = PreparedRuntime(safe, credentials.prepare, shares_files(provider))
+        safe = CredentialedRuntime(safe, credentials.prepare, shares_files(provider))
     return limited(safe if may_write else read_only(safe))
 
 

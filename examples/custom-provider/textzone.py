@@ -1,4 +1,4 @@
-"""A DNS provider in one file: each zone is a text file of lines `name TTL type value`, its first line is `# serial N`.
+"""A DNS provider in one file: each zone is a text file of lines `name TTL type value`; the first line is `# serial N`.
 
 Decorators add ownership, deadlines and dry run. The provider itself only reads its zones, compares, and writes.
 """

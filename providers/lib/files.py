@@ -1,7 +1,7 @@
-"""Files that other programs read while we write them: one lock, one atomic replacement. Used by the file and zone file providers.
+"""Files that other programs read while we write them: a lock and an atomic replacement. Used by providers that write files.
 
 A reader sees the old or the new file, never a part. A kill -9 leaves at most one temporary file per target, which the next
-writer removes. The lock is the kernel's (flock), so that it dies with its holder.
+writer removes. The kernel holds the lock (flock), so that it ends with the process.
 """
 
 import errno
@@ -18,37 +18,37 @@ from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, 
 
 LOCK_NAME = ".reconciler.lock"
 LOCK_SECONDS = 5.0
-"""How long a writer waits for another one. Writers hold the lock for one read and one write."""
+"""Longest time that a writer waits for another one. A writer holds the lock for one read and one write."""
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Files above this size are refused, so that a wrong path cannot fill the memory."""
+"""Larger files are refused, so that a wrong path cannot fill the memory."""
 
 FILE_MODE = 0o644
-"""Mode of new files: they are made for other programs to read, and hold no secrets. Existing files keep mode and owner."""
+"""Mode of new files: other programs read them, and they hold no secrets. Existing files keep mode and owner."""
 
 NOT_ALLOWED = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ELOOP})
 
 
 def directory_of(target: str, directory: str, state_dir: str) -> Path:
-    """The directory a setting names: absolute as it is, relative below the state directory.
+    """The directory that a setting names: an absolute path as it is, a relative one below the state directory.
 
     Raises:
-        Rejected: a relative one leads out of the state directory, by `..` or by a symbolic link.
+        Rejected: a relative path leaves the state directory, by `..` or by a symbolic link.
     """
     if os.path.isabs(directory):
         return Path(directory)
     root = Path(state_dir).resolve()
-    found = root / directory
-    if not found.resolve().is_relative_to(root):
-        raise Rejected(target, f"the directory {directory!r} leads out of {root}", "name it as an absolute path")
-    return found
+    path = root / directory
+    if not path.resolve().is_relative_to(root):
+        raise Rejected(target, f"directory {directory!r} is outside {root}", "write it as an absolute path")
+    return path
 
 
 def read(target: str, path: Path) -> bytes | None:
     """The bytes of a regular file; None when it, or its directory, does not exist.
 
     Raises:
-        Unreachable: it cannot be read. Nothing is known then, so this is never answered with None.
+        Unreachable: the file cannot be read. That is never answered with None, because its content is unknown.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -64,7 +64,7 @@ def read(target: str, path: Path) -> bytes | None:
         try:
             info = os.fstat(descriptor)
             if info.st_size > MAX_BYTES:
-                raise Unreachable(target, f"{path} has {info.st_size} bytes, above the limit of {MAX_BYTES}")
+                raise Unreachable(target, f"{path} has {info.st_size} bytes; the limit is {MAX_BYTES}")
             return file.read(MAX_BYTES + 1)
         except OSError as error:
             raise Unreachable(target, f"cannot read {path}: {error.strerror}", _hint(error)) from error
@@ -75,7 +75,7 @@ def locked(target: str, directory: Path, seconds: float = LOCK_SECONDS) -> Itera
     """Hold the directory's lock, creating the directory (0755) and its parents (0700) if needed.
 
     Raises:
-        Unreachable: somebody else held it all the time; nothing was changed.
+        Unreachable: another program held the lock all the time; nothing was changed.
         Rejected: the directory or its lock file cannot be created.
     """
     descriptor = _open_lock(target, directory)
@@ -85,7 +85,9 @@ def locked(target: str, directory: Path, seconds: float = LOCK_SECONDS) -> Itera
         while not _try_lock(descriptor):
             if time.monotonic() >= deadline:
                 where = directory / LOCK_NAME
-                raise Unreachable(target, f"another program has held {where} for {seconds:g} s", "see who writes there")
+                raise Unreachable(
+                    target, f"another program has held {where} for {seconds:g} s", "find the program that writes there"
+                )
             pause.wait(0.005)
         yield
     finally:
@@ -93,16 +95,16 @@ def locked(target: str, directory: Path, seconds: float = LOCK_SECONDS) -> Itera
 
 
 def replace(target: str, path: Path, data: bytes, before: bytes | None) -> None:
-    """Put `data` in the place of a file, atomically and durably; call it under the lock of its directory.
+    """Replace a file with `data`, atomically and durably. Call it under the lock of its directory.
 
-    People's editors do not ask for the lock, so the file is compared with `before` (None = it did not exist) once more
-    right before it is replaced.
+    Editors do not take the lock, so the file is compared with `before` (None = it did not exist) once more right before the
+    replacement.
 
     Raises:
-        Conflict: the file is not as `before` any more; nothing was changed.
+        Conflict: the file differs from `before`; nothing was changed.
         Rejected: missing rights, or the path is a link or a directory; nothing was changed.
         Unreachable: the disk is full or broken; nothing was changed.
-        OutcomeUnknown: the file is in place, but it is not known to be on disk, or it reads back differently.
+        OutcomeUnknown: the file is in place, but may not be on disk, or reads back differently.
     """
     temporary = path.with_name(f".{path.name}.new")
     try:
@@ -113,32 +115,32 @@ def replace(target: str, path: Path, data: bytes, before: bytes | None) -> None:
         raise _failed(target, path, error) from error
     try:
         if read(target, path) != before:
-            raise Conflict(target, f"{path} was changed by somebody else meanwhile", "look again")
+            raise Conflict(target, f"another writer has changed {path}", "retried automatically")
         temporary.replace(path)
     except OSError as error:
         raise _failed(target, path, error) from error
     finally:
-        # After the replacement there is nothing left to remove.
+        # After the replacement there is no temporary file.
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
     try:
         _sync_directory(path.parent)
     except OSError as error:
-        raise OutcomeUnknown(target, f"{path} may not be on disk: {error.strerror}", "look at the disk") from error
+        raise OutcomeUnknown(target, f"{path} may not be on disk: {error.strerror}", "check the disk") from error
     if read(target, path) != data:
-        raise OutcomeUnknown(target, f"{path} was changed while it was written", "see who else writes to it")
+        raise OutcomeUnknown(target, f"{path} changed while it was written", "find the other program that writes to it")
 
 
 def _hint(error: OSError) -> str:
     if error.errno == errno.ELOOP:
-        return "it is a symbolic link; name the directory of the real file in the settings"
-    return "give this user the right to read it" if error.errno in NOT_ALLOWED else ""
+        return "it is a symbolic link: set the directory of the real file in the settings"
+    return "give this user read permission" if error.errno in NOT_ALLOWED else ""
 
 
 def _failed(target: str, path: Path, error: OSError) -> ProviderError:
     cause = f"cannot write {path}: {error.strerror}; nothing was changed"
     if error.errno in NOT_ALLOWED:
-        return Rejected(target, cause, "give this user the right to write there")
+        return Rejected(target, cause, "give this user write permission there")
     return Unreachable(target, cause, "free some space" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "")
 
 

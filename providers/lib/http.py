@@ -1,8 +1,8 @@
-"""HTTP calls to a management API, with the answers sorted by what the caller may do next. The one module that imports httpx.
+"""HTTP calls to a management API, with errors sorted by what the caller may do next. The only module that imports httpx.
 
-Used by providers whose other side speaks JSON over HTTP. There is no retry here: a server that asks for patience (429, 503
-with Retry-After) is left alone until then, and every call until that instant fails at once with the time that is left.
-Redirects are not followed and proxies of the environment are not used: a management API is where the settings say.
+Used by providers whose other side speaks JSON over HTTP. There is no retry here. When a server answers 429 or 503 with
+Retry-After, every call until then fails at once and says how much time is left. Redirects are not followed and proxies of the
+environment are not used: the settings say where the API is.
 """
 
 import json
@@ -20,31 +20,31 @@ from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachabl
 from providers.lib.secrets import Secret
 
 MAX_ANSWER = 512 * 1024 * 1024
-"""Octets of one answer. More are refused, so that no server can fill the memory."""
+"""Octets of one answer. A longer one is refused, so that no server can fill the memory."""
 
 MAX_PATIENCE = 3600
-"""Seconds: a longer Retry-After is taken as this, so that a mistake of the server does not stop us for days."""
+"""Seconds: a longer Retry-After counts as this, so that a mistake of the server does not stop us for days."""
 
 WHOLE = 5
-"""How many times the time-out of one wait a whole answer may take."""
+"""A whole answer may take this many times the time-out of one wait."""
 
 HEADER = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
-"""What a header's value may be (RFC 9110 section 5.5), without the octets beyond ASCII."""
+"""Valid header values (RFC 9110 section 5.5), without octets beyond ASCII."""
 
 SHOWN = 300
-"""Characters of the server's own words in a message."""
+"""Characters of the server's own text in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer that the caller has to judge: its status and its JSON (None when there is none, or when it is no JSON)."""
+    """An answer that the caller judges: its status and its JSON (None without a body, or when the body is not JSON)."""
 
     status: int
     body: object
 
     @property
-    def words(self) -> str:
-        """What the server says went wrong, shortened: the text of `error` and `errors`, as such APIs have them."""
+    def error_text(self) -> str:
+        """The server's own error message, shortened: the texts of `error` and `errors`."""
         if not isinstance(self.body, Mapping):
             return ""
         errors = self.body.get("errors")
@@ -59,9 +59,9 @@ class API:
         url: base URL without a slash at its end.
         timeout: longest wait for a connection and for each piece of an answer, in ns; a whole call takes `WHOLE` times that.
         steady: steady clock in ns.
-        wall: seconds since 1970, for a Retry-After that names a date.
+        wall: seconds since 1970, for a Retry-After with a date.
         ca_file: certificates to trust instead of the system's; empty = the system's.
-        transport: for tests of other sides than a socket; None = a socket.
+        transport: for tests; None = a socket.
     """
 
     def __init__(
@@ -91,9 +91,9 @@ class API:
         """Send JSON with PATCH, POST, PUT or DELETE.
 
         Raises:
-            Unreachable: it was not sent, or the server did not take it up (429, 503).
-            OutcomeUnknown: it was sent and there is no answer, or the server failed while working on it (other 5xx).
-            Rejected: the server does not accept who we are (401, 403).
+            Unreachable: it was not sent, or the server did not process it (429, 503).
+            OutcomeUnknown: it was sent and there is no answer, or the server failed while processing it (other 5xx).
+            Rejected: the server refuses the credentials (401, 403).
         """
         return self._call(method, target, path, headers, json.dumps(body).encode())
 
@@ -113,24 +113,24 @@ class API:
         try:
             status, answer_headers, answer = self._exchange(method, path, sent, content)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-            raise Unreachable(target, f"no connection to {self._url}: {_words(error)}") from None
+            raise Unreachable(target, f"no connection to {self._url}: {_text(error)}") from None
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
-            raise self._lost(target, content is not None, _words(error)) from None
+            raise self._lost(target, content is not None, _text(error)) from None
         return self._judged(target, content is not None, status, answer_headers, answer)
 
     def _exchange(
         self, method: str, path: str, headers: Mapping[str, str], content: bytes | None
     ) -> tuple[int, httpx.Headers, bytes]:
         end = self._steady() + WHOLE * self._timeout
-        found = bytearray()
+        answer = bytearray()
         with self._session(path).stream(method, self._url + path, headers=headers, content=content) as response:
             for piece in response.iter_bytes():
-                found += piece
-                if len(found) > MAX_ANSWER:
+                answer += piece
+                if len(answer) > MAX_ANSWER:
                     raise httpx.ReadError(f"its answer has more than {MAX_ANSWER} octets")
                 if self._steady() > end:
                     raise httpx.ReadTimeout(f"its answer was not complete after {WHOLE * self._timeout / SECOND:g} s")
-            return response.status_code, response.headers, bytes(found)
+            return response.status_code, response.headers, bytes(answer)
 
     def _session(self, target: str) -> httpx.Client:
         with self._lock:
@@ -143,22 +143,23 @@ class API:
 
     def _trust(self, target: str) -> ssl.SSLContext | bool:
         if not self._url.startswith("https:"):
-            return False  # nothing to verify; loading the system's certificates would take a while
+            return False  # nothing to verify, and loading the system's certificates takes time
         try:
             return ssl.create_default_context(cafile=self._ca_file or None)
         except (OSError, ssl.SSLError) as error:
-            cause = f"the certificates in {self._ca_file} cannot be used: {error}"
-            raise Rejected(target, cause, "give caFile a file of PEM certificates") from error
+            cause = f"cannot use the certificates in {self._ca_file}: {error}"
+            raise Rejected(target, cause, "set caFile to a file of PEM certificates") from error
 
     def _check_patience(self, target: str) -> None:
         left = self._not_before - self._steady()
         if left > 0:
-            cause = f"{self._url} asked to be left alone for another {-(-left // SECOND)} s"
-            raise Unreachable(target, cause, "it is asked again by itself after that")
+            seconds = -(-left // SECOND)
+            cause = f"{self._url} asked to wait another {seconds} s"
+            raise Unreachable(target, cause, f"retried automatically in {seconds} s")
 
     def _judged(self, target: str, writing: bool, status: int, headers: httpx.Headers, answer: bytes) -> Reply:
         reply = Reply(status, _json(answer))
-        said = f"{self._url} answers {status}{f' ({reply.words})' if reply.words else ''}"
+        said = f"{self._url} answers {status}{f' ({reply.error_text})' if reply.error_text else ''}"
         if status in (429, 503):
             wait = self._patience(headers.get("Retry-After", ""))
             self._not_before = max(self._not_before, self._steady() + wait * SECOND)
@@ -166,11 +167,11 @@ class API:
         if status >= 500:
             raise self._lost(target, writing, said)
         if status in (401, 403):
-            raise Rejected(target, said, "check the key of the provider, and its rights on the server")
+            raise Rejected(target, said, "check the provider's key and its permissions on the server")
         if 300 <= status < 400:
-            raise Rejected(target, f"{said}: it redirects elsewhere", "give the provider the final URL")
+            raise Rejected(target, f"{said}: a redirect", "set url to the final URL")
         if status == 200 and reply.body is None:
-            raise self._lost(target, writing, f"{said} with something that is not JSON")
+            raise self._lost(target, writing, f"{said} without JSON")
         return reply
 
     def _patience(self, text: str) -> int:
@@ -187,26 +188,26 @@ class API:
     def _lost(self, target: str, writing: bool, cause: str) -> ProviderError:
         if not writing:
             return Unreachable(target, f"no usable answer from {self._url}: {cause}")
-        return OutcomeUnknown(target, f"the change was sent to {self._url}, but: {cause}", "look again")
+        return OutcomeUnknown(target, f"the change was sent to {self._url}, then: {cause}", "retried automatically")
 
 
 def _header(target: str, name: str, secret: Secret) -> str:
-    """A secret as the value of a header. Checked here, because an error of the client would quote it."""
+    """A secret as a header's value. Checked here because an error of httpx would quote it."""
     text = secret.reveal()
     if not HEADER.fullmatch(text):
-        cause = f"the secret for {name} has characters that no HTTP header can hold"
+        cause = f"the secret for {name} has characters that are not allowed in an HTTP header"
         raise Rejected(target, cause, "store it as one line of printable ASCII")
     return text
 
 
 def _json(answer: bytes) -> object:
     try:
-        found: object = json.loads(answer) if answer else None
+        body: object = json.loads(answer) if answer else None
     except ValueError:
         return None
-    return found
+    return body
 
 
-def _words(error: Exception) -> str:
-    """The error in words. httpx leaves the text of time-outs empty."""
+def _text(error: Exception) -> str:
+    """The error's text. httpx leaves that of time-outs empty."""
     return str(error)[:SHOWN] or type(error).__name__

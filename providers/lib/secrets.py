@@ -1,7 +1,7 @@
-"""Secrets as references: a manifest says where a secret is, never what it is. Used by providers that log in somewhere.
+"""References to secrets: a manifest says where a secret is, never its text. Used by providers that log in to a server.
 
-A reference is resolved at each use, so that a changed secret counts at once and none is kept. What comes out is a `Secret`,
-which has no printed form: a log line, an error or a debugger's view of it shows `***`.
+A reference is resolved at each use, so that a changed secret counts at once and none is kept. The result is a `Secret`, which
+has no printed form: log lines, errors and debuggers show `***`.
 """
 
 import os
@@ -17,7 +17,7 @@ from manifests.types.errors import bad_value
 from providers.errors import Rejected, Unreachable
 
 MAX_BYTES = 64 * 1024
-"""Secrets above this size are refused: the reference then names a wrong file."""
+"""Larger secrets are refused: the reference names a wrong file."""
 
 SHOWN = "***"
 
@@ -26,7 +26,7 @@ _listeners: list[Callable[[str], None]] = []
 
 @contextmanager
 def on_resolve(listener: Callable[[str], None]) -> Iterator[None]:
-    """Have every secret told to `listener` before anybody else gets it: for the mask over the logs. Any thread may call it."""
+    """Call `listener` with every resolved secret before its user gets it: for masking logs. It is called from any thread."""
     _listeners.append(listener)
     try:
         yield
@@ -35,7 +35,7 @@ def on_resolve(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 class Secret:
-    """A secret text. Only `reveal` gives it; every other way to look at it shows `***`."""
+    """A secret text. Only `reveal` returns it; every other form shows `***`."""
 
     __slots__ = ("_text",)
 
@@ -43,14 +43,14 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself. Give it to nothing that may print it."""
+        """The text itself. Do not pass it to code that may print it."""
         return self._text
 
     def __repr__(self) -> str:
         return SHOWN
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not written anywhere")
+        raise TypeError("a secret cannot be serialized")
 
 
 class SecretRef(Model):
@@ -59,12 +59,12 @@ class SecretRef(Model):
     env: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Environment variable of the reconciler that holds the secret.",
+        description="Environment variable of the `reconcile` process that holds the secret.",
     )
     file: str | None = Field(
         default=None,
         pattern=r"^/[^\x00]+$",
-        description="Absolute path of a file that holds the secret and that not everybody may read.",
+        description="Absolute path of a file that holds the secret. It must not be world-readable.",
     )
 
     @model_validator(mode="after")
@@ -80,16 +80,16 @@ class SecretRef(Model):
         """The secret as it is now, without line ends at its end.
 
         Args:
-            target: what needs the secret, for messages.
+            target: the object that needs the secret, for messages.
 
         Raises:
-            Rejected: it is not there, empty, not text, or lies in a file that is no regular file or that everybody may read.
-            Unreachable: the file cannot be read just now.
+            Rejected: it does not exist, is empty or not text, or its file is not a regular file or is world-readable.
+            Unreachable: the file cannot be read now.
         """
         text = self._from_env(target) if self.env is not None else self._from_file(target)
         text = text.rstrip("\r\n")
         if not text:
-            raise Rejected(target, f"the secret in {self} is empty", "put the secret there")
+            raise Rejected(target, f"the secret in {self} is empty", "write the secret there")
         for listener in tuple(_listeners):
             listener(text)
         return Secret(text)
@@ -97,7 +97,7 @@ class SecretRef(Model):
     def _from_env(self, target: str) -> str:
         text = os.environ.get(self.env or "")
         if text is None:
-            raise Rejected(target, f"{self} is not set", "set it where the reconciler is started")
+            raise Rejected(target, f"{self} is not set", "set it in the environment of the reconcile process")
         return text
 
     def _from_file(self, target: str) -> str:
@@ -106,26 +106,30 @@ class SecretRef(Model):
         except (FileNotFoundError, NotADirectoryError) as error:
             raise Rejected(target, f"the secret's {self} does not exist", "create it with mode 0600") from error
         except PermissionError as error:
-            raise Rejected(target, f"the secret's {self} may not be read", "make the reconciler its owner") from error
+            raise Rejected(
+                target, f"no permission to read the secret's {self}", "make the user of the reconcile process its owner"
+            ) from error
         except OSError as error:
             raise Unreachable(target, f"cannot read the secret's {self}: {error.strerror}") from error
         try:
             return raw.decode()
         except UnicodeDecodeError:
             # Not chained: the error would hold the bytes.
-            raise Rejected(target, f"the secret's {self} is not UTF-8 text", "store it as text") from None
+            raise Rejected(target, f"the secret's {self} is not UTF-8 text", "store it as UTF-8 text") from None
 
     def _read(self, target: str) -> bytes:
-        # Links are followed: tools that hand out secrets make them. What counts is the file at their end.
+        # Links are followed, because secret managers make them. The checks are of the file that they lead to.
         descriptor = os.open(self.file or "", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
             info = os.fstat(descriptor)
             if not stat.S_ISREG(info.st_mode):
-                raise Rejected(target, f"the secret's {self} is not a regular file", "name the file itself")
+                raise Rejected(target, f"the secret's {self} is not a regular file", "set the path of the file itself")
             if info.st_mode & stat.S_IROTH:
-                raise Rejected(target, f"the secret's {self} can be read by everybody", f"chmod o-rwx {self.file}")
+                raise Rejected(target, f"the secret's {self} is world-readable", f"run chmod o-rwx {self.file}")
             if info.st_size > MAX_BYTES:
-                raise Rejected(target, f"the secret's {self} has more than {MAX_BYTES} bytes", "name the right file")
+                raise Rejected(
+                    target, f"the secret's {self} has more than {MAX_BYTES} bytes", "set the path of the right file"
+                )
             return os.read(descriptor, MAX_BYTES)
         finally:
             os.close(descriptor)

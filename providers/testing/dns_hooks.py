@@ -1,7 +1,7 @@
-"""What the levels of the DNS suite stand on: the hooks that an author writes, fixtures, and small words for the actions.
+"""The base of the DNS suite: the hooks that an author writes, fixtures, and helpers.
 
-`dns_suite.py` has the levels; authors subclass `DNSConformance` there and find the hooks to write here. Records that a zone has
-from its birth (NS at its top) are left aside.
+`dns_suite.py` has the levels. Authors subclass its `DNSConformance` and find the hooks to write here. Records that every new zone
+has (NS and SOA at its top) are left out.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,21 +23,21 @@ class DNSHooks:
     """Everything but the levels."""
 
     zone = "example.test."
-    """The zone the suite works in. At the start of each test it holds nothing but what every zone has."""
+    """The zone of the suite. At the start of each test it has only the records that every new zone has."""
 
     counts = True
-    """Whether the zone has a serial that rises with each change."""
+    """Whether the zone has a serial that increases with each change."""
 
     # --- hooks: what an author writes ---------------------------------------------------------------------------
 
     def make(self, context: Context) -> DNSProvider:
         """A new provider object on the same world for the same state directory, without decorators. No I/O."""
-        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what is promised")
+        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what it must do")
 
     def break_reads(self, context: Context) -> None:
-        """Make the zone unreadable: a corrupt file, a dead server, missing rights."""
+        """Make the zone unreadable: a corrupt file, a dead server, missing permissions."""
         raise NotImplementedError(
-            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what is promised"
+            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what it must do"
         )
 
     def wrap(self, names: DNSProvider, context: Context) -> DNSProvider:
@@ -45,7 +45,7 @@ class DNSHooks:
         del context
         return names
 
-    # --- fixtures and small words -------------------------------------------------------------------------------
+    # --- fixtures and helpers -------------------------------------------------------------------------------
 
     @pytest.fixture
     def context(self, tmp_path: Path) -> Context:
@@ -63,13 +63,13 @@ class DNSHooks:
 
     @pytest.fixture
     def theirs(self, context: Context) -> Iterator[DNSProvider]:
-        """The same world as another instance sees it, with ownership."""
+        """The same world for another instance, with ownership."""
         provider = owned(self.make(Context(OTHER, context.state_dir)), OTHER)
         yield provider
         provider.close()
 
     def key(self, label: str, kind: str = "A", set_id: str = "") -> RecordKey:
-        """A name in the suite's zone; the zone itself for an empty label."""
+        """A name in the suite's zone; the zone's own name for an empty label."""
         return RecordKey(f"{label}.{self.zone}" if label else self.zone, kind, set_id)
 
     def look(self, provider: DNSProvider) -> ZoneFact:
@@ -79,9 +79,9 @@ class DNSHooks:
         return facts[0]
 
     def records(self, provider: DNSProvider) -> dict[RecordKey, RecordSet]:
-        """The zone's record sets without what every zone has."""
-        born = (self.key("", "NS"), self.key("", "SOA"))
-        return {key: record for key, record in self.look(provider).records.items() if key not in born}
+        """The zone's record sets without those of every new zone."""
+        always = (self.key("", "NS"), self.key("", "SOA"))
+        return {key: record for key, record in self.look(provider).records.items() if key not in always}
 
     def change(
         self, provider: DNSProvider, *changes: tuple[RecordKey, RecordSet | None, RecordSet | None]

@@ -1,4 +1,4 @@
-"""The conformance suite for DNS providers, told like the levels of a game: each level needs the ones before it.
+"""The conformance suite for DNS providers, in levels: each level needs the ones before it.
 
 For authors of providers: subclass `DNSConformance` in a test module, name the class `Test...`, and write the hooks of
 `DNSHooks`. Start with level 1 and work down.
@@ -19,17 +19,17 @@ from providers.wrappers.owned import owned
 
 
 class DNSConformance(DNSHooks):
-    """Levels 1 to 10 for every DNS provider, 11 to 14 for what it declares to be capable of, and for what it does not."""
+    """Levels 1 to 10 for every DNS provider, 11 to 14 for declared capabilities and for those that are not declared."""
 
     # --- level 1: see nothing -----------------------------------------------------------------------------------
 
     def test_level_01_a_new_zone_shows_nothing_of_ours(self, names: DNSProvider) -> None:
         """Nothing there is an answer, not an error."""
         self.holds(names, {}, "an empty zone")
-        same(self.look(names).owners, {}, 1, "and nobody owns anything in it")
+        same(self.look(names).owners, {}, 1, "no owners in it")
 
     def test_level_01_each_look_says_what_the_provider_declares(self, names: DNSProvider) -> None:
-        """The core plans with what comes with the zone; manifests are checked with what the class says."""
+        """The capabilities of a zone are those of its provider."""
         same(self.look(names).capabilities, names.capabilities, 1, "the capabilities of the zone")
 
     # --- level 2: create and see it -----------------------------------------------------------------------------
@@ -125,10 +125,10 @@ class DNSConformance(DNSHooks):
         names.perform(action)
         self.holds(names, {self.key("app", "AAAA"): AAAA, self.key("www"): A1}, "only the deleted set is gone")
 
-    # --- level 6: somebody else's stays -------------------------------------------------------------------------
+    # --- level 6: record sets of other owners stay -------------------------------------------------------------------------
 
     def test_level_06_another_instances_set_is_never_touched(self, context: Context, theirs: DNSProvider) -> None:
-        """With the ownership decorator: the mark lies beside the data, and the refusal names the other owner."""
+        """With the ownership decorator: the mark is beside the data, and the error names the other owner."""
         theirs.perform(self.action(theirs, (self.key("app"), None, A1), instance=OTHER))
         mine = owned(self.make(context), INSTANCE)
         before = self.look(mine)
@@ -142,7 +142,7 @@ class DNSConformance(DNSHooks):
         mine.close()
 
     def test_level_06_a_set_without_a_mark_is_never_touched(self, context: Context) -> None:
-        """Somebody wrote it by hand; not even the same content is taken over silently."""
+        """It was written by hand. It is not adopted even if its content is the same."""
         bare = self.make(context)
         self.change(bare, (self.key("by-hand"), None, A1))
         mine = owned(bare, INSTANCE)
@@ -155,7 +155,7 @@ class DNSConformance(DNSHooks):
     # --- level 7: the reply is lost after success ---------------------------------------------------------------
 
     def test_level_07_a_lost_reply_then_look_and_repeat(self, names: DNSProvider) -> None:
-        """The change was done although its answer was lost: looking tells, and repeating is harmless."""
+        """The change was done although its answer was lost: a look shows it, and repeating is harmless."""
         for before, after in ((None, A1), (A1, A2), (A2, None)):
             lossy = faulty(names, sequence(Fault.LOST_REPLY))
             action = self.action(lossy, (self.key("app"), before, after))
@@ -276,7 +276,7 @@ class DNSConformance(DNSHooks):
             self.holds(names, {}, "nothing was written")
             return
         self.change(names, *change)
-        self.holds(names, {here: near, rest: far}, f"a member for {geo} and one for everybody else")
+        self.holds(names, {here: near, rest: far}, f"a member for {geo} and one for all other places")
         twice = self.action(names, (self.key("app", "CNAME", "suite-more"), None, far))
         raises(partial(names.perform, twice), Rejected, 3, "two members for one place")
         self.change(names, (here, near, None), (rest, far, None))

@@ -1,7 +1,7 @@
-"""Scripted faults: a decorator that makes any provider fail on purpose, at exactly the calls a test names.
+"""Scripted faults: a decorator that makes a provider fail on purpose, at exactly the calls that a test chooses.
 
-Used by the conformance suites (a reply that is lost), by the simulation and by tests of the loop. Deterministic: a script
-is a pure function of the call, or a list that is used up call by call.
+Used by the conformance suites (for lost replies), by the simulation and by tests of the loop. Deterministic: a script is a pure
+function of the call, or a list that is used up call by call.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -18,10 +18,10 @@ from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachabl
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
 from providers.spi import (
-    Batching,
     DNSProvider,
     EndpointProvider,
     ExecTarget,
+    Performed,
     Provider,
     RuntimeProvider,
     capabilities_of,
@@ -31,19 +31,19 @@ R = TypeVar("R")
 
 
 class Fault(StrEnum):
-    """What goes wrong with one call."""
+    """The fault of one call."""
 
     NONE = "none"
     UNREACHABLE = "unreachable"
     """No answer, and nothing is done."""
     LOST_REQUEST = "lost-request"
-    """A write never arrives, and the caller cannot know: nothing is done, outcome unknown. A read: unreachable."""
+    """A write never arrives and nothing is done, but the caller cannot know: outcome unknown. A read: unreachable."""
     LOST_REPLY = "lost-reply"
     """A write is done, but its answer is lost: outcome unknown. A read: unreachable."""
     REJECTED = "rejected"
     """Understood and refused; nothing is done."""
     TRUNCATED = "truncated"
-    """A read is cut short. A provider must refuse such a read and never answer with a part, so: unreachable. A write: as LOST_REPLY."""
+    """A read is cut short. A provider must never answer with a part, so: unreachable. A write: as LOST_REPLY."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ Script = Callable[[Call], Fault]
 
 
 def sequence(*faults: Fault, verb: str = "perform") -> Script:
-    """A script that gives the calls of one verb these faults in turn, then none."""
+    """A script that gives the calls of one verb these faults in order, then none."""
     left = list(faults)
     lock = Lock()
 
@@ -76,7 +76,7 @@ def _no_delay(call: Call) -> None:
 
 
 class _Faults:
-    """Counts calls and does to each what the script says."""
+    """Counts calls and applies the script to each."""
 
     def __init__(self, script: Script, delay: Callable[[Call], None]) -> None:
         self._script = script
@@ -115,19 +115,19 @@ class _Faults:
     def write_all(
         self,
         actions: Sequence[EndpointAction],
-        act: Callable[[Sequence[EndpointAction]], tuple[ProviderError | None, ...]],
-    ) -> tuple[ProviderError | None, ...]:
-        """Many actions in one call: the script is asked about each, as if it came alone."""
+        act: Callable[[Sequence[EndpointAction]], Performed],
+    ) -> Performed:
+        """The actions of one call: the script decides about each. Pools that were read back are dropped."""
         scripted = [self._write(action) for action in actions]
         sent = [index for index, (before, _) in enumerate(scripted) if before is None]
         answers = [before for before, _ in scripted]
         if sent:
-            for index, error in zip(sent, act([actions[index] for index in sent]), strict=True):
+            for index, error in zip(sent, act([actions[index] for index in sent]).errors, strict=True):
                 answers[index] = error or scripted[index][1]
-        return tuple(answers)
+        return Performed(tuple(answers))
 
     def _write(self, action: Action) -> tuple[ProviderError | None, ProviderError | None]:
-        """What the script wants an action to fail with before it is done, and after."""
+        """The errors with which the script fails an action before it is done, and after."""
         target = object_of(action)
         call, fault = self._next("perform", target, action)
         if fault is Fault.UNREACHABLE:
@@ -135,14 +135,18 @@ class _Faults:
         if fault is Fault.REJECTED:
             return Rejected(target, f"refused on purpose at call {call.index}", "end the script of faults"), None
         if fault is Fault.LOST_REQUEST:
-            return OutcomeUnknown(target, f"the request was lost on purpose at call {call.index}", "look again"), None
+            return OutcomeUnknown(
+                target, f"the request was lost on purpose at call {call.index}", "retried automatically"
+            ), None
         if fault in (Fault.LOST_REPLY, Fault.TRUNCATED):
-            return None, OutcomeUnknown(target, f"the reply was lost on purpose at call {call.index}", "look again")
+            return None, OutcomeUnknown(
+                target, f"the reply was lost on purpose at call {call.index}", "retried automatically"
+            )
         return None, None
 
 
 class FaultyRuntime:
-    """A runtime whose calls fail as the script says."""
+    """A runtime whose calls fail as scripted."""
 
     role: ClassVar[Role] = Role.RUNTIME
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -161,11 +165,11 @@ class FaultyRuntime:
         self._faults.write(action, lambda: self.inner.perform(action))
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
-        """As the inner provider says: exec probes have faults of their own."""
+        """As the inner provider: exec probes have faults of their own."""
         return self.inner.exec_target(container, argv)
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
-        """As the inner provider says."""
+        """As the inner provider."""
         return self.inner.logs(container, lines)
 
     def close(self) -> None:
@@ -174,7 +178,7 @@ class FaultyRuntime:
 
 
 class FaultyEndpoints:
-    """Endpoints whose calls fail as the script says."""
+    """Endpoints whose calls fail as scripted."""
 
     role: ClassVar[Role] = Role.ENDPOINTS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -188,27 +192,17 @@ class FaultyEndpoints:
         """A look under the script."""
         return self._faults.read(self.name, lambda: self.inner.observe(pools))
 
-    def perform(self, action: EndpointAction) -> None:
-        """An action under the script."""
-        self._faults.write(action, lambda: self.inner.perform(action))
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """The actions under the script; those that reach the inner provider reach it in one call."""
+        return self._faults.write_all(actions, self.inner.perform)
 
     def close(self) -> None:
         """Close the inner provider."""
         self.inner.close()
 
 
-class FaultyBatches(FaultyEndpoints):
-    """The same for endpoints that do many actions in one call."""
-
-    inner: Batching
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """The actions under the script; those that reach the inner provider reach it in one call."""
-        return self._faults.write_all(actions, self.inner.perform_all)
-
-
 class FaultyDNS:
-    """Names whose calls fail as the script says."""
+    """Zones whose calls fail as scripted."""
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -239,17 +233,16 @@ def faulty(provider: EndpointProvider, script: Script, delay: Callable[[Call], N
 @overload
 def faulty(provider: DNSProvider, script: Script, delay: Callable[[Call], None] = ...) -> FaultyDNS: ...
 def faulty(provider: Provider, script: Script, delay: Callable[[Call], None] = _no_delay) -> Provider:
-    """A provider that fails as the script says.
+    """A provider whose calls fail as scripted.
 
     Args:
         provider: the provider that does the real work.
-        script: decides for each call; see `sequence`.
-        delay: called before each call, for example to let virtual time pass.
+        script: decides about each call; see `sequence`.
+        delay: called before each call, for example to advance virtual time.
     """
     faults = _Faults(script, delay)
     if provider.role is Role.RUNTIME:
         return FaultyRuntime(provider, faults)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = FaultyBatches if isinstance(provider, Batching) else FaultyEndpoints
-        return kind(provider, faults)  # type: ignore[arg-type]
+        return FaultyEndpoints(provider, faults)  # type: ignore[arg-type]
     return FaultyDNS(provider, faults)  # type: ignore[arg-type]

@@ -1,8 +1,8 @@
-"""In-memory endpoints, names and the world behind them: for tests, for simulations, and for trying manifests without a host.
+"""In-memory endpoints and DNS, and their world: for tests, for simulations, and for trying manifests without a host.
 
-A `MemoryWorld` is what lies outside the program. Providers are thin handles on it: throw them away and make new ones (as a
-kill -9 and a new process would), and they see the same world. From manifests the types are `memory-runtime`,
-`memory-endpoints` and `memory-dns`; their world ends with the process. The runtime lives in `memory_runtime.py`.
+A `MemoryWorld` is everything outside the program. Providers are thin handles on it: new ones (as after a kill -9) observe the same
+world. Their types in manifests are `memory-runtime`, `memory-endpoints` and `memory-dns`; their world ends with the process. The
+runtime is in `memory_runtime.py`.
 """
 
 import time
@@ -18,17 +18,19 @@ from manifests.values.geo import GeoKind
 from providers.actions import ChangeRecords, CutSessions, EndpointAction, SetWeight
 from providers.capabilities import Alias, Atomic, DNSCapabilities, Write
 from providers.dns.common.change import changed_sets
-from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, Unreachable
+from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
 from providers.facts import ON_WEIGHT, Endpoint, MemberFact, PoolFact, RecordKey, RecordSet, Weights, ZoneFact
+from providers.lib.clock import boottime
+from providers.lib.one_by_one import one_by_one
 from providers.naming import object_of
-from providers.spi import Context
+from providers.spi import Context, Performed
 from providers.testing.memory_container import MemoryContainer
 
 ADDRESSES = tuple(f"127.77.0.{last}" for last in range(1, 255))
-"""The addresses containers get: few, and the lowest free one first, so that one is reused at once after a removal."""
+"""Addresses of containers. They are few and the lowest free one comes first, so that an address is reused after a removal."""
 
 MAX_WEIGHT = 65_535
-"""The largest weight of a set in memory: larger than that of any DNS service."""
+"""The largest weight of a record set in memory: larger than that of any DNS service."""
 
 
 class MemorySettings(BaseModel):
@@ -39,7 +41,7 @@ class MemorySettings(BaseModel):
 
 @dataclass(slots=True)
 class MemoryMember:
-    """One member of a pool, with the instance that added it (empty: a person) and what is under way on it (None: not known)."""
+    """One member of a pool: the instance that added it (empty: added by hand), its requests in flight (None: unknown), and so on."""
 
     weight: int
     name: str
@@ -51,7 +53,7 @@ class MemoryMember:
 
 @dataclass(slots=True)
 class MemoryBalancer:
-    """What holds for all pools of one provider: its process, and which weights its pools take."""
+    """Common to all pools of one provider: its process, and the weights that its pools allow."""
 
     epoch: str = "1"
     weights: Weights = Weights.ANY
@@ -65,10 +67,6 @@ class MemoryZone:
     records: dict[RecordKey, RecordSet]
 
 
-def _boottime() -> int:
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
-
-
 class MemoryWorld:
     """Everything outside: containers by node, pools and zones by provider name.
 
@@ -77,7 +75,7 @@ class MemoryWorld:
         wall: the wall clock in nanoseconds.
     """
 
-    def __init__(self, steady: Callable[[], int] = _boottime, wall: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, steady: Callable[[], int] = boottime, wall: Callable[[], int] = time.time_ns) -> None:
         self.steady = steady
         self.wall = wall
         self.lock = RLock()
@@ -90,12 +88,12 @@ class MemoryWorld:
 
     @staticmethod
     def of(context: Context) -> "MemoryWorld":
-        """The world of this process that belongs to a state directory; the same one for each call."""
+        """The world of a state directory in this process; the same one for each call."""
         with _WORLDS_LOCK:
             return _WORLDS.setdefault(context.state_dir, MemoryWorld())
 
-    def break_reads(self, provider: str, cause: str = "reading is switched off by the test") -> None:
-        """From now on the provider of this name cannot be read."""
+    def break_reads(self, provider: str, cause: str = "the test has disabled reads") -> None:
+        """Fail all reads of this provider from now on."""
         self._broken[provider] = cause
 
     def mend_reads(self, provider: str) -> None:
@@ -108,7 +106,7 @@ class MemoryWorld:
             raise Unreachable(provider, self._broken[provider])
 
     def free_address(self) -> str:
-        """The lowest address that no container has. Raises `Unreachable` when all are taken."""
+        """The lowest address that no container has. Raises `Unreachable` without a free one."""
         used = {container.address for node in self.nodes.values() for container in node.values()}
         for address in ADDRESSES:
             if address not in used:
@@ -162,48 +160,41 @@ class MemoryEndpoints:
     def _balancer(self) -> MemoryBalancer:
         return self.world.balancers.setdefault(self.name, MemoryBalancer())
 
-    def perform(self, action: EndpointAction) -> None:
-        """Set a weight, remove an endpoint or end its sessions; see the actions for what repeating means."""
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Do the actions, with no other writer between them; see the actions for what repeating means."""
         with self.world.lock:
-            pool = self.world.pools.setdefault(self.name, {}).setdefault(action.pool, {})
-            member = pool.get(action.endpoint)
-            if member is not None and member.owner != self._instance:
-                owner = member.owner or "somebody without an owner mark"
-                raise Foreign(object_of(action), f"belongs to {owner}", "remove it there, or use another pool")
-            if isinstance(action, SetWeight):
-                self._set_weight(pool, member, action)
-                return
-            if member is None:
-                return
-            if member.weight > 0:
-                raise Conflict(object_of(action), f"still has weight {member.weight}", "set its weight to 0 first")
-            if isinstance(action, CutSessions):
-                member.in_flight = 0
-                return
-            del pool[action.endpoint]
+            return one_by_one(actions, self._perform, steady=self.world.steady)
 
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Like `perform` for many actions, with nobody between them; the answer to each is what it would have raised."""
-        with self.world.lock:
-            return tuple(self._answer(action) for action in actions)
-
-    def _answer(self, action: EndpointAction) -> ProviderError | None:
-        try:
-            self.perform(action)
-        except ProviderError as error:
-            return error
-        return None
+    def _perform(self, action: EndpointAction) -> None:
+        pool = self.world.pools.setdefault(self.name, {}).setdefault(action.pool, {})
+        member = pool.get(action.endpoint)
+        if member is not None and member.owner != self._instance:
+            owner = f"belongs to instance {member.owner}" if member.owner else "belongs to no instance"
+            raise Foreign(object_of(action), owner, "remove it there, or use another pool")
+        if isinstance(action, SetWeight):
+            self._set_weight(pool, member, action)
+            return
+        if member is None:
+            return
+        if member.weight > 0:
+            raise Conflict(object_of(action), f"still has weight {member.weight}", "set its weight to 0 first")
+        if isinstance(action, CutSessions):
+            member.in_flight = 0
+            return
+        del pool[action.endpoint]
 
     def _set_weight(self, pool: dict[Endpoint, MemoryMember], member: MemoryMember | None, action: SetWeight) -> None:
         if action.weight < 0:
             raise Rejected(object_of(action), f"weight {action.weight} is below 0", "use 0 or more")
         if self._balancer().weights is Weights.ON_OFF and action.weight not in (0, ON_WEIGHT):
-            cause = f"weight {action.weight}: this pool takes only 0 and {ON_WEIGHT}"
+            cause = f"weight {action.weight}: this pool allows only 0 and {ON_WEIGHT}"
             raise Rejected(object_of(action), cause, "use one of those")
         current = None if member is None else member.weight
         if current not in (action.weight, action.before):
             kind = Gone if current is None else Conflict
-            raise kind(object_of(action), f"the plan saw weight {action.before}, now it is {current}", "look again")
+            raise kind(
+                object_of(action), f"the plan saw weight {action.before}, now it is {current}", "retried automatically"
+            )
         pool[action.endpoint] = MemoryMember(
             action.weight,
             action.name,
@@ -212,7 +203,7 @@ class MemoryEndpoints:
         )
 
     def restart(self) -> None:
-        """For tests: another process has taken over, with all weights, and without knowing what is still under way."""
+        """For tests: another process takes over, with all weights and without knowing the requests in flight."""
         with self.world.lock:
             self._balancer().epoch = str(int(self._balancer().epoch) + 1)
             for members in self.world.pools.get(self.name, {}).values():
@@ -220,19 +211,19 @@ class MemoryEndpoints:
                     member.in_flight = None
 
     def plant(self, pool: str, endpoint: Endpoint, weight: int, owner: str = "") -> None:
-        """For tests: a member that somebody else added."""
+        """For tests: a member that another writer added."""
         with self.world.lock:
             members = self.world.pools.setdefault(self.name, {}).setdefault(pool, {})
             members[endpoint] = MemoryMember(weight, "", owner)
 
     def close(self) -> None:
-        """Nothing to let go of: the world stays."""
+        """Nothing to close: the world stays."""
 
 
 class MemoryDNS:
-    """Zones in a `MemoryWorld`. A zone that nobody wrote to yet is empty, with serial 0.
+    """Zones in a `MemoryWorld`. A zone without a write is empty, with serial 0.
 
-    It can do everything, so that plans for any provider can be tried; a test gives it the `capabilities` of another.
+    It has all capabilities, so that plans for any provider can be tried; a test can give it those of another provider.
     """
 
     role: ClassVar[Role] = Role.DNS
@@ -259,13 +250,13 @@ class MemoryDNS:
         with self.world.lock:
             self.world.check_readable(self.name)
             known = self.world.zones.get(self.name, {})
-            found = ((zone, known.get(zone) or MemoryZone(0, {})) for zone in sorted(set(zones)))
+            states = ((zone, known.get(zone) or MemoryZone(0, {})) for zone in sorted(set(zones)))
             return tuple(
-                ZoneFact(zone, state.serial, dict(state.records), {}, self.capabilities) for zone, state in found
+                ZoneFact(zone, state.serial, dict(state.records), {}, self.capabilities) for zone, state in states
             )
 
     def perform(self, action: ChangeRecords) -> None:
-        """Change record sets, all or nothing; the serial counts up by one when something changed."""
+        """Change record sets, all or nothing; a change increases the serial by one."""
         with self.world.lock:
             self.world.check_readable(self.name)
             zones = self.world.zones.setdefault(self.name, {})
@@ -282,7 +273,7 @@ class MemoryDNS:
             zones[action.zone] = state
 
     def plant(self, zone: str, key: RecordKey, record: RecordSet | None) -> None:
-        """For tests: what somebody else wrote or removed (None) behind our back."""
+        """For tests: a record set that another writer wrote, or removed (None)."""
         with self.world.lock:
             state = self.world.zones.setdefault(self.name, {}).setdefault(zone, MemoryZone(0, {}))
             state.serial += 1
@@ -292,4 +283,4 @@ class MemoryDNS:
                 state.records[key] = record
 
     def close(self) -> None:
-        """Nothing to let go of: the world stays."""
+        """Nothing to close: the world stays."""

@@ -44,10 +44,10 @@ class MemoryContainer:
     health: RuntimeHealth | None = None
     stale_secrets: tuple[str, ...] = ()
     starts: dict[str, ContainerStart] = field(default_factory=dict)
-    """Of a replica with several containers each of them by its name, the main one's being empty; empty with one alone."""
+    """The containers of a replica that has several, by name; the main one's name is empty. Empty for a single container."""
 
     unjoined: tuple[str, ...] = ()
-    """Networks that somebody took it off. Without one of them nobody reaches it: its address is not shown."""
+    """Networks that it was disconnected from. With any in this list its address is not shown."""
 
     @property
     def generation(self) -> Generation:
@@ -56,8 +56,8 @@ class MemoryContainer:
 
     @property
     def revived(self) -> bool:
-        """Whether the runtime's own policy starts it again when it ends by itself."""
-        return any(one.container == "" and one.restart not in ("", "no") for one in self.live)
+        """Whether its restart policy starts it again when it exits."""
+        return any(live.container == "" and live.restart not in ("", "no") for live in self.live)
 
     @property
     def up(self) -> bool:
@@ -65,27 +65,27 @@ class MemoryContainer:
         return self.state in (ContainerState.RUNNING, ContainerState.PAUSED)
 
     def start(self, wall: int, steady: int) -> None:
-        """A new generation begins, also when the wall clock stands still between two starts."""
+        """Begin a new generation, also when the wall clock stands still between two starts."""
         self.started_at = wall if wall != self.started_at else wall + 1
         self.running_since = steady
-        anew = "" in self.starts and not self.starts[""].running_since  # the others live in its network
-        for name, one in self.starts.items():
-            if anew or not one.running_since:
+        all_of_them = "" in self.starts and not self.starts[""].running_since  # the others are in its network
+        for name, start in self.starts.items():
+            if all_of_them or not start.running_since:
                 self.starts[name] = ContainerStart(name, self.started_at, steady)
         self.state = ContainerState.RUNNING
         self.exit_code, self.exit_cause, self.exited_at = None, None, 0
 
     def end(self, code: int | None, cause: ExitCause, at: int, only: str = "") -> None:
-        """The process is gone, or that of one container of the replica, which does not run then either."""
-        for name, one in self.starts.items():
+        """End the process, or that of the container `only`; the replica then does not run either."""
+        for name, start in self.starts.items():
             if only in ("", name):
-                self.starts[name] = one._replace(running_since=0)
+                self.starts[name] = start._replace(running_since=0)
         self.state = ContainerState.EXITED
         self.running_since = 0
         self.exit_code, self.exit_cause, self.exited_at = code, cause, at
 
     def fact(self, node: str) -> ContainerFact:
-        """What a look sees."""
+        """The fact of a look."""
         address = "" if self.unjoined else self.address
         return ContainerFact(
             node=node,

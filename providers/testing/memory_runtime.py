@@ -1,8 +1,8 @@
 """An in-memory runtime: containers without processes, in a `MemoryWorld`, on any clock.
 
-Used by the simulation and by tests, and reachable from manifests as `memory-runtime`. It passes the same conformance suite
-as the runtimes that run something. Beside the contract it has methods for what happens *to* a runtime: containers that
-exit, are paused, vanish, or were started by somebody else, and a reboot.
+Used by the simulation and by tests, and available to manifests as `memory-runtime`. It passes the same conformance suite as the
+real runtimes. Beside the contract it has methods for events of a host: containers that exit, are paused or vanish, containers of
+other owners, and a reboot.
 """
 
 import os
@@ -52,8 +52,8 @@ class MemoryRuntime:
         self.name = name
         self.world = world or MemoryWorld.of(context)
         self.in_place = False
-        """For tests: whether containers are created with the template's live settings, as an engine does. A container that has
-        some can be changed in place, and is started again by its policy when it ends by itself."""
+        """For tests: whether containers are created with the template's live settings, as an engine does. Such a container can be
+        changed in place, and its restart policy starts it again when it exits."""
 
         self._refuse_starts = ""
 
@@ -67,14 +67,14 @@ class MemoryRuntime:
         """All containers, or those of `names`, in the order of their names."""
         with self.world.lock:
             self.world.check_readable(self.name)
-            found = sorted(self._containers.items())
-            return tuple(item.fact(self.name) for name, item in found if names is None or name in names)
+            containers = sorted(self._containers.items())
+            return tuple(item.fact(self.name) for name, item in containers if names is None or name in names)
 
     def perform(self, action: RuntimeAction) -> None:
         """Do one action at once: there is no process to wait for."""
         with self.world.lock:
             if action.node != self.name:
-                raise Rejected(action.name, f"the action is for node {action.node}, this is {self.name}")
+                raise Rejected(action.name, f"the action is for node {action.node}; this is {self.name}")
             if isinstance(action, CreateContainer):
                 self._create(action)
                 return
@@ -93,22 +93,22 @@ class MemoryRuntime:
         """The arguments as given, with the container's environment and directory. Raises `Gone`."""
         with self.world.lock:
             by_id = (item for item in self._containers.values() if item.id == container)
-            found = next(by_id, None) or self._get(container)
-            return ExecTarget(argv, found.env, found.cwd)
+            target = next(by_id, None) or self._get(container)
+            return ExecTarget(argv, target.env, target.cwd)
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
-        """The last lines that `say` put there, oldest first."""
+        """The last lines from `say`, oldest first."""
         with self.world.lock:
-            found = self._containers.get(container)
-            return tuple(found.log[-lines:]) if found and lines > 0 else ()
+            item = self._containers.get(container)
+            return tuple(item.log[-lines:]) if item and lines > 0 else ()
 
     def close(self) -> None:
-        """Nothing to let go of: the containers stay."""
+        """Nothing to close: the containers stay."""
 
     def _create(self, action: CreateContainer) -> None:
         if container_name(action.mark) != action.name:
             wanted = container_name(action.mark)
-            raise Rejected(action.name, f"its mark belongs to the name {wanted}", "derive the name from the mark")
+            raise Rejected(action.name, f"its mark belongs to name {wanted}", "derive the name from the mark")
         present = self._containers.get(action.name)
         if present is not None:
             _check_same(present, action)
@@ -128,69 +128,69 @@ class MemoryRuntime:
         )
 
     def _start(self, action: StartContainer) -> None:
-        found = self._get(action.name)
-        if found.id != action.expect.container_id:
-            raise _moved(action.name, action.expect, found.generation)
-        if found.up:
+        item = self._get(action.name)
+        if item.id != action.expect.container_id:
+            raise _moved(action.name, action.expect, item.generation)
+        if item.up:
             return
-        if found.generation != action.expect:
-            raise _moved(action.name, action.expect, found.generation)
+        if item.generation != action.expect:
+            raise _moved(action.name, action.expect, item.generation)
         if self._refuse_starts:
-            raise Rejected(action.name, self._refuse_starts, "repair the template")
-        found.unjoined = ()
-        found.start(self.world.wall(), self.world.steady())
+            raise Rejected(action.name, self._refuse_starts, "correct the template")
+        item.unjoined = ()
+        item.start(self.world.wall(), self.world.steady())
 
     def _stop(self, action: StopContainer) -> None:
-        found = self._containers.get(action.name)
-        if found is None or not found.up:
+        item = self._containers.get(action.name)
+        if item is None or not item.up:
             return
-        if action.only and action.only not in found.starts:
-            raise Conflict(action.name, f"has no container {action.only}", "look again")
-        if found.generation != action.expect:
-            raise _moved(action.name, action.expect, found.generation)
-        found.end(0, ExitCause.STOPPED_BY_US, self.world.steady(), action.only)
+        if action.only and action.only not in item.starts:
+            raise Conflict(action.name, f"has no container {action.only}", "retried automatically")
+        if item.generation != action.expect:
+            raise _moved(action.name, action.expect, item.generation)
+        item.end(0, ExitCause.STOPPED_BY_US, self.world.steady(), action.only)
 
     def _update(self, action: UpdateContainer) -> None:
-        found = self._get(action.name)
-        if action.live and not found.live:
+        item = self._get(action.name)
+        if action.live and not item.live:
             raise Rejected(action.name, "this runtime has no settings to change in place", "replace the container")
-        if found.generation != action.expect:
-            raise _moved(action.name, action.expect, found.generation)
-        before = {one.container: one for one in found.live}
-        after = {one.container: one for one in action.live}
+        if item.generation != action.expect:
+            raise _moved(action.name, action.expect, item.generation)
+        before = {live.container: live for live in item.live}
+        after = {live.container: live for live in action.live}
         if not after.keys() <= before.keys():
             missing = ", ".join(sorted(after.keys() - before.keys()))
-            raise Conflict(action.name, f"has no container {missing}", "look again")
-        limits = any(one[:3] != before[name][:3] for name, one in after.items())
-        if limits and found.state is not ContainerState.RUNNING:
-            raise Conflict(action.name, f"is {found.state}, so its limits cannot be changed", "look again")
-        found.live = tuple(sorted({**before, **after}.values()))
-        found.unjoined = tuple(name for name in found.unjoined if name not in action.join)
+            raise Conflict(action.name, f"has no container {missing}", "retried automatically")
+        limits = any(live[:3] != before[name][:3] for name, live in after.items())
+        if limits and item.state is not ContainerState.RUNNING:
+            raise Conflict(action.name, f"is {item.state}; its limits cannot be changed", "retried automatically")
+        item.live = tuple(sorted({**before, **after}.values()))
+        item.unjoined = tuple(name for name in item.unjoined if name not in action.join)
 
     def _remove(self, action: RemoveContainer) -> None:
-        found = self._containers.get(action.name)
-        if found is None:
+        item = self._containers.get(action.name)
+        if item is None:
             return
-        if found.generation != action.expect:
-            raise _moved(action.name, action.expect, found.generation)
-        if found.up:
-            raise Conflict(action.name, f"is {found.state}, so it cannot be removed", "stop it first")
+        if item.generation != action.expect:
+            raise _moved(action.name, action.expect, item.generation)
+        if item.up:
+            raise Conflict(action.name, f"is {item.state}; it cannot be removed", "stop it first")
         del self._containers[action.name]
 
     def _get(self, name: str) -> MemoryContainer:
-        found = self._containers.get(name)
-        if found is None:
-            raise Gone(name, f"there is no such container on {self.name}", "look again")
-        return found
+        item = self._containers.get(name)
+        if item is None:
+            raise Gone(name, f"no such container on {self.name}", "retried automatically")
+        return item
 
-    # --- what happens to a runtime ------------------------------------------------------------------------------
+    # --- events of a host ------------------------------------------------------------------------------
 
     def exit(self, name: str, code: int = 1) -> None:
-        """The container's process ends by itself with this code; a policy of its own starts it again at once."""
+        """The container's process exits with this code; a restart policy starts it again at once."""
         self._end(name, code, ExitCause.EXITED)
 
     def kill(self, name: str, signal: int = 9) -> None:
-        """Somebody kills the container's process; the code is 128 + signal, as shells and engines report it."""
+        """A signal kills the container's process; the code is 128 + signal, as shells and engines report it."""
         self._end(name, 128 + signal, ExitCause.SIGNALLED)
 
     def run_out_of_memory(self, name: str) -> None:
@@ -199,30 +199,30 @@ class MemoryRuntime:
 
     def _end(self, name: str, code: int, cause: ExitCause) -> None:
         with self.world.lock:
-            found = self._get(name)
-            found.end(code, cause, self.world.steady())
-            if found.revived:
-                found.restarts += 1
-                found.start(self.world.wall(), self.world.steady())
+            item = self._get(name)
+            item.end(code, cause, self.world.steady())
+            if item.revived:
+                item.restarts += 1
+                item.start(self.world.wall(), self.world.steady())
 
     def pause(self, name: str) -> None:
-        """Somebody freezes a running container."""
+        """An operator pauses a running container."""
         with self.world.lock:
             self._get(name).state = ContainerState.PAUSED
 
     def unpause(self, name: str) -> None:
-        """Somebody lets a frozen container run on, in the same generation."""
+        """An operator unpauses a container; it keeps its generation."""
         with self.world.lock:
             self._get(name).state = ContainerState.RUNNING
 
     def disconnect(self, name: str, network: str = "lan") -> None:
-        """Somebody takes a container off its network."""
+        """A container is disconnected from its network."""
         with self.world.lock:
-            found = self._get(name)
-            found.unjoined = tuple(sorted({*found.unjoined, network}))
+            item = self._get(name)
+            item.unjoined = tuple(sorted({*item.unjoined, network}))
 
     def vanish(self, name: str) -> None:
-        """Somebody removes the container, running or not; its address is free at once."""
+        """The container is removed, running or not; its address is free at once."""
         with self.world.lock:
             self._get(name)
             del self._containers[name]
@@ -242,7 +242,7 @@ class MemoryRuntime:
         ports: tuple[Port, ...] = (),
         live: tuple[Live, ...] = (),
     ) -> None:
-        """Somebody else's container, with these labels, ports and live settings."""
+        """A container that another program created, with these labels, ports and live settings."""
         with self.world.lock:
             self.world.created += 1
             mark, foreign = read_mark(name, labels)
@@ -270,18 +270,18 @@ class MemoryRuntime:
         published: tuple[PortFact, ...] = (),
         stale_secrets: tuple[str, ...] = (),
     ) -> None:
-        """From now on this is what an engine tells about the container beyond its life; what is not given is none."""
+        """Set what an engine says of the container beside its state; arguments that are left out are reset."""
         with self.world.lock:
-            found = self._get(name)
-            found.health, found.healer, found.restarts = health, healer, restarts
-            found.published, found.stale_secrets = published, stale_secrets
+            item = self._get(name)
+            item.health, item.healer, item.restarts = health, healer, restarts
+            item.published, item.stale_secrets = published, stale_secrets
 
     def refuse_starts(self, cause: str) -> None:
-        """From now on every start is refused with this cause; an empty text ends that."""
+        """Refuse every start with this cause from now on; an empty text ends that."""
         self._refuse_starts = cause
 
     def reboot(self) -> None:
-        """The host restarts: what ran is down, and nobody knows when it went."""
+        """The host restarts: running containers are down, and the time of their end is unknown."""
         with self.world.lock:
             for item in self._containers.values():
                 if item.up:
@@ -292,9 +292,11 @@ def _check_same(present: MemoryContainer, action: CreateContainer) -> None:
     if present.mark == action.mark:
         return
     if present.mark is None or present.mark.instance != action.mark.instance:
-        raise Foreign(action.name, "the name is taken by somebody else's container", "remove or rename that one")
-    raise Conflict(action.name, f"exists with another mark: {present.mark}", "look again")
+        raise Foreign(action.name, "a container of another owner has this name", "remove or rename that container")
+    raise Conflict(action.name, f"exists with another mark: {present.mark}", "retried automatically")
 
 
-def _moved(name: str, expect: Generation, found: Generation) -> Conflict:
-    return Conflict(name, f"the plan saw generation {tuple(expect)}, now it is {tuple(found)}", "look again")
+def _moved(name: str, expect: Generation, present: Generation) -> Conflict:
+    return Conflict(
+        name, f"the plan saw generation {tuple(expect)}, now it is {tuple(present)}", "retried automatically"
+    )

@@ -1,6 +1,6 @@
-"""What the levels of the runtime suite stand on: the hooks that an author writes, fixtures, and small words for the actions.
+"""The base of the runtime suite: the hooks that an author writes, fixtures, and helpers.
 
-`runtime_suite.py` has the levels; authors subclass `RuntimeConformance` there and find the hooks to write here.
+`runtime_suite.py` has the levels. Authors subclass its `RuntimeConformance` and find the hooks to write here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,10 +18,10 @@ from providers.testing.checks import same, wait_until
 GRACE = 2 * SECOND
 INSTANCE = "suite"
 OTHER = "other"
-"""Another instance, whose containers are not ours."""
+"""Another instance, the owner of other containers."""
 
 STRANGER = "suite-stranger"
-"""Name of a container that carries no mark at all."""
+"""Name of a container without a mark."""
 
 
 class RuntimeHooks:
@@ -31,31 +31,31 @@ class RuntimeHooks:
 
     def make(self, context: Context) -> RuntimeProvider:
         """A new provider object on the same world for the same context, as a new process would make it. No I/O."""
-        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what is promised")
+        raise NotImplementedError(f"{type(self).__name__}: write the hook `make`; its docstring says what it must do")
 
     def template(self) -> Template:
-        """A template that runs until it is stopped, ends on its own accord within a second of a polite stop, and has a revision of 16 hex digits."""
+        """A template that runs until it is stopped, ends within a second of a stop signal, and has a revision of 16 hex digits."""
         raise NotImplementedError(
-            f"{type(self).__name__}: write the hook `template`; its docstring says what is promised"
+            f"{type(self).__name__}: write the hook `template`; its docstring says what it must do"
         )
 
     def break_reads(self, context: Context) -> None:
-        """Make the world unreadable: a corrupt record, a dead socket, missing rights."""
+        """Make the world unreadable: a corrupt record, a dead socket, missing permissions."""
         raise NotImplementedError(
-            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what is promised"
+            f"{type(self).__name__}: write the hook `break_reads`; its docstring says what it must do"
         )
 
     def crash(self, runtime: RuntimeProvider, name: str) -> None:
         """Kill the process of a running container behind the provider's back, as `kill -9` does."""
-        raise NotImplementedError(f"{type(self).__name__}: write the hook `crash`; its docstring says what is promised")
+        raise NotImplementedError(f"{type(self).__name__}: write the hook `crash`; its docstring says what it must do")
 
     def stranger(self, runtime: RuntimeProvider, name: str, labels: Mapping[str, str]) -> bool:
-        """Have somebody else run a container of that name with these labels; False where a runtime has only its own."""
+        """Run a container of that name with these labels without the provider; False if the runtime has only its own."""
         del runtime, name, labels
         return False
 
     def forget_stranger(self, runtime: RuntimeProvider, name: str) -> None:
-        """Have that container removed again."""
+        """Remove that container."""
 
     def wrap(self, runtime: RuntimeProvider, context: Context) -> RuntimeProvider:
         """Put decorators around the provider under test; by default none."""
@@ -91,16 +91,16 @@ class RuntimeHooks:
     def _clean(self, context: Context) -> None:
         runtime = self.make(context)
         try:
-            for fact in self.seen(runtime):
+            for fact in self.replicas(runtime):
                 runtime.perform(StopContainer(fact.node, fact.name, fact.generation, GRACE))
-            for fact in self.seen(runtime):
+            for fact in self.replicas(runtime):
                 runtime.perform(RemoveContainer(fact.node, fact.name, fact.generation))
         except ProviderError:
             pass  # level 9 breaks the world on purpose, before anything runs
         finally:
             runtime.close()
 
-    # --- small words --------------------------------------------------------------------------------------------
+    # --- helpers --------------------------------------------------------------------------------------------
 
     def mark(self, ordinal: int = 0, instance: str = INSTANCE) -> Mark:
         """The mark of a replica of the suite's workload."""
@@ -117,35 +117,35 @@ class RuntimeHooks:
         """Create a replica and look at it."""
         action = self.creation(runtime, root, ordinal)
         runtime.perform(action)
-        return self.one(runtime, action.name)
+        return self.fact_of(runtime, action.name)
 
     def start(self, runtime: RuntimeProvider, fact: ContainerFact) -> ContainerFact:
-        """Start a replica and wait until it is seen running."""
+        """Start a replica and wait until a look shows it running."""
         runtime.perform(StartContainer(fact.node, fact.name, fact.generation))
         self.wait_for(runtime, fact.name, ContainerState.RUNNING)
-        return self.one(runtime, fact.name)
+        return self.fact_of(runtime, fact.name)
 
     def stop(self, runtime: RuntimeProvider, fact: ContainerFact) -> ContainerFact:
-        """Stop a replica and wait until it is seen down."""
+        """Stop a replica and wait until a look shows it down."""
         runtime.perform(StopContainer(fact.node, fact.name, fact.generation, GRACE))
         self.wait_for(runtime, fact.name, ContainerState.EXITED)
-        return self.one(runtime, fact.name)
+        return self.fact_of(runtime, fact.name)
 
-    def seen(self, runtime: RuntimeProvider) -> tuple[ContainerFact, ...]:
-        """What a look at the node shows of the suite's own replicas: others may live there, and come and go."""
+    def replicas(self, runtime: RuntimeProvider) -> tuple[ContainerFact, ...]:
+        """The suite's own replicas in a look at the node; other containers may come and go."""
         facts = runtime.observe()
         return tuple(fact for fact in facts if fact.mark is not None and fact.mark.instance in (INSTANCE, OTHER))
 
     def wait_for(self, runtime: RuntimeProvider, name: str, state: ContainerState) -> None:
-        """Wait until a container is seen in a state."""
-        wait_until(lambda: self.one(runtime, name).state is state, f"{name} is {state}")
+        """Wait until a look shows a container in a state."""
+        wait_until(lambda: self.fact_of(runtime, name).state is state, f"{name} is {state}")
 
-    def one(self, runtime: RuntimeProvider, name: str) -> ContainerFact:
+    def fact_of(self, runtime: RuntimeProvider, name: str) -> ContainerFact:
         """The fact about one container, which must exist."""
         facts = runtime.observe([name])
         same([fact.name for fact in facts], [name], 1, "a look at one name shows that container alone")
         return facts[0]
 
-    def gone(self, runtime: RuntimeProvider, name: str) -> None:
+    def expect_gone(self, runtime: RuntimeProvider, name: str) -> None:
         """Check that a container does not exist."""
-        same(runtime.observe([name]), (), 1, f"{name} is not there")
+        same(runtime.observe([name]), (), 1, f"{name} does not exist")

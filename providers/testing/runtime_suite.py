@@ -1,4 +1,4 @@
-"""The conformance suite for runtimes, told like the levels of a game: each level needs the ones before it.
+"""The conformance suite for runtimes, in levels: each level needs the ones before it.
 
 For authors of providers: subclass `RuntimeConformance` in a test module, name the class `Test...`, and write the hooks of
 `RuntimeHooks`. Start with level 1 and work down. The suite assumes nothing about speed: it waits where a real process needs
@@ -27,7 +27,7 @@ class RuntimeConformance(RuntimeHooks):
 
     def test_level_01_an_empty_node_shows_nothing(self, runtime: RuntimeProvider) -> None:
         """Nothing there is an answer, not an error."""
-        same(self.seen(runtime), (), 1, "an empty node shows no containers")
+        same(self.replicas(runtime), (), 1, "an empty node shows no containers")
         same(runtime.observe(["no-such-container"]), (), 1, "a name that does not exist shows nothing")
         same(runtime.logs("no-such-container", 10), (), 1, "no container, no log lines")
 
@@ -54,7 +54,7 @@ class RuntimeConformance(RuntimeHooks):
     def test_level_02_replicas_are_seen_together_each_in_its_place(self, runtime: RuntimeProvider, root: str) -> None:
         """Three replicas: three names, three ids, three places."""
         facts = [self.start(runtime, self.create(runtime, root, ordinal)) for ordinal in range(3)]
-        seen = {fact.name: fact for fact in self.seen(runtime)}
+        seen = {fact.name: fact for fact in self.replicas(runtime)}
         same(sorted(seen), sorted(fact.name for fact in facts), 1, "a look shows every container")
         same(len({fact.id for fact in facts}), 3, 1, "ids are distinct")
         places = [(port.address, port.port) for fact in facts for port in fact.ports]
@@ -63,42 +63,42 @@ class RuntimeConformance(RuntimeHooks):
     # --- level 3: repeat, nothing changes -----------------------------------------------------------------------
 
     def test_level_03_repeating_each_action_changes_nothing(self, runtime: RuntimeProvider, root: str) -> None:
-        """Every action may come twice: after a crash, nobody knows whether it was done."""
+        """Every action may come twice: after a crash its outcome is unknown."""
         creation = self.creation(runtime, root)
         fact = self.create(runtime, root)
         runtime.perform(creation)
-        same(self.one(runtime, fact.name), fact, 2, "creating again changes nothing")
+        same(self.fact_of(runtime, fact.name), fact, 2, "creating again changes nothing")
 
         running = self.start(runtime, fact)
         runtime.perform(StartContainer(fact.node, fact.name, fact.generation))
-        same(self.one(runtime, fact.name).generation, running.generation, 2, "starting again keeps the generation")
+        same(self.fact_of(runtime, fact.name).generation, running.generation, 2, "starting again keeps the generation")
         runtime.perform(creation)
-        same(self.one(runtime, fact.name).generation, running.generation, 2, "creating what runs changes nothing")
+        same(self.fact_of(runtime, fact.name).generation, running.generation, 2, "creating what runs changes nothing")
 
         partly = StopContainer(fact.node, fact.name, running.generation, GRACE, only="no-such-container")
         raises(lambda: runtime.perform(partly), Conflict, 2, "stopping a container that the replica does not have")
-        same(self.one(runtime, fact.name).generation, running.generation, 2, "which leaves it as it is")
+        same(self.fact_of(runtime, fact.name).generation, running.generation, 2, "which leaves it as it is")
 
         stopped = self.stop(runtime, running)
         runtime.perform(StopContainer(fact.node, fact.name, running.generation, GRACE))
-        same(self.one(runtime, fact.name), stopped, 2, "stopping again changes nothing")
+        same(self.fact_of(runtime, fact.name), stopped, 2, "stopping again changes nothing")
 
         removal = RemoveContainer(fact.node, fact.name, stopped.generation)
         runtime.perform(removal)
         runtime.perform(removal)
-        self.gone(runtime, fact.name)
+        self.expect_gone(runtime, fact.name)
 
     def test_level_03_stopping_what_was_removed_is_done_already(self, runtime: RuntimeProvider, root: str) -> None:
         """A container that is gone does not run any more."""
         fact = self.create(runtime, root)
         runtime.perform(RemoveContainer(fact.node, fact.name, fact.generation))
         runtime.perform(StopContainer(fact.node, fact.name, fact.generation, GRACE))
-        self.gone(runtime, fact.name)
+        self.expect_gone(runtime, fact.name)
 
     # --- level 4: change ----------------------------------------------------------------------------------------
 
     def test_level_04_each_start_is_a_new_generation(self, runtime: RuntimeProvider, root: str) -> None:
-        """Same container, new life: the id stays, the start time does not."""
+        """Same container, new generation: the id stays, the start time does not."""
         first = self.start(runtime, self.create(runtime, root))
         second = self.start(runtime, self.stop(runtime, first))
         same(second.id, first.id, 1, "the container is the same")
@@ -112,11 +112,11 @@ class RuntimeConformance(RuntimeHooks):
         same(fact.running_since, 0, 1, "it does not run")
 
     def test_level_04_a_crash_is_seen_as_one(self, runtime: RuntimeProvider, root: str) -> None:
-        """A process killed by somebody else was not stopped by us, and can be started again."""
+        """A process that a signal killed was not stopped by us, and can be started again."""
         fact = self.start(runtime, self.create(runtime, root))
         self.crash(runtime, fact.name)
         self.wait_for(runtime, fact.name, ContainerState.EXITED)
-        crashed = self.one(runtime, fact.name)
+        crashed = self.fact_of(runtime, fact.name)
         expect(
             crashed.exit_cause not in (None, ExitCause.STOPPED_BY_US), 1, "the crash has a cause", crashed.exit_cause
         )
@@ -125,7 +125,7 @@ class RuntimeConformance(RuntimeHooks):
         expect(again.generation != fact.generation, 2, "it can be started again", again.generation)
 
     def test_level_04_an_exec_probe_keeps_its_arguments(self, runtime: RuntimeProvider, root: str) -> None:
-        """An argument list, never a shell line: what goes in comes out whole."""
+        """An argument list, never a shell line: each argument comes through unchanged."""
         fact = self.start(runtime, self.create(runtime, root))
         arguments = ("/bin/echo", "one two", "$HOME", ";")
         target = runtime.exec_target(fact.name, arguments)
@@ -139,8 +139,8 @@ class RuntimeConformance(RuntimeHooks):
         """The next container of that name is another one."""
         fact = self.stop(runtime, self.start(runtime, self.create(runtime, root)))
         runtime.perform(RemoveContainer(fact.node, fact.name, fact.generation))
-        self.gone(runtime, fact.name)
-        same(self.seen(runtime), (), 1, "nothing is left")
+        self.expect_gone(runtime, fact.name)
+        same(self.replicas(runtime), (), 1, "nothing is left")
         expect(self.create(runtime, root).id != fact.id, 1, "a new container has a new id", fact.id)
 
     def test_level_05_starting_what_is_gone_is_an_error(self, runtime: RuntimeProvider, root: str) -> None:
@@ -150,7 +150,7 @@ class RuntimeConformance(RuntimeHooks):
         action = StartContainer(fact.node, fact.name, fact.generation)
         raises(lambda: runtime.perform(action), Gone, 3, "starting a removed container")
 
-    # --- level 6: somebody else's stays -------------------------------------------------------------------------
+    # --- level 6: containers of other owners stay -------------------------------------------------------------------------
 
     def test_level_06_another_instance_keeps_its_containers(
         self, runtime: RuntimeProvider, context: Context, root: str
@@ -158,7 +158,7 @@ class RuntimeConformance(RuntimeHooks):
         """With the ownership decorator around it, nothing without our mark is touched."""
         other = self.creation(runtime, root, instance=OTHER)
         self.make(context).perform(other)
-        theirs = self.one(runtime, other.name)
+        theirs = self.fact_of(runtime, other.name)
         mine = owned(self.make(context), INSTANCE)
         node, name, generation = theirs.node, theirs.name, theirs.generation
         for action in (
@@ -168,7 +168,7 @@ class RuntimeConformance(RuntimeHooks):
             other,
         ):
             raises(partial(mine.perform, action), Foreign, 5, f"{type(action).__name__} on another's")
-        same(self.one(runtime, name), theirs, 5, "it is untouched")
+        same(self.fact_of(runtime, name), theirs, 5, "it is untouched")
 
     def test_level_06_a_name_taken_with_another_mark_is_a_conflict(self, runtime: RuntimeProvider, root: str) -> None:
         """Names hold eight digits of the revision; the mark holds all of them."""
@@ -176,19 +176,19 @@ class RuntimeConformance(RuntimeHooks):
         mark = self.mark()._replace(revision=self.mark().revision[:8] + "-another")
         action = CreateContainer(fact.node, fact.name, mark, self.template(), root)
         raises(lambda: runtime.perform(action), Conflict, 2, "creating under a taken name")
-        same(self.one(runtime, fact.name), fact, 2, "what was there stays as it was")
+        same(self.fact_of(runtime, fact.name), fact, 2, "what was there stays as it was")
 
-    def test_level_06_a_strangers_container_is_seen_and_touched_only_when_that_is_meant(
+    def test_level_06_a_container_of_another_owner_is_changed_only_if_meant(
         self, runtime: RuntimeProvider, context: Context
     ) -> None:
-        """A look shows it with its labels; an action must say that it means this very container."""
+        """A look shows it with its labels; an action must name exactly this container."""
         if not self.stranger(runtime, STRANGER, {"tier": "db"}):
             pytest.skip("this runtime has no containers but its own")
         try:
-            before = self.one(runtime, STRANGER)
+            before = self.fact_of(runtime, STRANGER)
             expect(STRANGER in {fact.name for fact in runtime.observe()}, 1, "a look shows all containers", STRANGER)
             same((before.mark, before.foreign_mark), (None, False), 1, "it carries no mark")
-            expect(("tier", "db") in before.labels, 1, "its labels are told", before.labels)
+            expect(("tier", "db") in before.labels, 1, "its labels are in the fact", before.labels)
             same(tuple(sorted(before.labels)), before.labels, 1, "in their order")
             mine = owned(self.make(context), INSTANCE)
             node, generation = before.node, before.generation
@@ -196,14 +196,14 @@ class RuntimeConformance(RuntimeHooks):
             raises(lambda: mine.perform(blind), Foreign, 5, "stopping a stranger's")
             another = replace(blind, expect=Generation("another-id", generation.started_at), adopted=True)
             raises(lambda: mine.perform(another), Foreign, 5, "stopping another than the one that was adopted")
-            same(self.one(runtime, STRANGER), before, 5, "it is untouched")
+            same(self.fact_of(runtime, STRANGER), before, 5, "it is untouched")
             mine.perform(replace(blind, adopted=True))
             self.wait_for(runtime, STRANGER, ContainerState.EXITED)
-            stopped = self.one(runtime, STRANGER)
+            stopped = self.fact_of(runtime, STRANGER)
             same(stopped.exit_cause, ExitCause.STOPPED_BY_US, 1, "we stopped it")
             mine.perform(StartContainer(node, STRANGER, stopped.generation, adopted=True))
             self.wait_for(runtime, STRANGER, ContainerState.RUNNING)
-            after = self.one(runtime, STRANGER)
+            after = self.fact_of(runtime, STRANGER)
             same((after.id, after.mark, after.labels), (before.id, None, before.labels), 5, "it stays as it was made")
             mine.close()
         finally:
@@ -212,19 +212,19 @@ class RuntimeConformance(RuntimeHooks):
     # --- level 7: the reply is lost after success ---------------------------------------------------------------
 
     def test_level_07_a_lost_reply_then_look_and_repeat(self, runtime: RuntimeProvider, root: str) -> None:
-        """Every action was done although its answer was lost: looking tells, and repeating is harmless."""
+        """Every action was done although its answer was lost: a look shows it, and repeating is harmless."""
         creation = self.creation(runtime, root)
         self._lose(runtime, creation)
-        created = self.one(runtime, creation.name)
+        created = self.fact_of(runtime, creation.name)
         runtime.perform(creation)
-        same(self.one(runtime, creation.name), created, 2, "one container, not two")
+        same(self.fact_of(runtime, creation.name), created, 2, "one container, not two")
 
         start = StartContainer(created.node, created.name, created.generation)
         self._lose(runtime, start)
         self.wait_for(runtime, created.name, ContainerState.RUNNING)
-        running = self.one(runtime, created.name)
+        running = self.fact_of(runtime, created.name)
         runtime.perform(start)
-        same(self.one(runtime, created.name).generation, running.generation, 2, "one start, not two")
+        same(self.fact_of(runtime, created.name).generation, running.generation, 2, "one start, not two")
 
         stop = StopContainer(created.node, created.name, running.generation, GRACE)
         self._lose(runtime, stop)
@@ -234,7 +234,7 @@ class RuntimeConformance(RuntimeHooks):
         removal = RemoveContainer(created.node, created.name, running.generation)
         self._lose(runtime, removal)
         runtime.perform(removal)
-        self.gone(runtime, created.name)
+        self.expect_gone(runtime, created.name)
 
     def _lose(
         self, runtime: RuntimeProvider, action: CreateContainer | StartContainer | StopContainer | RemoveContainer
@@ -245,12 +245,12 @@ class RuntimeConformance(RuntimeHooks):
     # --- level 8: the expectation is stale ----------------------------------------------------------------------
 
     def test_level_08_a_newer_generation_is_not_stopped(self, runtime: RuntimeProvider, root: str) -> None:
-        """The plan saw an older life; the present one is none of its business."""
+        """The plan saw an older generation; the present one is left alone."""
         first = self.start(runtime, self.create(runtime, root))
         second = self.start(runtime, self.stop(runtime, first))
         action = StopContainer(first.node, first.name, first.generation, GRACE)
         raises(lambda: runtime.perform(action), Conflict, 2, "stopping an older generation")
-        now = self.one(runtime, first.name)
+        now = self.fact_of(runtime, first.name)
         same((now.state, now.generation), (ContainerState.RUNNING, second.generation), 2, "it runs on")
 
     def test_level_08_what_runs_is_not_removed(self, runtime: RuntimeProvider, root: str) -> None:
@@ -258,16 +258,16 @@ class RuntimeConformance(RuntimeHooks):
         fact = self.start(runtime, self.create(runtime, root))
         action = RemoveContainer(fact.node, fact.name, fact.generation)
         raises(lambda: runtime.perform(action), Conflict, 2, "removing a running container")
-        same(self.one(runtime, fact.name).state, ContainerState.RUNNING, 2, "it runs on")
+        same(self.fact_of(runtime, fact.name).state, ContainerState.RUNNING, 2, "it runs on")
 
     def test_level_08_another_container_of_the_name_is_not_removed(self, runtime: RuntimeProvider, root: str) -> None:
-        """Same name, other id: somebody made a new one meanwhile."""
+        """Same name, other id: the container was recreated."""
         fact = self.create(runtime, root)
         stale = Generation("another-id", fact.started_at)
         raises(
             lambda: runtime.perform(RemoveContainer(fact.node, fact.name, stale)), Conflict, 2, "removing another id"
         )
-        same(self.one(runtime, fact.name), fact, 2, "it stays")
+        same(self.fact_of(runtime, fact.name), fact, 2, "it stays")
 
     # --- level 9: unreadable is an error ------------------------------------------------------------------------
 
@@ -287,11 +287,11 @@ class RuntimeConformance(RuntimeHooks):
         """Identity lives on the object: a kill -9 of the program loses nothing."""
         running = self.start(runtime, self.create(runtime, root, 0))
         self.create(runtime, root, 1)
-        before = self.seen(runtime)
+        before = self.replicas(runtime)
         second = self.make(context)
         try:
-            same(self.seen(second), before, 1, "a new provider object sees the same facts")
+            same(self.replicas(second), before, 1, "a new provider object sees the same facts")
             stopped = self.stop(second, running)
-            same(self.one(runtime, running.name), stopped, 1, "and both see what either did")
+            same(self.fact_of(runtime, running.name), stopped, 1, "and both see what either did")
         finally:
             second.close()

@@ -1,8 +1,8 @@
-"""A small pool of daemon threads with a deadline for each call, one call in flight per object, and a rate limit.
+"""A small pool of daemon threads with a deadline for each call, one call at a time per object, and a rate limit.
 
-The engine of the `limited` decorator, without any knowledge of providers' roles. A blocked call cannot be cancelled in
-Python; it can be left behind. So a call that misses its deadline keeps its thread, and its object stays *busy* until the
-call really returns: only then is it known that nothing more will happen to that object.
+Used by the `limited` decorator; it does not know the roles of providers. Python cannot cancel a blocked call. So a call that
+misses its deadline keeps its thread, and its object stays *busy* until the call returns: until then, the call may still change
+the object.
 """
 
 import threading
@@ -15,49 +15,14 @@ from typing import Generic, TypeVar
 
 from manifests.values.desired import SECOND
 from providers.errors import OutcomeUnknown, ProviderError, Unreachable
+from providers.facts import PoolFact
+from providers.lib.rate import Bucket, Rate
+from providers.spi import Performed
 
 R = TypeVar("R")
 
 CLOSE_SECONDS = 1.0
-"""`close` returns after this long, whatever hangs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """A token bucket: `per_second` calls on average, at most `burst` at once."""
-
-    per_second: float
-    burst: int
-
-    def __post_init__(self) -> None:
-        if self.per_second <= 0 or self.burst < 1:
-            raise ValueError(f"a rate needs per_second > 0 and burst >= 1, not {self.per_second} and {self.burst}")
-
-
-class Bucket:
-    """A token bucket on an injected clock. Tokens may be reserved ahead: `reserve` says how long to wait for one."""
-
-    def __init__(self, rate: Rate, steady: Callable[[], int]) -> None:
-        self._rate = rate
-        self._steady = steady
-        self._tokens = float(rate.burst)
-        self._at = steady()
-        self._lock = threading.Lock()
-
-    def reserve(self, patience: int) -> int | None:
-        """Nanoseconds until the caller's token is there; None, and nothing reserved, if that is longer than `patience`."""
-        with self._lock:
-            now = self._steady()
-            # A clock that steps back refills nothing.
-            gained = max(0, now - self._at) * self._rate.per_second / SECOND
-            self._tokens = min(float(self._rate.burst), self._tokens + gained)
-            self._at = max(now, self._at)
-            missing = 1.0 - self._tokens
-            wait = max(0, int(missing * SECOND / self._rate.per_second))
-            if wait > patience:
-                return None
-            self._tokens -= 1.0
-            return wait
+"""Longest time that `close` takes, whatever hangs."""
 
 
 class _State(Enum):
@@ -68,7 +33,7 @@ class _State(Enum):
 
 
 class _Job(Generic[R]):
-    """One call. `lock` guards `state`, so that a deadline and a start cannot both win."""
+    """One call on a worker. `lock` guards `state`, so that a deadline and a start cannot both win."""
 
     def __init__(self, act: Callable[[], R], finished: Callable[[], None]) -> None:
         self.act = act
@@ -94,7 +59,7 @@ class _Job(Generic[R]):
         self.done.set()
 
     def drop(self) -> bool:
-        """At the deadline: whether the call never began and now never will."""
+        """At the deadline: drop a call that has not begun. Returns whether it was dropped."""
         with self.lock:
             if self.state is not _State.WAITING:
                 return False
@@ -103,19 +68,19 @@ class _Job(Generic[R]):
 
 
 @dataclass(slots=True)
-class _Flight:
-    """The call in flight for one object, or for all objects of a batch. `late` once its caller has given up."""
+class _Pending:
+    """The call that keeps one object, or all objects of a batch, busy. `late` once its caller has given up."""
 
     since: int
     late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Errand:
-    """What one call is for: its keys and flight, its target in messages, its end (monotonic ns), the error when late."""
+class _Request:
+    """One call: its keys, its target in messages, its end (monotonic ns) and deadline (ns), the error when it is late."""
 
     keys: tuple[str, ...]
-    flight: _Flight
+    pending: _Pending
     target: str
     end: int
     deadline: int
@@ -129,7 +94,7 @@ class Calls:
         provider: its name, for messages and thread names.
         workers: number of threads; they start when first needed.
         steady: steady clock in nanoseconds, for the rate limit and for ages in messages.
-        rate: limit for all calls together; None = unlimited.
+        rate: limit for all calls together; None = no limit.
     """
 
     def __init__(self, provider: str, workers: int, steady: Callable[[], int], rate: Rate | None) -> None:
@@ -142,87 +107,92 @@ class Calls:
         self._queue: SimpleQueue[_Job[object] | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._changed = threading.Condition()
-        self._flights: dict[str, _Flight] = {}
+        self._pending: dict[str, _Pending] = {}
         self._closed = False
 
     def busy(self) -> frozenset[str]:
         """The objects whose last call has not returned yet."""
         with self._changed:
-            return frozenset(key for key in self._flights if not key.startswith("look:"))
+            return frozenset(key for key in self._pending if not key.startswith("look:"))
 
-    def read(self, what: str, act: Callable[[], R], deadline: int) -> R:
-        """A look. Raises `Unreachable` when it is late or fails in an unforeseen way.
+    def read(self, look: str, act: Callable[[], R], deadline: int) -> R:
+        """Make a look. Raises `Unreachable` when it is late or fails unexpectedly.
 
-        `what` tells different looks apart: the same look is refused while an earlier one hangs, so that looks cannot eat up
-        all threads.
+        `look` names the look. It is refused while an earlier one of the same name hangs, so that looks cannot use up all
+        threads.
         """
         end = time.monotonic_ns() + deadline
-        key = "look:" + what
-        flight = _Flight(self._steady())
-        self._take(key, flight, end, self._read_refused)
-        return self._run(_Errand((key,), flight, self._provider, end, deadline, Unreachable), act)
+        key = "look:" + look
+        pending = _Pending(self._steady())
+        self._take(key, pending, end, self._read_refused)
+        return self._run(_Request((key,), pending, self._provider, end, deadline, Unreachable), act)
 
     def write(self, target: str, act: Callable[[], None], deadline: int) -> None:
         """An action on one object.
 
         Raises:
-            OutcomeUnknown: the call is late or failed in an unforeseen way, or an earlier call on the object is late.
+            OutcomeUnknown: the call is late or failed unexpectedly, or an earlier call on the object is late.
             Unreachable: the call could not begin before the deadline; nothing was changed.
         """
         end = time.monotonic_ns() + deadline
-        flight = _Flight(self._steady())
-        self._take(target, flight, end, self._write_refused)
-        self._run(_Errand((target,), flight, target, end, deadline, OutcomeUnknown), act)
+        pending = _Pending(self._steady())
+        self._take(target, pending, end, self._write_refused)
+        self._run(_Request((target,), pending, target, end, deadline, OutcomeUnknown), act)
 
     def write_all(
         self,
         targets: Sequence[str],
-        act: Callable[[Sequence[int]], tuple[ProviderError | None, ...]],
+        act: Callable[[Sequence[int]], Performed],
         deadline: int,
-    ) -> tuple[ProviderError | None, ...]:
-        """One call for actions on many objects, which are in flight together until it returns.
+    ) -> Performed:
+        """Make one call for actions on many objects, which are all busy until it returns.
 
         Args:
-            targets: the object of each action; one may come more than once.
-            act: does the actions with these indexes, ascending, and answers for each; it is not called for none.
+            targets: the object of each action, with repetitions.
+            act: does the actions with these indexes, ascending; it is not called for none.
             deadline: for the whole call, waiting for earlier calls on the objects included; in ns.
 
         Returns:
-            For each action what `write` would have raised, None when it is done.
+            For each action the error that `write` would have raised, None when it is done; and the pools that `act` read back.
+            They are left out when no outcome is known: the writes may still arrive.
         """
         end = time.monotonic_ns() + deadline
-        flight = _Flight(self._steady())
-        taken, refused = self._take_all(set(targets), flight, end)
+        pending = _Pending(self._steady())
+        taken, refused = self._take_all(set(targets), pending, end)
         chosen: Sequence[int] = range(len(targets))
         answers: list[ProviderError | None] = [None] * len(targets)
         if refused:
             chosen = [index for index, target in enumerate(targets) if target not in refused]
             answers = [refused.get(target) for target in targets]
         if not chosen:
-            return tuple(answers)
+            return Performed(tuple(answers))
 
-        def acted() -> tuple[ProviderError | None, ...]:
+        def acted() -> Performed:
             try:
-                found = act(chosen)
+                performed = act(chosen)
             except ProviderError as error:
-                return (error,) * len(chosen)
-            if len(found) != len(chosen):
-                raise ValueError(f"{len(found)} answers to {len(chosen)} actions")
-            return found
+                return Performed((error,) * len(chosen))
+            if len(performed.errors) != len(chosen):
+                raise ValueError(f"{len(performed.errors)} answers to {len(chosen)} actions")
+            return performed
 
-        errand = _Errand(tuple(taken), flight, self._provider, end, deadline, OutcomeUnknown)
+        pools: tuple[PoolFact, ...] = ()
+        request = _Request(tuple(taken), pending, self._provider, end, deadline, OutcomeUnknown)
         try:
-            for index, answer in zip(chosen, self._run(errand, acted), strict=True):
+            performed = self._run(request, acted)
+            for index, answer in zip(chosen, performed.errors, strict=True):
                 answers[index] = answer
+            if not all(isinstance(answer, OutcomeUnknown) for answer in performed.errors):
+                pools = performed.pools
         except ProviderError as error:
             for index in chosen:
                 answer = type(error)(targets[index], error.cause, error.next_step)
                 answer.__cause__ = error.__cause__
                 answers[index] = answer
-        return tuple(answers)
+        return Performed(tuple(answers), pools)
 
     def close(self, close_inner: Callable[[], None]) -> None:
-        """End the threads and close the inner provider, for at most one second together. Late calls are left behind."""
+        """End the threads and close the inner provider, within one second. Late calls are left behind."""
         with self._changed:
             first = not self._closed
             self._closed = True
@@ -240,34 +210,34 @@ class Calls:
 
     # --- inside -------------------------------------------------------------------------------------------------
 
-    def _take(self, key: str, mine: _Flight, end: int, refused: Callable[[str, int], ProviderError]) -> None:
-        """Make `mine` the one call in flight for `key`, waiting for an earlier one unless that is late."""
+    def _take(self, key: str, mine: _Pending, end: int, refused: Callable[[str, int], ProviderError]) -> None:
+        """Make `mine` the call on `key`, after an earlier one has returned. Raises when that one is late."""
         with self._changed:
             while True:
                 if self._closed:
-                    raise Unreachable(self._provider, "is closed, so it takes no more calls")
-                flight = self._flights.get(key)
-                if flight is None:
-                    self._flights[key] = mine
+                    raise Unreachable(self._provider, "is closed")
+                earlier = self._pending.get(key)
+                if earlier is None:
+                    self._pending[key] = mine
                     return
-                if flight.late:
-                    raise refused(key, self._steady() - flight.since)
+                if earlier.late:
+                    raise refused(key, self._steady() - earlier.since)
                 left = end - time.monotonic_ns()
                 if left <= 0:
                     raise Unreachable(
-                        self._label(key), "an earlier call kept it until the deadline; nothing was changed"
+                        self._label(key), "an earlier call kept it busy until the deadline; nothing was changed"
                     )
                 self._changed.wait(left / SECOND)
 
-    def _take_all(self, keys: set[str], mine: _Flight, end: int) -> tuple[list[str], dict[str, ProviderError]]:
-        """Those of the keys that `mine` is the one call in flight for now, and why it is not for the others."""
+    def _take_all(self, keys: set[str], mine: _Pending, end: int) -> tuple[list[str], dict[str, ProviderError]]:
+        """The keys that `mine` is the call on now, and the errors of the others."""
         with self._changed:
-            if not self._closed and self._flights.keys().isdisjoint(keys):
-                self._flights.update(dict.fromkeys(keys, mine))
+            if not self._closed and self._pending.keys().isdisjoint(keys):
+                self._pending.update(dict.fromkeys(keys, mine))
                 return list(keys), {}
         taken: list[str] = []
         refused: dict[str, ProviderError] = {}
-        # In one order for everybody, so that two batches never wait for each other.
+        # All batches take keys in the same order, so that two never wait for each other.
         for key in sorted(keys):
             try:
                 self._take(key, mine, end, self._write_refused)
@@ -279,64 +249,64 @@ class Calls:
     def _release(self, keys: tuple[str, ...]) -> None:
         with self._changed:
             for key in keys:
-                self._flights.pop(key, None)
+                self._pending.pop(key, None)
             self._changed.notify_all()
 
-    def _run(self, errand: _Errand, act: Callable[[], R]) -> R:
+    def _run(self, request: _Request, act: Callable[[], R]) -> R:
         try:
-            self._wait_for_token(errand)
-            job = _Job(act, lambda: self._release(errand.keys))
+            self._wait_for_token(request)
+            job = _Job(act, lambda: self._release(request.keys))
             self._submit(job)
         except BaseException:
-            self._release(errand.keys)
+            self._release(request.keys)
             raise
-        if not job.done.wait(max(0, errand.end - time.monotonic_ns()) / SECOND):
-            self._give_up(job, errand)
+        if not job.done.wait(max(0, request.end - time.monotonic_ns()) / SECOND):
+            self._give_up(job, request)
         if job.error is None:
             return job.result  # type: ignore[return-value]
         if isinstance(job.error, ProviderError):
             raise job.error
-        cause = f"the provider {self._provider} failed in an unforeseen way: {type(job.error).__name__}"
-        next_step = "look again; if it stays, report it to the provider's author"
-        raise errand.late(errand.target, cause, next_step) from job.error
+        cause = f"provider {self._provider} failed unexpectedly: {type(job.error).__name__}"
+        next_step = "report it to the provider's author if it happens again"
+        raise request.late(request.target, cause, next_step) from job.error
 
-    def _give_up(self, job: _Job[R], errand: _Errand) -> None:
-        """The deadline is over. Returns only if the call came back in this very moment."""
+    def _give_up(self, job: _Job[R], request: _Request) -> None:
+        """The deadline is over. Returns only if the call has just come back."""
         if job.drop():
-            self._release(errand.keys)
-            cause = f"all {self._workers} threads of {self._provider} are taken by calls that do not return"
-            raise Unreachable(errand.target, cause + "; nothing was changed", "see whether the other side hangs")
+            self._release(request.keys)
+            cause = f"all {self._workers} threads of provider {self._provider} wait for calls that do not return"
+            raise Unreachable(request.target, cause + "; nothing was changed", "check whether the other side hangs")
         with self._changed:
-            if self._flights.get(errand.keys[0]) is not errand.flight:
-                return  # it has just finished, and its result counts
-            errand.flight.late = True
-            self._changed.notify_all()  # whoever waits for it need not wait any longer
-        cause = f"no answer from {self._provider} within {errand.deadline / SECOND:g} s"
-        raise errand.late(errand.target, cause, "look again")
+            if self._pending.get(request.keys[0]) is not request.pending:
+                return  # it has just finished: its result counts
+            request.pending.late = True
+            self._changed.notify_all()  # calls that wait for it give up now
+        cause = f"no answer from provider {self._provider} within {request.deadline / SECOND:g} s"
+        raise request.late(request.target, cause, "retried automatically")
 
-    def _wait_for_token(self, errand: _Errand) -> None:
+    def _wait_for_token(self, request: _Request) -> None:
         if self._bucket is None:
             return
-        left = errand.end - time.monotonic_ns()
+        left = request.end - time.monotonic_ns()
         wait = self._bucket.reserve(left)
         if wait is None:
-            cause = f"the rate limit of {self._provider} allows no call within {left / SECOND:.1f} s"
-            raise Unreachable(errand.target, cause + "; nothing was changed")
+            cause = f"the rate limit of provider {self._provider} allows no call within {left / SECOND:.1f} s"
+            raise Unreachable(request.target, cause + "; nothing was changed")
         with self._changed:
             self._changed.wait_for(lambda: self._closed, wait / SECOND)
             if self._closed:
-                raise Unreachable(self._provider, "was closed meanwhile; nothing was changed")
+                raise Unreachable(self._provider, "was closed before the call; nothing was changed")
 
     def _submit(self, job: _Job[R]) -> None:
         with self._changed:
             if self._closed:
-                raise Unreachable(self._provider, "was closed meanwhile; nothing was changed")
-            if len(self._threads) < self._workers and len(self._threads) < len(self._flights):
+                raise Unreachable(self._provider, "was closed before the call; nothing was changed")
+            if len(self._threads) < self._workers and len(self._threads) < len(self._pending):
                 name = f"{self._provider}-{len(self._threads)}"
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
                 self._threads.append(thread)
                 thread.start()
-            # Within the lock, so that it comes before what ends the threads.
+            # Within the lock, so that it comes before the entries that end the threads.
             self._queue.put(job)  # type: ignore[arg-type]
 
     def _work(self) -> None:
@@ -348,7 +318,11 @@ class Calls:
 
     def _read_refused(self, key: str, age: int) -> Unreachable:
         del key
-        return Unreachable(self._provider, f"a look that began {age / SECOND:.1f} s ago has not returned")
+        return Unreachable(self._provider, f"a look has not returned after {age / SECOND:.1f} s")
 
     def _write_refused(self, key: str, age: int) -> OutcomeUnknown:
-        return OutcomeUnknown(key, f"an earlier call has been busy for {age / SECOND:.1f} s", "wait until it returns")
+        return OutcomeUnknown(
+            key,
+            f"an earlier call has not returned after {age / SECOND:.1f} s",
+            "retried automatically after it returns",
+        )

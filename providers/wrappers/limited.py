@@ -1,10 +1,9 @@
-"""Patience as a decorator: a deadline for every call, few threads, one call in flight per object, an optional rate limit.
+"""Limits as a decorator: a deadline for every call, few threads, one call at a time per object, an optional rate limit.
 
-`wire.py` puts it around every provider, so that no provider can hang the loop and none is asked faster than it allows.
-The calls themselves are run by `calls.py`.
+`wire.py` puts it around every provider, so that no provider can hang the loop or is called faster than it allows. `calls.py`
+runs the calls.
 """
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, overload
@@ -13,36 +12,31 @@ from pydantic import BaseModel
 
 from manifests.values.desired import SECOND, Role
 from providers.actions import Action, ChangeRecords, EndpointAction, RuntimeAction, StopContainer
-from providers.errors import OutcomeUnknown, ProviderError
 from providers.facts import ContainerFact, PoolFact, ZoneFact
+from providers.lib.clock import boottime
+from providers.lib.rate import Rate
 from providers.naming import object_of
 from providers.spi import (
-    Batching,
     DNSProvider,
     EndpointProvider,
     ExecTarget,
+    Performed,
     Provider,
-    ReadingBack,
     RuntimeProvider,
     capabilities_of,
 )
-from providers.wrappers.calls import Calls, Rate
-
-__all__ = ["Limits", "Rate", "limited"]
-
-
-def boottime() -> int:
-    """The steady clock that goes on while the machine sleeps, in nanoseconds."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+from providers.wrappers.calls import Calls
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How patient to be with one provider.
+    """The limits of one provider.
 
-    `deadline` is per call in nanoseconds; a stop gets its own grace on top. `workers` is the number of threads. `rate`
-    limits all calls together; a call waits for its turn within its deadline. `steady` feeds the rate limit and the ages in
-    messages.
+    Attributes:
+        deadline: of each call in ns; a stop gets its grace on top.
+        workers: the number of threads.
+        rate: limits all calls together; a call waits for its turn within its deadline.
+        steady: the steady clock, for the rate limit and for ages in messages.
     """
 
     deadline: int = 30 * SECOND
@@ -52,7 +46,7 @@ class Limits:
 
 
 class LimitedRuntime:
-    """A runtime that answers in time or says that it did not."""
+    """A runtime whose calls end within their deadlines."""
 
     role: ClassVar[Role] = Role.RUNTIME
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -74,8 +68,8 @@ class LimitedRuntime:
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
         """A look. Raises `Unreachable` after the deadline."""
-        what = f"exec {container} {argv!r}"
-        return self._calls.read(what, lambda: self.inner.exec_target(container, argv), self._limits.deadline)
+        look = f"exec {container} {argv!r}"
+        return self._calls.read(look, lambda: self.inner.exec_target(container, argv), self._limits.deadline)
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
         """A look. Raises `Unreachable` after the deadline."""
@@ -86,12 +80,12 @@ class LimitedRuntime:
         return self._calls.busy()
 
     def close(self) -> None:
-        """Let go within a second, whatever hangs."""
+        """Close within a second, whatever hangs."""
         self._calls.close(self.inner.close)
 
 
 class LimitedEndpoints:
-    """Pools that answer in time or say that they did not."""
+    """Pools whose calls end within their deadlines."""
 
     role: ClassVar[Role] = Role.ENDPOINTS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -106,66 +100,30 @@ class LimitedEndpoints:
         """A look. Raises `Unreachable` after the deadline."""
         return self._calls.read(_looks(pools), lambda: self.inner.observe(pools), self._limits.deadline)
 
-    def perform(self, action: EndpointAction) -> None:
-        """An action. Raises `OutcomeUnknown` after the deadline, and at once while the endpoint is busy."""
-        deadline = _deadline(self._limits, action)
-        self._calls.write(object_of(action), lambda: self.inner.perform(action), deadline)
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Do the actions in one call with one deadline.
+
+        After the deadline every action is answered with `OutcomeUnknown`, and its endpoint is busy until the call returns. An
+        endpoint that is busy already is left out: `OutcomeUnknown`, or `Unreachable` if it stays busy until the deadline.
+        """
+
+        def act(chosen: Sequence[int]) -> Performed:
+            some = actions if len(chosen) == len(actions) else [actions[index] for index in chosen]
+            return self.inner.perform(some)
+
+        return self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
 
     def busy(self) -> frozenset[str]:
         """Endpoints, as `<pool>/<address>:<port>`, whose last action has not returned yet."""
         return self._calls.busy()
 
     def close(self) -> None:
-        """Let go within a second, whatever hangs."""
+        """Close within a second, whatever hangs."""
         self._calls.close(self.inner.close)
 
 
-class LimitedBatches(LimitedEndpoints):
-    """The same for endpoints that do many actions in one call."""
-
-    inner: Batching
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """One call with one deadline, and all its endpoints in flight together.
-
-        The answer to every action of a call that is late is `OutcomeUnknown`, and its endpoints are busy until it returns.
-        An endpoint that is busy already is left out, and answered as `perform` would.
-        """
-
-        def act(chosen: Sequence[int]) -> tuple[ProviderError | None, ...]:
-            return self.inner.perform_all(_chosen(actions, chosen))
-
-        return self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
-
-
-class LimitedReadingBack(LimitedBatches):
-    """The same for endpoints that tell what they read back."""
-
-    inner: ReadingBack
-
-    def perform_and_read(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """As `perform_all`, with what was read back; a call that is late tells nothing."""
-        read: list[tuple[PoolFact, ...]] = []
-
-        def act(chosen: Sequence[int]) -> tuple[ProviderError | None, ...]:
-            errors, pools = self.inner.perform_and_read(_chosen(actions, chosen))
-            read.append(pools)
-            return errors
-
-        errors = self._calls.write_all([object_of(action) for action in actions], act, self._limits.deadline)
-        # A call that came back after its deadline has no say any more.
-        late = all(isinstance(error, OutcomeUnknown) for error in errors)
-        return errors, () if late or not read else read[0]
-
-
-def _chosen(actions: Sequence[EndpointAction], indexes: Sequence[int]) -> Sequence[EndpointAction]:
-    return actions if len(indexes) == len(actions) else [actions[index] for index in indexes]
-
-
 class LimitedDNS:
-    """Zones that answer in time or say that they did not."""
+    """Zones whose calls end within their deadlines."""
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -191,7 +149,7 @@ class LimitedDNS:
         return self._calls.busy()
 
     def close(self) -> None:
-        """Let go within a second, whatever hangs."""
+        """Close within a second, whatever hangs."""
         self._calls.close(self.inner.close)
 
 
@@ -203,13 +161,6 @@ def _deadline(limits: Limits, action: Action) -> int:
     return limits.deadline + (action.grace if isinstance(action, StopContainer) else 0)
 
 
-def _endpoints_kind(provider: object) -> type[LimitedEndpoints]:
-    """The decorator that has the methods which the provider has."""
-    if isinstance(provider, ReadingBack):
-        return LimitedReadingBack
-    return LimitedBatches if isinstance(provider, Batching) else LimitedEndpoints
-
-
 @overload
 def limited(provider: RuntimeProvider, limits: Limits = ...) -> LimitedRuntime: ...
 @overload
@@ -217,10 +168,9 @@ def limited(provider: EndpointProvider, limits: Limits = ...) -> LimitedEndpoint
 @overload
 def limited(provider: DNSProvider, limits: Limits = ...) -> LimitedDNS: ...
 def limited(provider: Provider, limits: Limits = Limits()) -> Provider:
-    """The same provider with deadlines, few threads and an optional rate limit. Close it to end its threads."""
+    """The provider with deadlines, few threads and an optional rate limit. Close it to end its threads."""
     if provider.role is Role.RUNTIME:
         return LimitedRuntime(provider, limits)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = _endpoints_kind(provider)
-        return kind(provider, limits)  # type: ignore[arg-type]
+        return LimitedEndpoints(provider, limits)  # type: ignore[arg-type]
     return LimitedDNS(provider, limits)  # type: ignore[arg-type]

@@ -1,12 +1,11 @@
-"""Ownership as a decorator: nothing without a mark of this instance is ever changed. `wire.py` puts it around every provider.
+"""Ownership as a decorator: it changes nothing without a mark of this instance. `wire.py` puts it around every provider.
 
-The core does not decide about ownership at the moment of writing: this module does, with a look right before the call, unless
-a provider of endpoints declares that it checks in the look it makes anyway (`checks_ownership`, see `spi.py`): two looks
-would double the time to a weight. For containers and endpoints the provider's facts say whose they are. For names the mark is a TXT record set
-beside the data, written in the same change.
+It looks at the object right before each call. An endpoint provider that checks ownership in its own look declares that
+(`checks_ownership`, see `spi.py`): a second look would double the time to a weight. The facts of containers and endpoints say
+who owns them. The mark of a record set is a TXT record set beside it, written in the same change.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import ClassVar, overload
 
 from pydantic import BaseModel
@@ -40,20 +39,19 @@ from providers.facts import (
 )
 from providers.naming import object_of
 from providers.spi import (
-    Batching,
     ByName,
     DNSProvider,
     EndpointProvider,
     ExecTarget,
+    Performed,
     Provider,
-    ReadingBack,
     RuntimeProvider,
     capabilities_of,
 )
 
 
 class OwnedRuntime:
-    """A runtime that touches only containers with a valid mark of this instance."""
+    """A runtime that changes only containers with a valid mark of this instance."""
 
     role: ClassVar[Role] = Role.RUNTIME
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -64,13 +62,13 @@ class OwnedRuntime:
         self._instance = instance
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """Everything, also what is foreign: people want to see it."""
+        """All containers, also those of other owners: operators want to see them."""
         return self.inner.observe(names)
 
     def perform(self, action: RuntimeAction) -> None:
-        """Do the action unless the container is somebody else's. Raises `Foreign` before the inner provider is asked."""
+        """Do the action unless the container has another owner: `Foreign`, before the inner provider is called."""
         if isinstance(action, CreateContainer) and action.mark.instance != self._instance:
-            raise Foreign(action.name, f"its mark is of instance {action.mark.instance}, this is {self._instance}")
+            raise Foreign(action.name, f"its mark names instance {action.mark.instance}; this is {self._instance}")
         for fact in self.inner.observe([action.name]):
             if isinstance(action, CreateContainer) or not action.adopted:
                 self._check(fact)
@@ -80,13 +78,13 @@ class OwnedRuntime:
 
     def _check(self, fact: ContainerFact) -> None:
         if fact.mark is None:
-            why = "its labels name another container" if fact.foreign_mark else "it carries no owner mark"
-            raise Foreign(fact.name, f"is not ours: {why}", "remove or rename that container")
+            why = "its labels name another container" if fact.foreign_mark else "it has no owner mark"
+            raise Foreign(fact.name, f"not owned by this instance: {why}", "remove or rename that container")
         if fact.mark.instance != self._instance:
-            raise Foreign(fact.name, f"belongs to instance {fact.mark.instance}", "remove it there")
+            raise Foreign(fact.name, f"belongs to instance {fact.mark.instance}", "remove it with that instance")
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
-        """As the inner provider says, for a name that is ours, or an id (the plan means that very one). Raises `Foreign`, `Gone`."""
+        """As the inner provider says, for a name of ours, or for an id. Raises `Foreign`, `Gone`."""
         for fact in self.inner.observe([container]):
             self._check(fact)
         return self.inner.exec_target(container, argv)
@@ -103,21 +101,25 @@ class OwnedRuntime:
 def _check_adopted(
     fact: ContainerFact, action: StartContainer | StopContainer | RemoveContainer | UpdateContainer
 ) -> None:
-    """Raise `Foreign` unless it is the very container that the plan means, and what is asked may be done to it."""
+    """Raise `Foreign` unless it is the container that the plan means and the action is allowed on it."""
     if fact.mark is not None or fact.foreign_mark:
-        raise Foreign(fact.name, "was adopted without a mark, and has one now", "look again")
+        raise Foreign(
+            fact.name, "was adopted without a mark and has one now", "retried automatically after the next look"
+        )
     if wants_liveness(fact):
         if isinstance(action, RemoveContainer):
             raise Foreign(fact.name, f"its label {LABEL_LIVENESS} allows restarts only", "remove it by hand")
         return
     if fact.id != action.expect.container_id:
         raise Foreign(
-            fact.name, f"is {fact.id[:12]} now, and {action.expect.container_id[:12]} was adopted", "look again"
+            fact.name,
+            f"its id is {fact.id[:12]} now; {action.expect.container_id[:12]} was adopted",
+            "retried automatically after the next look",
         )
 
 
 class OwnedEndpoints:
-    """Pools in which only members of this instance are touched."""
+    """Pools in which only members of this instance are changed."""
 
     role: ClassVar[Role] = Role.ENDPOINTS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -129,91 +131,52 @@ class OwnedEndpoints:
         self._checked_inside: bool = getattr(inner, "checks_ownership", False)
 
     def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
-        """Everything, also members of others."""
+        """The pools with all members, also those of other owners."""
         return self.inner.observe(pools)
 
-    def perform(self, action: EndpointAction) -> None:
-        """Do the action unless the member is somebody else's. Raises `Foreign`; nothing is written then."""
-        if not self._checked_inside and action.endpoint in self._strangers(action.pool):
-            raise self._foreign(action)
-        self.inner.perform(action)
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Do the actions on members of ours, after one look at each pool. Actions on other members are answered with `Foreign`.
 
-    def close(self) -> None:
-        """Close the inner provider."""
-        self.inner.close()
-
-    def _strangers(self, pool: str) -> frozenset[Endpoint]:
-        """The members of a pool that are not ours."""
-        facts = (fact for fact in self.inner.observe([pool]) if fact.pool == pool)
-        return frozenset(member.endpoint for fact in facts for member in fact.members if not member.ours)
-
-    def _foreign(self, action: EndpointAction) -> Foreign:
-        cause = f"is a member that instance {self._instance} did not add"
-        return Foreign(object_of(action), cause, "remove it from the pool, or use another pool")
-
-
-class OwnedBatches(OwnedEndpoints):
-    """The same for endpoints that do many actions in one call."""
-
-    inner: Batching
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Do the actions on members of ours, after one look at each pool; the answer to others is `Foreign`.
-
-        A pool that cannot be looked at is the answer to its actions alone.
+        When a pool cannot be observed, the error is the answer to its actions alone.
         """
         if self._checked_inside:
-            return self.inner.perform_all(actions)
-        return self._with_ours(actions, self.inner.perform_all)
-
-    def _with_ours(
-        self,
-        actions: Sequence[EndpointAction],
-        act: Callable[[Sequence[EndpointAction]], tuple[ProviderError | None, ...]],
-    ) -> tuple[ProviderError | None, ...]:
-        """The answers to all actions, after calling `act` with those on members of ours."""
+            return self.inner.perform(actions)
         strangers: dict[str, frozenset[Endpoint] | ProviderError] = {}
         for pool in dict.fromkeys(action.pool for action in actions):
             try:
                 strangers[pool] = self._strangers(pool)
             except ProviderError as error:
                 strangers[pool] = error
-        answers: dict[int, ProviderError | None] = {}
+        errors: dict[int, ProviderError | None] = {}
         for index, action in enumerate(actions):
-            found = strangers[action.pool]
-            if isinstance(found, ProviderError):
-                answers[index] = found
-            elif action.endpoint in found:
-                answers[index] = self._foreign(action)
-        ours = [index for index in range(len(actions)) if index not in answers]
-        if ours:
-            answers.update(zip(ours, act([actions[index] for index in ours]), strict=True))
-        return tuple(answers[index] for index in range(len(actions)))
+            others = strangers[action.pool]
+            if isinstance(others, ProviderError):
+                errors[index] = others
+            elif action.endpoint in others:
+                errors[index] = self._foreign(action)
+        ours = [index for index in range(len(actions)) if index not in errors]
+        if not ours:
+            return Performed(tuple(errors[index] for index in range(len(actions))))
+        performed = self.inner.perform([actions[index] for index in ours])
+        errors.update(zip(ours, performed.errors, strict=True))
+        return Performed(tuple(errors[index] for index in range(len(actions))), performed.pools)
 
+    def close(self) -> None:
+        """Close the inner provider."""
+        self.inner.close()
 
-class OwnedReadingBack(OwnedBatches):
-    """The same for endpoints that tell what they read back."""
+    def _strangers(self, pool: str) -> frozenset[Endpoint]:
+        """The members of a pool that have another owner."""
+        facts = (fact for fact in self.inner.observe([pool]) if fact.pool == pool)
+        return frozenset(member.endpoint for fact in facts for member in fact.members if not member.ours)
 
-    inner: ReadingBack
-
-    def perform_and_read(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """As `perform_all`, with what the inner provider read back."""
-        if self._checked_inside:
-            return self.inner.perform_and_read(actions)
-        read: list[PoolFact] = []
-
-        def act(ours: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-            errors, pools = self.inner.perform_and_read(ours)
-            read.extend(pools)
-            return errors
-
-        return self._with_ours(actions, act), tuple(read)
+    def _foreign(self, action: EndpointAction) -> Foreign:
+        cause = f"instance {self._instance} did not add this member"
+        return Foreign(object_of(action), cause, "remove the member from the pool, or use another pool")
 
 
 class OwnedDNS:
-    """Zones in which only record sets with a mark of this instance are touched; the marks travel with the data."""
+    """Zones in which only record sets with a mark of this instance are changed; marks are written with the data."""
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -223,44 +186,44 @@ class OwnedDNS:
         self.inner = inner
         self.capabilities = capabilities_of(inner)
         self._instance = instance
-        self._told: dict[str, tuple[ZoneFact, ZoneFact]] = {}
+        self._unmarked: dict[str, tuple[ZoneFact, ZoneFact]] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
         """The zones without the marks in `records`; `owners` has the mark of each set that exists and has one."""
         return tuple(self._without_marks(fact) for fact in self.inner.observe(zones))
 
     def _without_marks(self, fact: ZoneFact) -> ZoneFact:
-        """As `_without_marks`; the answer of before when the provider tells the very same value again."""
-        known = self._told.get(fact.zone)
+        """As `_without_marks`; the same value as before when the provider returns the same value again."""
+        known = self._unmarked.get(fact.zone)
         if known is None or known[0] is not fact:
-            known = self._told[fact.zone] = fact, _without_marks(fact)
+            known = self._unmarked[fact.zone] = fact, _without_marks(fact)
         return known[1]
 
     def perform(self, action: ChangeRecords) -> None:
         """Change data and marks in one call of the inner provider.
 
-        A mark of ours without its set (somebody removed the set by hand) is fine and is used again or removed. A set is
-        never adopted silently, not even when it is exactly what is wanted.
+        A mark of ours without its set (the set was removed by hand) is used again or removed. A set without a mark is never
+        adopted, even if it equals the desired one.
 
         Raises:
-            Foreign: a set exists without a mark, or with a mark of another instance, which is named.
-            Rejected: a name leaves no room for a mark.
+            Foreign: a set exists without a mark, or with a mark of another instance.
+            Rejected: a name is too long for a mark.
         """
         with collector_paused():
             self._perform(action)
 
     def _perform(self, action: ChangeRecords) -> None:
-        found = split(self._around(action))
+        marked = split(self._around(action))
         changes: list[RecordChange] = []
         for change in action.changes:
-            self._check(change, found, action.zone)
-            mark = self._mark_change(change, found, action.zone)
-            # Where a provider cannot write all at once: data never exists without its mark.
+            self._check(change, marked, action.zone)
+            mark = self._mark_change(change, marked, action.zone)
+            # In this order data never exists without its mark, also where a provider cannot write all at once.
             changes += [change, mark] if change.after is None else [mark, change]
         self.inner.perform(ChangeRecords(action.provider, action.zone, tuple(changes)))
 
     def _around(self, action: ChangeRecords) -> dict[RecordKey, RecordSet]:
-        """The sets that an action is about, and their marks, as far as they exist."""
+        """The existing sets that an action changes, and their marks."""
         keys = [change.key for change in action.changes]
         keys += [mark_key(key, action.zone) for key in keys]
         if isinstance(self.inner, ByName):
@@ -269,26 +232,26 @@ class OwnedDNS:
             records = self.inner.observe([action.zone])[0].records
         return {key: records[key] for key in keys if key in records}
 
-    def _check(self, change: RecordChange, found: Marked, zone: str) -> None:
+    def _check(self, change: RecordChange, marked: Marked, zone: str) -> None:
         target = label(change.key)
         if not change.owner.startswith(self._instance + "/"):
-            raise Foreign(target, f"the change is for {change.owner}, this is instance {self._instance}")
-        owner = found.owners.get(change.key)
+            raise Foreign(target, f"the change is for {change.owner}; this is instance {self._instance}")
+        owner = marked.owners.get(change.key)
         if owner is None:
-            present = found.records.get(change.key)
+            present = marked.records.get(change.key)
             if present is None:
                 return
-            cause = f"exists without our owner mark: {show(present)}"
-            raise Foreign(target, cause, "remove it by hand if it should be managed here, or use another name")
+            cause = f"exists without an owner mark of this instance: {show(present)}"
+            raise Foreign(target, cause, "remove it by hand to manage it here, or use another name")
         if not owner.startswith(self._instance + "/"):
             where = mark_key(change.key, zone).name
             raise Foreign(
-                target, f"belongs to {owner}", f"remove it there; if nobody has it any more, remove {where} TXT"
+                target, f"belongs to {owner}", f"remove it with that owner; if that owner is gone, remove {where} TXT"
             )
 
-    def _mark_change(self, change: RecordChange, found: Marked, zone: str) -> RecordChange:
-        """The mark's part of a change. When it is right already this only makes the provider compare it again."""
-        before = found.marks.get(change.key)
+    def _mark_change(self, change: RecordChange, marked: Marked, zone: str) -> RecordChange:
+        """The change of the mark. If the mark is right already, the provider only compares it again."""
+        before = marked.marks.get(change.key)
         after = None if change.after is None else mark_record(change.owner, change.key, zone)
         return RecordChange(mark_key(change.key, zone), before, after, change.owner)
 
@@ -299,16 +262,9 @@ class OwnedDNS:
 
 def _without_marks(fact: ZoneFact) -> ZoneFact:
     with collector_paused():
-        found = split(fact.records)
-        owners = {key: owner for key, owner in found.owners.items() if key in found.records}
-    return ZoneFact(fact.zone, fact.serial, found.records, owners, fact.capabilities)
-
-
-def _endpoints_kind(provider: object) -> type[OwnedEndpoints]:
-    """The decorator that has the methods which the provider has."""
-    if isinstance(provider, ReadingBack):
-        return OwnedReadingBack
-    return OwnedBatches if isinstance(provider, Batching) else OwnedEndpoints
+        marked = split(fact.records)
+        owners = {key: owner for key, owner in marked.owners.items() if key in marked.records}
+    return ZoneFact(fact.zone, fact.serial, marked.records, owners, fact.capabilities)
 
 
 @overload
@@ -318,10 +274,9 @@ def owned(provider: EndpointProvider, instance: str) -> OwnedEndpoints: ...
 @overload
 def owned(provider: DNSProvider, instance: str) -> OwnedDNS: ...
 def owned(provider: Provider, instance: str) -> Provider:
-    """The same provider, unable to touch anything that is not of this instance."""
+    """The provider, which now changes only what this instance owns."""
     if provider.role is Role.RUNTIME:
         return OwnedRuntime(provider, instance)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = _endpoints_kind(provider)
-        return kind(provider, instance)  # type: ignore[arg-type]
+        return OwnedEndpoints(provider, instance)  # type: ignore[arg-type]
     return OwnedDNS(provider, instance)  # type: ignore[arg-type]

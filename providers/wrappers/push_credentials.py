@@ -1,7 +1,7 @@
-"""What a new container gets besides its template, as a decorator: `wire.py` puts it around runtimes while pushes are taken.
+"""A decorator that gives new containers the credentials to push. `wire.py` puts it around runtimes while pushes are accepted.
 
-The credentials of a push are made for one container and are secret, so they are neither in the plan nor in the revision: they
-are added here, between the decision and the call.
+Credentials are made for one container and are secret, so they are neither in the plan nor in the revision. They are added here,
+between the decision and the call.
 """
 
 from collections.abc import Callable, Collection
@@ -15,38 +15,38 @@ from providers.actions import CreateContainer, RuntimeAction
 from providers.facts import ContainerFact
 from providers.spi import ExecTarget, RuntimeProvider
 
-Prepare = Callable[[CreateContainer, bool], CreateContainer]
-"""(action, whether the new processes see our own files) -> the action with `extra_env` and `extra_mounts`."""
+AddCredentials = Callable[[CreateContainer, bool], CreateContainer]
+"""(action, whether the new processes see our files) -> the action with `extra_env` and `extra_mounts`."""
 
 
-class PreparedRuntime:
-    """A runtime whose new containers get what they need to push."""
+class CredentialedRuntime:
+    """A runtime whose new containers get the credentials to push."""
 
     role: ClassVar[Role] = Role.RUNTIME
     Settings: ClassVar[type[BaseModel]] = BaseModel
 
-    def __init__(self, inner: RuntimeProvider, prepare: Prepare, shares_files: bool) -> None:
+    def __init__(self, inner: RuntimeProvider, add: AddCredentials, shares_files: bool) -> None:
         self.name = inner.name
         self.inner = inner
-        self._prepare = prepare
+        self._add = add
         self._shares_files = shares_files
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """As the inner provider sees it."""
+        """As the inner provider."""
         return self.inner.observe(names)
 
     def perform(self, action: RuntimeAction) -> None:
-        """Do the action, which for a container that pushes is completed first."""
+        """Do the action; a new container that pushes gets its credentials first."""
         if isinstance(action, CreateContainer) and action.push:
-            action = self._prepare(action, self._shares_files)
+            action = self._add(action, self._shares_files)
         self.inner.perform(action)
 
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
-        """As the inner provider says."""
+        """As the inner provider."""
         return self.inner.exec_target(container, argv)
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
-        """As the inner provider says."""
+        """As the inner provider."""
         return self.inner.logs(container, lines)
 
     def close(self) -> None:
@@ -55,5 +55,5 @@ class PreparedRuntime:
 
 
 def shares_files(provider: object) -> bool:
-    """Whether a runtime's processes see our own files: those whose working directory may be relative to the manifests."""
+    """Whether a runtime's processes see our files: it supports working directories relative to the manifests."""
     return RELATIVE_WORKING_DIR in getattr(provider, "supports", ())

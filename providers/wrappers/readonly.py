@@ -1,6 +1,6 @@
-"""Looking without touching: a decorator that refuses every action. Plans and dry runs get their providers through it.
+"""A decorator that refuses every action. `wire.py` puts it around the providers of plans, dry runs and `doctor`.
 
-That nothing is written is so a property of the handle, and does not hang on an if in every place that writes.
+So a plan cannot write, and no place that writes needs a check of its own.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,10 +14,10 @@ from providers.errors import Rejected
 from providers.facts import ContainerFact, PoolFact, ZoneFact
 from providers.naming import object_of
 from providers.spi import (
-    Batching,
     DNSProvider,
     EndpointProvider,
     ExecTarget,
+    Performed,
     Provider,
     RuntimeProvider,
     capabilities_of,
@@ -25,8 +25,8 @@ from providers.spi import (
 
 
 def _refusal(name: str, action: Action) -> Rejected:
-    cause = f"{type(action).__name__} refused: this handle on {name} is read-only"
-    return Rejected(object_of(action), cause, "apply the plan to change something")
+    cause = f"{type(action).__name__} refused: provider {name} is open read-only"
+    return Rejected(object_of(action), cause, "run reconcile to apply changes")
 
 
 def _refuse(name: str, action: Action) -> NoReturn:
@@ -34,7 +34,7 @@ def _refuse(name: str, action: Action) -> NoReturn:
 
 
 class ReadOnlyRuntime:
-    """A runtime that can be looked at."""
+    """A runtime that can only be observed."""
 
     role: ClassVar[Role] = Role.RUNTIME
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -44,7 +44,7 @@ class ReadOnlyRuntime:
         self.inner = inner
 
     def observe(self, names: Collection[str] | None = None) -> tuple[ContainerFact, ...]:
-        """As the inner provider sees it."""
+        """As the inner provider."""
         return self.inner.observe(names)
 
     def perform(self, action: RuntimeAction) -> None:
@@ -54,10 +54,12 @@ class ReadOnlyRuntime:
     def exec_target(self, container: str, argv: tuple[str, ...]) -> ExecTarget:
         """Refuse: running a program in a container may change something. Raises `Rejected`, always."""
         del argv
-        raise Rejected(container, f"exec refused: this handle on {self.name} is read-only", "apply the plan instead")
+        raise Rejected(
+            container, f"exec refused: provider {self.name} is open read-only", "run reconcile to apply changes"
+        )
 
     def logs(self, container: str, lines: int) -> tuple[str, ...]:
-        """As the inner provider has them."""
+        """As the inner provider."""
         return self.inner.logs(container, lines)
 
     def close(self) -> None:
@@ -66,7 +68,7 @@ class ReadOnlyRuntime:
 
 
 class ReadOnlyEndpoints:
-    """Pools that can be looked at."""
+    """Pools that can only be observed."""
 
     role: ClassVar[Role] = Role.ENDPOINTS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -76,30 +78,20 @@ class ReadOnlyEndpoints:
         self.inner = inner
 
     def observe(self, pools: Collection[str]) -> tuple[PoolFact, ...]:
-        """As the inner provider sees it."""
+        """As the inner provider."""
         return self.inner.observe(pools)
 
-    def perform(self, action: EndpointAction) -> None:
-        """Refuse. Raises `Rejected`, always."""
-        _refuse(self.name, action)
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Refuse each action with `Rejected`, always."""
+        return Performed(tuple(_refusal(self.name, action) for action in actions))
 
     def close(self) -> None:
         """Close the inner provider."""
         self.inner.close()
 
 
-class ReadOnlyBatches(ReadOnlyEndpoints):
-    """The same for endpoints that do many actions in one call: here they do none."""
-
-    inner: Batching
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[Rejected, ...]:
-        """Refuse each action, always."""
-        return tuple(_refusal(self.name, action) for action in actions)
-
-
 class ReadOnlyDNS:
-    """Zones that can be looked at."""
+    """Zones that can only be observed."""
 
     role: ClassVar[Role] = Role.DNS
     Settings: ClassVar[type[BaseModel]] = BaseModel
@@ -110,7 +102,7 @@ class ReadOnlyDNS:
         self.capabilities = capabilities_of(inner)
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
-        """As the inner provider sees it."""
+        """As the inner provider."""
         return self.inner.observe(zones)
 
     def perform(self, action: ChangeRecords) -> None:
@@ -129,10 +121,9 @@ def read_only(provider: EndpointProvider) -> ReadOnlyEndpoints: ...
 @overload
 def read_only(provider: DNSProvider) -> ReadOnlyDNS: ...
 def read_only(provider: Provider) -> Provider:
-    """The same provider, unable to change anything."""
+    """The provider, which now changes nothing."""
     if provider.role is Role.RUNTIME:
         return ReadOnlyRuntime(provider)  # type: ignore[arg-type]
     if provider.role is Role.ENDPOINTS:
-        kind = ReadOnlyBatches if isinstance(provider, Batching) else ReadOnlyEndpoints
-        return kind(provider)  # type: ignore[arg-type]
+        return ReadOnlyEndpoints(provider)  # type: ignore[arg-type]
     return ReadOnlyDNS(provider)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ from reconciler.core.model.step import Step
 from reconciler.core.rollouts.revisions import quiet
 from reconciler.exits import Exit
 from reconciler.shell.apply.applier import Applier
-from reconciler.shell.apply.evidence import Witness
+from reconciler.shell.apply.evidence import EvidenceCollector
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.manifest_reload import ManifestReload
@@ -62,8 +62,8 @@ class Loop:
         self.manifest_reload = ManifestReload(parts)
         self.probing = Probing(parts.prober, self.looks)
         self.pushing = Pushing(self.looks, parts.clock, self.wake)
-        self.witness = Witness(self.looks, parts.memory, parts.clock, self.probing)
-        self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock, self.witness.take)
+        self.evidence = EvidenceCollector(self.looks, parts.memory, parts.clock, self.probing)
+        self.applier = Applier(self.looks, parts.memory, parts.runner, parts.clock, self.evidence.take)
         self.reporting = Reporting(parts.reporter, parts.memory)
         self.ledger_store = LedgerStore(parts.memory, parts.reporter)
         self.ledger = Ledger()
@@ -304,7 +304,7 @@ class Loop:
     def _act(self, steps: tuple[Step, ...]) -> None:
         def finished(step: Step, outcome: Outcome) -> None:
             self._outcomes.append(outcome)
-            self.witness.add_end(step)
+            self.evidence.add_end(step)
             if len(self.done) < DONE_KEPT:
                 self.done.append((step, outcome))
             if outcome.kind is not OutcomeKind.SKIPPED:

@@ -1,7 +1,7 @@
-"""The providers of one run, by role and name, and how calls to them are made.
+"""The providers of one run, by role and name, and how they are called.
 
-`wire.py` fills it, with every decorator in place; `observe` and `apply` use it. Providers block, so the real runner calls them
-on threads; simulations in virtual time call them in place.
+`wire.py` fills `Providers`, with every decorator in place; `looks` and `apply` use it. Providers block, so `ThreadRunner` calls
+them on threads; simulations in virtual time have a runner that calls them in place.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from providers.actions import Action, ChangeRecords, CutSessions, RemoveEndpoint, SetWeight
+from providers.actions import ChangeRecords, RuntimeAction
 from providers.spi import DNSProvider, EndpointProvider, Provider, RuntimeProvider
 
 log = logging.getLogger("reconciler")
@@ -23,37 +23,25 @@ class Runner(Protocol):
     """Makes blocking calls for the loop."""
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The call's result; what it raises is raised here."""
+        """The call's result. Errors of the call are raised here."""
 
     def close(self) -> None:
-        """Let go of threads."""
+        """End the threads."""
 
 
 class ThreadRunner:
-    """Calls on threads of its own, never on the event loop's shared ones, which name resolution needs."""
+    """Calls on its own threads, not on the event loop's shared ones, which name resolution needs."""
 
     def __init__(self, workers: int = 32) -> None:
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="call")
 
     async def run(self, call: Callable[[], T]) -> T:
-        """The call's result; what it raises is raised here."""
+        """The call's result. Errors of the call are raised here."""
         return await asyncio.get_running_loop().run_in_executor(self._pool, call)
 
     def close(self) -> None:
-        """Let go of threads; calls under way end at their own deadlines."""
+        """End the threads; running calls end at their own deadlines."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-class InlineRunner:
-    """Calls in place: for virtual time, where a call takes none."""
-
-    async def run(self, call: Callable[[], T]) -> T:
-        """The call's result; what it raises is raised here."""
-        await asyncio.sleep(0)
-        return call()
-
-    def close(self) -> None:
-        """Nothing to let go of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +58,21 @@ class Providers:
         return tuple(group[name] for group in groups for name in sorted(group))
 
     def busy(self) -> frozenset[str]:
-        """Targets with a call whose outcome is not known, in the words of `Step.target`."""
-        found: set[str] = set()
+        """Targets of calls whose outcome is unknown, as `Step.target`."""
+        targets: set[str] = set()
         for runtime in self.runtimes.values():
-            found |= _busy(runtime)
+            targets |= _busy(runtime)
         for group in (self.endpoints, self.dns):
             for name, provider in group.items():
-                found |= {f"{name}/{one}" for one in _busy(provider)}
-        return frozenset(found)
+                targets |= {f"{name}/{target}" for target in _busy(provider)}
+        return frozenset(targets)
 
     def progress(self) -> tuple[str, ...]:
-        """What is under way in providers that say so, each with the provider's name before it. Asks no server.
+        """The progress texts of all providers, each after the provider's name. No server is called.
 
-        One that fails says nothing: a sign of life must not end a run.
+        A provider that fails is left out: a progress line must not end a run.
         """
-        return tuple(f"{one.name}: {text}" for one in self.all() for text in _progress(one))
+        return tuple(f"{provider.name}: {text}" for provider in self.all() for text in _progress(provider))
 
     def close(self) -> None:
         """Close them all."""
@@ -93,7 +81,7 @@ class Providers:
 
 
 def innermost(provider: object) -> object:
-    """The provider without its decorators: only it knows its own configuration, and hears of its own changes."""
+    """The provider without its decorators: only it has optional methods such as `check`, `watch` and `progress`."""
     while (inner := getattr(provider, "inner", None)) is not None:
         provider = inner
     return provider
@@ -105,24 +93,21 @@ def _progress(provider: object) -> tuple[str, ...]:
         return ()
     try:
         return tuple(ask())
-    except Exception as error:  # noqa: BLE001  (code of somebody else, asked only for the sake of people)
-        log.debug("a provider cannot say its progress: %s", type(error).__name__)
+    except Exception as error:  # noqa: BLE001  (third-party code, and only for a progress line)
+        log.debug("a provider failed to report its progress: %s", type(error).__name__)
         return ()
 
 
 def _busy(provider: object) -> frozenset[str]:
-    """Providers without a deadline of their own are never busy beyond their calls."""
+    """The busy objects of a provider; only the `limited` decorator has some after a call."""
     ask: Callable[[], frozenset[str]] | None = getattr(provider, "busy", None)
     return frozenset() if ask is None else ask()
 
 
-def perform(providers: Providers, action: Action) -> Callable[[], None] | None:
-    """The call that does an action, None when no provider of that name is there."""
+def perform(providers: Providers, action: RuntimeAction | ChangeRecords) -> Callable[[], None] | None:
+    """The call that does an action; None without a provider of that name. Weights go in batches instead."""
     if isinstance(action, ChangeRecords):
         zone = providers.dns.get(action.provider)
         return None if zone is None else lambda: zone.perform(action)
-    if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
-        pool = providers.endpoints.get(action.provider)
-        return None if pool is None else lambda: pool.perform(action)
     runtime = providers.runtimes.get(action.node)
     return None if runtime is None else lambda: runtime.perform(action)

@@ -8,7 +8,8 @@ from reconciler.probes.target import Target
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.probing.targets import Probing
-from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.providers import Providers
+from tests.inline_runner import InlineRunner
 from tests.sim.clock import VirtualClock
 
 START = 1000 * SECOND

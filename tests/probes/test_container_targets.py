@@ -253,7 +253,7 @@ async def test_an_unresolvable_secret_is_a_problem_and_is_retried(tmp_path: Path
     assert "does not exist" in problem(world)
     write(file, "secret", mode=0o644)
     await later(world, RETRY)
-    assert "can be read by everybody" in problem(world)
+    assert "is world-readable" in problem(world)
     write(file, "secret")
     await later(world, RETRY)
     assert revealed(world) == ["secret"]

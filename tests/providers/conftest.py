@@ -1,4 +1,4 @@
-"""Shared small things of the provider tests."""
+"""Shared fixtures of the provider tests."""
 
 from collections.abc import Callable
 from pathlib import Path

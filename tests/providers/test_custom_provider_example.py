@@ -1,4 +1,4 @@
-"""The example of docs/providers.md works: its suite passes, and its entry point makes a usable type."""
+"""The example of docs/providers.md: its suite passes, and its entry point makes a usable type."""
 
 import importlib
 import os

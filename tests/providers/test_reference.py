@@ -1,4 +1,4 @@
-"""The page about provider types says what the models say."""
+"""The page of provider types equals the models."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Finding types: built in, from other packages, and what other packages may do wrong."""
+"""Finding types: built in, from other packages, and packages with mistakes."""
 
 import importlib
 import subprocess
@@ -48,25 +48,47 @@ def test_every_built_in_type_can_be_loaded_and_made() -> None:
         found = registry.settings_model(type_name)
         assert found is not None
         provider = registry.create(type_name, "one", NEEDED.get(type_name, {}), CONTEXT)
-        assert (provider.role, provider.name) == (found[0], "one")
+        assert (provider.role, provider.Settings, provider.name) == (*found, "one")
         provider.close()
 
 
-def test_a_built_in_type_tells_role_and_settings() -> None:
+@pytest.mark.parametrize("type_name", registry.BUILT_IN)
+def test_checking_settings_loads_no_client_library(type_name: str) -> None:
+    program = (
+        "import sys; from providers import registry; registry.settings_model(sys.argv[1]);"
+        "print(*({'boto3', 'botocore', 'dns', 'docker', 'httpx'} & sys.modules.keys()))"
+    )
+    command = [sys.executable, "-c", program, type_name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "\n"
+
+
+@pytest.mark.parametrize("type_name", ["docker", "process", "memory-runtime"])
+def test_checking_a_pod_template_loads_no_client_library(type_name: str) -> None:
+    program = (
+        "import sys; from providers import registry; registry.template_support(sys.argv[1]);"
+        "print(*({'boto3', 'botocore', 'dns', 'docker', 'httpx'} & sys.modules.keys()))"
+    )
+    command = [sys.executable, "-c", program, type_name]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout == "\n"
+
+
+def test_a_built_in_type_has_its_role_and_settings() -> None:
     assert registry.settings_model("file") == (Role.ENDPOINTS, FileSettings)
     assert "zonefile" in registry.known_types()
     assert list(registry.known_types()) == sorted(registry.known_types())
 
 
-def test_an_unknown_type_is_told_with_a_suggestion() -> None:
+def test_an_unknown_type_is_refused_with_a_suggestion() -> None:
     assert registry.settings_model("zonefil") is None
-    with pytest.raises(Rejected, match=r"provider dns: there is no provider type 'zonefil'; did you mean 'zonefile'\?"):
+    with pytest.raises(Rejected, match=r"provider dns: unknown provider type 'zonefil'; did you mean 'zonefile'\?"):
         registry.create("zonefil", "dns", {}, CONTEXT)
     with pytest.raises(Rejected, match=r"known types: .*file, "):
         registry.create("quux", "dns", {}, CONTEXT)
 
 
-def test_bad_settings_are_told_by_key_without_their_values() -> None:
+def test_bad_settings_are_reported_by_key_without_their_values() -> None:
     with pytest.raises(Rejected, match="directory: Input should be a valid string") as caught:
         registry.create("file", "edge", {"directory": 5, "hunter2": "hunter3"}, CONTEXT)
     assert "hunter2: Extra inputs are not permitted" in str(caught.value)
@@ -105,7 +127,9 @@ def test_a_broken_package_is_named_and_others_still_work(install: Install) -> No
         ("", "AttributeError"),
     ],
 )
-def test_what_is_no_provider_is_told(install: Install, source: str, cause: str, request: pytest.FixtureRequest) -> None:
+def test_what_is_not_a_provider_is_refused(
+    install: Install, source: str, cause: str, request: pytest.FixtureRequest
+) -> None:
     package = f"odd_names_{abs(hash(request.node.name))}"
     install(package, "odd-dns", f"{package}:Names", source)
     with pytest.raises(Rejected, match=cause):

@@ -1,4 +1,4 @@
-"""What providers say is under way, asked past their decorators."""
+"""Progress texts of providers, through their decorators."""
 
 from providers.spi import Context
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
@@ -21,14 +21,14 @@ class Broken(MemoryRuntime):
         raise RuntimeError("nobody knows")
 
 
-def test_each_text_has_the_name_of_its_provider_and_decorators_do_not_stand_in_its_way() -> None:
+def test_each_progress_text_has_its_providers_name_through_decorators() -> None:
     runtime = limited(read_only(owned(Pulling("one", MemorySettings(), CONTEXT, MemoryWorld()), "demo")))
     providers = Providers({"one": runtime})
     assert providers.progress() == ("one: pulling app:1", "one: pulling app:2")
     providers.close()
 
 
-def test_a_provider_without_progress_or_one_that_fails_to_say_it_says_nothing() -> None:
+def test_a_provider_without_progress_or_with_an_error_has_no_text() -> None:
     world = MemoryWorld()
     broken, silent = (kind("one", MemorySettings(), CONTEXT, world) for kind in (Broken, MemoryEndpoints))
     assert Providers({"one": broken}, {"two": silent}).progress() == ()

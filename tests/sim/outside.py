@@ -7,9 +7,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from manifests.values.desired import Role
 from providers.actions import Action, EndpointAction
-from providers.errors import ProviderError
-from providers.spi import ExecTarget
+from providers.lib.one_by_one import one_by_one
+from providers.spi import ExecTarget, Performed
+from providers.testing.checks import perform_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class Traffic:
     check: Callable[[Action], None]
     writes: list[Write] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
-    """The number of actions of each batch call."""
+    """The number of actions of each call of an endpoint provider."""
 
     reads: int = 0
     lies: int = 0
@@ -81,26 +83,17 @@ class Watched:
         self.inner.close()
 
 
-class WatchedBatches(Watched):
-    """Endpoints with batch calls, recorded at each action: a process may be killed in the middle of a batch."""
+class WatchedEndpoints(Watched):
+    """Endpoints, recorded at each action of a call: a process may be killed in the middle of a batch."""
 
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:  # type: ignore[override]
         self.traffic.batches.append(len(actions))
-        return tuple(self.answer(action) for action in actions)
-
-    def answer(self, action: EndpointAction) -> ProviderError | None:
-        try:
-            self.write(action, self.alone)
-        except ProviderError as error:
-            return error
-        return None
+        return one_by_one(actions, lambda action: self.write(action, self.alone), steady=self.traffic.steady)
 
     def alone(self, action: EndpointAction) -> None:
-        (error,) = self.inner.perform_all([action])
-        if error is not None:
-            raise error
+        perform_one(self.inner, action)
 
 
 def watched(inner: Any, traffic: Traffic, hook: Callable[[str], None]) -> Watched:
-    """The provider, recorded; batch calls stay possible if it has them."""
-    return (WatchedBatches if hasattr(inner, "perform_all") else Watched)(inner, traffic, hook)
+    """The provider, recorded."""
+    return (WatchedEndpoints if inner.role is Role.ENDPOINTS else Watched)(inner, traffic, hook)

@@ -28,9 +28,10 @@ from reconciler.core.model.step import Step
 from reconciler.exits import Exit
 from reconciler.shell.loop import Loop
 from reconciler.shell.parts import Parts
-from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.providers import Providers
 from reconciler.shell.report.summary import Summary
 from reconciler.shell.store.memory import ReadOnlyMemory
+from tests.inline_runner import InlineRunner
 from tests.sim.apps import Apps
 from tests.sim.clock import SimClock
 from tests.sim.events import SimEvents

@@ -16,13 +16,14 @@ from reconciler.core.model.ledger import Ledger
 from reconciler.push import tokens
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.providers import Providers
 from reconciler.shell.pushing.credentials import SOCKET, Credentials
 from reconciler.shell.pushing.pushes import Pushing
 from reconciler.web.push import push_app
 from reconciler.web.server import make_server
 from reconciler.web.sockets import open_sockets
 from tests.free_ports import free_port
+from tests.inline_runner import InlineRunner
 from tests.sim.clock import VirtualClock
 
 NODE = "node-a"

@@ -1,7 +1,7 @@
-"""Record sets as PowerDNS's HTTP API writes them, and back. Pure; used by `powerdns_zones.py`.
+"""Converts record sets to the form of PowerDNS's HTTP API and back. Pure; used by `provider.py`.
 
-PowerDNS takes only its own spelling of a value and says 422 to every other, so values go out in it. What this program has no
-spelling for (types that exist only in PowerDNS, such as LUA and ALIAS) is kept as it is: it is seen, and never written.
+PowerDNS answers 422 to every spelling of a value but its own, so values are sent in that. Types that exist only in PowerDNS,
+such as LUA and ALIAS, are read as they are and never written.
 """
 
 import re
@@ -21,13 +21,13 @@ BARE_PARAMETER = re.compile(r'="([!#-\[\]-~]*)"')
 def decode(rrsets: Iterable[Any]) -> dict[RecordKey, RecordSet]:
     """The record sets of an answer, without the SOA.
 
-    Disabled values are not served, so they are left out; a set with nothing but those has no values, which says that
-    something is there.
+    Disabled values are not served, so they are left out. A set with only disabled values has no values here, so that it
+    counts as existing.
 
     Raises:
-        ValueError: it is no list of record sets.
+        ValueError: it is not a list of record sets.
     """
-    found: dict[RecordKey, RecordSet] = {}
+    decoded: dict[RecordKey, RecordSet] = {}
     for rrset in rrsets:
         try:
             kind = str(rrset["type"])
@@ -38,12 +38,12 @@ def decode(rrsets: Iterable[Any]) -> dict[RecordKey, RecordSet]:
             name = canonical.name(_octets(str(rrset["name"])), ".")
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"a record set is not as expected ({error})") from error
-        found[RecordKey(name, kind)] = RecordSet(ttl, tuple(sorted({_value(kind, text) for text in texts})))
-    return found
+        decoded[RecordKey(name, kind)] = RecordSet(ttl, tuple(sorted({_value(kind, text) for text in texts})))
+    return decoded
 
 
 def encode(key: RecordKey, after: RecordSet | None) -> dict[str, object]:
-    """The change that makes a set what it shall be; None removes it."""
+    """The request that changes a set to `after`; None removes it."""
     if after is None:
         return {"name": key.name, "type": key.type, "changetype": "DELETE"}
     records = [{"content": content(key.type, value), "disabled": False} for value in after.values]

@@ -1,17 +1,20 @@
-"""The zones of one name server: when to read them again, and how a change is checked, written and read back.
+"""Zones of a name server that takes dynamic updates (`type: rfc2136`). Tested with BIND and Knot.
 
-`RFC2136Zones` in `provider.py` loads it with the first look.
+When a zone is read again, how a change is checked, written and read back. What the plan saw travels with each update as
+prerequisites, so that the server itself refuses to overwrite another writer's change.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
+
+from pydantic import BaseModel
 
 from manifests.gc_pause import collector_paused
-from manifests.values.desired import SECOND
+from manifests.values.desired import SECOND, Role
 from providers.actions import ChangeRecords, RecordChange
-from providers.capabilities import DNSCapabilities
+from providers.capabilities import Atomic, DNSCapabilities, ReadBack, Write
 from providers.dns.common.change import changed_sets, in_zone, parents, show, zone_name
 from providers.dns.rfc2136 import read, update
 from providers.dns.rfc2136.connection import Clocks
@@ -21,7 +24,11 @@ from providers.dns.rfc2136.settings import RFC2136Settings
 from providers.dns.rfc2136.transfer import catch_up, transfer
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet, ZoneFact
+from providers.lib.clock import boottime
 from providers.spi import Context
+
+BATCH_OCTETS = 65_000
+"""About what one message of 64 KB holds beside its header and signature."""
 
 FULL_READ = 15 * 60 * SECOND
 """After this time (ns) a zone is transferred whole again, even when its serial or its changes need no transfer."""
@@ -35,34 +42,67 @@ class _Transferred(NamedTuple):
     fact: ZoneFact
 
 
-def clocks(steady: Callable[[], int], wall: Callable[[], int] | None) -> Clocks:
-    """The clocks of a provider; without `wall`, the machine's."""
-    return Clocks(steady) if wall is None else Clocks(steady, wall)
+class RFC2136Zones:
+    """Zones on one primary name server, reached over TCP, with TSIG when keys are given.
 
+    With `readBack: axfr` a look is complete. With `readBack: queries` a look knows the serial of the zone and those record
+    sets that this instance ever asked for (their names are kept in the state directory); it cannot know others, so that
+    records of others at other names are never seen, and never touched either.
+    """
 
-class Zones:
-    """The zones of one provider on its name server."""
+    role: ClassVar[Role] = Role.DNS
+    Settings: ClassVar[type[BaseModel]] = RFC2136Settings
+    capabilities = DNSCapabilities(atomic=Atomic.BATCH, batch_octets=BATCH_OCTETS, write=Write.COMPARED)
 
     def __init__(
-        self, name: str, settings: RFC2136Settings, context: Context, times: Clocks, capabilities: DNSCapabilities
+        self,
+        name: str,
+        settings: RFC2136Settings,
+        context: Context,
+        *,
+        steady: Callable[[], int] = boottime,
+        wall: Callable[[], int] | None = None,
     ) -> None:
-        self._server = read.Server(settings, times)
+        self.name = name
+        clocks = Clocks(steady) if wall is None else Clocks(steady, wall)
+        self._server = read.Server(settings, clocks)
         self._by_queries = settings.read_back == "queries"
         self._names = Names(context.state_dir, name)
-        self._capabilities = capabilities
+        if self._by_queries:
+            self.capabilities = replace(self.capabilities, read_back=ReadBack.NAMES)
         self._transferred: dict[str, _Transferred] = {}
 
     def observe(self, zones: Collection[str]) -> tuple[ZoneFact, ...]:
-        """See `RFC2136Zones.observe`."""
+        """The named zones without their SOA (its serial is in the fact).
+
+        The serial is asked for first; while it is that of the last complete transfer, and that transfer is younger than 15
+        minutes, the zone is not transferred again. (The serial alone is no proof: a restored zone may have an old one.)
+
+        Raises:
+            Unreachable: no answer, an answer cut short, or the server cannot serve a zone now. Never a part of a zone.
+            Rejected: the server refuses, or a key does not fit; with the line of configuration to add.
+        """
         return tuple(self._fact(zone) for zone in sorted(set(zones)))
 
     def perform(self, action: ChangeRecords) -> None:
-        """See `RFC2136Zones.perform`."""
+        """Change record sets, and read them back.
+
+        All or nothing when the changes fit into one message of 64 KB. Larger ones are split between names: a set, its owner
+        mark and all else at its name stay together; an error then says how many of the messages were carried out.
+
+        Raises:
+            Conflict, Gone: a set is not as the plan saw it, or became something else while it was written; or the server
+                said that it wrote, and what is read back is something else.
+            Rejected: the server refuses, a key does not fit, or the change breaks a rule of DNS.
+            Unreachable: nothing was sent, or the server says that it could not write.
+            OutcomeUnknown: the update was sent, and its answer or the reading back is missing; or a later message of several
+                could not be sent or written.
+        """
         zone = zone_name(action.zone)
         changes = update.canonical_changes(action.changes)
         before = self._query_changes(zone, changes) if self._by_queries else self._whole(zone)
         records = _around(zone, changes, before.records)
-        result = changed_sets(zone, records, changes, self._capabilities)
+        result = changed_sets(zone, records, changes, self.capabilities)
         if not result:
             return
         signer = self._server.signer(self._server.settings.update_key, zone)
@@ -86,7 +126,11 @@ class Zones:
         self._read_back(zone, result)
 
     def check(self, zones: Collection[str]) -> tuple[str, ...]:
-        """See `RFC2136Zones.check`."""
+        """What keeps these zones from being managed, without changing anything: one text per finding, none when all is well.
+
+        Asks each zone for its SOA, transfers it (`readBack: axfr`), and sends an update whose prerequisite cannot hold, so
+        that the server says whether the update key is accepted. Texts end with the configuration to add. Raises nothing.
+        """
         findings: list[str] = []
         for name in sorted(set(zones)):
             try:
@@ -124,7 +168,7 @@ class Zones:
         zone = zone_name(name)
         if self._by_queries:
             current = self._query(zone, self._names.of(zone))
-            return ZoneFact(name, current.serial, dict(current.records), {}, self._capabilities)
+            return ZoneFact(name, current.serial, dict(current.records), {}, self.capabilities)
         fact = self._current(zone).fact
         return fact if fact.zone == name else replace(fact, zone=name)
 
@@ -150,7 +194,7 @@ class Zones:
         return self._remember(zone, self._with_fact(zone, whole, now))
 
     def _with_fact(self, zone: str, content: read.Zone, at: int) -> _Transferred:
-        fact = ZoneFact(zone, content.serial, MappingProxyType(content.records), {}, self._capabilities)
+        fact = ZoneFact(zone, content.serial, MappingProxyType(content.records), {}, self.capabilities)
         return _Transferred(content, at, fact)
 
     def _remember(self, zone: str, known: _Transferred) -> _Transferred:

@@ -1,7 +1,7 @@
-"""Calls to the API of Route 53: its rate, its credentials, and what its errors allow next. The one module that imports boto3.
+"""Calls to the API of Route 53: rate, credentials, and errors sorted by what may follow. The only module that imports boto3.
 
-An account may make five calls a second, whoever makes them. All providers of this process with the same credentials share
-that rate; one part of it is kept for changes, so that a withdrawal never waits for the pages of a large zone.
+An account may make five calls a second in total. All providers of this process with the same credentials share that rate. One
+part of it is reserved for changes, so that removing a record never waits for the pages of a large zone.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,24 +13,24 @@ import botocore.config
 import botocore.exceptions as aws
 
 from manifests.values.desired import SECOND
-from providers.dns.route53.provider import Route53Settings
+from providers.dns.route53.settings import Route53Settings
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Rejected, Unreachable
-from providers.wrappers.calls import Bucket, Rate
+from providers.lib.rate import Bucket, Rate
 
 if TYPE_CHECKING:
     from mypy_boto3_route53.client import Route53Client
 
-    Connect = Callable[[], Route53Client]
+Connect = Callable[[], "Route53Client"]
 
 READS = Rate(4, 4)
 CHANGES = Rate(1, 5)
-"""Calls per second, together the five of an account. After a quiet time a few changes go at once."""
+"""Calls per second, together the five of an account. After a quiet time a few changes can go at once."""
 
 PATIENCE = 25 * SECOND
 """Longest wait (ns) for a turn."""
 
 POLL_SECONDS = 2.0
-"""Between two questions whether all name servers have a change."""
+"""Seconds between two requests for the state of a change."""
 
 LATER = frozenset(
     {
@@ -38,10 +38,10 @@ LATER = frozenset(
         "ThrottlingException", "TooManyRequestsException",
     }
 )  # fmt: skip
-"""Errors that say: not now, nothing was done."""
+"""Errors after which nothing was done and a retry is right."""
 
 STALE = ("but it already exists", "but it was not found", "do not match the current values")
-"""What Route 53 says of a batch whose deletions or creations do not fit what is there."""
+"""Texts of errors of Route 53 for a batch that does not fit the present record sets."""
 
 NOT_SENT = (
     aws.ConnectTimeoutError,
@@ -61,7 +61,7 @@ class Client:
         settings: of the provider.
         steady: steady clock in ns.
         sleep: waits for a number of seconds.
-        connect: makes the client, for tests; None = from the settings.
+        connect: makes the boto3 client, for tests; None = from the settings.
     """
 
     def __init__(
@@ -69,18 +69,18 @@ class Client:
         settings: Route53Settings,
         steady: Callable[[], int],
         sleep: Callable[[float], None],
-        connect: "Connect | None" = None,
+        connect: Connect | None = None,
     ) -> None:
         self._settings = settings
         self._steady = steady
         self._sleep = sleep
-        self._connect = connect or self._made
+        self._connect = connect or self._new_client
         self._buckets = _shared(settings, steady) if connect is None else _new(steady)
         self._client: Route53Client | None = None
         self._lock = Lock()
 
     def read(self, target: str, verb: str, **arguments: Any) -> Mapping[str, Any]:
-        """A call that changes nothing. Raises `Unreachable`, `Rejected`."""
+        """A read-only call. Raises `Unreachable`, `Rejected`."""
         return self._call(target, verb, arguments, False)
 
     def change(self, target: str, **arguments: Any) -> str:
@@ -89,7 +89,7 @@ class Client:
         return str(answer["ChangeInfo"]["Id"])
 
     def wait(self, target: str, change: str, patience: int) -> None:
-        """Wait until all name servers have a change. Raises `OutcomeUnknown` when they do not after `patience` (ns)."""
+        """Wait until all name servers have a change. Raises `OutcomeUnknown` after `patience` (ns)."""
         end = self._steady() + patience
         while True:
             try:
@@ -97,13 +97,13 @@ class Client:
             except Unreachable as error:
                 status = error.cause
             except Rejected as error:
-                cause = f"the change was accepted, but whether all name servers have it cannot be asked: {error.cause}"
+                cause = f"Route 53 accepted the change, but not the request for its state: {error.cause}"
                 raise OutcomeUnknown(target, cause, "allow route53:GetChange, or set syncTimeout: 0s") from error
             if status == "INSYNC":
                 return
             if self._steady() + int(POLL_SECONDS * SECOND) > end:
-                cause = f"the change was accepted, but after {patience / SECOND:g} s it is {status}: not on all name servers"
-                raise OutcomeUnknown(target, cause, "look again")
+                cause = f"Route 53 accepted the change, but after {patience / SECOND:g} s it is {status}: not on all name servers"
+                raise OutcomeUnknown(target, cause, "retried automatically")
             self._sleep(POLL_SECONDS)
 
     def close(self) -> None:
@@ -123,44 +123,48 @@ class Client:
         except aws.ClientError as error:
             raise self._refused(target, verb, error, writing) from None
         except (aws.NoCredentialsError, aws.PartialCredentialsError, aws.ProfileNotFound) as error:
-            raise Rejected(target, str(error), "give the provider an access key or a profile") from None
+            raise Rejected(target, str(error), "set accessKeyId and secretAccessKey, or profile") from None
         except (aws.CredentialRetrievalError, *NOT_SENT) as error:
             raise Unreachable(target, f"no connection to Route 53: {error}") from None
         except aws.ParamValidationError as error:
-            raise Rejected(target, f"Route 53 has no such values: {error}", "correct the records") from None
+            raise Rejected(target, f"Route 53 does not accept these values: {error}", "correct the records") from None
         except aws.BotoCoreError as error:
             if writing:
-                raise OutcomeUnknown(target, f"the change was sent, but: {error}", "look again") from None
+                raise OutcomeUnknown(target, f"the change was sent, then: {error}", "retried automatically") from None
             raise Unreachable(target, f"no usable answer from Route 53: {error}") from None
 
     def _refused(self, target: str, verb: str, error: aws.ClientError, writing: bool) -> ProviderError:
-        """The error of an answer that is none of success."""
-        said = error.response.get("Error", {})
-        code, text = str(said.get("Code", "")), str(said.get("Message", ""))
+        """The error for an answer of Route 53 that refuses the call."""
+        answer = error.response.get("Error", {})
+        code, text = str(answer.get("Code", "")), str(answer.get("Message", ""))
         status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
         cause = f"Route 53 answers {code}: {text}" if text else f"Route 53 answers {code}"
         if code in LATER or status == 429:
             return Unreachable(target, cause)
         if status >= 500:
             if writing:
-                return OutcomeUnknown(target, cause, "look again")
+                return OutcomeUnknown(target, cause, "retried automatically")
             return Unreachable(target, cause)
         if any(words in text for words in STALE):
-            return Conflict(target, cause, "look again; somebody changed it after the plan was made")
+            return Conflict(target, cause, "retried automatically: the record set changed after the plan was made")
         if status in (401, 403):
             return Rejected(target, cause, f"allow route53:{_operation(verb)} on the hosted zone to these credentials")
         return Rejected(target, cause, "correct the records or the settings of the provider")
 
     def _turn(self, target: str, writing: bool) -> None:
-        """Wait for a call's turn. Raises `Unreachable` when that is too far away."""
+        """Wait for a call's turn. Raises `Unreachable` if that takes longer than `PATIENCE`."""
         reads, changes = self._buckets
         wait = (changes if writing else reads).reserve(PATIENCE)
         if wait is None:
-            raise Unreachable(target, "the account's rate of calls is used up", "it is asked again by itself")
+            raise Unreachable(
+                target,
+                f"the account's rate of calls allows none within {PATIENCE // SECOND} s",
+                "retried automatically",
+            )
         if wait:
             self._sleep(wait / SECOND)
 
-    def _made(self) -> "Route53Client":
+    def _new_client(self) -> "Route53Client":
         settings = self._settings
         target = "credentials of AWS"
 
@@ -178,7 +182,7 @@ class Client:
         config = botocore.config.Config(
             connect_timeout=seconds,
             read_timeout=seconds,
-            # One try: what may be tried again is decided by the caller, who looks first.
+            # One try: the caller decides about retries, and looks first.
             retries={"total_max_attempts": 1},
         )
         return session.client("route53", config=config, endpoint_url=settings.endpoint or None)
@@ -189,7 +193,7 @@ def _new(steady: Callable[[], int]) -> tuple[Bucket, Bucket]:
 
 
 def _shared(settings: Route53Settings, steady: Callable[[], int]) -> tuple[Bucket, Bucket]:
-    """The buckets (reads, changes) of all providers that log in with the same references."""
+    """The buckets (reads, changes) of all providers with the same credentials."""
     account = settings.model_dump_json(include={"access_key_id", "profile", "endpoint", "region"})
     with _buckets_lock:
         if account not in _buckets:

@@ -1,11 +1,11 @@
-r"""Record sets as Amazon Route 53 has them, and back. Pure; used by `route53_zones.py`.
+r"""Converts record sets to the form of Amazon Route 53 and back. Pure; used by `provider.py`.
 
 Route 53 writes octets other than a-z, 0-9, hyphen, underscore and dot of a name as `\ooo`, three *octal* digits (so `*` is
 `\052`), and octets of a text likewise; zone files have decimal digits there.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from manifests.values.geo import CONTINENTS, DEFAULT, country_code, country_geo
@@ -18,18 +18,18 @@ ESCAPE = re.compile(r"\\(\d{3}|.)", re.DOTALL)
 PLAIN_NAME = re.compile(r"[a-z0-9_.-]*")
 
 
-class Found(NamedTuple):
-    """A record set, and as Route 53 has it: only that very form can be deleted."""
+class Stored(NamedTuple):
+    """A record set, and its form in Route 53: a deletion must name exactly that form."""
 
     record: RecordSet
     raw: Raw
 
 
-def decode(raw: Raw) -> tuple[RecordKey, Found]:
-    """One record set of an answer. A routed set whose policy has no word here has neither weight nor place.
+def decode(raw: Raw) -> tuple[RecordKey, Stored]:
+    """One record set of an answer. A routed set of a policy that we do not support has neither weight nor place.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not a record set.
     """
     try:
         kind = str(raw["Type"])
@@ -39,32 +39,32 @@ def decode(raw: Raw) -> tuple[RecordKey, Found]:
         alias = raw.get("AliasTarget")
         if alias:
             target = canonical.name(decimal(str(alias["DNSName"])), ".")
-            return key, Found(RecordSet(0, (target,), weight, geo, True), raw)
-        texts = [decimal(str(one["Value"])) for one in raw.get("ResourceRecords") or ()]
+            return key, Stored(RecordSet(0, (target,), weight, geo, True), raw)
+        texts = [decimal(str(record["Value"])) for record in raw.get("ResourceRecords") or ()]
         values = tuple(sorted({_value(kind, text) for text in texts}))
-        return key, Found(RecordSet(int(raw.get("TTL") or 0), values, weight, geo), raw)
+        return key, Stored(RecordSet(int(raw.get("TTL") or 0), values, weight, geo), raw)
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"a record set is not as expected ({error})") from error
 
 
 def encode(key: RecordKey, record: RecordSet, zone_id: str, before: Raw | None) -> dict[str, Any]:
-    """A record set for Route 53. A health check that somebody attached to the one before (`before`) is kept."""
-    found: dict[str, Any] = {"Name": octal_name(key.name), "Type": key.type}
+    """A record set for Route 53. A health check that is attached to the set before (`before`) is kept."""
+    row: dict[str, Any] = {"Name": octal_name(key.name), "Type": key.type}
     if key.set_id:
-        found["SetIdentifier"] = key.set_id
+        row["SetIdentifier"] = key.set_id
     if record.weight is not None:
-        found["Weight"] = record.weight
+        row["Weight"] = record.weight
     if record.geo:
-        found["GeoLocation"] = _location(record.geo)
+        row["GeoLocation"] = _location(record.geo)
     if before is not None and before.get("HealthCheckId"):
-        found["HealthCheckId"] = before["HealthCheckId"]
+        row["HealthCheckId"] = before["HealthCheckId"]
     if record.alias:
         target = octal_name(record.values[0])
-        found["AliasTarget"] = {"HostedZoneId": zone_id, "DNSName": target, "EvaluateTargetHealth": False}
+        row["AliasTarget"] = {"HostedZoneId": zone_id, "DNSName": target, "EvaluateTargetHealth": False}
     else:
-        found["TTL"] = record.ttl
-        found["ResourceRecords"] = [{"Value": octal(value)} for value in record.values]
-    return found
+        row["TTL"] = record.ttl
+        row["ResourceRecords"] = [{"Value": octal(value)} for value in record.values]
+    return row
 
 
 def octal_name(name: str) -> str:
@@ -85,12 +85,12 @@ def decimal(text: str) -> str:
 
 
 def characters(raw: Raw) -> int:
-    """Characters of all values of a set: what the limit of a batch counts."""
-    return sum(len(one["Value"]) for one in raw.get("ResourceRecords") or ())
+    """Characters of all values of a set, which the limit of a batch counts."""
+    return sum(len(record["Value"]) for record in raw.get("ResourceRecords") or ())
 
 
-def _escapes(text: str, one: Any) -> str:
-    return ESCAPE.sub(one, text)
+def _escapes(text: str, convert: Callable[[re.Match[str]], str]) -> str:
+    return ESCAPE.sub(convert, text)
 
 
 def _octal_always(match: re.Match[str]) -> str:
@@ -108,7 +108,7 @@ def _decimal(match: re.Match[str]) -> str:
     try:
         octet = int(match[1], 8)
     except ValueError:
-        return match[0]  # no octal number: it is a zone file's own escape
+        return match[0]  # not octal: an escape of zone files
     if octet == ord("*"):
         return "*"
     return f"\\{octet:03d}" if octet < 256 else match[0]
@@ -119,7 +119,7 @@ def _value(kind: str, text: str) -> str:
     try:
         return canonical.value(kind, latin, ".")
     except ValueError:
-        return text  # Route 53 let somebody write what is no value: it is seen, and compares as it is
+        return text  # Route 53 accepts invalid values: they are compared as they are
 
 
 def _geo(place: Mapping[str, str]) -> str:

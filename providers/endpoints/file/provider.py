@@ -1,8 +1,8 @@
-"""Pools as JSON files in a directory (`type: file`): the embedded default for endpoints.
+"""Pools as JSON files in a directory (`type: file`): the default for endpoints, without a server.
 
-Any balancer, proxy or script that can read JSON and watch a file can follow it. Files are replaced atomically, are readable
-by everybody (mode 0644: they are made to be read, and hold addresses only), and several instances may share one: each
-writes under a lock and touches only members that carry its own id.
+A balancer, proxy or script that reads JSON and watches a file can follow it. Files are replaced atomically and have mode 0644,
+because other programs read them and they hold only addresses. Several instances may share a file: each writes under a lock and
+changes only members with its own id.
 """
 
 import re
@@ -19,10 +19,10 @@ from providers.errors import Conflict, Foreign, Gone, ProviderError, Rejected, U
 from providers.facts import Endpoint, MemberFact, PoolFact
 from providers.lib.files import directory_of, locked, read, replace
 from providers.naming import object_of
-from providers.spi import Context
+from providers.spi import Context, Performed
 
 POOL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-"""Names that are one file name everywhere, and never hidden."""
+"""Names that are one file name on every system and not hidden."""
 
 SUFFIX = ".json"
 
@@ -35,12 +35,12 @@ class FileSettings(BaseModel):
     directory: str = Field(
         default="pools",
         min_length=1,
-        description="Where the pool files are. Absolute, or relative to the instance's state directory.",
+        description="Directory of the pool files. Absolute, or relative to the instance's state directory.",
     )
 
 
 class FileEndpoints:
-    """Pools in files `<directory>/<pool>.json`. A missing file is an empty pool; a file that cannot be read is an error."""
+    """Pools in files `<directory>/<pool>.json`. A missing file is an empty pool; an unreadable file is an error."""
 
     role: ClassVar[Role] = Role.ENDPOINTS
     checks_ownership: ClassVar[bool] = True
@@ -55,36 +55,29 @@ class FileEndpoints:
         """The named pools, plus every pool that holds a member of ours.
 
         Raises:
-            Unreachable: a file cannot be read or is not a pool file. Its other members might be ours, so no part is told.
-            Rejected: a pool's name is no file name.
+            Unreachable: a file cannot be read or is not a pool file. A partial result might hide members of ours.
+            Rejected: a pool's name is not a file name.
         """
         directory = self._directory()
-        named = {pool: self._load(directory, pool) for pool in set(pools)}
-        others = {pool: self._load(directory, pool) for pool in self._present(directory) if pool not in named}
-        mine = {pool: found for pool, found in others.items() if self._holds_ours(found)}
-        return tuple(self._fact(found) for _, found in sorted((named | mine).items()))
+        named = {name: self._load(directory, name) for name in set(pools)}
+        others = {name: self._load(directory, name) for name in self._present(directory) if name not in named}
+        mine = {name: pool for name, pool in others.items() if self._holds_ours(pool)}
+        return tuple(self._fact(pool) for _, pool in sorted((named | mine).items()))
 
-    def perform(self, action: EndpointAction) -> None:
-        """Set a weight or remove an endpoint, comparing under the lock.
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Set weights and remove endpoints, comparing under the lock; each pool's file is replaced once.
 
-        Raises:
-            Conflict, Gone, Foreign: the member is not as the plan saw it, or not ours.
-            Rejected: a name, address, port or weight is impossible, or the directory may not be written.
-            Unreachable: the file cannot be read or written, or another writer holds the lock; nothing was changed.
-            OutcomeUnknown: see `providers.lib.files.replace`.
-        """
-        (error,) = self.perform_all([action])
-        if error is not None:
-            raise error
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Like `perform` for many actions, with one replacement of each pool's file: no reader sees a pool between them.
+        A reader never sees a pool between two actions of one call.
 
         Returns:
-            What `perform` would have raised for each action, None for success.
+            Conflict, Gone, Foreign: the member is not as the plan saw it, or has another owner.
+            Rejected: a name, address, port or weight is invalid, or there is no permission to write in the directory.
+            Unreachable: a file cannot be read or written; nothing was changed.
+            OutcomeUnknown: see `providers.lib.files.replace`.
 
         Raises:
-            ProviderError: nothing was begun.
+            Rejected: the directory cannot be used.
+            Unreachable: another writer holds the lock; nothing was begun.
         """
         by_pool: dict[str, list[int]] = {}
         for index, action in enumerate(actions):
@@ -96,13 +89,13 @@ class FileEndpoints:
                 answers = self._rewrite(directory, pool, [actions[index] for index in indexes])
                 for index, answer in zip(indexes, answers, strict=True):
                     errors[index] = answer
-        return tuple(errors)
+        return Performed(tuple(errors))
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     def _rewrite(self, directory: Path, name: str, actions: Sequence[EndpointAction]) -> Sequence[ProviderError | None]:
-        """Do the actions on one pool in one replacement of its file, under the lock; what came of each."""
+        """Do the actions on one pool with one replacement of its file, under the lock. Returns the error of each."""
         target = f"pool {name}"
         try:
             path = self._path(directory, name)
@@ -121,7 +114,7 @@ class FileEndpoints:
         return answers
 
     def _answer(self, members: dict[Endpoint, Member], action: EndpointAction) -> ProviderError | None:
-        """Do one action on these members; what is wrong with it, and then nothing has changed."""
+        """Do one action on these members. Returns its error; the members are then unchanged."""
         try:
             _check(action)
             self._apply(members, action)
@@ -133,13 +126,13 @@ class FileEndpoints:
         member = members.get(action.endpoint)
         target = object_of(action)
         if member is not None and member.owner != self._context.instance:
-            owner = f"instance {member.owner}" if member.owner else "nobody's instance"
-            raise Foreign(target, f"belongs to {owner}", "remove it from the file, or use another pool")
+            owner = f"belongs to instance {member.owner}" if member.owner else "belongs to no instance"
+            raise Foreign(target, owner, "remove it from the file, or use another pool")
         if isinstance(action, SetWeight):
             current = None if member is None else member.weight
             if current not in (action.weight, action.before):
                 kind = Gone if current is None else Conflict
-                raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "look again")
+                raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "retried automatically")
             extra = {} if member is None else member.extra
             members[action.endpoint] = Member(action.weight, action.name, self._context.instance, extra)
             return
@@ -154,7 +147,7 @@ class FileEndpoints:
 
     def _path(self, directory: Path, pool: str) -> Path:
         if not POOL_NAME.fullmatch(pool):
-            raise Rejected(f"pool {pool!r}", "is no file name", "use letters, digits, '.', '_' and '-', at most 200")
+            raise Rejected(f"pool {pool!r}", "not a file name", "use letters, digits, '.', '_' and '-', at most 200")
         return directory / (pool + SUFFIX)
 
     def _load(self, directory: Path, pool: str) -> Pool:
@@ -164,13 +157,13 @@ class FileEndpoints:
 
     def _present(self, directory: Path) -> list[str]:
         try:
-            found = [path.name.removesuffix(SUFFIX) for path in directory.iterdir() if path.name.endswith(SUFFIX)]
+            names = [path.name.removesuffix(SUFFIX) for path in directory.iterdir() if path.name.endswith(SUFFIX)]
         except FileNotFoundError:
             return []
         except OSError as error:
             cause = f"cannot list {directory}: {error.strerror}"
-            raise Unreachable(f"provider {self.name}", cause, "give this user the right to read it") from error
-        return [pool for pool in found if POOL_NAME.fullmatch(pool)]
+            raise Unreachable(f"provider {self.name}", cause, "give this user read permission") from error
+        return [name for name in names if POOL_NAME.fullmatch(name)]
 
     def _holds_ours(self, pool: Pool) -> bool:
         return any(member.owner == self._context.instance for member in pool.members.values())
@@ -186,8 +179,8 @@ class FileEndpoints:
 def _check(action: EndpointAction) -> None:
     target = object_of(action)
     if isinstance(action, CutSessions):
-        raise Rejected(target, "a file has no sessions that could be ended", "wait until they are over")
+        raise Rejected(target, "a file has no sessions to end", "wait until they end")
     if not action.endpoint.address or not 1 <= action.endpoint.port <= MAX_PORT:
-        raise Rejected(target, "is no address and port", f"give an address and a port from 1 to {MAX_PORT}")
+        raise Rejected(target, "not an address and port", f"use an address and a port from 1 to {MAX_PORT}")
     if isinstance(action, SetWeight) and action.weight < 0:
         raise Rejected(target, f"weight {action.weight} is below 0", "use 0 or more")

@@ -1,10 +1,10 @@
-"""The text of one pool file: JSON in, members out, and back. Pure; used by `file.py`.
+"""Parses and writes one pool file (JSON). Pure; used by `provider.py`.
 
     {"format_version": 1, "pool": "web",
      "members": [{"address": "127.64.0.1", "port": 8080, "weight": 100, "name": "...", "owner": "demo"}]}
 
-`owner` is the instance that added a member; a member without one was added by a person. Keys that are not known here are
-kept as they are, on the file and on each member, so that others may use the file too.
+`owner` is the instance that added a member; a member without an owner was added by hand. Unknown keys of the file and of its
+members are kept, so that other programs can use the file too.
 """
 
 import json
@@ -23,7 +23,7 @@ Extra = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One member of a pool file; `extra` holds the keys we do not know."""
+    """One member of a pool file; `extra` holds unknown keys."""
 
     weight: int
     name: str = ""
@@ -33,7 +33,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """A pool file: members by endpoint; `extra` holds the keys we do not know."""
+    """A pool file: members by endpoint; `extra` holds unknown keys."""
 
     name: str
     members: Mapping[Endpoint, Member] = field(default_factory=dict)
@@ -44,13 +44,11 @@ def parse(pool: str, path: str, data: bytes) -> Pool:
     """Read a pool file.
 
     Raises:
-        Unreachable: the text is not exactly a pool file of this pool. Nothing is known then; a part is never taken for all.
+        Unreachable: the text is not a complete pool file of this pool. A part never counts as the whole.
     """
 
     def bad(cause: str) -> Unreachable:
-        return Unreachable(
-            f"pool {pool}", f"{path}: {cause}", "repair the file, or remove it if the pool may be rebuilt"
-        )
+        return Unreachable(f"pool {pool}", f"{path}: {cause}", "repair the file, or remove it to build the pool again")
 
     try:
         document = json.loads(
@@ -63,7 +61,7 @@ def parse(pool: str, path: str, data: bytes) -> Pool:
     extra = dict(document)
     version, name, rows = extra.pop("format_version", None), extra.pop("pool", None), extra.pop("members", None)
     if version != FORMAT_VERSION:
-        raise bad(f"has format_version {version!r}; this program knows {FORMAT_VERSION}")
+        raise bad(f"has format_version {version!r}; this program supports {FORMAT_VERSION}")
     if name != pool:
         raise bad(f"is about pool {name!r}")
     if not isinstance(rows, list):
@@ -75,13 +73,13 @@ def parse(pool: str, path: str, data: bytes) -> Pool:
         except ValueError as error:
             raise bad(f"members[{index}]: {error}") from error
         if endpoint in members:
-            raise bad(f"members[{index}]: {endpoint.address} port {endpoint.port} is there twice")
+            raise bad(f"members[{index}]: {endpoint.address} port {endpoint.port} comes twice")
         members[endpoint] = member
     return Pool(pool, members, extra)
 
 
 def render(pool: Pool) -> bytes:
-    """Write a pool file: members in the order of their endpoints, one per line, so that a diff shows what changed."""
+    """A pool file: members in the order of their endpoints, one per line, so that a diff shows what changed."""
     head = {"format_version": FORMAT_VERSION, "pool": pool.name, **pool.extra}
     lines = [json.dumps(_row(endpoint, pool.members[endpoint])) for endpoint in sorted(pool.members)]
     text = json.dumps(head)[:-1] + ', "members": ['
@@ -100,7 +98,7 @@ def _member(row: object) -> tuple[Endpoint, Member]:
     if not _is_int(port) or not 1 <= port <= MAX_PORT:
         raise ValueError(f"port {port!r} is not a number from 1 to {MAX_PORT}")
     if not _is_int(weight) or weight < 0:
-        raise ValueError(f"weight {weight!r} is not a number from 0 on")
+        raise ValueError(f"weight {weight!r} is not a number of 0 or more")
     if not isinstance(name, str) or not isinstance(owner, str):
         raise ValueError("name and owner must be texts")  # noqa: TRY004  (bad data, not a bad call)
     return Endpoint(address, port), Member(weight, name, owner, extra)
@@ -120,10 +118,10 @@ def _is_int(value: object) -> bool:
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key is given twice in one object")
-    return found
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a key comes twice in one object")
+    return values
 
 
 def _no_constant(text: str) -> object:

@@ -1,7 +1,7 @@
-"""Commands for HAProxy's socket, and what their answers mean. Pure, and the only place where commands are written.
+"""Commands for HAProxy's socket, and what their answers mean. Pure; commands are made only here.
 
-A line break or a semicolon begins a new command there, so nothing reaches a command that is not a checked name, a parsed
-address or a number. Used by `haproxy_plan.py` and `haproxy_write.py`.
+A line break or a semicolon begins a new command, so a command contains only checked names, parsed addresses and numbers. Used by
+`moves.py` and `write.py`.
 """
 
 import re
@@ -10,8 +10,8 @@ from functools import lru_cache
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from providers.endpoints.haproxy.rows import NO_BACKEND
 from providers.endpoints.haproxy.state import MAX_WEIGHT
+from providers.endpoints.haproxy.tables import NO_BACKEND
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import Endpoint
 
@@ -39,14 +39,14 @@ _ADDRESS_ANSWER = re.compile(
 
 
 class Command(NamedTuple):
-    """A command that writes, with the answer it must get: nothing, or the words for a changed address."""
+    """A command that writes, and its expected answer: empty, or with `moves` the text for a changed address."""
 
     text: str
     moves: bool = False
 
 
 def weight(backend: str, server: str, value: int) -> Command:
-    """Set the absolute weight (a percentage would be of the configured one, which is 0)."""
+    """Set the absolute weight. A percentage would be of the configured weight, which is 0."""
     if not 0 <= value <= MAX_WEIGHT:
         raise ValueError(f"weight {value} is not from 0 to {MAX_WEIGHT}")
     return Command(f"set server {_path(backend, server)} weight {value:d}")
@@ -55,7 +55,7 @@ def weight(backend: str, server: str, value: int) -> Command:
 def state(backend: str, server: str, value: str) -> Command:
     """Set the administrative state: ready, drain or maint."""
     if value not in _STATES:
-        raise ValueError(f"{value!r} is not a state of a server")
+        raise ValueError(f"{value!r} is not a server state")
     return Command(f"set server {_path(backend, server)} state {value}")
 
 
@@ -68,22 +68,22 @@ def address(backend: str, server: str, endpoint: Endpoint) -> Command:
 
 
 def end_sessions(backend: str, server: str) -> Command:
-    """End all sessions of a server, whatever they are doing."""
+    """End all sessions of a server, also those with requests in flight."""
     return Command(f"shutdown sessions server {_path(backend, server)}")
 
 
 def show_algorithm(backend: str) -> str:
-    """Ask for the row of one backend itself."""
+    """Read the row of one backend itself."""
     return f"show stat {_checked(backend)} 2 -1"
 
 
 def show_sessions(backend: str, server_id: str = "-1") -> str:
-    """Ask for the figures of the servers of a backend, or of the one with this number."""
+    """Read the statistics of a backend's servers, or of the server with this number."""
     return f"show stat {_checked(backend)} 4 {int(server_id):d}"
 
 
 def show_servers(backend: str) -> str:
-    """Ask for the servers of one backend."""
+    """Read the servers of one backend."""
     return f"{SHOW_ALL_SERVERS} {_checked(backend)}"
 
 
@@ -91,22 +91,22 @@ def checked_endpoint(target: str, endpoint: Endpoint) -> Endpoint:
     """The endpoint, if a slot can hold it.
 
     Raises:
-        Rejected: no IP address in its usual spelling (HAProxy takes no names here), or an impossible port.
+        Rejected: not an IP address in its usual spelling (HAProxy takes no names here), or not a port.
     """
     try:
         place = ip_address(endpoint.address)
     except ValueError:
         cause = f"{endpoint.address[:80]!r} is not an IP address"
-        raise Rejected(target, cause, "give an address: HAProxy resolves no names here") from None
+        raise Rejected(target, cause, "use an address: HAProxy resolves no names here") from None
     if str(place) != endpoint.address or "%" in endpoint.address:
         raise Rejected(target, f"{endpoint.address!r} is not the usual spelling", f"write {str(place).split('%')[0]}")
     if not 1 <= endpoint.port <= 65535:
-        raise Rejected(target, f"{endpoint.port} is not a port", "give a port from 1 to 65535")
+        raise Rejected(target, f"{endpoint.port} is not a port", "use a port from 1 to 65535")
     return endpoint
 
 
 def lines(commands: Iterable[str], alone: Container[str] = (INTERACTIVE,)) -> Iterator[list[str]]:
-    """Groups of commands that fit into one line each, in order; those of `alone` have one of their own."""
+    """The commands in groups for one line each, in order; each command of `alone` has its own line."""
     group: list[str] = []
     size = 0
     for command in commands:
@@ -121,24 +121,24 @@ def lines(commands: Iterable[str], alone: Container[str] = (INTERACTIVE,)) -> It
 
 
 def refusal(command: Command, answer: str, target: str) -> ProviderError | None:
-    """What is wrong with an answer; None for the expected one. Any other text is an error."""
+    """The error for an answer; None for the expected answer. Any other text is an error."""
     text = answer.strip()
     if not text and not command.moves:
         return None
     if command.moves and _ADDRESS_ANSWER.fullmatch(text):
         return None
-    said = f"HAProxy answered {text[:200]!r} to {command.text!r}"
+    cause = f"HAProxy answered {text[:200]!r} to {command.text!r}"
     if text.startswith("Permission denied"):
-        return Rejected(target, said, "give the socket admin rights: stats socket <path> level admin")
+        return Rejected(target, cause, "give the socket the admin level: stats socket <path> level admin")
     if text.startswith(("No such server", "No such backend", NO_BACKEND)):
-        return Conflict(target, said, "its configuration has changed; look again")
+        return Conflict(target, f"{cause}: its configuration has changed", "retried automatically")
     if "static LB algorithm" in text:
         return Rejected(
             target,
-            said,
+            cause,
             "use balance roundrobin, leastconn or random in that backend, or weight 100 instead of 0 in its server-template line",
         )
-    return Rejected(target, said, "see HAProxy's configuration of that backend and its log")
+    return Rejected(target, cause, "check HAProxy's configuration of that backend and its log")
 
 
 @lru_cache(maxsize=8192)
@@ -148,5 +148,5 @@ def _path(backend: str, server: str) -> str:
 
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name[:80]!r} is not the name of a backend or server")
+        raise ValueError(f"{name[:80]!r} is not a name of a backend or server")
     return name

@@ -1,7 +1,7 @@
-"""What HAProxy's configuration lacks for our pools: read-only, for people who set it up. Called by `HAProxyEndpoints.check`.
+"""Checks what HAProxy's configuration lacks for our pools, read-only. Called by `HAProxyEndpoints.check` for `reconcile doctor`.
 
-Rights and slots are asked over the socket. Whether a reload will read the state file is only in the configuration files:
-HAProxy tells their names, and they are read when this user may; else the lines that must be there are said.
+Level and slots are read over the socket. Only the configuration files say whether a reload will read the state file: HAProxy
+names them, and they are read if this user may. Otherwise the finding has the lines that they need.
 """
 
 import os
@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from providers.endpoints.haproxy import commands
-from providers.endpoints.haproxy.rows import parse_servers
 from providers.endpoints.haproxy.socket import Session, converse
 from providers.endpoints.haproxy.state import AGENT_ENABLED, Slots, Table, table
-from providers.endpoints.haproxy.stats import algorithms
+from providers.endpoints.haproxy.tables import algorithms, parse_servers
 from providers.errors import Unreachable
 
 SECTIONS = frozenset(
@@ -38,7 +37,7 @@ SECTIONS = frozenset(
         "traces",
     )
 )
-"""Keywords that begin a section (configuration manual, chapter 3 and 4)."""
+"""Keywords that begin a section (configuration manual, chapters 3 and 4)."""
 
 
 class Section(NamedTuple):
@@ -53,7 +52,7 @@ class Section(NamedTuple):
 
 
 def check_socket(path: str, pools: Sequence[Slots], state: str | None, deadline: float) -> list[str]:
-    """What is missing behind one socket.
+    """What the process behind one socket lacks.
 
     Raises:
         Unreachable: it does not answer.
@@ -67,55 +66,55 @@ def check_socket(path: str, pools: Sequence[Slots], state: str | None, deadline:
     session, (level, answer, files, stats) = converse(path, deadline, questions)
     with session:
         where = session.target
-        found = []
+        problems = []
         if level.strip() != "admin":
-            found.append(
-                f"{where}: has level {level.strip()[:40]!r}; in section global: 'stats socket {path} level admin'"
+            problems.append(
+                f"{where}: has level {level.strip()[:40]!r}; write 'stats socket {path} level admin' in section global"
             )
         try:
             servers, kinds = parse_servers(answer), algorithms(stats)
         except ValueError as error:
-            raise Unreachable(where, f"does not answer like HAProxy: {error}") from None
+            raise Unreachable(where, f"not an answer of HAProxy: {error}") from None
         for slots in pools:
-            found += _slots(where, table(slots, servers, kinds.get(slots.backend, "")))
-        return found + _reload(session, files, pools, state)
+            problems += _slots(where, table(slots, servers, kinds.get(slots.backend, "")))
+        return problems + _reload(session, files, pools, state)
 
 
-def _slots(where: str, found: Table) -> list[str]:
-    slots = found.slots
-    line = f"'{found.template()}'"
-    if not found.exists:
+def _slots(where: str, pool: Table) -> list[str]:
+    slots = pool.slots
+    line = f"'{pool.template()}'"
+    if not pool.exists:
         return [f"{where}: has no backend {slots.backend!r}; add it with the line {line}"]
-    if found.bare and not found.ours:
-        names = ", ".join(found.bare[:3])
+    if pool.bare and not pool.ours:
+        names = ", ".join(pool.bare[:3])
         return [
-            f"{where}: backend {slots.backend}: {names} have the names of slots, but would lose their addresses at a reload;"
-            f" replace their lines by {line}, or name other slots: {slots.backend}:SLOTS"
+            f"{where}: backend {slots.backend}: {names} have names of slots, but would lose their addresses at a reload;"
+            f" replace their lines by {line}, or use other slots: {slots.backend}:SLOTS"
         ]
-    if not found.ours:
-        others = ", ".join(found.reserved)
-        hint = f" (those there are for {others}; name others: {slots.backend}:SLOTS)" if others else ""
+    if not pool.ours:
+        others = ", ".join(pool.reserved)
+        hint = f" (the existing ones are for {others}; use others: {slots.backend}:SLOTS)" if others else ""
         return [f"{where}: backend {slots.backend} has no slots {slots.prefix}<number>{hint}; add the line {line}"]
-    if found.on_off and not all(server.initial for server in found.ours):
+    if pool.on_off and not all(server.initial for server in pool.ours):
         return [
-            f"{where}: backend {slots.backend}: its algorithm takes only weight 0 and the configured one, which is 0 here;"
+            f"{where}: backend {slots.backend}: its algorithm allows only weight 0 and the configured weight, which is 0;"
             f" write {line}, or use balance roundrobin, leastconn or random"
         ]
-    agents = [server.name for server in found.ours if server.agent & AGENT_ENABLED]
+    agents = [server.name for server in pool.ours if server.agent & AGENT_ENABLED]
     if agents:
         return [
-            f"{where}: backend {slots.backend}: {agents[0]} has an agent-check, which writes weights too; remove it there"
+            f"{where}: backend {slots.backend}: {agents[0]} has an agent-check, which also writes weights; remove it there"
         ]
     return []
 
 
 def _reload(session: Session, files: str, pools: Sequence[Slots], state: str | None) -> list[str]:
-    """Whether a reload keeps what we wrote."""
+    """What keeps a reload from restoring our weights and addresses."""
     where = session.target
     if state is None:
         return [
-            f"{where}: a reload forgets all weights and addresses until the next look; set stateFile of the provider,"
-            " with the same path in section global: 'server-state-file <path>'"
+            f"{where}: a reload loses all weights and addresses until the next look; set the provider's stateFile, and"
+            " 'server-state-file <path>' with the same path in section global"
         ]
     paths = files.strip().removeprefix("HAPROXY_CFGFILES=")
     wanted = (
@@ -126,25 +125,25 @@ def _reload(session: Session, files: str, pools: Sequence[Slots], state: str | N
     except (OSError, UnicodeDecodeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "cannot be read"
         return [
-            f"{where}: its configuration ({paths[:200] or 'not told'}) was not checked: {reason}; it needs {wanted}"
+            f"{where}: its configuration ({paths[:200] or 'unknown path'}) was not checked: {reason}; it needs {wanted}"
         ]
-    found = []
+    problems = []
     if not _same_state_file(sections, state):
-        found.append(f"{where}: does not read the state file; in section global: 'server-state-file {state}'")
+        problems.append(f"{where}: does not read the state file; write 'server-state-file {state}' in section global")
     for backend in sorted({slots.backend for slots in pools}):
         if loads_state(sections, backend) is False:
-            found.append(
-                f"{where}: backend {backend} ignores the state file; in section defaults:"
-                " 'load-server-state-from-file global'"
+            problems.append(
+                f"{where}: backend {backend} ignores the state file; write 'load-server-state-from-file global' in section"
+                " defaults"
             )
-    return found
+    return problems
 
 
 def parse_configuration(texts: Iterable[str]) -> list[Section]:
-    """The sections of configuration files, in order; conditional blocks are taken as if all of them were active.
+    """The sections of configuration files, in order; all conditional blocks count as active.
 
     Raises:
-        ValueError: a line has a quote that is not closed.
+        ValueError: a line has an unclosed quote.
     """
     sections: list[tuple[tuple[str, ...], list[tuple[str, ...]]]] = []
     for text in texts:
@@ -193,12 +192,12 @@ def _same_state_file(sections: Sequence[Section], state: str) -> bool:
 
 
 def _texts(paths: str, pid: int) -> list[str]:
-    """The configuration files that HAProxy names, separated by semicolons; relative ones from its own directory."""
+    """The configuration files that HAProxy names, separated by semicolons; relative paths start in its own directory."""
     if not paths:
         raise ValueError("HAProxy names no configuration file")
-    found = []
+    texts = []
     for name in paths.split(";"):
         path = Path(name) if os.path.isabs(name) else Path(os.readlink(f"/proc/{pid}/cwd"), name)
         parts = sorted(path.glob("*.cfg")) if path.is_dir() else [path]
-        found += [part.read_text(encoding="utf-8") for part in parts]
-    return found
+        texts += [part.read_text(encoding="utf-8") for part in parts]
+    return texts

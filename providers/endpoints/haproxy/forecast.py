@@ -1,15 +1,15 @@
-"""What one process should read back after a batch of plain weights: servers and pools, made while HAProxy still writes. Pure.
+"""The servers and pools that one process should read back after a batch of plain weights, made while HAProxy still writes. Pure.
 
-A forecast is never told by itself. `haproxy_write.py` compares its servers, field by field, with what was read; only when they are equal
-does it stand for what it would otherwise make of them now, and everything else is taken from what was read.
+A forecast is never returned unchecked: `write.py` compares its servers with those read back, field by field. Only if they are
+equal are its pools used, which saves making them afterwards.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
-from providers.endpoints.haproxy.facts import pool_fact, resting
 from providers.endpoints.haproxy.moves import Move
+from providers.endpoints.haproxy.pool_facts import pool_fact, resting
 from providers.endpoints.haproxy.state import Server, Slots, table
 from providers.facts import PoolFact
 
@@ -26,7 +26,7 @@ class Forecast(NamedTuple):
     pools: Mapping[Slots, PoolFact]
 
     def holds(self, read: Backends) -> bool:
-        """Whether the servers read back as they should: then every move is done, and the pools are these."""
+        """Whether the servers read back as forecast: then every move is done, and the pools are these."""
         return all(read.get(backend) == servers for backend, servers in self.servers.items())
 
 
@@ -37,8 +37,8 @@ def forecast(
 
     Args:
         before: the servers as last read.
-        algorithms: of the backends, where HAProxy tells one.
-        changes: the moves in each pool. Of a backend without any nothing is foreseen: it is not read back.
+        algorithms: of the backends, where HAProxy shows one.
+        changes: the moves in each pool. A backend without moves has no forecast, because it is not read back.
         epoch: the process.
 
     Returns:
@@ -53,11 +53,11 @@ def forecast(
     after = {backend: _with_weights(before.get(backend, {}), given) for backend, given in weights.items()}
     pools = {slots for slots, _ in changes if slots.backend in weights}
     tables = [table(slots, after[slots.backend].values(), algorithms.get(slots.backend, "")) for slots in pools]
-    return Forecast(after, {one.slots: pool_fact([one], epoch) for one in tables if not resting(one)})
+    return Forecast(after, {pool.slots: pool_fact([pool], epoch) for pool in tables if not resting(pool)})
 
 
 def _with_weights(servers: Mapping[str, Server], weights: Mapping[str, int]) -> dict[str, Server]:
-    """Servers with other weights. By columns, as they were read: HAProxy is not to wait for us."""
+    """Servers with other weights. By columns, which is fast: HAProxy must not wait for us."""
     columns: list[Iterable[object]] = [*zip(*servers.values(), strict=True)]
     if columns:
         columns[_WEIGHT] = [weights.get(name, server.weight) for name, server in servers.items()]

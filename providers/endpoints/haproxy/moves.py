@@ -1,15 +1,15 @@
-"""What one action means for the slots of one process: which slot, which commands, and when it is done. Pure.
+"""The moves of one action in one process: which slot, which commands, and when it is done. Pure.
 
     take      weight 0 -> maintenance -> address, read back, -> ready -> weight
-    change    weight (and ready, if somebody took the slot out)
-    cut       maintenance, and a weight that is not 0: what `persistence: cut` makes of weight 0
+    change    weight (and ready, if another writer took the slot out)
+    cut       maintenance, and a weight that is not 0: weight 0 with `persistence: cut`
     release   weight 0 -> drain -> maintenance -> 127.0.0.1:1
 
-A slot in maintenance gets no client, also none that is bound to it by a cookie, while one of weight 0 still gets those. It
-would be a free slot if it had weight 0 as well.
+A slot in maintenance gets no clients, not even those bound to it by a cookie, which a slot of weight 0 still gets. With weight 0
+as well it would be a free slot.
 
-Which slot an endpoint has is never remembered: it is the one that points to it. So a program that was killed half-way finds
-its way by looking. Used by `haproxy_write.py`.
+The slot of an endpoint is never remembered: it is the slot with its address. So after a kill half-way, the next look is enough to
+go on. Used by `write.py`.
 """
 
 from typing import NamedTuple
@@ -35,8 +35,8 @@ from providers.naming import endpoint_text, object_of
 class Move(NamedTuple):
     """The change of one slot.
 
-    `prepare` points it to `endpoint` while it is out of use; that is read back before `finish` goes out. `weight` None means
-    that the slot is free afterwards; `cut` that it is in maintenance but not free.
+    `prepare` sets the address to `endpoint` while the slot is out of use; that is read back before `finish` is sent. `weight`
+    None: the slot is free afterwards. `cut`: it is in maintenance but not free.
     """
 
     slot: str
@@ -47,11 +47,11 @@ class Move(NamedTuple):
     cut: bool = False
 
     def prepared(self, server: Server) -> bool:
-        """Whether the slot points to the new address and gets no traffic yet."""
+        """Whether the slot has the new address and gets no traffic yet."""
         return server.endpoint == self.endpoint and server.weight == 0 and bool(server.admin & OUT_MAINTENANCE)
 
     def done(self, server: Server) -> bool:
-        """Whether the slot is as it should be. Checks of HAProxy's own do not count: they are its own business."""
+        """Whether the slot is as it should be. Results of HAProxy's checks do not count."""
         if self.weight is None:
             return server.free and server.weight == 0 and server.endpoint == PLACEHOLDER
         if self.cut:
@@ -60,7 +60,7 @@ class Move(NamedTuple):
 
 
 class Free:
-    """The free slots of one pool in one process, each handed out once in a batch. Most batches ask for none."""
+    """The free slots of one pool in one process, each given out once in a batch. Most batches need none."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -68,10 +68,10 @@ class Free:
         self._begun: dict[Endpoint | None, str] = {}
 
     def take(self, endpoint: Endpoint) -> Server | None:
-        """The slot that was about to be taken for it when somebody was interrupted, else the lowest; None without one.
+        """The slot that an interrupted call has prepared for it, else the lowest; None without a free slot.
 
-        A slot with a check under way is taken last: HAProxy does not end it, and what it finds out about the address before it would
-        tell of the next one. A server that was just made ready is down with that, until some checks of its own have passed.
+        A slot with a running check is taken last: HAProxy does not end the check, and would apply its result for the previous
+        address to the new one. A server that was just made ready would then be down until some checks have passed.
         """
         if self._slots is None:
             self._slots = {server.name: server for server in self._table.ours if server.free}
@@ -84,28 +84,32 @@ class Free:
 
 
 def check_weight(action: SetWeight, current: int | None, foreign: bool, on_off: bool) -> None:
-    """Compare a wanted weight with what is there, over all processes.
+    """Compare a desired weight with the present one, over all processes.
 
     Raises:
-        Rejected: no weight that HAProxy, or the algorithm of that backend, can have.
-        Foreign: a server that is not ours has the address.
+        Rejected: HAProxy, or the algorithm of that backend, does not allow the weight.
+        Foreign: a server of another owner has the address.
         Conflict, Gone: the plan saw something else.
     """
     if not 0 <= action.weight <= MAX_WEIGHT:
         cause = f"weight {action.weight} is not from 0 to {MAX_WEIGHT}"
-        raise Rejected(object_of(action), cause, "choose another weight")
+        raise Rejected(object_of(action), cause, "use another weight")
     if on_off and action.weight not in (0, ON_WEIGHT):
-        cause = f"weight {action.weight}: the algorithm of that backend takes only 0 and {ON_WEIGHT}"
-        raise Rejected(object_of(action), cause, "use balance roundrobin, leastconn or random there, or those weights")
+        cause = f"weight {action.weight}: the algorithm of that backend allows only 0 and {ON_WEIGHT}"
+        raise Rejected(
+            object_of(action), cause, "use balance roundrobin, leastconn or random there, or one of those weights"
+        )
     if foreign:
         raise _foreign(action)
     if current not in (action.weight, action.before):
         kind: type[ProviderError] = Gone if current is None else Conflict
-        raise kind(object_of(action), f"the plan saw weight {action.before}, now it is {current}", "look again")
+        raise kind(
+            object_of(action), f"the plan saw weight {action.before}, now it is {current}", "retried automatically"
+        )
 
 
 def check_rest(action: EndpointAction, current: int | None, foreign: bool) -> None:
-    """Raises `Foreign` for a server that is not ours, and `Conflict` when the endpoint may get traffic."""
+    """Raise `Foreign` for a server of another owner, and `Conflict` when the endpoint may get traffic."""
     if foreign:
         raise _foreign(action)
     if current:
@@ -113,21 +117,21 @@ def check_rest(action: EndpointAction, current: int | None, foreign: bool) -> No
 
 
 def _foreign(action: EndpointAction) -> Foreign:
-    cause = "is a server of that backend which is no slot of this instance"
+    cause = "a server of that backend that is not a slot of this instance"
     return Foreign(object_of(action), cause, "remove it from HAProxy's configuration, or use another backend")
 
 
-def moves(table: Table, action: EndpointAction, free: Free, cut: bool) -> tuple[Move, ...]:
-    """The changes that an action means here; none when all is as wanted.
+def moves_for(table: Table, action: EndpointAction, free: Free, cut: bool) -> tuple[Move, ...]:
+    """The moves of an action in one process; empty when there is nothing to do.
 
     Args:
         table: the pool as this process has it.
         action: what to do.
-        free: the slots that are left for this batch.
-        cut: whether weight 0 also keeps out clients that are bound to the endpoint.
+        free: the free slots that this batch has left.
+        cut: whether weight 0 also keeps out clients bound to the endpoint.
 
     Raises:
-        Rejected: the configuration has no slots of this name, or all are in use, or their weight cannot be raised.
+        Rejected: the configuration has no slots of this name, all are in use, or their weight cannot be raised.
     """
     held = table.taken.get(action.endpoint, ())
     if isinstance(action, CutSessions):
@@ -146,9 +150,9 @@ def moves(table: Table, action: EndpointAction, free: Free, cut: bool) -> tuple[
 
 
 def plain_change(table: Table, action: EndpointAction) -> tuple[Move, ...] | None:
-    """The moves of the commonest action, a new weight for one slot that is in use, as `moves` has them after `check_weight`.
+    """The moves of the most frequent action, a new weight for one slot in use: as `moves_for` after `check_weight`.
 
-    None for everything else, whatever it is. It is asked first because weights come in thousands.
+    None for every other action. It is called first because weights come in thousands.
     """
     if not isinstance(action, SetWeight) or table.on_off or not 0 < action.weight <= MAX_WEIGHT:
         return None
@@ -163,14 +167,14 @@ def plain_change(table: Table, action: EndpointAction) -> tuple[Move, ...] | Non
 
 
 def mismatch(move: Move, server: Server | None, target: str) -> str:
-    """What a slot reads back as, in words, after it was written."""
+    """How a slot reads back after it was written, for messages."""
     if server is None:
         return f"slot {move.slot} of {target} is gone"
     place = endpoint_text(server.endpoint) if server.endpoint else "no address"
-    said = f"slot {move.slot} reads back as {place}, weight {server.weight}, administrative state {server.admin}"
+    text = f"slot {move.slot} reads back as {place}, weight {server.weight}, administrative state {server.admin}"
     if server.agent & AGENT_ENABLED:
-        said += "; its agent-check writes weights and states too"
-    return said
+        text += "; its agent-check also writes weights and states"
+    return text
 
 
 def _take(table: Table, action: SetWeight, free: Free, cut: bool) -> Move:
@@ -198,13 +202,13 @@ def _change(table: Table, server: Server, action: SetWeight) -> Move:
     value = _value(table, server, action)
     finish: tuple[Command, ...] = (commands.weight(backend, name, value),)
     if server.out:
-        # Weight first: a slot that somebody took out may still have another one.
+        # Weight first: a slot that another writer took out may still have another weight.
         finish = (*finish, commands.state(backend, name, "ready"))
     return Move(name, action.endpoint, value, (), finish)
 
 
 def _cut(table: Table, server: Server) -> Move:
-    """Out of use, bound clients too, with an address that stays."""
+    """Take a slot out of use, also for bound clients; it keeps its address."""
     backend, name = table.slots.backend, server.name
     finish: tuple[Command, ...] = (commands.state(backend, name, "maint"),)
     if not server.weight:
@@ -225,31 +229,31 @@ def _release(table: Table, server: Server) -> Move:
 
 
 def _end_sessions(table: Table, server: Server) -> Move:
-    """End what is under way; the slot stays as it is."""
+    """End all sessions; the slot stays as it is."""
     finish = (commands.end_sessions(table.slots.backend, server.name),)
     place, cut = server.endpoint or PLACEHOLDER, bool(server.admin & OUT_MAINTENANCE)
     return Move(server.name, place, server.weight, (), finish, cut)
 
 
 def _value(table: Table, server: Server, action: SetWeight) -> int:
-    """The weight to write: a static algorithm takes 0 and the configured one only."""
+    """The weight to write: a static algorithm allows only 0 and the configured one."""
     if not table.on_off or not action.weight:
         return action.weight
     if not server.initial:
         cause = (
-            f"slot {server.name} has weight 0 in the configuration, and the algorithm of that backend takes no other"
+            f"slot {server.name} has weight 0 in the configuration, and the algorithm of that backend allows no other"
         )
         raise Rejected(object_of(action), cause, f"write {table.template()!r}, then reload HAProxy")
     return server.initial
 
 
 def _kept_weight(table: Table, server: Server) -> int:
-    """Any weight that is not 0."""
+    """A weight that is not 0."""
     return server.initial if table.on_off and server.initial else 1
 
 
 def _no_slot(table: Table, target: str) -> Rejected:
-    """Why there is none, with the line to write."""
+    """The error for a missing slot, with the line to write."""
     slots = table.slots
     if table.ours:
         cause = f"no free slot: all {len(table.ours)} of {slots.prefix}1 to {table.ours[-1].name} are in use"
@@ -257,13 +261,13 @@ def _no_slot(table: Table, target: str) -> Rejected:
         return Rejected(target, cause, f"raise the number in backend {slots.backend}: {line!r}, then reload HAProxy")
     cause = f"backend {slots.backend} has no slots named {slots.prefix}<number>"
     if table.bare:
-        cause += f" made for this instance ({', '.join(table.bare[:3])} would lose their addresses at a reload)"
+        cause += f" for this instance ({', '.join(table.bare[:3])} would lose their addresses at a reload)"
     if table.reserved:
-        cause += f"; those there are for {', '.join(table.reserved)}"
-        return Rejected(target, cause, f"use slots of your own, {slots.backend}:SLOTS, or give these to this instance")
+        cause += f"; the existing ones are for {', '.join(table.reserved)}"
+        return Rejected(target, cause, f"use other slots, {slots.backend}:SLOTS, or give these to this instance")
     return Rejected(target, cause, f"add to backend {slots.backend}: {table.template()!r}, then reload HAProxy")
 
 
 def _more_than(number: int) -> int:
-    """The next round size of a set of slots."""
+    """The next round number of slots."""
     return max(20, -(-number * 2 // 10) * 10)

@@ -1,115 +1,54 @@
-"""Pools in HAProxy (`type: haproxy`), over the stats sockets of its processes on this host. No reload, no configuration file.
+"""Pools in HAProxy (`type: haproxy`), over the stats sockets of its processes on this host, without a reload.
 
 A pool is `BACKEND` or `BACKEND:SLOTS`: the servers `<slots><n>` of that backend (`<backend><n>` by default), made by a line
 
     server-template web 1-20 demo.slot.invalid:1 init-addr last,127.0.0.1 weight 0 disabled
 
-Its host name says who fills them: this instance (`demo`), or with plain `slot.invalid` whoever is told to. HAProxy never uses
-it, and shows it whatever address a slot has; so two instances that were given the same slots cannot touch each other's, and
-a pool that no manifest names any more is found. With plain `slot.invalid` neither can be noticed: give each set of slots to
-one instance only. Other servers of the backend are shown, and never touched.
+Its host name says which instance fills the slots: `demo`, or with plain `slot.invalid` any instance. HAProxy never uses that
+name, and shows it whatever address a slot has. So two instances with the same slots cannot change each other's, and a pool that
+no manifest names any more is found. With plain `slot.invalid` neither works: give each set of slots to one instance only. Other
+servers of the backend are observed and never changed.
 
-Weight and administrative state of a slot are ours: what somebody else writes there is put right. Whether a server is up is
-HAProxy's own business: recommended are `check inter 2s fall 3`, `option redispatch` and `retries 2`, so that the data plane
-survives without us. With several sockets (processes, or the members of a pair) a pool is what all of them say;
-`haproxy_state.DISAGREE` is a member on which they differ.
+We own the weight and the administrative state of a slot and correct them after another writer. Whether a server is up is up to
+HAProxy's own checks: use `check inter 2s fall 3`, `option redispatch` and `retries 2`, so that traffic survives without us. With
+several sockets (processes, or the members of a pair) a pool is what all of them agree on; `state.DISAGREE` is the weight of a
+member on which they differ.
 """
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel
 
-from manifests.types.durations import Duration
-from manifests.types.fields import Deadline, Delay
 from manifests.values.desired import SECOND, Role
 from providers.actions import EndpointAction
 from providers.endpoints.haproxy import commands
 from providers.endpoints.haproxy.doctor import check_socket
-from providers.endpoints.haproxy.facts import marked, pool_fact, resting
-from providers.endpoints.haproxy.rows import Rows, state_file
+from providers.endpoints.haproxy.pool_facts import marked, pool_fact, resting
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.socket import Session, converse
 from providers.endpoints.haproxy.state import Server, Slots, Table, parse_pool, table
-from providers.endpoints.haproxy.stats import algorithms, sessions
-from providers.endpoints.haproxy.write import Board, Job, Process, servers_of, turns, write
+from providers.endpoints.haproxy.tables import Rows, algorithms, sessions, state_file
+from providers.endpoints.haproxy.write import Job, Planner, Process, rounds, servers_of, write
 from providers.errors import OutcomeUnknown, ProviderError, Unreachable
 from providers.facts import PoolFact
 from providers.lib.files import locked, read, replace
-from providers.spi import Context
+from providers.spi import Context, Performed
 
 A = TypeVar("A")
 T = TypeVar("T")
 
-SOCKET_PATH_BYTES = 107
-"""Longest path of a Unix socket on Linux (unix(7): 108 bytes with the final zero)."""
-
 FEW_SERVERS = 16
-"""Up to so many servers are asked for their sessions one by one; for more, all of the backend are."""
-
-DEBIAN_SOCKET = "/run/haproxy/admin.sock"
-"""Where the configuration of Debian's package has its admin socket."""
-
-
-def _absolute(path: str) -> str:
-    if not os.path.isabs(path) or "\0" in path:
-        raise ValueError(f"{path!r} is not an absolute path")
-    return path
-
-
-def _short(path: str) -> str:
-    if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-        raise ValueError(f"a socket's path has at most {SOCKET_PATH_BYTES} bytes")
-    return path
-
-
-def _distinct(paths: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(paths)) != len(paths):
-        raise ValueError("a socket is named twice")
-    return paths
-
-
-class HAProxySettings(BaseModel):
-    """Settings of `type: haproxy`."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
-    takes_slots: ClassVar[bool] = True
-
-    sockets: Annotated[
-        tuple[Annotated[str, AfterValidator(_absolute), AfterValidator(_short)], ...], AfterValidator(_distinct)
-    ] = Field(
-        default=(DEBIAN_SOCKET,),
-        min_length=1,
-        description="Absolute paths of stats sockets with `level admin`, one for each process that carries the pools.",
-    )
-    state_file: Annotated[str, AfterValidator(_absolute)] | None = Field(
-        default=None,
-        description="HAProxy's server-state-file, as an absolute path. Kept up to date, so that a reload keeps addresses "
-        "and weights; with several sockets they must run the same backends.",
-    )
-    persistence: Literal["keep", "cut"] = Field(
-        default="keep",
-        description="What weight 0 means to clients that a cookie or a stick-table binds to the endpoint: with `keep` they "
-        "still reach it, with `cut` they go to another one. What is under way goes on either way.",
-    )
-    reload_window: Deadline = Field(
-        default=Duration(60 * SECOND),
-        description="How long after the start of a process sessions are taken for unknown, because the one before it may still "
-        "have some: as long as `hard-stop-after`, or as the longest requests that matter.",
-    )
-    timeout: Delay = Field(
-        default=Duration(5 * SECOND), description="The longest that one look, or one batch of writes, may take."
-    )
+"""The sessions of up to this many servers are read one by one; for more, those of the whole backend."""
 
 
 class Look(NamedTuple):
-    """What one process said in one look."""
+    """The answers of one process in one look."""
 
     session: Session
     servers: tuple[Server, ...]
@@ -133,8 +72,8 @@ class HAProxyEndpoints:
         """The named pools, plus those whose slots in use are marked for this instance. No backend or no slots: empty.
 
         Raises:
-            Unreachable: one of the sockets does not answer; no part is told then.
-            Rejected: a pool's name is impossible.
+            Unreachable: one of the sockets does not answer; a partial result is never returned.
+            Rejected: a pool's name is invalid.
         """
         wanted = {pool: parse_pool(pool, self._context.instance) for pool in set(pools)}
         deadline = self._deadline()
@@ -145,37 +84,20 @@ class HAProxyEndpoints:
                     wanted[slots.pool] = slots
             return tuple(self._fact(slots, looks) for _, slots in sorted(wanted.items()))
 
-    def perform(self, action: EndpointAction) -> None:
-        """Set a weight, taking a slot if needed, free a slot, or end its sessions; on all sockets, and read back.
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Set weights, taking slots if needed, free slots, and end sessions; on all sockets, and read back.
 
-        Sessions of a process that was replaced by a reload are out of reach, and end by themselves.
+        Many actions take few exchanges: 100 commands a line, and one look before and after. Sessions of a process that a reload
+        has replaced cannot be cut; they end on their own. The garbage collector is off during the call: a full collection over
+        all facts would cost more than a thousand weights.
 
-        Raises:
-            Rejected: an address, weight or pool is impossible, the backend or a free slot is missing (with the line to add),
-                or the socket has no admin rights.
-            Conflict, Gone, Foreign: the member is not as the plan saw it, or not ours.
+        Returns:
+            Rejected: an address, weight or pool is invalid, the backend or a free slot is missing (with the line to add), or
+                the socket has no admin level.
+            Conflict, Gone, Foreign: the member is not as the plan saw it, or has another owner.
             Unreachable: a socket does not answer; nothing was changed.
             OutcomeUnknown: an answer was lost, a slot reads back differently, HAProxy was reloaded meanwhile, or the state
                 file could not be written.
-        """
-        (error,) = self.perform_all([action])
-        if error is not None:
-            raise error
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Like `perform` for many actions in few exchanges: 100 commands a line, and one look before and after.
-
-        Returns:
-            What `perform` would have raised for each action, None for success. One that fails does not stop the others.
-        """
-        return self.perform_and_read(actions)[0]
-
-    def perform_and_read(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """`perform_all`, and the pools that were read back once everything was written.
-
-        The garbage collector is off meanwhile: a full collection over all facts would cost more than a thousand weights.
         """
         gc.disable()
         try:
@@ -183,9 +105,7 @@ class HAProxyEndpoints:
         finally:
             gc.enable()
 
-    def _perform(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
+    def _perform(self, actions: Sequence[EndpointAction]) -> Performed:
         slots: dict[str, Slots] = {}
         errors: dict[int, ProviderError | None] = {}
         for pool in {action.pool for action in actions}:
@@ -197,36 +117,37 @@ class HAProxyEndpoints:
         deadline = self._deadline()
         if not self._writing.acquire(timeout=max(0.0, deadline - time.monotonic())):
             busy = Unreachable(f"provider {self.name}", "an earlier write has not returned; nothing was changed")
-            return tuple(errors.get(index, busy) for index in range(len(actions))), ()
+            return Performed(tuple(errors.get(index, busy) for index in range(len(actions))))
         read: tuple[PoolFact, ...] = ()
         try:
-            for turn in turns(jobs):
+            for turn in rounds(jobs):
                 read = self._batch(turn, deadline)
         finally:
             self._writing.release()
         if not errors:
-            return tuple([job.error for job in jobs]), read
+            return Performed(tuple([job.error for job in jobs]), read)
         left = iter(jobs)
-        return tuple(errors[at] if at in errors else next(left).error for at in range(len(actions))), read
+        outcomes = tuple(errors[at] if at in errors else next(left).error for at in range(len(actions)))
+        return Performed(outcomes, read)
 
     def check(self, pools: Collection[str]) -> tuple[str, ...]:
-        """What is missing in HAProxy's configuration for these pools, one line each with what to write where; read-only.
+        """What HAProxy's configuration lacks for these pools, a text each with the line to write; read-only. Empty: nothing.
 
-        What cannot be found out (a configuration file that this user may not read) is said as well. Empty: all is fine.
+        A configuration file that this user may not read has a text too.
 
         Raises:
             Unreachable: a socket does not answer.
-            Rejected: a pool's name is impossible.
+            Rejected: a pool's name is invalid.
         """
         wanted = [parse_pool(pool, self._context.instance) for pool in sorted(set(pools))]
         deadline = self._deadline()
-        found: list[str] = []
+        problems: list[str] = []
         for path in self._settings.sockets:
-            found += check_socket(path, wanted, self._settings.state_file, deadline)
-        return tuple(found)
+            problems += check_socket(path, wanted, self._settings.state_file, deadline)
+        return tuple(problems)
 
     def close(self) -> None:
-        """Nothing to let go of: no connection outlives a call."""
+        """Nothing to close: no connection outlives a call."""
 
     # --- inside -------------------------------------------------------------------------------------------------
 
@@ -237,16 +158,16 @@ class HAProxyEndpoints:
         questions = [commands.SHOW_ALL_SERVERS, commands.SHOW_ALGORITHMS]
         session, (_, stats) = converse(path, deadline, questions, tables=questions[:1])
         stack.enter_context(session)
-        servers = _understood(session, Rows.servers, session.rows[commands.SHOW_ALL_SERVERS])
-        return Look(session, servers or (), _understood(session, algorithms, stats))
+        servers = _parsed(session, Rows.servers, session.rows[commands.SHOW_ALL_SERVERS])
+        return Look(session, servers or (), _parsed(session, algorithms, stats))
 
     def _fact(self, slots: Slots, looks: Sequence[Look]) -> PoolFact:
         tables = [table(slots, look.servers, look.algorithms.get(slots.backend, "")) for look in looks]
-        counts = [self._counts(one, look.session) for one, look in zip(tables, looks, strict=True)]
+        counts = [self._counts(pool, look.session) for pool, look in zip(tables, looks, strict=True)]
         return pool_fact(tables, _epoch([look.session for look in looks]), counts)
 
     def _counts(self, table: Table, session: Session) -> Mapping[str, int]:
-        """The sessions of those servers of a pool that get no new ones; none while an old process may have some, too."""
+        """The sessions of the servers of a pool that get no new ones; empty while an old process may still have some."""
         idle = resting(table)
         if not idle or session.info.age * SECOND < self._settings.reload_window:
             return {}
@@ -254,21 +175,21 @@ class HAProxyEndpoints:
         questions = [commands.show_sessions(backend, server.id) for server in idle[: FEW_SERVERS + 1]]
         if len(idle) > FEW_SERVERS:
             questions = [commands.show_sessions(backend)]
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         for answer in session.ask(questions):
-            found.update(_understood(session, sessions, answer))
-        return found
+            counts.update(_parsed(session, sessions, answer))
+        return counts
 
     def _batch(self, jobs: list[Job], deadline: float) -> tuple[PoolFact, ...]:
-        """Actions on different endpoints. The jobs' errors are their outcomes; pools that were read back are returned."""
+        """Do actions on different endpoints. Each job's error is its outcome; the result is the pools that were read back."""
         with ExitStack() as stack:
             try:
                 processes = self._begin(jobs, deadline, stack)
-                board = Board(jobs, processes, self._settings.persistence == "cut")
+                planner = Planner(jobs, processes, self._settings.persistence == "cut")
             except ProviderError as error:
                 _fail(jobs, error)
                 return ()
-            written = write(board, processes, jobs)
+            written = write(planner, processes, jobs)
             if not written:
                 return ()
             pids = [process.session.info.pid for process in processes]
@@ -278,21 +199,21 @@ class HAProxyEndpoints:
     def _read_back(
         self, jobs: Sequence[Job], processes: Sequence[Process], written: Mapping[int, Sequence[Job]]
     ) -> tuple[PoolFact, ...]:
-        """The pools of which all processes were read after they were written, without members whose sessions count."""
+        """The pools that all processes were read back for, except pools with members whose sessions must be counted."""
         if any(isinstance(job.error, OutcomeUnknown) for job in jobs):
             return ()
-        if len(processes) == 1 and (foreseen := processes[0].foreseen) is not None:
-            return tuple(fact for _, fact in sorted(foreseen.pools.items()))
+        if len(processes) == 1 and (forecast := processes[0].forecast) is not None:
+            return tuple(fact for _, fact in sorted(forecast.pools.items()))
         fresh = [{job.slots.backend for job in written.get(index, ())} for index in range(len(processes))]
-        found = []
+        facts = []
         for slots in sorted({job.slots for job in jobs}):
             tables = [process.table(slots) for process in processes]
             if all(slots.backend in read for read in fresh) and not any(resting(table) for table in tables):
-                found.append(pool_fact(tables, _epoch([process.session for process in processes])))
-        return tuple(found)
+                facts.append(pool_fact(tables, _epoch([process.session for process in processes])))
+        return tuple(facts)
 
     def _begin(self, jobs: Sequence[Job], deadline: float, stack: ExitStack) -> list[Process]:
-        """A conversation with each process, and its servers, before anything is changed."""
+        """Open a session with each process and read its servers, before anything is changed."""
         backends = sorted({job.slots.backend for job in jobs})
         tables = [commands.show_servers(backend) for backend in backends]
         questions = [*tables, *map(commands.show_algorithm, backends)]
@@ -301,33 +222,35 @@ class HAProxyEndpoints:
             session, answers = converse(path, deadline, questions, tables)
             stack.enter_context(session)
             servers = servers_of(backends, session)
-            found: dict[str, str] = {}
+            kinds: dict[str, str] = {}
             for backend, answer in zip(backends, answers[len(backends) :], strict=True):
                 if backend in servers:
-                    found.update(_understood(session, algorithms, answer))
-            processes.append(Process(session, servers, found))
+                    kinds.update(_parsed(session, algorithms, answer))
+            processes.append(Process(session, servers, kinds))
         return processes
 
     def _finish(self, written: dict[tuple[int, str], list[Job]], deadline: float) -> None:
-        """Write the state file, then ask on fresh connections whether the processes that were written are still in charge.
+        """Write the state file, then check on new connections that the same processes are still in charge.
 
-        Last, because a reload that began meanwhile may have read the old state file.
+        This comes last, because a reload during the write may have read the old state file.
         """
         touched = [job for moving in written.values() for job in moving]
         try:
             self._keep_state(deadline)
         except (ProviderError, OSError) as error:
-            cause = f"HAProxy was written, but its state file was not: {_told(error)}"
-            _fail(touched, OutcomeUnknown(f"provider {self.name}", cause, "a reload would lose what was written"))
+            cause = (
+                f"HAProxy was written, but its state file was not, so a reload would lose the change: {_text(error)}"
+            )
+            _fail(touched, OutcomeUnknown(f"provider {self.name}", cause, "make the state file writable"))
         for (pid, path), moving in written.items():
             try:
                 now = self._in_charge(path, deadline)
             except ProviderError as error:
-                _fail(moving, OutcomeUnknown(error.target, f"after writing: {error.cause}", "look again"))
+                _fail(moving, OutcomeUnknown(error.target, f"after writing: {error.cause}", "retried automatically"))
                 continue
             if now != pid:
-                cause = f"was reloaded while it was written (process {pid} was replaced by {now})"
-                _fail(moving, OutcomeUnknown(f"HAProxy at {path}", cause, "look again"))
+                cause = f"reloaded during the write: process {now} has replaced process {pid}"
+                _fail(moving, OutcomeUnknown(f"HAProxy at {path}", cause, "retried automatically"))
 
     def _in_charge(self, path: str, deadline: float) -> int:
         session, _ = converse(path, deadline)
@@ -339,11 +262,11 @@ class HAProxyEndpoints:
             return
         path = Path(self._settings.state_file)
         target = f"state file {path}"
-        # Under the lock from the dump on, so that no older dump replaces a newer one.
+        # The lock covers the dump too, so that no older dump replaces a newer one.
         with locked(target, path.parent, max(0.0, deadline - time.monotonic())):
             session, (answer,) = converse(self._settings.sockets[0], deadline, [commands.SHOW_ALL_SERVERS])
             with session:
-                data = _understood(session, state_file, answer)
+                data = _parsed(session, state_file, answer)
             before = read(target, path)
             if data != before:
                 replace(target, path, data, before)
@@ -353,17 +276,17 @@ def _epoch(sessions: Sequence[Session]) -> str:
     return " ".join(session.info.epoch for session in sessions)
 
 
-def _told(error: ProviderError | OSError) -> str:
+def _text(error: ProviderError | OSError) -> str:
     return f"{error.target}: {error.cause}" if isinstance(error, ProviderError) else str(error)
 
 
-def _understood(session: Session, read: Callable[[A], T], answer: A) -> T:
-    """An answer as a value. Raises `Unreachable` when it is not what was asked for."""
+def _parsed(session: Session, read: Callable[[A], T], answer: A) -> T:
+    """A parsed answer. Raises `Unreachable` when it has another form."""
     try:
         return read(answer)
     except ValueError as error:
-        cause = f"does not answer like HAProxy: {error}"
-        raise Unreachable(session.target, cause, "see whether its version is supported") from None
+        cause = f"not an answer of HAProxy: {error}"
+        raise Unreachable(session.target, cause, "check that this version of HAProxy is supported") from None
 
 
 def _fail(jobs: Sequence[Job], error: ProviderError) -> None:

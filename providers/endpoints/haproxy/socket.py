@@ -1,9 +1,8 @@
-"""One conversation with one HAProxy process over its stats socket. Used by this provider's looks and writes.
+"""One session with one HAProxy process over its stats socket. Used by this provider's looks and writes.
 
-A conversation lives for one call of the provider and never longer: after a reload an open connection stays with the old
-process, so each call begins with a fresh one and asks who answers. In interactive mode (`prompt`) HAProxy ends each answer,
-also each of several commands on one line, with a prompt of its own: so it is known which answer belongs to which command,
-and an answer that breaks off is never taken for a whole one.
+A session ends with the call of the provider: after a reload an open connection stays with the old process, so each call opens a
+new one and reads which process answers. In interactive mode (`prompt`) HAProxy ends each answer with a prompt, also each of
+several commands on one line. So each answer belongs to a known command, and a partial answer is never taken for a whole one.
 """
 
 import errno
@@ -14,8 +13,8 @@ from types import TracebackType
 from typing import Self
 
 from providers.endpoints.haproxy.commands import INTERACTIVE, SHOW_INFO, lines
-from providers.endpoints.haproxy.rows import Rows
 from providers.endpoints.haproxy.state import Info, parse_info
+from providers.endpoints.haproxy.tables import Rows
 from providers.errors import OutcomeUnknown, Unreachable
 
 PROMPT = b"\n> "
@@ -23,23 +22,23 @@ MAX_BYTES = 64 * 1024 * 1024
 """Longest answer: 100,000 servers need about 12 MB."""
 
 ARM_SECONDS = 0.05
-"""How much later than the deadline a wait may end, at most."""
+"""Seconds that a wait may end after the deadline, at most."""
 
 LINES_AHEAD = 6
-"""Lines that are under way at once, at most: with their answers they fit into the kernel's buffers many times (a line has
-8 kB, an answer to a write some bytes), so neither side ever waits for the other to read."""
+"""Lines that are sent before their answers are read, at most. With their answers they fit into the kernel's buffers many times (a
+line has 8 kB, an answer to a write some bytes), so neither side waits for the other to read."""
 
 STOPPING_PAUSE = 0.02
-"""Seconds between tries while a process that stops still answers; a reload takes some tens of milliseconds."""
+"""Seconds between tries while a stopping process still answers; a reload takes some tens of milliseconds."""
 
 
 class Session:
-    """An open connection, entered with `with`. Not for several threads.
+    """An open connection, entered with `with`. Not thread-safe.
 
     Args:
         path: the socket.
         deadline: monotonic second at which all waiting ends.
-        tables: commands whose answers are read into `rows` while they come; as text they are empty.
+        tables: commands whose answers are parsed into `rows` as they arrive; `ask` returns empty texts for them.
     """
 
     def __init__(self, path: str, deadline: float, tables: Collection[str] = ()) -> None:
@@ -74,20 +73,20 @@ class Session:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._socket.close()
 
     def ask(
         self, commands: Iterable[str], *, writes: bool = False, meanwhile: Callable[[], None] | None = None
     ) -> list[str]:
-        """Send commands, and return the answer of each.
+        """Send commands and return the answer of each.
 
-        Some lines are under way while the answers to the first of them are read, so that HAProxy does not wait for us.
-        `meanwhile` is called once all are sent, so that we need not wait for HAProxy either.
+        Several lines are sent before the first answers are read, so that HAProxy does not wait for us. `meanwhile` is called
+        once all are sent, so that we do not wait for HAProxy.
 
         Raises:
-            Unreachable: no whole answer to a question.
-            OutcomeUnknown: no whole answer, and with `writes` some of the commands may have been carried out.
+            Unreachable: an answer is missing or partial.
+            OutcomeUnknown: the same with `writes`: some of the commands may have been carried out.
         """
         answers: list[str] = []
         due: list[list[str]] = []
@@ -105,15 +104,15 @@ class Session:
             self._expect_silence()
         except (OSError, EOFError, UnicodeDecodeError) as error:
             kind = OutcomeUnknown if writes else Unreachable
-            raise kind(self.target, f"the answer was lost: {_why(error)}", "look again") from error
+            raise kind(self.target, f"the answer was lost: {_why(error)}", "retried automatically") from error
         except Unreachable as error:
             if writes:
-                raise OutcomeUnknown(error.target, error.cause, "look again") from error
+                raise OutcomeUnknown(error.target, error.cause, "retried automatically") from error
             raise
         return answers
 
     def _receive(self, group: Sequence[str]) -> list[str]:
-        """Read until a prompt for each command of a line has come; what follows them stays for the next line."""
+        """Read until each command of a line has its prompt; the rest stays for the next line."""
         if group[0] in self._tables:
             self._receive_rows(group[0])
             return [""]
@@ -125,13 +124,13 @@ class Session:
             data += self._chunk()
             prompts += data.count(PROMPT, tail)
             if len(data) > MAX_BYTES:
-                raise EOFError(f"it is longer than {MAX_BYTES} bytes")
+                raise EOFError(f"longer than {MAX_BYTES} bytes")
         *parts, rest = bytes(data).split(PROMPT, expected)
         self._unread = bytearray(rest)
         return [part.decode("utf-8") for part in parts]
 
     def _receive_rows(self, command: str) -> None:
-        """Read until the prompt has come, and hand on all whole lines as soon as they are there."""
+        """Read until the prompt, and parse whole lines as they arrive."""
         rows = self.rows[command] = Rows()
         data, size = self._unread, 0
         while (end := data.find(PROMPT)) < 0:
@@ -142,7 +141,7 @@ class Session:
                 del data[:whole]
             data += self._chunk()
             if size + len(data) > MAX_BYTES:
-                raise EOFError(f"it is longer than {MAX_BYTES} bytes")
+                raise EOFError(f"longer than {MAX_BYTES} bytes")
         rows.feed(data[:end].decode("utf-8"))
         del data[: end + len(PROMPT)]
 
@@ -155,13 +154,13 @@ class Session:
 
     def _expect_silence(self) -> None:
         if self._unread:
-            raise EOFError("it holds more than was asked for")
+            raise EOFError("more output than expected")
 
     def _wait(self) -> None:
-        """Bound the next wait by the deadline; a call of the kernel, so at most every `ARM_SECONDS`."""
+        """Limit the next wait by the deadline. It costs a system call, so it is done every `ARM_SECONDS` at most."""
         now = time.monotonic()
         if now >= self._deadline:
-            raise Unreachable(self.target, "no answer within the provider's timeout", "see whether HAProxy hangs")
+            raise Unreachable(self.target, "no answer within the provider's timeout", "check whether HAProxy hangs")
         if now - self._armed >= ARM_SECONDS:
             self._armed = now
             self._socket.settimeout(self._deadline - now)
@@ -170,13 +169,13 @@ class Session:
 def converse(
     path: str, deadline: float, questions: Sequence[str] = (), tables: Collection[str] = ()
 ) -> tuple[Session, list[str]]:
-    """Open a conversation with the process that is in charge, and ask it something at once; see `Session` for `tables`.
+    """Open a session with the process in charge and send it questions; see `Session` for `tables`.
 
     Returns:
-        The session, whose `info` says who answers, and the answers to `questions`. The caller closes it.
+        The session, whose `info` names the process, and the answers to `questions`. The caller closes it.
 
     Raises:
-        Unreachable: nobody answers, or only a process that is stopping does.
+        Unreachable: no process answers, or only a stopping one.
     """
     stopping = 0
     while True:
@@ -192,20 +191,20 @@ def converse(
         stopping = session.info.pid
         if time.monotonic() + STOPPING_PAUSE >= deadline:
             raise _abandoned(session.target, stopping)
-        # The new process binds the socket a moment after the old one is told to stop; the deadline bounds this.
+        # The new process binds the socket shortly after the old one begins to stop; the deadline limits the loop.
         time.sleep(STOPPING_PAUSE)
 
 
 def _opened(path: str, deadline: float, questions: Sequence[str], tables: Collection[str]) -> tuple[Session, list[str]]:
-    """A conversation with whoever answers. Raises `Unreachable`."""
+    """A session with the process that answers. Raises `Unreachable`."""
     session = Session(path, deadline, tables)
     try:
         _, first, *answers = session.ask([INTERACTIVE, SHOW_INFO, *questions])
         session.info = parse_info(first)
     except ValueError as error:
         session.close()
-        cause = f"does not answer like HAProxy: {error}"
-        raise Unreachable(session.target, cause, "name HAProxy's stats socket, not another one") from None
+        cause = f"not an answer of HAProxy: {error}"
+        raise Unreachable(session.target, cause, "set sockets to HAProxy's stats socket") from None
     except BaseException:
         session.close()
         raise
@@ -213,8 +212,8 @@ def _opened(path: str, deadline: float, questions: Sequence[str], tables: Collec
 
 
 def _abandoned(target: str, pid: int) -> Unreachable:
-    cause = f"process {pid} is stopping and no other one has taken over"
-    return Unreachable(target, cause, "see whether HAProxy's reload succeeded")
+    cause = f"process {pid} is stopping and no other process has taken over"
+    return Unreachable(target, cause, "check whether HAProxy's reload succeeded")
 
 
 def _why(error: Exception) -> str:
@@ -225,7 +224,7 @@ def _why(error: Exception) -> str:
 
 def _hint(error: OSError) -> str:
     if error.errno == errno.EACCES:
-        return "give this user the right to use it: stats socket <path> mode 660 group <group> level admin"
+        return "give this user access: stats socket <path> mode 660 group <group> level admin"
     if error.errno in (errno.ENOENT, errno.ECONNREFUSED):
-        return "start HAProxy, and compare the path with its stats socket line"
+        return "start HAProxy, or correct the path in sockets"
     return ""

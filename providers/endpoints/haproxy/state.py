@@ -1,4 +1,4 @@
-"""What HAProxy says of itself, as values: the process behind a socket, its servers, and one pool's slots among them. Pure.
+"""HAProxy's state as values: the process behind a socket, its servers, and one pool's slots among them. Pure.
 
 A pool is a set of *slots*: servers made by a `server-template` line of a backend, which are filled with addresses over the
 socket. The line's host name is our mark, because it stays with a slot whatever address it gets: `slot.invalid` for any
@@ -19,22 +19,21 @@ SLOT_HOST = "slot.invalid"
 """Host name of a slot. Names below `.invalid` never resolve (RFC 6761, section 6.4)."""
 
 PLACEHOLDER = Endpoint("127.0.0.1", 1)
-"""Where a free slot points to."""
+"""The address of a free slot."""
 
 MAX_WEIGHT = 256
-"""HAProxy's greatest weight (management guide, `set weight`)."""
+"""HAProxy's largest weight (management guide, `set weight`)."""
 
 DISAGREE = MAX_WEIGHT + 1
 """The weight of a member on which sockets, or two slots, disagree while at least one of them sends it traffic.
 
-No weight that can be wanted equals it, so the next step writes the wanted one everywhere; and it is not 0, so nothing
-behind that endpoint is taken for drained. The lowest weight would hide an endpoint that still gets traffic from one of them,
-the highest one would hide a balancer that gives it none.
+No desired weight equals it, so the next step writes the desired one everywhere. It is not 0, so the endpoint does not count as
+drained. The lowest weight would hide that one socket still sends traffic, the highest that another sends none.
 """
 
 OUT_MAINTENANCE = 0x23
-"""Administrative bits of a server that is out for maintenance: forced, inherited, by name resolution. Bit 0x04 only says
-that the configuration has `disabled`; it stays when the server is made ready."""
+"""Administrative bits of a server that is out for maintenance: forced, inherited, by name resolution. Bit 0x04 only means
+`disabled` in the configuration; it stays when the server is made ready."""
 
 OUT_DRAIN = 0x18
 """Administrative bits of a server that takes no new clients: forced, inherited."""
@@ -42,30 +41,30 @@ OUT_DRAIN = 0x18
 OUT = OUT_MAINTENANCE | OUT_DRAIN
 
 CHECK_UNDER_WAY, CHECK_CONFIGURED = 0x01, 0x02
-"""Bits of the check's state: one has begun and not ended; the server has a check of HAProxy's own."""
+"""Bits of the check's state: a check has begun and not ended; the server has a health check."""
 
 CHECK_RUNS, CHECK_ALIVE = 0x0C, 0x04
-"""Bits of the check's state that tell whether it runs, and what they are then: it is enabled and not paused."""
+"""Bits of the check's state that say whether it runs, and their value if so: enabled and not paused."""
 
 NEVER_CHECKED = "1"
-"""What HAProxy says of the last check that ended (`show servers state`, srv_check_status) while there was none yet. Its result
-(srv_check_result) does not tell that: it is unknown whenever a check is under way."""
+"""The status of the last check (`show servers state`, srv_check_status) before any check has ended. The result of the check
+(srv_check_result) does not say that: it is unknown while a check runs."""
 
 OPERATIONAL = {"0": "down", "1": "starting", "2": "up", "3": "stopping"}
-"""HAProxy's own word on a server with a check (management guide, `show servers state`, srv_op_state)."""
+"""States of a server with a check (management guide, `show servers state`, srv_op_state)."""
 
 AGENT = "HAProxy's agent-check"
 
 AGENT_ENABLED = 0x04
-"""Bit of the agent's state: it runs, and may write weights and states."""
+"""Bit of the agent's state: it runs and may write weights and states."""
 
 HASHED = frozenset({"source", "uri", "url_param", "hdr", "rdp-cookie", "hash"})
-"""Algorithms that are static unless the backend has `hash-type consistent`, which HAProxy does not tell. One whose slots have a
-weight in the configuration is taken for static: without one it could never give them traffic."""
+"""Algorithms that are static unless the backend has `hash-type consistent`, which HAProxy does not show. A backend whose slots
+have a weight in the configuration counts as static: without that weight it could never give them traffic."""
 
 DIGITS = "0123456789"
 MOST_DIGITS = 10
-"""Numbers of slots have fewer digits than this."""
+"""Slot numbers have fewer digits than this."""
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -80,17 +79,17 @@ class Info(NamedTuple):
 
     @property
     def epoch(self) -> str:
-        """Names this life of the process: process numbers come again."""
+        """Identifies this process: process numbers are reused."""
         return f"{self.pid}@{self.started}"
 
 
 class Server(NamedTuple):
-    """One server of a backend. `endpoint` is None without an IP address (a Unix socket, a name not yet resolved).
+    """One server of a backend. `endpoint` is None without an IP address (a Unix socket, an unresolved name).
 
-    `weight` is the one that was set, not the effective one (which a slow start or a check changes), `initial` the configured
-    one. `admin`, `check` and `agent` are HAProxy's bit sets; `host` is the configured host name, "-" for none. `id` is its
-    number in the backend, `operation` a key of `OPERATIONAL`. `last` is how the last check ended, `health` the count of checks that
-    HAProxy keeps: `rise` when a server is made ready (one failed check takes it down), more once one has passed, 0 when it is down.
+    `weight` is the weight that was set, not the effective one (which a slow start or a check changes); `initial` is the
+    configured one. `admin`, `check` and `agent` are HAProxy's bit sets; `host` is the configured host name, "-" for none. `id` is
+    the number in the backend, `operation` a key of `OPERATIONAL`, `last` the status of the last check. `health` is HAProxy's check
+    count: `rise` when a server is made ready (one failed check takes it down), more after a check has passed, 0 when it is down.
     """
 
     backend: str
@@ -110,22 +109,22 @@ class Server(NamedTuple):
 
     @property
     def out(self) -> bool:
-        """Whether it gets no new clients, whatever its weight."""
+        """Whether it gets no new clients, whatever its weight is."""
         return bool(self.admin & OUT)
 
     @property
     def share(self) -> int:
-        """The weight that counts: 0 while it is out."""
+        """The weight that takes effect: 0 while the server is out."""
         return 0 if self.out else self.weight
 
     @property
     def free(self) -> bool:
-        """Whether a slot may be taken: in maintenance, and pointing nowhere or without weight."""
+        """Whether a slot may be taken: in maintenance, with the placeholder address or without weight."""
         return bool(self.admin & OUT_MAINTENANCE) and (self.weight == 0 or self.endpoint == PLACEHOLDER)
 
 
 class Slots(NamedTuple):
-    """Which slots make a pool: those named `<prefix><n>` of one backend, as far as they are for this instance."""
+    """The slots of a pool: the servers `<prefix><n>` of one backend that are for this instance."""
 
     backend: str
     prefix: str
@@ -137,7 +136,7 @@ class Slots(NamedTuple):
         return self.backend if self.prefix == self.backend else f"{self.backend}:{self.prefix}"
 
     def number(self, name: str) -> int | None:
-        """The number of the slot with this name; None when it is no slot of these."""
+        """The number of the slot with this name; None for other servers."""
         return _number(self.prefix, name)
 
     def template(self, count: int = 20, on_off: bool = False) -> str:
@@ -151,10 +150,14 @@ class Slots(NamedTuple):
 class Table:
     """One pool as one process has it.
 
-    `ours` are all its slots by number, `taken` those in use by endpoint (normally one each), `foreign` the other servers of
-    the backend (free slots of others left out), `bare` the names that look like slots but were not made for it, `reserved`
-    the host names of slots with such names that only another instance may fill. `exists` is False without the backend.
-    `on_off`: its algorithm takes only no weight and the configured one, which are told as 0 and `ON_WEIGHT`.
+    Attributes:
+        exists: whether the backend exists.
+        ours: all its slots, by number.
+        taken: the slots in use by endpoint, normally one each.
+        foreign: the other servers of the backend, without free slots of other instances.
+        bare: servers with names of slots that no `server-template` line for slots made.
+        reserved: host names of slots with these names that only another instance may fill.
+        on_off: the algorithm allows only weight 0 and the configured one, which appear as 0 and `ON_WEIGHT`.
     """
 
     slots: Slots
@@ -172,12 +175,12 @@ class Table:
 
     def weight(self, endpoint: Endpoint) -> int | None:
         """The weight of a member here; None when it is in no slot."""
-        found = self.taken.get(endpoint)
-        if found is None:
+        held = self.taken.get(endpoint)
+        if held is None:
             return None
-        if len(found) > 1 or self.on_off:
-            return agreed([ON_WEIGHT if self.on_off and server.share else server.share for server in found])
-        server = found[0]
+        if len(held) > 1 or self.on_off:
+            return agreed([ON_WEIGHT if self.on_off and server.share else server.share for server in held])
+        server = held[0]
         return 0 if server.admin & OUT else server.weight
 
 
@@ -185,30 +188,30 @@ def parse_pool(pool: str, instance: str) -> Slots:
     """`BACKEND` or `BACKEND:PREFIX`; the prefix is the backend's name by default.
 
     Raises:
-        Rejected: it is neither. A prefix that is given may not end in a digit: slot 11 of `web` would be slot 1 of `web1`.
+        Rejected: it is neither. An explicit prefix may not end in a digit: slot 11 of `web` would be slot 1 of `web1`.
     """
     backend, colon, prefix = pool.partition(":")
     target = f"pool {pool!r}"
     rule = "write BACKEND or BACKEND:SLOTS, with letters, digits, '_', '-' and '.'"
     if not _NAME.fullmatch(backend) or (colon and not _NAME.fullmatch(prefix)):
-        raise Rejected(target, "is not the name of a pool of HAProxy", rule)
+        raise Rejected(target, "not a pool name of HAProxy", rule)
     if colon and prefix[-1].isdigit():
         raise Rejected(target, f"the slots' prefix {prefix!r} ends in a digit", "use a prefix that ends in a letter")
     return Slots(backend, prefix or backend, instance)
 
 
 def parse_info(text: str) -> Info:
-    """Read `show info`. Raises ValueError when it is not that."""
+    """Parse `show info`. Raises ValueError when it is another answer."""
     fields = dict(line.split(": ", 1) for line in text.splitlines() if ": " in line)
     try:
         age, started = int(fields["Uptime_sec"]), fields.get("Start_time_sec", "")
         return Info(int(fields["Pid"]), fields["Stopping"] != "0", age, started)
     except KeyError as error:
-        raise ValueError(f"'show info' tells no {error.args[0]}") from None
+        raise ValueError(f"'show info' has no {error.args[0]}") from None
 
 
 def table(slots: Slots, servers: Iterable[Server], algorithm: str = "") -> Table:
-    """The pool among the servers of a process (of its backend, or of all), whose backend has this algorithm."""
+    """The pool among the servers of a process (of its backend, or of all) and with the backend's algorithm."""
     numbered: list[tuple[int, Server]] = []
     foreign, bare, reserved = [], [], set()
     exists = False
@@ -240,12 +243,11 @@ def table(slots: Slots, servers: Iterable[Server], algorithm: str = "") -> Table
 
 
 def agreed(weights: Sequence[int | None]) -> int | None:
-    """What all of them say; None = not a member. See `DISAGREE`: nobody sending traffic is agreement on 0."""
+    """The weight that all of them have; None = not a member. 0 if none sends traffic, else `DISAGREE`."""
     first = weights[0]
     if len(weights) == 1 or all(weight == first for weight in weights[1:]):
         return first
-    found = set(weights)
-    return 0 if found == {0, None} else DISAGREE
+    return 0 if set(weights) == {0, None} else DISAGREE
 
 
 @lru_cache(maxsize=65_536)

@@ -1,8 +1,8 @@
-"""Carries out a batch of actions on all processes of one provider, and reads back what came of it. Used by `haproxy.py`.
+"""Carries out a batch of actions on all processes of one provider and reads back the result. Used by `provider.py`.
 
-All processes are read before the first one is written, so that one that cannot be read stops the batch while nothing has
-changed. Then each is written in turn: first the addresses of new slots, read back, then states and weights, read back. A batch
-that takes no slot is laid out while HAProxy already works on the beginning of it.
+All processes are read before the first one is written: one that cannot be read stops the batch before anything has changed.
+Then each is written in turn: first the addresses of new slots, read back, then states and weights, read back. A batch that takes
+no slot is planned while HAProxy already carries out its beginning.
 """
 
 import difflib
@@ -12,26 +12,25 @@ from dataclasses import dataclass
 from functools import partial
 
 from providers.actions import CutSessions, EndpointAction, SetWeight
-from providers.endpoints.haproxy import commands
-from providers.endpoints.haproxy import moves as plan
+from providers.endpoints.haproxy import commands, moves
 from providers.endpoints.haproxy.commands import Command
 from providers.endpoints.haproxy.forecast import Forecast, forecast
 from providers.endpoints.haproxy.moves import Move
 from providers.endpoints.haproxy.socket import Session
 from providers.endpoints.haproxy.state import Server, Slots, Table, agreed, table
-from providers.endpoints.haproxy.stats import sessions
+from providers.endpoints.haproxy.tables import sessions
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.naming import object_of
 
 END_TRIES = 25
 END_PAUSE = 0.02
-"""Seconds between looks at sessions that were told to end: that takes HAProxy one turn of its loop, unless it is very busy."""
+"""Seconds between looks at sessions that are to end: HAProxy needs one turn of its loop, unless it is very busy."""
 
 
 @dataclass(slots=True)
 class Job:
-    """One action of a batch. `error` is its outcome; None is success. `moves` are those for each session, once laid out."""
+    """One action of a batch. `error` is its outcome; None is success. `moves` are those in each process, once planned."""
 
     action: EndpointAction
     slots: Slots
@@ -44,17 +43,17 @@ class Job:
         return object_of(self.action)
 
     def commands(self, index: int, *, first: bool) -> list[tuple["Job", Command]]:
-        """What one half of its moves sends to the process with this index; nothing after an error."""
-        moves = self.moves[index] if self.moves and self.error is None else ()
-        return [(self, command) for move in moves for command in (move.prepare if first else move.finish)]
+        """The commands of one half of its moves for the process with this index; none after an error."""
+        moved = self.moves[index] if self.moves and self.error is None else ()
+        return [(self, command) for move in moved for command in (move.prepare if first else move.finish)]
 
     def touches(self, index: int) -> bool:
-        """Whether the process with this index is to be written for it, or may be: that is not laid out yet."""
+        """Whether the process with this index is written for it, or may be while it is not planned yet."""
         return self.error is None and (self.moves is None or bool(self.moves[index]))
 
 
 class Process:
-    """One process with its conversation and the servers of the backends in question, as last read."""
+    """One process: its session and the servers of the backends in question, as last read."""
 
     def __init__(
         self, session: Session, backends: Mapping[str, Mapping[str, Server]], algorithms: Mapping[str, str]
@@ -62,23 +61,23 @@ class Process:
         self.session = session
         self.backends = dict(backends)
         self.algorithms = algorithms
-        self.foreseen: Forecast | None = None
+        self.forecast: Forecast | None = None
 
     def table(self, slots: Slots) -> Table:
         """A pool as this process has it."""
         servers = self.backends.get(slots.backend, {}).values()
         return table(slots, servers, self.algorithms.get(slots.backend, ""))
 
-    def foresee(self, sent: Sequence["Job"], index: int) -> None:
-        """Make the forecast of what these jobs, for the process with this index, leave behind."""
+    def make_forecast(self, sent: Sequence["Job"], index: int) -> None:
+        """Forecast the servers and pools after these jobs on the process with this index."""
         changes = [(job.slots, job.moves[index]) for job in sent if job.moves]
-        self.foreseen = forecast(self.backends, self.algorithms, changes, self.session.info.epoch)
+        self.forecast = forecast(self.backends, self.algorithms, changes, self.session.info.epoch)
 
     def read_back(self, backends: Sequence[str]) -> None:
-        """Take over what was read of the servers of these backends. A forecast that did not come true is dropped."""
+        """Take over the servers of these backends as read. A forecast that differs is dropped."""
         self.backends.update(servers_of(backends, self.session))
-        if self.foreseen is not None and not self.foreseen.holds(self.backends):
-            self.foreseen = None
+        if self.forecast is not None and not self.forecast.holds(self.backends):
+            self.forecast = None
 
 
 def servers_of(backends: Sequence[str], session: Session) -> dict[str, dict[str, Server]]:
@@ -87,26 +86,26 @@ def servers_of(backends: Sequence[str], session: Session) -> dict[str, dict[str,
     Raises:
         Unreachable: an answer is not a whole list of servers.
     """
-    found = {}
+    by_backend = {}
     for backend in backends:
         try:
             servers = session.rows[commands.show_servers(backend)].servers()
         except ValueError as error:
-            cause = f"does not answer like HAProxy: {error}"
-            raise Unreachable(session.target, cause, "see whether it is supported") from None
+            cause = f"not an answer of HAProxy: {error}"
+            raise Unreachable(session.target, cause, "check that this version of HAProxy is supported") from None
         if servers is not None:
-            found[backend] = {server.name: server for server in servers}
-    return found
+            by_backend[backend] = {server.name: server for server in servers}
+    return by_backend
 
 
-class Board:
-    """What all processes have of the pools of a batch, before the first one is written."""
+class Planner:
+    """Plans the moves of a batch from the pools of all processes, as read before the first one is written."""
 
     def __init__(self, jobs: Sequence[Job], processes: Sequence[Process], cut: bool) -> None:
         self._cut = cut
         slots = {job.action.pool: job.slots for job in jobs}
         self._tables = {pool: [process.table(one) for process in processes] for pool, one in slots.items()}
-        self._free = {pool: [plan.Free(one) for one in known] for pool, known in self._tables.items()}
+        self._free = {pool: [moves.Free(pool_table) for pool_table in known] for pool, known in self._tables.items()}
         self._lacking = {
             pool: _lacking(slots[pool], process)
             for pool, known in self._tables.items()
@@ -115,17 +114,17 @@ class Board:
         }
 
     def takes(self, jobs: Sequence[Job]) -> bool:
-        """Whether an action may need a slot that its endpoint has not got yet."""
+        """Whether an action may need a new slot."""
         for job in jobs:
             for slots in self._tables[job.action.pool]:
                 if job.action.endpoint not in slots.taken and isinstance(job.action, SetWeight):
                     return True
         return False
 
-    def lay_out(self, job: Job) -> None:
-        """Compare an action with what is there, and find its moves for each process. The job's error says what is wrong."""
+    def plan(self, job: Job) -> None:
+        """Compare an action with the present pools and set the job's moves for each process, or its error."""
         known = self._tables[job.action.pool]
-        if len(known) == 1 and (quick := plan.plain_change(known[0], job.action)) is not None:
+        if len(known) == 1 and (quick := moves.plain_change(known[0], job.action)) is not None:
             job.moves = (quick,)
             return
         try:
@@ -133,21 +132,23 @@ class Board:
             if self._lacking and job.action.pool in self._lacking and isinstance(job.action, SetWeight):
                 raise Rejected(job.target, *self._lacking[job.action.pool])
             free = self._free[job.action.pool]
-            job.moves = [plan.moves(one, job.action, left, self._cut) for one, left in zip(known, free, strict=True)]
+            job.moves = [
+                moves.moves_for(one, job.action, left, self._cut) for one, left in zip(known, free, strict=True)
+            ]
         except ProviderError as error:
             job.error = error
 
 
-def write(board: Board, processes: Sequence[Process], jobs: Sequence[Job]) -> dict[int, list[Job]]:
-    """Carry out the jobs on all processes. Each job's error says what failed.
+def write(planner: Planner, processes: Sequence[Process], jobs: Sequence[Job]) -> dict[int, list[Job]]:
+    """Carry out the jobs on all processes. A job that fails has its error set.
 
     Returns:
-        For the index of each process that was written: the jobs it was written for.
+        For the index of each process that was written, its jobs.
     """
-    taking = board.takes(jobs)
+    taking = planner.takes(jobs)
     if taking:
         for job in jobs:
-            board.lay_out(job)
+            planner.plan(job)
     written = {}
     for index, process in enumerate(processes):
         todo = [job for job in jobs if job.touches(index)]
@@ -155,8 +156,12 @@ def write(board: Board, processes: Sequence[Process], jobs: Sequence[Job]) -> di
             if taking:
                 _send(process, (pair for job in todo for pair in job.commands(index, first=True)))
                 _verify_all(process, todo, index, first=True)
-            _send(process, _going_out(board, todo, index), None if taking else partial(process.foresee, todo, index))
-            if process.foreseen is None:
+            _send(
+                process,
+                _last_commands(planner, todo, index),
+                None if taking else partial(process.make_forecast, todo, index),
+            )
+            if process.forecast is None:
                 _verify_all(process, todo, index, first=False)
         except OutcomeUnknown as error:
             for job in todo:
@@ -169,27 +174,27 @@ def write(board: Board, processes: Sequence[Process], jobs: Sequence[Job]) -> di
     return written
 
 
-def _going_out(board: Board, jobs: Sequence[Job], index: int) -> Iterator[tuple[Job, Command]]:
-    """The last half of the moves; what is not laid out yet is, while HAProxy works on what went out before."""
+def _last_commands(planner: Planner, jobs: Sequence[Job], index: int) -> Iterator[tuple[Job, Command]]:
+    """The last half of the moves. Jobs are planned here, while HAProxy carries out the commands before."""
     for job in jobs:
         if job.moves is None and job.error is None:
-            board.lay_out(job)
+            planner.plan(job)
         for move in job.moves[index] if job.moves and job.error is None else ():
             for command in move.finish:
                 yield job, command
 
 
-def _send(process: Process, going: Iterable[tuple[Job, Command]], meanwhile: Callable[[], None] | None = None) -> None:
-    """Send commands as they come, and read the backends back. `meanwhile` is done while HAProxy works on the last of them.
+def _send(process: Process, pairs: Iterable[tuple[Job, Command]], meanwhile: Callable[[], None] | None = None) -> None:
+    """Send commands as they come and read the backends back. `meanwhile` runs while HAProxy carries out the last of them.
 
     Raises:
-        OutcomeUnknown: an answer was lost; anything may have been done.
+        OutcomeUnknown: an answer was lost; any of the commands may have been carried out.
     """
     sent: list[tuple[Job, Command]] = []
     backends: list[str] = []
 
     def texts() -> Iterator[str]:
-        for pair in going:
+        for pair in pairs:
             sent.append(pair)
             yield pair[1].text
         backends.extend(sorted({job.slots.backend for job, _ in sent}))
@@ -203,11 +208,11 @@ def _send(process: Process, going: Iterable[tuple[Job, Command]], meanwhile: Cal
     try:
         process.read_back(backends)
     except Unreachable as error:
-        raise OutcomeUnknown(error.target, error.cause, "look again") from error
+        raise OutcomeUnknown(error.target, error.cause, "retried automatically") from error
 
 
 def _verify_all(process: Process, jobs: Sequence[Job], index: int, *, first: bool) -> None:
-    """Compare what was written with what reads back; what differs is the error of its job."""
+    """Compare the moves with the servers that were read back; a difference is the error of its job."""
     for job in jobs:
         if job.error is not None or not job.moves:
             continue
@@ -220,21 +225,21 @@ def _verify_all(process: Process, jobs: Sequence[Job], index: int, *, first: boo
 
 
 def _await_ends(process: Process, jobs: Sequence[Job], index: int) -> None:
-    """After sessions were told to end: wait until HAProxy has ended them, for `END_TRIES` looks."""
+    """Wait until HAProxy has ended the sessions, for `END_TRIES` looks at most."""
     left = [job for job in jobs if isinstance(job.action, CutSessions) and job.error is None and job.moves]
     for again in range(END_TRIES):
-        left = [job for job in left if job.error is None and _under_way(process, job, index)]
+        left = [job for job in left if job.error is None and _open_sessions(process, job, index)]
         if not left:
             return
-        # HAProxy tells nobody when a session is over; END_TRIES bounds this.
+        # HAProxy does not announce the end of a session; END_TRIES limits the loop.
         time.sleep(END_PAUSE if again + 1 < END_TRIES else 0)
     for job in left:
-        cause = f"{process.session.target}: sessions are still under way after they were told to end"
-        job.error = OutcomeUnknown(job.target, cause, "look again")
+        cause = f"{process.session.target}: sessions are still open {END_TRIES * END_PAUSE:g} s after the command to end them"
+        job.error = OutcomeUnknown(job.target, cause, "retried automatically")
 
 
-def _under_way(process: Process, job: Job, index: int) -> int:
-    """The sessions that a job was to end and that are still there; an answer that is lost is the job's error."""
+def _open_sessions(process: Process, job: Job, index: int) -> int:
+    """The sessions of a job that are still open; a lost answer is the job's error."""
     moved = job.moves[index] if job.moves else ()
     total = 0
     for move in moved:
@@ -243,13 +248,13 @@ def _under_way(process: Process, job: Job, index: int) -> int:
             (answer,) = process.session.ask([commands.show_sessions(server.backend, server.id)])
             total += sessions(answer).get(server.name, 0)
         except (Unreachable, ValueError) as error:
-            job.error = OutcomeUnknown(job.target, f"{process.session.target}: {error}", "look again")
+            job.error = OutcomeUnknown(job.target, f"{process.session.target}: {error}", "retried automatically")
     return total
 
 
 def _differs(process: Process, job: Job, move: Move, server: Server | None) -> OutcomeUnknown:
-    cause = f"{process.session.target}: {plan.mismatch(move, server, job.slots.pool)}"
-    return OutcomeUnknown(job.target, cause, "see who else writes to that socket, and look again")
+    cause = f"{process.session.target}: {moves.mismatch(move, server, job.slots.pool)}"
+    return OutcomeUnknown(job.target, cause, "find the other program that writes to that socket")
 
 
 def _check(action: EndpointAction, tables: Sequence[Table]) -> None:
@@ -257,16 +262,16 @@ def _check(action: EndpointAction, tables: Sequence[Table]) -> None:
     current = agreed([table.weight(endpoint) for table in tables])
     foreign = current is None and any(server.endpoint == endpoint for table in tables for server in table.foreign)
     if not isinstance(action, SetWeight):
-        plan.check_rest(action, current, foreign)
+        moves.check_rest(action, current, foreign)
         return
-    # Of what is there already nothing but its weight goes into a command.
+    # For a present endpoint only its weight goes into a command.
     if current is None:
         commands.checked_endpoint(object_of(action), endpoint)
-    plan.check_weight(action, current, foreign, any(table.on_off for table in tables))
+    moves.check_weight(action, current, foreign, any(table.on_off for table in tables))
 
 
 def _lacking(slots: Slots, process: Process) -> tuple[str, str]:
-    """That a backend is not there, and what to do: the names of those that are."""
+    """The cause and next step for a missing backend, with the names of the present ones."""
     (answer,) = process.session.ask([commands.SHOW_BACKENDS])
     names = [line for line in answer.splitlines() if line and not line.startswith("#")]
     close = difflib.get_close_matches(slots.backend, names, 1)
@@ -274,19 +279,19 @@ def _lacking(slots: Slots, process: Process) -> tuple[str, str]:
     return f"{process.session.target} has no backend {slots.backend!r}", hint
 
 
-def turns(jobs: Sequence[Job]) -> Iterator[list[Job]]:
-    """The jobs in groups in which no endpoint comes twice, in their order."""
+def rounds(jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """The jobs in groups in which no endpoint comes twice, in order."""
     rest = list(jobs)
     if len({job.action.pool for job in rest}) == 1 and len({job.action.endpoint for job in rest}) == len(rest):
         yield rest
         return
     while rest:
-        seen: set[tuple[str, Endpoint]] = set()
-        turn: list[Job] = []
+        taken: set[tuple[str, Endpoint]] = set()
+        group: list[Job] = []
         later: list[Job] = []
         for job in rest:
             key = (job.action.pool, job.action.endpoint)
-            (later if key in seen else turn).append(job)
-            seen.add(key)
-        yield turn
+            (later if key in taken else group).append(job)
+            taken.add(key)
+        yield group
         rest = later

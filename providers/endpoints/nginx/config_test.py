@@ -1,8 +1,8 @@
-"""Tries a configuration before it is put in place: nginx's own test, on a copy in which the changed files stand for the old ones.
+"""Tests a configuration before it is put in place: nginx's own test, on a copy that has the changed files. Used by `provider.py`.
 
-Files that include a changed file, at any depth, are copied too, with the `include` directives pointing to the copies. The copy of
-the main file lies beside it under a hidden name, because nginx takes relative names from the directory of the main file; the
-others lie in a private directory.
+Files that include a changed file, at any depth, are copied too, and their `include` directives name the copies. The copy of the
+main file is beside it under a hidden name, because nginx resolves relative names from the directory of the main file. The others
+are in a private directory.
 """
 
 import os
@@ -20,22 +20,22 @@ from providers.lib.files import read
 
 BINARIES = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/usr/local/nginx/sbin"])
 MOST_FILES = 2_000
-"""Files of one configuration that are read, at most."""
+"""Most files of one configuration that are read."""
 MOST_DEPTH = 20
 
 
 def test(target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path, deadline: float) -> None:
-    """Let nginx test `main` with these files in place of those that are there, or are not there yet.
+    """Let nginx test `main` with these files in place of the present ones, or as new ones.
 
     Args:
         target: for messages.
         main: nginx's main file.
-        changed: the new bytes of files, by their absolute paths. Empty: the configuration as it is.
-        scratch: a private directory; it is made, and removed afterwards.
+        changed: the new bytes of files, by their absolute paths. Empty: the present configuration.
+        scratch: a private directory, which is created and removed.
         deadline: monotonic seconds.
 
     Raises:
-        Rejected: nginx refuses it, or it does not include one of the files, or there is no nginx.
+        Rejected: nginx refuses it, it does not include one of the files, or nginx is not installed.
         Unreachable: the configuration cannot be read or copied, or the test takes too long.
     """
     copy = main.with_name(f".{main.name}.reconciler-test")
@@ -44,18 +44,20 @@ def test(target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path, 
         scratch.mkdir(mode=0o700, parents=True)
         stage = _Stage(target, main, changed, scratch)
         text = stage.copy_of(main, 0)
-        missing = sorted(str(path) for path in changed.keys() - stage.met)
+        missing = sorted(str(path) for path in changed.keys() - stage.included)
         if missing:
             place = f"include {Path(missing[0]).parent}/*.conf;"
             raise Rejected(
-                target, f"{main} does not include {missing[0]}", f"write into its block http (or stream): {place}"
+                target, f"{main} does not include {missing[0]}", f"add to its block http (or stream): {place}"
             )
         if text is not None:
             _write(copy, text)
         _run(target, copy if text is not None else main, deadline)
     except OSError as error:
         raise Unreachable(
-            target, f"cannot copy {main} to test it: {error.strerror}", "see the rights of its directory"
+            target,
+            f"cannot copy {main} to test it: {error.strerror}",
+            "give this user write permission in its directory",
         ) from error
     finally:
         copy.unlink(missing_ok=True)
@@ -63,44 +65,46 @@ def test(target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path, 
 
 
 class _Stage:
-    """The copies of one test. `met` are the changed files that the configuration includes."""
+    """The copies of one test. `included` are the changed files that the configuration includes."""
 
     def __init__(self, target: str, main: Path, changed: Mapping[Path, bytes], scratch: Path) -> None:
         self.target, self.root, self.changed, self.scratch = target, main.parent, changed, scratch
-        self.met: set[Path] = set()
+        self.included: set[Path] = set()
         self._copies: dict[Path, Path] = {}
         self._count = 0
 
     def copy_of(self, path: Path, depth: int) -> bytes | None:
-        """A file with its includes pointing to copies; None where it can stay as it is."""
+        """A file with its includes naming copies; None if it can stay as it is."""
         self._count += 1
         if self._count > MOST_FILES or depth > MOST_DEPTH:
-            raise Unreachable(self.target, f"{path} is one of more than {MOST_FILES} files, or too deeply included")
+            raise Unreachable(
+                self.target, f"{path} is one of more than {MOST_FILES} files, or included more than {MOST_DEPTH} deep"
+            )
         data = read(self.target, path)
         if data is None:
-            return None  # nginx itself says what is missing
+            return None  # nginx reports the missing file
         text = data.decode("utf-8", "surrogateescape")
         parts, at, differs = [], 0, False
         try:
-            found = [
+            includes = [
                 statement
                 for statement in statements(text)
                 if len(statement.words) == 2 and statement.words[0] == "include"
             ]
         except ValueError as error:
-            raise Unreachable(self.target, f"{path}: {error}", "correct it; `nginx -t` tells more") from None
-        for one in found:
-            paths = self._included(one.words[1])
+            raise Unreachable(self.target, f"{path}: {error}", "correct it; `nginx -t` shows details") from None
+        for include in includes:
+            paths = self._named_by(include.words[1])
             copies = [self._copy(path, depth + 1) for path in paths]
             if copies == paths:
                 continue
             differs = True
-            parts += [text[at : one.start], "".join(f'include "{copy}";\n' for copy in copies)]
-            at = one.stop
+            parts += [text[at : include.start], "".join(f'include "{copy}";\n' for copy in copies)]
+            at = include.stop
         return "".join([*parts, text[at:]]).encode("utf-8", "surrogateescape") if differs else None
 
-    def _included(self, pattern: str) -> list[Path]:
-        """The files that an include names, new ones with the others, in nginx's order."""
+    def _named_by(self, pattern: str) -> list[Path]:
+        """The files that an include names, with new ones, in nginx's order."""
         full = os.path.join(self.root, pattern)
         if not has_magic(full):
             return [Path(full)]
@@ -108,14 +112,14 @@ class _Stage:
         return [Path(path) for path in sorted({*glob(full), *new})]
 
     def _copy(self, path: Path, depth: int) -> Path:
-        """Where a file is read from: its copy if it needs one."""
+        """The path to include for a file: its copy if it needs one."""
         if path in self._copies:
             return self._copies[path]
         real = next(
-            (one for one in self.changed if one == path or os.path.realpath(one) == os.path.realpath(path)), None
+            (new for new in self.changed if new == path or os.path.realpath(new) == os.path.realpath(path)), None
         )
         if real is not None:
-            self.met.add(real)
+            self.included.add(real)
             data: bytes | None = self.changed[real]
         else:
             data = self.copy_of(path, depth)
@@ -136,7 +140,7 @@ def _write(path: Path, data: bytes) -> None:
 def _run(target: str, main: Path, deadline: float) -> None:
     binary = shutil.which("nginx", path=BINARIES)
     if binary is None:
-        raise Rejected(target, "the program nginx was not found, so no configuration can be tested", "install nginx")
+        raise Rejected(target, "the program nginx was not found to test the configuration", "install nginx")
     try:
         done = subprocess.run(
             [binary, "-t", "-q", "-c", str(main)],
@@ -148,9 +152,9 @@ def _run(target: str, main: Path, deadline: float) -> None:
         )
     except subprocess.TimeoutExpired:
         raise Unreachable(
-            target, "nginx's test of its configuration took too long", "see whether a name in it resolves"
+            target, "nginx's test of its configuration took too long", "check whether the names in it resolve"
         ) from None
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").splitlines()
-        said = next((line for line in lines if "[emerg]" in line), lines[0] if lines else "nothing")
-        raise Rejected(target, f"nginx refuses the configuration: {said[:300]}", "correct it; nothing was changed")
+        reason = next((line for line in lines if "[emerg]" in line), lines[0] if lines else "no message")
+        raise Rejected(target, f"nginx refuses the configuration, nothing was changed: {reason[:300]}", "correct it")

@@ -1,8 +1,8 @@
-"""The nginx that runs here: its master process, its workers, and since when they have their configuration. Linux only.
+"""The nginx that runs here: its master process, its workers, and when they loaded their configuration. Linux only.
 
-nginx tells nothing of the configuration it has loaded. But each reload starts new workers, and then tells the old ones to shut
-down; so a file that has not changed since the oldest worker that takes connections started is in effect. That is read from the
-kernel at each look and never remembered.
+nginx does not say which configuration it has loaded. But each reload starts new workers and then shuts the old ones down. So a
+file is loaded if it has not changed since the oldest worker that accepts connections started. Each look reads that from the kernel
+again. Used by `provider.py`.
 """
 
 import os
@@ -16,10 +16,10 @@ from typing import NamedTuple
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 
 TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
-"""How exactly the kernel tells when a process started (proc(5), starttime), in ns."""
+"""The resolution of a process's start time in the kernel (proc(5), starttime), in ns."""
 
 POLL = 0.01
-"""Seconds between looks at the workers while a reload is under way."""
+"""Seconds between looks at the workers during a reload."""
 
 MASTER, WORKER = b"nginx: master process", b"nginx: worker process"
 
@@ -32,66 +32,64 @@ class Process(NamedTuple):
 
 
 class Running(NamedTuple):
-    """The master and those of its workers that take new connections."""
+    """The master and its workers that accept new connections."""
 
     master: Process
     workers: frozenset[Process]
 
     @property
     def epoch(self) -> str:
-        """Names this life of nginx; a reload does not end it."""
+        """Identifies this master process; a reload does not change it."""
         return f"{self.master.pid}@{self.master.start}"
 
     def has_loaded(self, changed: int) -> bool:
-        """Whether a file that changed at that wall-clock instant (ns) is in effect, to the exactness of `TICK`."""
+        """Whether a file that changed at that wall-clock instant (ns) is loaded, with the resolution of `TICK`."""
         oldest = min((worker.start for worker in self.workers), default=0)
         return (oldest + 1) * TICK + _wall_of_boot() > changed
 
     def settle(self) -> None:
-        """Wait, for some ticks at most, until a file written from now on is surely newer than the newest worker."""
+        """Wait, for some ticks at most, until a file written from now on is newer than the newest worker."""
         newest = max((worker.start for worker in self.workers), default=0)
         missing = (newest + 2) * TICK - time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         if missing > 0:
-            # Starts are told in ticks of the kernel's clock: what is compared must lie apart by more than one.
+            # Start times are in ticks of the kernel's clock: instants to compare must differ by more than one.
             time.sleep(min(missing, 3 * TICK) / 1e9)
 
 
 def running(target: str, pid_file: str) -> Running:
-    """The nginx whose master's number is in that file.
+    """The nginx whose master's process id is in that file.
 
     Raises:
-        Unreachable: there is none, or its processes cannot be seen.
+        Unreachable: it does not run, or its processes cannot be read.
     """
-    hint = "start nginx, and compare the path with its `pid` directive"
+    hint = "start nginx, or set pidFile to the path of its `pid` directive"
     try:
         pid = int(Path(pid_file).read_bytes())
     except FileNotFoundError:
         raise Unreachable(target, f"nginx does not run: there is no {pid_file}", hint) from None
     except (OSError, ValueError) as error:
-        cause = error.strerror if isinstance(error, OSError) else "does not hold a number"
+        cause = error.strerror if isinstance(error, OSError) else "it holds no number"
         raise Unreachable(target, f"cannot read {pid_file}: {cause}", hint) from None
     start = _start(pid, 0)
     if start is None or not _title(pid).startswith(MASTER):
-        raise Unreachable(
-            target, f"nginx does not run: {pid_file} names process {pid}, which is no master of nginx", hint
-        )
+        raise Unreachable(target, f"nginx does not run: process {pid} of {pid_file} is not a master of nginx", hint)
     return Running(Process(pid, start), frozenset(_workers(pid)))
 
 
-def reload(target: str, found: Running, pid_file: str, deadline: float) -> Running:
-    """Tell the master to load its configuration, and wait until all workers that take connections are new ones.
+def reload(target: str, before: Running, pid_file: str, deadline: float) -> Running:
+    """Signal the master to load its configuration, and wait until all workers that accept connections are new.
 
     Raises:
-        Rejected: no right to signal the master; it was not told.
-        OutcomeUnknown: that did not happen before `deadline` (monotonic seconds), or nginx is gone.
+        Rejected: no permission to signal the master; no signal was sent.
+        OutcomeUnknown: it did not happen before `deadline` (monotonic seconds), or nginx is gone.
     """
     try:
-        handle = os.pidfd_open(found.master.pid)
+        handle = os.pidfd_open(before.master.pid)
     except OSError as error:
         raise OutcomeUnknown(target, f"the master of nginx is gone: {error.strerror}", "start nginx") from error
     try:
-        if _start(found.master.pid, 0) != found.master.start:
-            raise OutcomeUnknown(target, "the master of nginx was replaced meanwhile", "look again")
+        if _start(before.master.pid, 0) != before.master.start:
+            raise OutcomeUnknown(target, "another process has replaced the master of nginx", "retried automatically")
         signal.pidfd_send_signal(handle, signal.SIGHUP)
     except PermissionError:
         raise Rejected(target, "this user may not signal nginx's master", "run as the master's user") from None
@@ -104,20 +102,20 @@ def reload(target: str, found: Running, pid_file: str, deadline: float) -> Runni
             now = running(target, pid_file)
         except ProviderError as error:
             raise OutcomeUnknown(target, f"after the reload: {error.cause}", error.next_step) from error
-        if now.workers and not now.workers & found.workers:
+        if now.workers and not now.workers & before.workers:
             return now
         if time.monotonic() >= deadline:
-            old = "old workers go on" if now.workers - found.workers else "it started no new worker"
-            cause = f"master {found.master.pid} was told to reload, but {old}"
-            raise OutcomeUnknown(target, cause, "see nginx's error log")
-        # nginx tells nobody when its new workers are up; the deadline bounds this.
+            old = "old workers go on" if now.workers - before.workers else "it started no new worker"
+            cause = f"master {before.master.pid} got the signal to reload, but {old}"
+            raise OutcomeUnknown(target, cause, "check nginx's error log")
+        # nginx does not announce new workers; the deadline limits the loop.
         time.sleep(POLL)
 
 
 def _wall_of_boot() -> int:
-    """The wall-clock instant of the boot (ns), by the wall clock as it is now: steps of it move what was before.
+    """The wall-clock instant of the boot (ns), by the present wall clock: its steps move earlier instants.
 
-    Of some readings the latest instant: a process that the kernel puts aside between the two clocks reads one that is too early.
+    The latest of some readings: when the kernel suspends the process between the two clocks, the result is too early.
     """
     return max(time.time_ns() - time.clock_gettime_ns(time.CLOCK_BOOTTIME) for _ in range(3))
 
@@ -129,15 +127,15 @@ def _workers(master: int) -> Iterator[Process]:
         entries = [entry for entry in os.listdir("/proc") if entry.isdecimal()]
     for entry in entries:
         start = _start(int(entry), master)
-        # One that is shutting down says so in its title, and has an old configuration.
+        # The title of a worker that shuts down says so; it has an old configuration.
         if start is not None and _title(int(entry)).rstrip(b"\0 ") == WORKER:
             yield Process(int(entry), start)
 
 
 def _start(pid: int, parent: int) -> int | None:
-    """When a process started, in ticks; None when it is gone, or not a child of `parent` (0 = anybody's)."""
+    """When a process started, in ticks; None when it is gone, or not a child of `parent` (0 = any parent)."""
     with suppress(OSError, ValueError, IndexError):
-        # The name in brackets may hold anything, so fields are counted from its end (proc(5)).
+        # The name in parentheses may contain anything, so fields are counted from its end (proc(5)).
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         if not parent or int(fields[1]) == parent:
             return int(fields[19])

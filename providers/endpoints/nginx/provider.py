@@ -1,14 +1,14 @@
-"""Pools in nginx (`type: nginx`): a file for each, tested before it is put in place, and reloaded by a signal to the master.
+"""Pools in nginx (`type: nginx`): a file for each, tested before it is put in place, then loaded by a signal to the master.
 
     http {
         include /etc/nginx/reconciler/*.conf;
         server { location / { proxy_pass http://web; } }
     }
 
-Only servers between our markers are ours; see `nginx_text.py`. nginx has no interface at run time, so the file is what is wanted
-and the age of the workers tells whether it is in effect. A file that is not (somebody was killed between writing and reloading, or
-edited it) has members of the weight `NOT_LOADED`, which is no weight that can be wanted: so the next step loads it. Sessions are
-never known, and cannot be ended: old workers finish what they have.
+Only servers between our markers are ours; see `text.py`. nginx has no interface at run time: the file has the desired weights, and
+the age of the workers says whether it is loaded. Members of a file that is not loaded (after a kill between write and reload, or
+an edit) have the weight `NOT_LOADED`, which no manifest can ask for: so the next step loads the file. Sessions are never known
+and cannot be ended: old workers finish theirs.
 """
 
 import os
@@ -19,70 +19,41 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import BaseModel
 
-from manifests.types.durations import Duration
-from manifests.types.fields import Delay
 from manifests.values.desired import SECOND, Role
 from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.endpoints.nginx import config_test, process
 from providers.endpoints.nginx.process import Running
+from providers.endpoints.nginx.settings import NginxSettings
 from providers.endpoints.nginx.text import PLACEHOLDER, Member, Upstream, empty, parse, render
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact, PoolFact
 from providers.lib.files import locked, read, replace
 from providers.naming import object_of
-from providers.spi import Context
+from providers.spi import Context, Performed
 
 POOL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
-"""Names that are a word of a configuration and a file name, and never hidden."""
+"""Names that are one word in a configuration and a file name that is not hidden."""
 
 SUFFIX = ".conf"
 MAX_WEIGHT = 65_535
-"""Greatest weight that we write; nginx itself takes any positive number."""
+"""Largest weight that we write; nginx takes any positive number."""
 
 NOT_LOADED = MAX_WEIGHT + 1
-"""The weight of a member of a file that is not in effect: what its weight is there, nobody can tell."""
+"""The weight of a member in a file that is not loaded: its weight in the running nginx is unknown."""
 
 MAX_PORT = 65_535
 
 READ_TRIES = 5
-"""How often a file is read again that changes meanwhile."""
-
-
-def _absolute(path: str) -> str:
-    if not os.path.isabs(path) or "\0" in path:
-        raise ValueError(f"{path!r} is not an absolute path")
-    return os.path.normpath(path)
-
-
-_Path = Annotated[str, AfterValidator(_absolute)]
-
-
-class NginxSettings(BaseModel):
-    """Settings of `type: nginx`."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
-
-    directory: _Path = Field(
-        default="/etc/nginx/reconciler",
-        description="Absolute path of the directory of the pools' files, `<pool>.conf`, which the configuration includes.",
-    )
-    configuration: _Path = Field(
-        default="/etc/nginx/nginx.conf", description="Absolute path of nginx's main file, for tests before a change."
-    )
-    pid_file: _Path = Field(default="/run/nginx.pid", description="Absolute path of the file with the master's number.")
-    timeout: Delay = Field(
-        default=Duration(10 * SECOND), description="The longest that one change may take: its test and the reload."
-    )
+"""How often a file is read again that changes during the read."""
 
 
 @dataclass(slots=True)
 class _Draft:
-    """One pool's file under change. `before`: its bytes as they are, None without a file."""
+    """One pool's file during a change. `before`: its present bytes, None without a file."""
 
     pool: str
     path: Path
@@ -93,7 +64,7 @@ class _Draft:
     actions: list[int] = field(default_factory=list)
 
     def bytes(self, instance: str) -> bytes:
-        """The file as it should be."""
+        """The new content of the file."""
         if self.members == self.upstream.ours and self.before is not None:
             return self.before
         return render(self.upstream, self.members, instance).encode("utf-8", "surrogateescape")
@@ -118,57 +89,48 @@ class NginxEndpoints:
         """The named pools, plus those with members of ours. No file: empty.
 
         Raises:
-            Unreachable: nginx does not run, or a file cannot be read or understood.
-            Rejected: a pool's name is impossible.
+            Unreachable: nginx does not run, or a file cannot be read or parsed.
+            Rejected: a pool's name is invalid.
         """
         wanted = {pool: self._path(pool) for pool in set(pools)}
         running = process.running(self._target, self._settings.pid_file)
-        found = {pool: self._read(pool, path, running) for pool, path in wanted.items()}
+        drafts = {pool: self._read(pool, path, running) for pool, path in wanted.items()}
         for pool in set(self._present()) - wanted.keys():
             draft = self._read(pool, self._path(pool), running)
             if draft.members:
-                found[pool] = draft
-        return tuple(self._fact(found[pool], running) for pool in sorted(found))
+                drafts[pool] = draft
+        return tuple(self._fact(drafts[pool], running) for pool in sorted(drafts))
 
-    def perform(self, action: EndpointAction) -> None:
-        """Set a weight or remove an endpoint: test, write, reload, and see a new worker.
-
-        Raises:
-            Rejected: an address, weight or pool is impossible, nginx refuses the configuration or does not include the file, or
-                rights are missing; also for `CutSessions`.
-            Conflict, Gone, Foreign: the member is not as the plan saw it, or not ours.
-            Unreachable: nginx does not run, or something cannot be read; nothing was changed.
-            OutcomeUnknown: the file was written, but no new worker has loaded it yet.
-        """
-        (error,) = self.perform_all([action])
-        if error is not None:
-            raise error
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
-        """Like `perform` for many actions, with one test and one reload for all of them.
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
+        """Set weights and remove endpoints, with one test and one reload; wait for a new worker.
 
         Returns:
-            What `perform` would have raised for each action, None for success.
+            Rejected: an address, weight or pool is invalid, nginx refuses the configuration or does not include the file, or
+                permissions are missing; also for `CutSessions`.
+            Conflict, Gone, Foreign: the member is not as the plan saw it, or has another owner.
+            Unreachable: something cannot be read; nothing was changed.
+            OutcomeUnknown: the file was written, but no new worker has loaded it yet.
 
         Raises:
-            ProviderError: nothing was begun.
+            Unreachable: nginx does not run, or another writer holds the lock; nothing was begun.
+            Rejected: the directory cannot be used.
         """
         deadline = time.monotonic() + self._settings.timeout / SECOND
         if not self._writing.acquire(timeout=self._settings.timeout / SECOND):
             raise Unreachable(self._target, "an earlier write has not returned; nothing was changed")
         try:
             with locked(self._target, self._directory, max(0.0, deadline - time.monotonic())):
-                return self._perform_locked(actions, deadline)
+                return Performed(self._perform_locked(actions, deadline))
         finally:
             self._writing.release()
 
     def check(self, pools: Collection[str]) -> tuple[str, ...]:
-        """What keeps these pools from working, one line each with what to do; read-only.
+        """The reasons why these pools do not work, each with what to do; read-only.
 
         Raises:
-            Rejected: a pool's name is impossible.
+            Rejected: a pool's name is invalid.
         """
-        found: list[str] = []
+        problems: list[str] = []
         deadline = time.monotonic() + self._settings.timeout / SECOND
         texts: dict[Path, bytes] = {}
         try:
@@ -178,20 +140,20 @@ class NginxEndpoints:
                 texts[draft.path] = draft.bytes(self._context.instance)
             self._test(texts, deadline)
         except (Unreachable, Rejected) as error:
-            found.append(str(error))
+            problems.append(str(error))
         if not os.access(self._directory if self._directory.exists() else self._directory.parent, os.W_OK):
-            found.append(f"{self._directory} cannot be written; give this user the right to write there")
-        return tuple(found)
+            problems.append(f"no permission to write in {self._directory}; give this user write permission there")
+        return tuple(problems)
 
     def close(self) -> None:
-        """Nothing to let go of."""
+        """Nothing to close."""
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def _path(self, pool: str) -> Path:
         if not POOL_NAME.fullmatch(pool):
             rule = "use letters, digits, '.', '_' and '-', at most 200"
-            raise Rejected(f"pool {pool!r}", "is no name of an upstream and a file", rule)
+            raise Rejected(f"pool {pool!r}", "not a name for an upstream and a file", rule)
         return self._directory / (pool + SUFFIX)
 
     def _present(self) -> list[str]:
@@ -203,8 +165,8 @@ class NginxEndpoints:
             return []
         except OSError as error:
             cause = f"cannot list {self._directory}: {error.strerror}"
-            raise Unreachable(self._target, cause, "give this user the right to read it") from error
-        # Without our marker a file may be anything, such as a server block: it is no business of ours.
+            raise Unreachable(self._target, cause, "give this user read permission") from error
+        # A file without our marker may be anything, such as a server block: it is left alone.
         return [name for name in names if POOL_NAME.fullmatch(name) and self._is_marked(name)]
 
     def _is_marked(self, pool: str) -> bool:
@@ -228,8 +190,8 @@ class NginxEndpoints:
             for member in draft.members.values()
         ]
         facts += [
-            MemberFact(place, one.weight, False, "")
-            for place, one in draft.upstream.foreign.items()
+            MemberFact(place, member.weight, False, "")
+            for place, member in draft.upstream.foreign.items()
             if place not in draft.members
         ]
         return PoolFact(draft.pool, tuple(sorted(facts)), running.epoch)
@@ -251,7 +213,9 @@ class NginxEndpoints:
                 errors[index] = error
         texts = {draft.path: draft.bytes(self._context.instance) for draft in drafts.values() if draft.actions}
         due = [
-            one for one in drafts.values() if one.path in texts and (texts[one.path] != one.before or not one.loaded)
+            draft
+            for draft in drafts.values()
+            if draft.path in texts and (texts[draft.path] != draft.before or not draft.loaded)
         ]
         if not due:
             return tuple(errors)
@@ -271,7 +235,7 @@ class NginxEndpoints:
         config_test.test(self._target, Path(self._settings.configuration), texts, scratch, deadline)
 
     def _put(self, draft: _Draft, data: bytes, errors: list[ProviderError | None]) -> bool:
-        """Put a file in place, or mark it as changed now: it is in effect once all workers are newer. False: its error is told."""
+        """Replace a file, or mark it as changed now: it is loaded once all workers are newer. False: its actions have an error."""
         target = f"pool {draft.pool}"
         try:
             if data != draft.before:
@@ -287,40 +251,42 @@ class NginxEndpoints:
     def _load(
         self, drafts: Sequence[_Draft], running: Running, errors: list[ProviderError | None], deadline: float
     ) -> None:
-        """Reload, and see that the files are in effect."""
+        """Reload nginx and check that the files are loaded."""
         try:
             now = process.reload(self._target, running, self._settings.pid_file, deadline)
         except ProviderError as error:
-            # Refused or not, the files are in place, and whoever reloads nginx next brings them into effect.
-            _fail(errors, drafts, OutcomeUnknown(error.target, f"written, but: {error.cause}", error.next_step))
+            # The files are in place in any case, and the next reload of nginx loads them.
+            _fail(
+                errors,
+                drafts,
+                OutcomeUnknown(error.target, f"the files are written, but: {error.cause}", error.next_step),
+            )
             return
         for draft in drafts:
             changed = _changed(f"pool {draft.pool}", draft.path)
             if changed is None or not now.has_loaded(changed):
-                cause = f"{draft.path} was changed by somebody else while nginx loaded it"
-                _fail(errors, [draft], OutcomeUnknown(f"pool {draft.pool}", cause, "look again"))
+                cause = f"another writer changed {draft.path} while nginx loaded it"
+                _fail(errors, [draft], OutcomeUnknown(f"pool {draft.pool}", cause, "retried automatically"))
 
 
 def _unchanged(target: str, path: Path) -> tuple[bytes | None, int | None]:
-    """A file and when it changed last, both of the same instant."""
+    """A file's bytes and when it changed last, consistent with each other."""
     for _ in range(READ_TRIES):
         changed = _changed(target, path)
         data = read(target, path)
         if _changed(target, path) == changed:
             return data, changed
-    raise Unreachable(target, f"{path} changes all the time", "see who writes there")
+    raise Unreachable(target, f"{path} changes during each of {READ_TRIES} reads", "find the program that writes there")
 
 
 def _changed(target: str, path: Path) -> int | None:
-    """When a file changed last, in wall-clock ns: of its inode, because a rename counts as well. None without a file."""
+    """When a file's inode changed last (wall-clock ns), because a rename counts too. None without a file."""
     try:
         return path.lstat().st_ctime_ns
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Unreachable(
-            target, f"cannot read {path}: {error.strerror}", "give this user the right to read it"
-        ) from error
+        raise Unreachable(target, f"cannot read {path}: {error.strerror}", "give this user read permission") from error
 
 
 def _fail(errors: list[ProviderError | None], drafts: Sequence[_Draft], error: ProviderError) -> None:
@@ -332,38 +298,38 @@ def _fail(errors: list[ProviderError | None], drafts: Sequence[_Draft], error: P
 def _check(action: EndpointAction) -> None:
     target = object_of(action)
     if isinstance(action, CutSessions):
-        raise Rejected(target, "nginx cannot end the sessions of one server", "wait until they are over")
+        raise Rejected(target, "nginx cannot end the sessions of one server", "wait until they end")
     try:
         usual = str(ip_address(action.endpoint.address))
     except ValueError:
         cause = f"{action.endpoint.address[:80]!r} is not an IP address"
-        raise Rejected(target, cause, "give an address: nginx resolves names only when it loads them") from None
+        raise Rejected(target, cause, "use an address: nginx resolves names only when it loads them") from None
     if usual != action.endpoint.address or "%" in usual:
         raise Rejected(
             target, f"{action.endpoint.address!r} is not the usual spelling", f"write {usual.split('%', maxsplit=1)[0]}"
         )
     if not 1 <= action.endpoint.port <= MAX_PORT:
-        raise Rejected(target, f"{action.endpoint.port} is not a port", f"give a port from 1 to {MAX_PORT}")
+        raise Rejected(target, f"{action.endpoint.port} is not a port", f"use a port from 1 to {MAX_PORT}")
     if action.endpoint == PLACEHOLDER:
-        raise Rejected(target, "marks an empty pool", "use another port")
+        raise Rejected(target, "this address marks an empty pool", "use another port")
     if isinstance(action, SetWeight) and not 0 <= action.weight <= MAX_WEIGHT:
-        raise Rejected(target, f"weight {action.weight} is not from 0 to {MAX_WEIGHT}", "choose another weight")
+        raise Rejected(target, f"weight {action.weight} is not from 0 to {MAX_WEIGHT}", "use another weight")
 
 
 def _apply(draft: _Draft, action: EndpointAction, instance: str) -> None:
-    """Compare an action with the draft, and put it in. What is not loaded counts as `NOT_LOADED` besides its written weight."""
+    """Compare an action with the draft and apply it. A member that is not loaded also matches the weight `NOT_LOADED`."""
     target = object_of(action)
     member = draft.members.get(action.endpoint)
     if member is None and (other := draft.upstream.foreign.get(action.endpoint)) is not None:
-        owner = f"instance {other.owner}" if other.owner else "nobody's instance"
-        raise Foreign(target, f"belongs to {owner}", f"remove it from {draft.path}, or use another pool")
+        owner = f"belongs to instance {other.owner}" if other.owner else "belongs to no instance"
+        raise Foreign(target, owner, f"remove it from {draft.path}, or use another pool")
     current = None if member is None else member.weight
     unloaded = member is not None and not draft.loaded and member == draft.upstream.ours.get(action.endpoint)
     if isinstance(action, SetWeight):
         if current not in (action.weight, action.before) and not (unloaded and action.before == NOT_LOADED):
             kind = Gone if current is None else Conflict
-            raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "look again")
-        if current != action.weight:  # another name alone is no reason to reload
+            raise kind(target, f"the plan saw weight {action.before}, now it is {current}", "retried automatically")
+        if current != action.weight:  # a changed name alone needs no reload
             draft.members[action.endpoint] = Member(action.endpoint, action.weight, action.name, instance)
         return
     if current or unloaded:

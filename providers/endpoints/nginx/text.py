@@ -1,7 +1,7 @@
-"""The text of nginx's configuration, as far as a pool needs it: statements with their places, servers of an upstream. Pure.
+"""Parses and writes nginx's configuration as far as pools need it: statements with their places, servers of an upstream. Pure.
 
-A pool is one file with one `upstream` block. Our servers are lines between two markers, and everything else is somebody
-else's and stays as it is, byte for byte:
+A pool is one file with one `upstream` block. Our servers are the lines between two markers. Everything else belongs to other
+writers and stays as it is, byte for byte:
 
     upstream web {
         least_conn;
@@ -11,8 +11,8 @@ else's and stays as it is, byte for byte:
         # reconciler end demo
     }
 
-nginx refuses weight 0, so that is `down`; and it refuses an upstream without any server, so an empty block holds one server
-that is down and is no member. Used by the other modules of this provider.
+nginx refuses weight 0, so that is written as `down`. It refuses an upstream without a server, so an empty block has one server
+that is down and not a member. Used by the other modules of this provider.
 """
 
 import re
@@ -24,10 +24,10 @@ from providers.facts import Endpoint
 from providers.naming import endpoint_text
 
 PLACEHOLDER = Endpoint("127.0.0.1", 1)
-"""The server of an empty block: nothing listens on port 1 (tcpmux) of the loopback, and it is down besides."""
+"""The server of an empty block: it is down, and nothing listens on port 1 (tcpmux) of the loopback."""
 
 DEFAULT_PORT = 80
-"""Of a server without a port (module ngx_http_upstream_module, `server`)."""
+"""The port of a server without one (module ngx_http_upstream_module, `server`)."""
 
 _TOKEN = re.compile(
     r"""\s+|\#[^\n]*|(?P<mark>[{};])|(?P<word>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|(?:\\.|\$\{[^}]*\}|[^\s{};\\])+)""",
@@ -38,7 +38,7 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,200}")
 
 
 class Statement(NamedTuple):
-    """One directive: its words without quotes, what ends it (`;`, `{` or `}`), and where it begins and ends in the text."""
+    """One directive: its words without quotes, its end (`;`, `{` or `}`), and where it starts and stops in the text."""
 
     words: tuple[str, ...]
     end: str
@@ -47,7 +47,7 @@ class Statement(NamedTuple):
 
 
 class Member(NamedTuple):
-    """One server. `owner` is the instance in whose block it is; empty outside of all blocks."""
+    """One server. `owner` is the instance of its block; empty outside all blocks."""
 
     endpoint: Endpoint
     weight: int
@@ -56,8 +56,8 @@ class Member(NamedTuple):
 
 
 class Upstream(NamedTuple):
-    """One pool file: its text, where the block of this instance is (from begin to end marker; equal where it belongs without
-    one), our members, and the other ones."""
+    """One pool file: its text, the place of this instance's block with its markers (`begin` == `end` without a block), our
+    members, and the others."""
 
     text: str
     begin: int
@@ -67,36 +67,36 @@ class Upstream(NamedTuple):
 
 
 def statements(text: str) -> Iterator[Statement]:
-    """The directives of a configuration, flat: the opening of a block and its closing are statements of their own.
+    """The directives of a configuration, flat: the start and the end of a block are statements of their own.
 
     Raises:
-        ValueError: it cannot be understood; nothing is known of the rest then.
+        ValueError: it cannot be parsed; the rest is unknown then.
     """
     words: list[str] = []
     start = at = 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
-            raise ValueError(f"line {text.count(chr(10), 0, at) + 1} cannot be understood")
-        mark, word = found.group("mark"), found.group("word")
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise ValueError(f"cannot parse line {text.count(chr(10), 0, at) + 1}")
+        mark, word = token.group("mark"), token.group("word")
         if word is not None:
             if not words:
                 start = at
             words.append(_unquoted(word))
         if mark is not None:
-            yield Statement(tuple(words), mark, start if words else at, found.end())
+            yield Statement(tuple(words), mark, start if words else at, token.end())
             words = []
-        at = found.end()
+        at = token.end()
     if words:
-        raise ValueError(f"it ends within the directive {words[0][:40]!r}")
+        raise ValueError(f"it ends in the middle of directive {words[0][:40]!r}")
 
 
 def parse(text: str, pool: str, instance: str) -> Upstream:
     """Read a pool file.
 
     Raises:
-        ValueError: it has not exactly one upstream of that name, a marker without its partner, or a line in our block that is
-            none of ours.
+        ValueError: it does not have exactly one upstream of that name, or has a marker without its partner, or a line in our
+            block that we did not write.
     """
     body = _body(text, pool)
     blocks = dict(_blocks(text, *body))
@@ -115,7 +115,7 @@ def parse(text: str, pool: str, instance: str) -> Upstream:
 
 
 def render(upstream: Upstream, members: Mapping[Endpoint, Member], instance: str) -> str:
-    """The file with these members of ours in place of what is between our markers."""
+    """The file with these members between our markers."""
     lines = [f"    {_mark('begin', instance)}", *(_line(members[place]) for place in sorted(members))]
     if not members:
         lines.append(f"    server {endpoint_text(PLACEHOLDER)} down;")
@@ -127,7 +127,7 @@ def render(upstream: Upstream, members: Mapping[Endpoint, Member], instance: str
 
 
 def empty(pool: str) -> str:
-    """The text of a pool that is not there yet, before our block is in it."""
+    """The text of a new pool, before our block is added."""
     return f"upstream {pool} {{\n}}\n"
 
 
@@ -148,8 +148,8 @@ def _unquoted(word: str) -> str:
 
 
 def _body(text: str, pool: str) -> tuple[int, int]:
-    """Where the inside of the upstream begins and ends: its end is the start of the line with the closing brace."""
-    found: list[tuple[int, int]] = []
+    """Where the body of the upstream begins and ends. The end is the start of the line with the closing brace."""
+    bodies: list[tuple[int, int]] = []
     depth, first = 0, -1
     for statement in statements(text):
         if statement.end == "{":
@@ -160,7 +160,7 @@ def _body(text: str, pool: str) -> tuple[int, int]:
             depth -= 1
             if depth == 0 and first >= 0:
                 line = text.rfind("\n", 0, statement.stop) + 1
-                found.append(
+                bodies.append(
                     (
                         first,
                         max(
@@ -172,45 +172,45 @@ def _body(text: str, pool: str) -> tuple[int, int]:
                     )
                 )
                 first = -1
-    if len(found) != 1 or depth:
-        raise ValueError(f"it has {len(found)} complete blocks 'upstream {pool} {{...}}', not one")
-    return found[0]
+    if len(bodies) != 1 or depth:
+        raise ValueError(f"it has {len(bodies)} complete blocks 'upstream {pool} {{...}}', not one")
+    return bodies[0]
 
 
 def _blocks(text: str, start: int, stop: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The marked blocks in the inside of an upstream: the instance, and from where to where, markers included."""
+    """The marked blocks in the body of an upstream: the instance, and where the block starts and stops, with its markers."""
     open_at: tuple[str, int] | None = None
-    seen: set[str] = set()
+    closed: set[str] = set()
     at = start
     for line in text[start:stop].splitlines(keepends=True):
         words = line.split()
         if words[:2] == ["#", "reconciler"] and len(words) == 4 and words[2] in ("begin", "end"):
             opens, name = words[2] == "begin", words[3]
-            if opens != (open_at is None) or (open_at is not None and open_at[0] != name) or (opens and name in seen):
-                raise ValueError(f"the marker {line.strip()!r} has no partner, or comes twice")
+            if opens != (open_at is None) or (open_at is not None and open_at[0] != name) or (opens and name in closed):
+                raise ValueError(f"marker {line.strip()!r} has no partner, or comes twice")
             if open_at is None:
                 open_at = (name, at)
             else:
                 yield name, (open_at[1], at + len(line))
-                seen.add(name)
+                closed.add(name)
                 open_at = None
         at += len(line)
     if open_at is not None:
-        raise ValueError(f"the marker {_mark('begin', open_at[0])!r} has no partner")
+        raise ValueError(f"marker {_mark('begin', open_at[0])!r} has no partner")
 
 
 def _our_lines(block: str, instance: str) -> Iterator[Member]:
-    """The members of our block, which must hold nothing else: it is written as a whole."""
+    """The members of our block. It must contain nothing else, because it is written as a whole."""
     places: set[Endpoint] = set()
     for line in block.splitlines()[1:-1]:
-        found = _OURS.fullmatch(line)
-        place = _endpoint(found.group(1)) if found else None
-        if found is None or place is None or place in places:
-            raise ValueError(f"{line.strip()[:80]!r} between our markers is not a line of ours, or comes twice")
+        match = _OURS.fullmatch(line)
+        place = _endpoint(match.group(1)) if match else None
+        if match is None or place is None or place in places:
+            raise ValueError(f"line {line.strip()[:80]!r} between our markers is not ours, or comes twice")
         places.add(place)
         if place != PLACEHOLDER:
-            weight = 0 if found.group(3) else int(found.group(2) or 1)
-            yield Member(place, weight, found.group(4) or "", instance)
+            weight = 0 if match.group(3) else int(match.group(2) or 1)
+            yield Member(place, weight, match.group(4) or "", instance)
 
 
 def _server(words: Sequence[str], owner: str) -> Member:

@@ -1,1 +1,1 @@
-"""Steps of a decision as calls of providers: journalled, bounded in time, read back."""
+"""Carries out the steps of a decision as calls of providers: journalled, within deadlines, read back."""

@@ -1,8 +1,7 @@
-"""Apply: one provider action per step, journalled, read back. Decides nothing.
+"""Carries out the steps of a decision: journal, call, read-back. Called by the loop.
 
-The target of a step is busy from before its call until its outcome is known; steps on the same target go one after another,
-all others at once; see `batch.py` for those that share a call. A step that comes after one that failed is skipped; everything
-else goes on. Called by the loop.
+The target of a step is busy from before its call until its outcome is known. Steps on the same target go one after another, all
+others at once; `batch.py` says which ones share a call. A step that follows a failed one is skipped, and everything else goes on.
 """
 
 import asyncio
@@ -18,6 +17,7 @@ from providers.actions import (
     EndpointAction,
     RemoveContainer,
     RemoveEndpoint,
+    RuntimeAction,
     SetWeight,
     StartContainer,
     StopContainer,
@@ -25,22 +25,23 @@ from providers.actions import (
 )
 from providers.errors import OutcomeUnknown, ProviderError, Retry
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
+from providers.spi import Performed
 from reconciler.core.decision import describe, spelled_out
 from reconciler.core.model.ledger import Outcome, OutcomeKind
 from reconciler.core.model.step import Step, target_of
-from reconciler.shell.apply.batch import Batch, Raises, batches
+from reconciler.shell.apply.batch import Batch, RaisesFirst, alone, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.providers import Runner, perform
 from reconciler.shell.store.ports import Journal
 
 WEIGHTS_FIRST = 0.005
-"""Seconds that names wait for the weights of the same decision: a weight acts at once, a name when its TTL is over, and both
-need the interpreter. Weights that take longer are not waited for."""
+"""Seconds that DNS changes wait for the weights of the same decision. A weight takes effect at once, a DNS change after the TTL,
+and both need the interpreter. DNS changes do not wait longer for slow weights."""
 
 
-Witness = Callable[[Step], Awaitable[None]]
-"""Is told of a step right before its call, and keeps evidence of what the call takes away; bounded, and raises nothing."""
+TakeEvidence = Callable[[Step], Awaitable[None]]
+"""Called right before the call of a step, to keep evidence that the call destroys. It is bounded in time and raises nothing."""
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
@@ -61,17 +62,21 @@ def _generation(action: Action) -> str:
     return ""
 
 
-def _outcome(step: str, failed: ProviderError | None, wrong: str | ProviderError) -> Outcome:
-    """What came of a step: from what its call raised, and what was read back instead of what was wanted (or why not)."""
-    if isinstance(wrong, ProviderError):
+def _outcome(step: str, failed: ProviderError | None, mismatch: str | ProviderError) -> Outcome:
+    """The outcome of a step, from the error of its call and the mismatch that was read back, or the error of the read-back."""
+    if isinstance(mismatch, ProviderError):
         if failed is None:
-            return Outcome(step, OutcomeKind.UNKNOWN, f"done, but it cannot be read back: {wrong}")
+            return Outcome(step, OutcomeKind.UNKNOWN, f"done, but reading it back failed: {mismatch}")
         return Outcome(step, _kind(failed), str(failed))
-    if failed is not None and not (isinstance(failed, OutcomeUnknown) and not wrong):
+    if failed is not None and not (isinstance(failed, OutcomeUnknown) and not mismatch):
         return Outcome(step, _kind(failed), str(failed))
-    if wrong:
-        return Outcome(step, OutcomeKind.FAILED, f"done, but read back as {wrong}")
+    if mismatch:
+        return Outcome(step, OutcomeKind.FAILED, f"done, but read back as {mismatch}")
     return Outcome(step, OutcomeKind.DONE)
+
+
+def _not_configured(step: Step) -> Outcome:
+    return Outcome(step.id, OutcomeKind.REJECTED, "its provider is not configured")
 
 
 Members = Mapping[Endpoint, MemberFact]
@@ -81,24 +86,24 @@ def _members(fact: PoolFact) -> Members:
     return {member.endpoint: member for member in fact.members}
 
 
-def _wrong(action: EndpointAction, members: Members) -> str:
-    """What a pool says instead of what was wanted; empty when it is as wanted."""
+def _mismatch(action: EndpointAction, members: Members) -> str:
+    """How a pool differs from what the action asked for; empty when it does not."""
     member = members.get(action.endpoint)
     if isinstance(action, CutSessions):
-        return f"{member.in_flight} in flight" if member is not None and member.in_flight else ""
+        return f"{member.in_flight} requests in flight" if member is not None and member.in_flight else ""
     weight = None if member is None else member.weight
-    wanted = action.weight if isinstance(action, SetWeight) else None
-    return "" if weight == wanted else f"weight {'absent' if weight is None else weight}"
+    desired = action.weight if isinstance(action, SetWeight) else None
+    return "" if weight == desired else f"weight {'absent' if weight is None else weight}"
 
 
 class Applier:
-    """Carries out steps and keeps count of what is under way."""
+    """Carries out steps and knows which targets are busy."""
 
     def __init__(
-        self, looks: Looks, journal: Journal, runner: Runner, clock: Clock, witness: Witness | None = None
+        self, looks: Looks, journal: Journal, runner: Runner, clock: Clock, take_evidence: TakeEvidence | None = None
     ) -> None:
         self.looks, self.journal, self.runner, self.clock = looks, journal, runner, clock
-        self.witness = witness
+        self.take_evidence = take_evidence
         self.busy: set[str] = set()
 
     async def run(
@@ -108,10 +113,10 @@ class Applier:
         finished: Callable[[Step, Outcome], None],
         may_go: Callable[[], bool],
     ) -> None:
-        """Do these steps. `may_go` is asked before each: once it says no, nothing new is begun.
+        """Do these steps. `may_go` is called before each; once it returns False, no further step begins.
 
         Raises:
-            StoreError: the journal cannot be written; nothing is done without it.
+            StoreError: the journal cannot be written; no step is done without it.
         """
         target = {step.id: target_of(step.action) for step in steps}
         left = Counter(target.values())
@@ -120,21 +125,21 @@ class Applier:
         tasks: dict[str, asyncio.Task[Outcome]] = {}
         shared: dict[str, asyncio.Task[dict[str, Outcome]]] = {}
         first: list[asyncio.Task[object]] = []
-        raises = Raises()
+        raises = RaisesFirst()
         followed = {name for step in steps for name in step.follows}
 
-        async def together(batch: Batch) -> dict[str, Outcome]:
-            """The call of a batch, and the end of those of its steps that nothing else waits for: no task for each."""
-            alone = [step for step in batch.steps if step.id not in tasks]
+        async def call_batch(batch: Batch) -> dict[str, Outcome]:
+            """Call a batch and finish those of its steps that have no task of their own."""
+            without_task = [step for step in batch.steps if step.id not in tasks]
             try:
-                outcomes = await self._together(batch, started, may_go)
+                outcomes = await self._do_batch(batch, started, may_go)
             finally:
-                self.busy.difference_update(target[step.id] for step in alone)
-            for step in alone:
+                self.busy.difference_update(target[step.id] for step in without_task)
+            for step in without_task:
                 finished(step, outcomes[step.id])
             return outcomes
 
-        async def one(step: Step, before: list[Awaitable[Outcome]], higher: asyncio.Task[object] | None) -> Outcome:
+        async def do_step(step: Step, before: list[Awaitable[Outcome]], higher: asyncio.Task[object] | None) -> Outcome:
             try:
                 earlier = [await outcome for outcome in before]
                 if higher is not None:
@@ -145,7 +150,7 @@ class Applier:
                     if step.id in shared:
                         outcome = (await shared[step.id])[step.id]
                     else:
-                        outcome = await self._one(step, earlier, started, may_go)
+                        outcome = await self._do_step(step, earlier, started, may_go)
             finally:
                 left[step.target] -= 1
                 if not left[step.target]:
@@ -154,10 +159,10 @@ class Applier:
             return outcome
 
         for batch in batches(steps, target, self.looks.providers):
-            call = asyncio.create_task(together(batch))
+            call = asyncio.create_task(call_batch(batch))
             shared.update((step.id, call) for step in batch.steps)
             first.append(call)
-        if len(shared) < len(steps):  # else nothing is there that would wait for a raise
+        if len(shared) < len(steps):  # otherwise no step waits for a raise
             for step in steps:
                 if step.id in shared:
                     raises.add(step.action, shared[step.id])
@@ -166,7 +171,7 @@ class Applier:
                 continue
             before: list[Awaitable[Outcome]] = [tasks[name] for name in step.follows if name in tasks]
             higher = None if step.id in shared else raises.before(step.action)
-            tasks[step.id] = task = asyncio.create_task(one(step, before, higher))
+            tasks[step.id] = task = asyncio.create_task(do_step(step, before, higher))
             raises.add(step.action, task)
             if isinstance(step.action, SetWeight) and not before:
                 first.append(task)
@@ -175,60 +180,68 @@ class Applier:
             if isinstance(result, BaseException):
                 raise result
 
-    async def _one(
+    async def _do_step(
         self, step: Step, before: list[Outcome], started: Callable[[Step], None], may_go: Callable[[], bool]
     ) -> Outcome:
-        bad = next((one for one in before if one.kind is not OutcomeKind.DONE), None)
-        if bad is not None:
-            return Outcome(step.id, OutcomeKind.SKIPPED, f"it comes after {bad.step}, which is {bad.kind.value}")
+        unfinished = next((outcome for outcome in before if outcome.kind is not OutcomeKind.DONE), None)
+        if unfinished is not None:
+            message = f"it follows step {unfinished.step!r}, which is {unfinished.kind.value}"
+            return Outcome(step.id, OutcomeKind.SKIPPED, message)
         if not may_go():
-            return Outcome(step.id, OutcomeKind.SKIPPED, "asked to stop")
-        call = perform(self.looks.providers, step.action)
+            return Outcome(step.id, OutcomeKind.SKIPPED, "not begun: reconcile is stopping")
+        action = step.action
+        if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
+            batch = alone(step, action, self.looks.providers)
+            if batch is None:
+                return _not_configured(step)
+            return (await self._do_batch(batch, started, may_go))[step.id]
+        call = perform(self.looks.providers, action)
         if call is None:
-            return Outcome(step.id, OutcomeKind.REJECTED, "its provider is not configured")
-        if self.witness is not None:
-            await self.witness(step)
+            return _not_configured(step)
+        if self.take_evidence is not None:
+            await self.take_evidence(step)
         entry = self._begin(step)
         started(step)
-        outcome = await self._call(step, call)
+        outcome = await self._call(step, action, call)
         self._end(entry, outcome)
         return outcome
 
-    async def _together(
+    async def _do_batch(
         self, batch: Batch, started: Callable[[Step], None], may_go: Callable[[], bool]
     ) -> dict[str, Outcome]:
-        """Do the steps of a batch in one call, then read each of their pools back once. Answers by step id."""
+        """Do the steps of a batch in one call, then read each pool back once. Returns the outcomes by step id."""
         if not may_go():
-            return {step.id: Outcome(step.id, OutcomeKind.SKIPPED, "asked to stop") for step in batch.steps}
+            return {
+                step.id: Outcome(step.id, OutcomeKind.SKIPPED, "not begun: reconcile is stopping")
+                for step in batch.steps
+            }
         entries = [self._begin(step) for step in batch.steps]
         for step in batch.steps:
             started(step)
-        failed: tuple[ProviderError | None, ...]
-        told: tuple[PoolFact, ...] = ()
         began = self.clock.now().steady
         try:
-            failed, told = await self.runner.run(batch.perform)
+            performed = await self.runner.run(lambda: batch.provider.perform(batch.actions))
         except ProviderError as nothing_begun:
-            failed = (nothing_begun,) * len(batch.steps)
-        read = await self._read_pools(batch, told, began)
+            performed = Performed((nothing_begun,) * len(batch.steps))
+        read = await self._read_pools(batch, performed.pools, began)
         outcomes: dict[str, Outcome] = {}
         done = OutcomeKind.DONE
-        for step, action, entry, error in zip(batch.steps, batch.actions, entries, failed, strict=True):
+        for step, action, entry, error in zip(batch.steps, batch.actions, entries, performed.errors, strict=True):
             members = read[action.pool]
-            wrong = members if isinstance(members, ProviderError) else _wrong(action, members)
-            fine = error is None and not wrong
-            outcome = Outcome(step.id, done) if fine else self._judge(step, error, wrong)
+            mismatch = members if isinstance(members, ProviderError) else _mismatch(action, members)
+            fine = error is None and not mismatch
+            outcome = Outcome(step.id, done) if fine else self._judge(step, error, mismatch)
             outcomes[step.id] = outcome
             if entry:
                 self._end(entry, outcome)
         return outcomes
 
     async def _read_pools(
-        self, batch: Batch, told: tuple[PoolFact, ...], began: int
+        self, batch: Batch, facts: tuple[PoolFact, ...], began: int
     ) -> dict[str, Members | ProviderError]:
-        """The members of each pool of a batch after its call: as its provider told them, else by a look at the pool."""
+        """The members of each pool of a batch after its call: from the provider's read-back, else from a look."""
         read: dict[str, Members | ProviderError] = {}
-        for fact in told:
+        for fact in facts:
             if self.looks.put_read_back(batch.provider.name, fact, began):
                 read[fact.pool] = _members(fact)
         unread = sorted({action.pool for action in batch.actions} - read.keys())
@@ -236,7 +249,7 @@ class Applier:
         return {**read, **dict(zip(unread, await asyncio.gather(*looks), strict=True))}
 
     def _begin(self, step: Step) -> int:
-        """The step's entry in the journal; 0 when it needs none. Only weights go out before the disk has the ledger."""
+        """Begin the step's journal entry; 0 if it needs none. Only weights are sent before the ledger is on disk."""
         if not step.journal:
             if not isinstance(step.action, SetWeight):
                 self.journal.sync()
@@ -249,23 +262,23 @@ class Applier:
         if entry:
             self.journal.end(entry, outcome.kind.value, outcome.message)
 
-    async def _call(self, step: Step, call: Callable[[], None]) -> Outcome:
-        """Make the call, then look at what it was about, whether it said yes or not."""
+    async def _call(self, step: Step, action: RuntimeAction | ChangeRecords, call: Callable[[], None]) -> Outcome:
+        """Make the call, then read its target back, also after an error."""
         failed: ProviderError | None = None
         try:
             await self.runner.run(call)
         except ProviderError as error:
             failed = error
-        wrong: str | ProviderError
+        mismatch: str | ProviderError
         try:
-            wrong = await self._read_back(step.action)
+            mismatch = await self._read_back(action)
         except ProviderError as error:
-            wrong = error
-        return self._judge(step, failed, wrong)
+            mismatch = error
+        return self._judge(step, failed, mismatch)
 
-    def _judge(self, step: Step, failed: ProviderError | None, wrong: str | ProviderError) -> Outcome:
-        """The outcome of a step; see `_outcome`. Unless it is as wanted, its provider is looked at soon."""
-        outcome = _outcome(step.id, failed, wrong)
+    def _judge(self, step: Step, failed: ProviderError | None, mismatch: str | ProviderError) -> Outcome:
+        """The outcome of a step; see `_outcome`. Unless it is done, its provider is observed soon."""
+        outcome = _outcome(step.id, failed, mismatch)
         if outcome.kind is not OutcomeKind.DONE:
             self._hurry(step.action)
         return outcome
@@ -285,8 +298,8 @@ class Applier:
         except ProviderError as error:
             return error
 
-    async def _read_back(self, action: Action) -> str:
-        """What is there instead of what was wanted; empty when it is as wanted."""
+    async def _read_back(self, action: RuntimeAction | ChangeRecords) -> str:
+        """How the target differs from what the action asked for; empty when it does not."""
         if isinstance(action, ChangeRecords):
             zone = await self.looks.read_zone(action.provider, action.zone)
             if zone is None:
@@ -295,8 +308,6 @@ class Applier:
                 if zone.records.get(change.key) != change.after:
                     return f"{change.key.name} {change.key.type} {zone.records.get(change.key)}"
             return ""
-        if isinstance(action, SetWeight | RemoveEndpoint | CutSessions):
-            return _wrong(action, _members(await self.looks.read_pool(action.provider, action.pool)))
         fact = await self.looks.read_container(action.node, action.name)
         if isinstance(action, RemoveContainer):
             return "" if fact is None or fact.id != action.expect.container_id else f"{fact.state.value}"
@@ -311,5 +322,5 @@ class Applier:
             return "" if not action.live or fact.live == action.live else f"other settings: {fact.live}"
         if isinstance(action, StopContainer):
             return "" if fact.state in _DOWN or fact.generation != action.expect else fact.state.value
-        # Started and ended at once is still started: the next look says that it crashed.
+        # A container that started and exited at once counts as started: the next look finds the crash.
         return "" if fact.generation != action.expect else fact.state.value

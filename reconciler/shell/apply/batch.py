@@ -1,7 +1,6 @@
-"""Which steps of one decision go to their provider in one call, and in which order those do that go alone. Called by `apply`.
+"""Groups the weights of one decision into calls of endpoint providers, and orders those that go later. Called by the applier.
 
-A provider of endpoints that can do many actions at once saves a look and a conversation for each of them: a thousand weights
-cost little more than one. A step waits for nothing by going with others, because only those go together that may begin now.
+A thousand weights in one call cost little more than one. A batch delays no step, because it has only steps that may begin now.
 """
 
 import asyncio
@@ -9,72 +8,77 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from providers.actions import Action, CutSessions, EndpointAction, RemoveEndpoint, SetWeight
-from providers.errors import ProviderError
-from providers.facts import PoolFact
-from providers.spi import Batching, ReadingBack
+from providers.spi import EndpointProvider
 from reconciler.core.model.step import Step
 from reconciler.shell.providers import Providers
 
 _TOGETHER = (SetWeight, RemoveEndpoint, CutSessions)
 
-FEWEST = 2
-"""A single step is called alone: a batch of one would save nothing."""
-
 RAISES_FIRST = 5.0
-"""Seconds that a cut waits for the raises of its pool: long for a balancer that works, short beside the drain that may follow."""
+"""Seconds that a cut waits for the raises of its pool: long for a working balancer, short compared with a drain."""
 
 
 class Batch(NamedTuple):
-    """Steps for one call, with their actions, both in the order of the decision. No target comes twice."""
+    """Steps for one call, and their actions in the same order. No target comes twice."""
 
-    provider: Batching
+    provider: EndpointProvider
     steps: tuple[Step, ...]
     actions: tuple[EndpointAction, ...]
 
-    def perform(self) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        """The call: what came of each action, and the pools that the provider read back by itself. Raises `ProviderError`."""
-        if isinstance(self.provider, ReadingBack):
-            return self.provider.perform_and_read(self.actions)
-        return self.provider.perform_all(self.actions), ()
+
+class _Gathered(NamedTuple):
+    """The steps and actions of one provider: those that raise a weight, and all others."""
+
+    raises: list[tuple[Step, EndpointAction]]
+    others: list[tuple[Step, EndpointAction]]
 
 
 def batches(steps: tuple[Step, ...], targets: Mapping[str, str], providers: Providers) -> tuple[Batch, ...]:
-    """The batches of one decision: at most one for each endpoint provider that can, of at least `FEWEST` steps.
+    """The batches of one decision: at most one for each endpoint provider.
 
-    A step that follows another one of the decision, or comes second on its target (which `targets` has by step), is in none.
+    A step that follows another step of the decision, or is the second on its target (`targets` has the target by step id), is in
+    none. Raises come first, so that a provider that does one action after another never leaves a pool with less weight than before
+    and after. Otherwise the order is that of the decision.
     """
-    seen: set[str] = set()
-    found: dict[str, tuple[list[Step], list[EndpointAction]]] = {}
+    taken: set[str] = set()
+    gathered: dict[str, _Gathered] = {}
     for step in steps:
         action = step.action
         target = targets[step.id]
-        first = target not in seen
-        seen.add(target)
-        # A tuple, because a union would be built anew for each of thousands.
+        first = target not in taken
+        taken.add(target)
+        # A tuple, because a union would be made again for each of thousands.
         if (
             not first
             or not isinstance(action, _TOGETHER)
             or (step.follows and not targets.keys().isdisjoint(step.follows))
         ):
             continue
-        if action.provider not in found:
-            found[action.provider] = ([], [])
-        chosen, actions = found[action.provider]
-        chosen.append(step)
-        actions.append(action)
+        if action.provider not in gathered:
+            gathered[action.provider] = _Gathered([], [])
+        raises, others = gathered[action.provider]
+        gains = type(action) is SetWeight and action.weight > (action.before or 0)
+        (raises if gains else others).append((step, action))
     made = []
-    for name, (chosen, actions) in found.items():
+    for name, (raises, others) in gathered.items():
         provider = providers.endpoints.get(name)
-        if len(chosen) >= FEWEST and isinstance(provider, Batching):
-            made.append(Batch(provider, tuple(chosen), tuple(actions)))
+        if provider is not None:
+            chosen, actions = zip(*raises, *others, strict=True)
+            made.append(Batch(provider, chosen, actions))
     return tuple(made)
 
 
-class Raises:
-    """Keeps a pool from having less weight than before and after, where its weights do not go in one call.
+def alone(step: Step, action: EndpointAction, providers: Providers) -> Batch | None:
+    """A step in a call of its own; None without a provider of that name."""
+    provider = providers.endpoints.get(action.provider)
+    return None if provider is None else Batch(provider, (step,), (action,))
 
-    What loses weight there begins when all that gain some have ended, however they did, and after `RAISES_FIRST` in any case: a
-    raise that fails or hangs is no reason to go on sending requests to what should get none.
+
+class RaisesFirst:
+    """Keeps the weight of a pool from falling below what it is before and after, where its weights go in several calls.
+
+    A cut begins when all raises of its pool have ended, also by an error, and after `RAISES_FIRST` seconds in any case: a raise
+    that hangs must not keep requests on an endpoint that should get none.
     """
 
     def __init__(self) -> None:
@@ -82,12 +86,12 @@ class Raises:
         self._ends: dict[tuple[str, str], asyncio.Task[object]] = {}
 
     def add(self, action: Action, call: asyncio.Task[object]) -> None:
-        """Note that this call does this action."""
+        """Remember that this call does this action."""
         if isinstance(action, SetWeight) and action.weight > (action.before or 0):
             self._raises.setdefault((action.provider, action.pool), set()).add(call)
 
     def before(self, action: Action) -> asyncio.Task[object] | None:
-        """The end of the raises noted so far that this action has to wait for; None when there are none."""
+        """The end of the raises so far that this action has to wait for; None without raises."""
         if not isinstance(action, SetWeight) or action.weight > (action.before or 0):
             return None
         pool = action.provider, action.pool

@@ -1,9 +1,9 @@
-"""Evidence: what is left of a replica right before it is stopped for its health, or started again after it ended by itself; also of
-one that was not well and makes way to another revision: that is what a failed deployment leaves behind.
+"""Keeps evidence of a failing replica before a step destroys it: a stop for its health, a start after a crash, a replacement.
 
-A restarted container has lost what made it fail. So the last probe answers, the last log lines and the way it ended are kept in
-the store, for `explain` and `events`. `apply` calls `take` before such a step, the loop calls `add_end` after it. Nothing here may
-delay healing by more than `PATIENCE` or prevent it: what cannot be had in that time is left out, and the record says so.
+A restarted container has lost what made it fail, and a failed deployment its containers. So the last probe results, the last log
+lines and the exit are kept in the store, for `explain` and `events`. The applier calls `take` before such a step, the loop calls
+`add_end` after it. Evidence delays healing by `PATIENCE` at most and never prevents it: what is not available by then is left out,
+and the record says so.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from reconciler.shell.store.directory import StoreError
 from reconciler.shell.store.ports import EvidenceStore
 
 PATIENCE = 2.0
-"""Seconds that a step waits for the log at most."""
+"""Longest time that a step waits for the log, in seconds."""
 
 LINES = 50
 """Log lines that are kept."""
@@ -36,32 +36,32 @@ DETAIL_LIMIT = 1_000
 """Characters kept of each probe's answer."""
 
 STOPS = frozenset({Reason.LIVENESS_FAILED, Reason.STARTUP_FAILED, Reason.RECREATE})
-"""Causes of a stop that evidence is kept of."""
+"""Causes of a stop before which evidence is kept."""
 
 LEAVES = frozenset({Reason.TEMPLATE_CHANGED, Reason.SUPERSEDED, Reason.REVISION_FAILED})
-"""Causes for which a replica makes way to one of another revision: evidence is kept if it was not well."""
+"""Causes of a replacement by another revision: evidence is kept if the replica is failing."""
 
 OURS = frozenset({ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED})
-"""Ends that say nothing about the container."""
+"""Exit causes that say nothing about the container."""
 
 
 class Verdicts(Protocol):
-    """Who knows what the probes said: `Probing`."""
+    """The probe results by generation: `Probing`."""
 
     verdicts: dict[Generation, Probes]
 
 
 @dataclass(slots=True)
 class _Taken:
-    """What was kept for a step that is under way."""
+    """The evidence that was kept for a step in progress."""
 
     number: int
     value: dict[str, Any]
     generation: Generation
 
 
-class Witness:
-    """Takes evidence for the steps that need it."""
+class EvidenceCollector:
+    """Keeps evidence for the steps that need it."""
 
     def __init__(
         self, looks: Looks, cabinet: EvidenceStore, clock: Clock, probing: Verdicts, patience: float = PATIENCE
@@ -71,12 +71,12 @@ class Witness:
         self._taken: dict[str, _Taken] = {}
 
     async def take(self, step: Step) -> None:
-        """Keep what can be had about the container of this step, before the step. Raises nothing."""
+        """Keep evidence of the container of this step, before the step. Raises nothing."""
         action = step.action
         if not isinstance(action, StopContainer | StartContainer | RemoveContainer):
             return
         fact = self._fact(action.node, action.name)
-        if not self._wanted(step, fact):
+        if not self._needed(step, fact):
             return
         now = self._clock.now()
         lines, missing = await self._log(action.node, action.name)
@@ -93,15 +93,15 @@ class Witness:
         if fact is not None and fact.health is not None:
             value["runtime_health"] = _short(fact.health.output)
         try:
-            told = Event(now.wall, "evidence", step.object, step.id, step.cause.value, "kept", _summary(value))
-            number = self._cabinet.put_evidence(told, json.dumps(value))
+            event = Event(now.wall, "evidence", step.object, step.id, step.cause.value, "kept", _summary(value))
+            number = self._cabinet.put_evidence(event, json.dumps(value))
         except StoreError:
-            return  # the journal says that nothing can be written, and then the step is not done at all
+            return  # the journal then cannot be written either, and the step is not done
         if isinstance(action, StopContainer):
             self._taken[step.id] = _Taken(number, value, action.expect)
 
     def add_end(self, step: Step) -> None:
-        """After the step: how the container ended, as it was read back. Raises nothing."""
+        """After the step: add how the container exited, as read back. Raises nothing."""
         taken = self._taken.pop(step.id, None)
         action = step.action
         if taken is None or not isinstance(action, StopContainer):
@@ -113,9 +113,9 @@ class Witness:
         try:
             self._cabinet.amend_evidence(taken.number, json.dumps(taken.value))
         except StoreError:
-            return  # told by the next write that matters
+            return  # the next write to the store reports it
 
-    def _wanted(self, step: Step, fact: ContainerFact | None) -> bool:
+    def _needed(self, step: Step, fact: ContainerFact | None) -> bool:
         """Whether evidence is kept before this step."""
         action = step.action
         if isinstance(action, StopContainer):
@@ -136,20 +136,20 @@ class Witness:
         return next((fact for fact in facts if fact.name == name), None)
 
     async def _log(self, node: str, name: str) -> tuple[list[str], str]:
-        """The last lines, without secrets, and why there are none."""
+        """The last lines without secrets, and the reason if there are none."""
         provider = self._looks.providers.runtimes.get(node)
         if provider is None:
-            return [], "the runtime is not configured any more"
+            return [], "its runtime is no longer configured"
         try:
             async with asyncio.timeout(self._patience):
                 lines = await self._looks.runner.run(lambda: provider.logs(name, LINES))
         except TimeoutError:
-            return [], f"the log did not come within {self._patience:g} s"
+            return [], f"no log within {self._patience:g} s"
         except ProviderError as error:
             return [], SECRETS.mask(str(error))
         kept: list[str] = []
         room = LOG_LIMIT
-        # Masked as a whole: a secret may have line breaks in it.
+        # Masked as a whole, because a secret may contain line breaks.
         for line in reversed(SECRETS.mask("\n".join(lines)).splitlines()):
             if room <= 0:
                 break
@@ -159,9 +159,9 @@ class Witness:
 
 
 def _summary(value: dict[str, Any]) -> str:
-    """What was kept, in a line."""
+    """The evidence in one line."""
     parts = [value["why"]] if value["why"] else []
-    parts += [f"{name} {one['verdict']} {one['streak']}" for name, one in value["probes"].items()]
+    parts += [f"{name} {probe['verdict']} {probe['streak']}" for name, probe in value["probes"].items()]
     if value["end"] is not None:
         parts.append(f"{value['end']['cause']}, exit code {value['end']['exit_code']}")
     count = len(value["log"])
@@ -174,23 +174,23 @@ def _short(text: str) -> str:
 
 
 def _end(fact: ContainerFact | None) -> dict[str, Any] | None:
-    """How it ended: exit code and cause; an OOM kill is told apart."""
+    """How it exited: exit code and cause; an OOM kill has a cause of its own."""
     if fact is None or fact.exit_cause is None:
         return None
     return {"exit_code": fact.exit_code, "cause": fact.exit_cause.value}
 
 
 def _probes(probes: Probes | None, steady: int, wall: int) -> dict[str, Any]:
-    """The last answers of its probes."""
-    found: dict[str, Any] = {}
+    """The last results of its probes."""
+    results: dict[str, Any] = {}
     for name, fact in (probes or Probes())._asdict().items():
         if not isinstance(fact, ProbeFact):
             continue
-        found[name] = {
+        results[name] = {
             "verdict": fact.value.value,
             "last": fact.last.value,
             "streak": f"{fact.streak}/{fact.threshold}",
             "checked_wall": wall - steady + fact.last_at,
             "detail": _short(fact.detail),
         }
-    return found
+    return results

@@ -11,8 +11,8 @@ from providers.actions import CreateContainer, RemoveContainer, StartContainer, 
 from reconciler.core.model.reasons import Rule, Waiting
 from reconciler.core.model.revision import Standing
 from reconciler.core.model.step import Step
-from reconciler.shell.providers import InlineRunner
 from tests.core.rollouts.world import names_of, of, revision, row, staged, standing, up
+from tests.inline_runner import InlineRunner
 from tests.sim.world import World
 
 T = TypeVar("T")

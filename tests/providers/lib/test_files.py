@@ -1,4 +1,4 @@
-"""What the disk may do to a file that is being replaced."""
+"""Disk errors and other writers during the replacement of a file."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ def test_a_file_changed_by_an_editor_meanwhile_is_not_overwritten(tmp_path: Path
     path = tmp_path / "web.json"
     path.write_bytes(b"by hand")
     for before in (None, b"old"):
-        with pytest.raises(Conflict, match="changed by somebody else meanwhile"):
+        with pytest.raises(Conflict, match="another writer has changed"):
             replace("pool web", path, b"new", before)
     assert path.read_bytes() == b"by hand"
     assert [entry.name for entry in tmp_path.iterdir()] == ["web.json"]

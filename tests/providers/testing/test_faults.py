@@ -1,4 +1,4 @@
-"""Scripted faults do exactly what the script says, at exactly the calls it names."""
+"""Scripted faults happen exactly as scripted."""
 
 import pytest
 
@@ -6,6 +6,7 @@ from providers.actions import SetWeight
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.spi import Context
+from providers.testing.checks import perform_one
 from providers.testing.faults import Call, Fault, faulty, sequence
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
 
@@ -28,17 +29,17 @@ def inner() -> MemoryEndpoints:
 )
 def test_a_write_fails_before_or_after_it_is_done(fault: Fault, error: type[ProviderError], done: bool) -> None:
     provider = faulty(inner(), sequence(Fault.NONE, fault))
-    provider.perform(SetWeight("edge", "other", Endpoint("192.0.2.1", 80), "", 5, None))
+    perform_one(provider, SetWeight("edge", "other", Endpoint("192.0.2.1", 80), "", 5, None))
     with pytest.raises(error, match=r"on purpose,? at call 1"):
-        provider.perform(ACTION)
+        perform_one(provider, ACTION)
     assert bool(provider.observe(["web"])[1].members) is done
-    provider.perform(ACTION)
+    perform_one(provider, ACTION)
 
 
 @pytest.mark.parametrize("fault", [fault for fault in Fault if fault not in (Fault.NONE, Fault.REJECTED)])
 def test_a_read_that_fails_never_answers_with_a_part(fault: Fault) -> None:
     provider = faulty(inner(), sequence(fault, verb="observe"))
-    provider.perform(ACTION)
+    perform_one(provider, ACTION)
     with pytest.raises(Unreachable):
         provider.observe(["web"])
     assert len(provider.observe(["web"])[0].members) == 1
@@ -56,7 +57,7 @@ def test_a_script_sees_each_call_and_a_hook_may_let_time_pass() -> None:
         return Fault.REJECTED if call.verb == "observe" else Fault.NONE
 
     provider = faulty(inner(), script, delay)
-    provider.perform(ACTION)
+    perform_one(provider, ACTION)
     with pytest.raises(Rejected):
         provider.observe([])
     assert calls == [Call(0, "perform", "web/192.0.2.1:80", ACTION), Call(1, "observe", "edge")]

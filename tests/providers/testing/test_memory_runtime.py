@@ -1,4 +1,4 @@
-"""What happens to a runtime can be made to happen to the in-memory one."""
+"""The events of a host, on the in-memory runtime."""
 
 import pytest
 
@@ -59,7 +59,7 @@ def test_instants_come_from_the_injected_clocks(runtime: MemoryRuntime, clock: C
     assert fact.exit_cause is ExitCause.EXITED
 
 
-def test_a_restart_is_a_new_generation_even_when_the_wall_clock_stands_still(runtime: MemoryRuntime) -> None:
+def test_a_restart_is_a_new_generation_with_a_stopped_wall_clock(runtime: MemoryRuntime) -> None:
     run(runtime)
     before = runtime.observe()[0].generation
     runtime.kill(NAME)

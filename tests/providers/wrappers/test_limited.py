@@ -1,4 +1,4 @@
-"""Deadlines, busy objects, rates and unforeseen errors, with real threads and calls that hang on an event."""
+"""Deadlines, busy objects, the rate limit and unexpected errors, with real threads and calls that hang on an event."""
 
 import subprocess
 import sys
@@ -12,12 +12,12 @@ from manifests.values.desired import SECOND, Container, Template
 from providers.actions import ChangeRecords, CreateContainer, EndpointAction, RuntimeAction, SetWeight, StopContainer
 from providers.errors import Conflict, OutcomeUnknown, ProviderError, Unreachable
 from providers.facts import ContainerFact, Endpoint, Generation, Mark
-from providers.spi import Context
-from providers.testing.checks import wait_until
+from providers.lib.rate import Rate
+from providers.spi import Context, Performed
+from providers.testing.checks import perform_one, wait_until
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
-from providers.wrappers.calls import Bucket, Rate
-from providers.wrappers.limited import LimitedBatches, LimitedRuntime, Limits, limited
+from providers.wrappers.limited import LimitedEndpoints, LimitedRuntime, Limits, limited
 
 TINY = SECOND // 2
 CREATE = CreateContainer(
@@ -72,23 +72,21 @@ def close() -> Iterator[Callable[[LimitedRuntime], LimitedRuntime]]:
 Later = Callable[[LimitedRuntime], LimitedRuntime]
 
 
-def test_a_late_look_is_unreachable_and_the_same_look_is_refused_while_it_hangs(hanging: Hanging, close: Later) -> None:
+def test_a_late_look_is_unreachable_and_refused_while_it_hangs(hanging: Hanging, close: Later) -> None:
     runtime = close(limited(hanging, Limits(deadline=TINY)))
-    with pytest.raises(Unreachable, match=r"no answer from host-a within 0\.5 s"):
+    with pytest.raises(Unreachable, match=r"no answer from provider host-a within 0\.5 s"):
         runtime.observe()
     with pytest.raises(Unreachable, match="has not returned"):
         runtime.observe()
     assert hanging.entered == 1
 
 
-def test_a_late_action_is_of_unknown_outcome_and_its_object_busy_until_it_returns(
-    hanging: Hanging, close: Later
-) -> None:
+def test_a_late_action_is_unknown_and_its_object_busy_until_it_returns(hanging: Hanging, close: Later) -> None:
     runtime = close(limited(hanging, Limits(deadline=TINY)))
     with pytest.raises(OutcomeUnknown, match="no answer"):
         runtime.perform(CREATE)
     assert runtime.busy() == {CREATE.name}
-    with pytest.raises(OutcomeUnknown, match="busy for"):
+    with pytest.raises(OutcomeUnknown, match="has not returned after"):
         runtime.perform(CREATE)
     assert hanging.entered == 1
 
@@ -161,7 +159,7 @@ class Broken(MemoryRuntime):
         raise SystemExit("password=hunter2")
 
 
-def test_unforeseen_errors_become_errors_of_the_tree_and_tell_only_their_type(close: Later) -> None:
+def test_unexpected_errors_become_provider_errors_with_their_type_only(close: Later) -> None:
     inner = Broken("host-a", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
     runtime = close(limited(inner))
     with pytest.raises(Unreachable, match="KeyError") as look:
@@ -177,28 +175,22 @@ def test_errors_of_the_tree_pass_through_unchanged(close: Later) -> None:
     world = MemoryWorld()
     endpoints = limited(MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere"), world))
     with pytest.raises(Conflict, match="the plan saw weight 5"):
-        endpoints.perform(SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "", 10, 5))
+        perform_one(endpoints, SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "", 10, 5))
     endpoints.close()
 
 
 class HangingPools(MemoryEndpoints):
-    """Endpoints whose writes wait for an event, whether one by one or many at once."""
+    """Endpoints whose writes wait for an event."""
 
     def __init__(self) -> None:
         super().__init__("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
         self.go = threading.Event()
         self.batches: list[int] = []
-        self.singles = 0
 
-    def perform(self, action: EndpointAction) -> None:
-        self.singles += 1
-        self.go.wait()
-        super().perform(action)
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         self.batches.append(len(actions))
         self.go.wait()
-        return super().perform_all(actions)
+        return super().perform(actions)
 
 
 @pytest.fixture
@@ -209,12 +201,11 @@ def hanging_pools() -> Iterator[HangingPools]:
 
 
 @pytest.fixture
-def pools_within(hanging_pools: HangingPools) -> Iterator[Callable[[int], LimitedBatches]]:
-    opened: list[LimitedBatches] = []
+def pools_within(hanging_pools: HangingPools) -> Iterator[Callable[[int], LimitedEndpoints]]:
+    opened: list[LimitedEndpoints] = []
 
-    def make(deadline: int) -> LimitedBatches:
+    def make(deadline: int) -> LimitedEndpoints:
         pools = limited(hanging_pools, Limits(deadline=deadline))
-        assert isinstance(pools, LimitedBatches)
         opened.append(pools)
         return pools
 
@@ -224,40 +215,40 @@ def pools_within(hanging_pools: HangingPools) -> Iterator[Callable[[int], Limite
         pools.close()
 
 
-PoolsWithin = Callable[[int], LimitedBatches]
+PoolsWithin = Callable[[int], LimitedEndpoints]
 
 
 def put(number: int, before: int | None = None) -> SetWeight:
     return SetWeight("edge", "web", Endpoint(f"192.0.2.{number}", 80), "", 10, before)
 
 
-def test_a_late_batch_is_of_unknown_outcome_and_all_its_objects_are_busy_until_it_returns(
+def test_a_late_batch_is_unknown_and_its_objects_busy_until_it_returns(
     hanging_pools: HangingPools, pools_within: PoolsWithin
 ) -> None:
     pools = pools_within(TINY)
-    outcomes = pools.perform_all([put(1), put(2)])
+    outcomes = pools.perform([put(1), put(2)]).errors
     assert [type(outcome) for outcome in outcomes] == [OutcomeUnknown] * 2
     assert [outcome.target for outcome in outcomes if outcome] == ["web/192.0.2.1:80", "web/192.0.2.2:80"]
     assert pools.busy() == {"web/192.0.2.1:80", "web/192.0.2.2:80"}
-    with pytest.raises(OutcomeUnknown, match="busy for"):
-        pools.perform(put(2))
+    with pytest.raises(OutcomeUnknown, match="has not returned after"):
+        perform_one(pools, put(2))
 
     hanging_pools.go.set()
     wait_until(lambda: not pools.busy(), "the late batch returns")
-    assert pools.perform_all([put(1), put(2)]) == (None, None)
+    assert pools.perform([put(1), put(2)]).errors == (None, None)
     assert len(hanging_pools.observe(["web"])[0].members) == 2
-    assert hanging_pools.singles == 4  # the memory provider does a batch one by one: twice two, never the refused one
+    assert hanging_pools.batches == [2, 2]  # never the refused one
 
 
 def test_a_batch_leaves_out_what_is_busy_and_does_the_rest(
     hanging_pools: HangingPools, pools_within: PoolsWithin
 ) -> None:
     hanging, pools = hanging_pools, pools_within(4 * TINY)
-    slow = threading.Thread(target=lambda: pools.perform_all([put(1), put(2)]))
+    slow = threading.Thread(target=lambda: pools.perform([put(1), put(2)]).errors)
     slow.start()
     slow.join(60)
     outcomes: list[ProviderError | None] = []
-    quick = threading.Thread(target=lambda: outcomes.extend(pools.perform_all([put(1), put(3), put(2), put(4)])))
+    quick = threading.Thread(target=lambda: outcomes.extend(pools.perform([put(1), put(3), put(2), put(4)]).errors))
     quick.start()
     wait_until(lambda: hanging.batches == [2, 2], "the second batch is inside, with what is not busy")
     hanging.go.set()
@@ -267,14 +258,14 @@ def test_a_batch_leaves_out_what_is_busy_and_does_the_rest(
     assert len(hanging.observe(["web"])[0].members) == 4
 
 
-def test_batches_on_the_same_objects_go_one_after_another_whatever_their_order(
+def test_batches_on_the_same_objects_go_one_after_another(
     hanging_pools: HangingPools, pools_within: PoolsWithin
 ) -> None:
     pools = pools_within(5 * SECOND)
     many = [put(1), put(2), put(3)]
     outcomes: list[ProviderError | None] = []
     threads = [
-        threading.Thread(target=lambda these: outcomes.extend(pools.perform_all(these)), args=(these,))
+        threading.Thread(target=lambda these: outcomes.extend(pools.perform(these).errors), args=(these,))
         for these in (many, many[::-1], many[1:])
     ]
     for thread in threads:
@@ -290,49 +281,34 @@ def test_batches_on_the_same_objects_go_one_after_another_whatever_their_order(
 class BrokenPools(MemoryEndpoints):
     """Endpoints with a bug: too few answers, or none at all."""
 
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         if len(actions) > 2:
             raise Unreachable("edge", "no connection")
-        return super().perform_all(actions)[1:]
+        return Performed(super().perform(actions).errors[1:])
 
 
-def test_a_batch_that_is_answered_wrongly_is_of_unknown_outcome_and_one_that_raises_was_not_begun() -> None:
+def test_a_batch_with_wrong_answers_is_unknown_and_one_that_raises_failed() -> None:
     world = MemoryWorld()
     pools = limited(BrokenPools("edge", MemorySettings(), Context("demo", "/nowhere"), world))
-    assert isinstance(pools, LimitedBatches)
-    wrong = pools.perform_all([put(1), put(2)])
+    wrong = pools.perform([put(1), put(2)]).errors
     assert [type(one) for one in wrong] == [OutcomeUnknown] * 2
     assert all("ValueError" in str(one) for one in wrong)
-    outcomes = pools.perform_all([put(1), put(2), put(3)])
+    outcomes = pools.perform([put(1), put(2), put(3)]).errors
     assert [str(outcome) for outcome in outcomes] == ["edge: no connection"] * 3
     assert pools.busy() == frozenset()
     pools.close()
-    assert [type(one) for one in pools.perform_all([put(1), put(2)])] == [Unreachable] * 2
+    assert [type(one) for one in pools.perform([put(1), put(2)]).errors] == [Unreachable] * 2
 
 
 def test_a_batch_is_one_call_for_the_rate_limit() -> None:
     inner = MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
     pools = limited(inner, Limits(deadline=SECOND, rate=Rate(0.001, 1), steady=lambda: 0))
-    assert isinstance(pools, LimitedBatches)
-    assert pools.perform_all([put(1), put(2)]) == (None, None)
-    refused = pools.perform_all([put(3), put(4)])
+    assert pools.perform([put(1), put(2)]).errors == (None, None)
+    refused = pools.perform([put(3), put(4)]).errors
     assert [type(one) for one in refused] == [Unreachable] * 2
     assert "web/192.0.2.3:80: the rate limit" in str(refused[0])
     assert pools.busy() == frozenset()
     pools.close()
-
-
-def test_the_rate_limit_follows_the_injected_clock() -> None:
-    now = [0]
-    bucket = Bucket(Rate(per_second=2, burst=2), lambda: now[0])
-    assert [bucket.reserve(0) for _ in range(3)] == [0, 0, None]
-    assert bucket.reserve(SECOND) == SECOND // 2
-    now[0] = SECOND // 2
-    assert bucket.reserve(0) is None
-    now[0] = SECOND
-    assert bucket.reserve(0) == 0
-    now[0] = 0
-    assert bucket.reserve(0) is None
 
 
 def test_a_call_that_would_wait_too_long_for_its_turn_is_refused_at_once() -> None:
@@ -370,7 +346,7 @@ def test_threads_end_when_closed_and_only_daemons_were_used() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ends-")]
 
 
-def test_a_call_that_hangs_for_ever_does_not_keep_the_interpreter_from_exiting() -> None:
+def test_a_hanging_call_does_not_keep_the_interpreter_from_exiting() -> None:
     program = """
 import threading
 from providers.actions import ChangeRecords

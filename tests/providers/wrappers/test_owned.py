@@ -1,11 +1,11 @@
-"""Ownership marks in a zone, and everything that is not ours."""
+"""Ownership marks in a zone, and objects of other owners."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import pytest
 
-from manifests.values.desired import Container, Role, Template
+from manifests.values.desired import Container, Template
 from manifests.values.pod import Live
 from providers.actions import (
     ChangeRecords,
@@ -20,7 +20,7 @@ from providers.actions import (
     UpdateContainer,
 )
 from providers.dns.common.ownership import mark_key, mark_record, marked_key, quote, read_mark, unquote
-from providers.errors import Conflict, Foreign, ProviderError, Rejected, Unreachable
+from providers.errors import Conflict, Foreign, Rejected, Unreachable
 from providers.facts import (
     ContainerState,
     Endpoint,
@@ -33,13 +33,10 @@ from providers.facts import (
     container_name,
     mark_labels,
 )
-from providers.spi import Batching, Context
-from providers.testing.faults import faulty, sequence
+from providers.spi import Context, Performed
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
-from providers.wrappers.limited import limited
 from providers.wrappers.owned import owned
-from providers.wrappers.readonly import read_only
 
 ZONE = "example.test."
 A1, A2 = RecordSet(60, ("192.0.2.1",)), RecordSet(60, ("192.0.2.2",))
@@ -116,7 +113,7 @@ def test_a_set_removed_by_hand_is_written_again_over_its_stale_mark(bare: Memory
 def test_a_mark_removed_by_hand_makes_the_set_foreign(bare: MemoryDNS) -> None:
     change(bare, None, A1)
     bare.plant(ZONE, MARK, None)
-    with pytest.raises(Foreign, match=r"exists without our owner mark: 192\.0\.2\.1"):
+    with pytest.raises(Foreign, match=r"exists without an owner mark of this instance: 192\.0\.2\.1"):
         change(bare, A1, A2)
     assert raw(bare).records == {APP: A1}
 
@@ -131,7 +128,7 @@ def test_a_stale_mark_of_another_instance_still_counts(bare: MemoryDNS) -> None:
     "values",
     [('"hello"',), ('"reconciler/v2 owner=demo/x"',), ('"reconciler/v1 owner=demo"',), tuple(map(quote, ("reconciler/v1 owner=demo/a", "reconciler/v1 owner=other/a")))],
 )  # fmt: skip
-def test_a_mark_that_cannot_be_read_belongs_to_nobody_here(bare: MemoryDNS, values: tuple[str, ...]) -> None:
+def test_a_mark_that_cannot_be_read_counts_as_another_owners(bare: MemoryDNS, values: tuple[str, ...]) -> None:
     assert read_mark(RecordSet(60, values)).startswith("?/")
     bare.plant(ZONE, MARK, RecordSet(60, values))
     with pytest.raises(Foreign):
@@ -208,7 +205,7 @@ def acts(name: str, expect: Generation) -> list[RuntimeAction]:
 
 
 @pytest.mark.parametrize("labels", [(), (("reconciler.enhanced-liveness", "true"),)])
-def test_a_container_without_a_mark_is_touched_only_by_an_action_that_says_so(
+def test_a_container_without_a_mark_is_changed_only_if_adopted(
     labels: tuple[tuple[str, str], ...],
 ) -> None:
     runtime, name = adoptable(*labels)
@@ -272,24 +269,23 @@ class Counted(MemoryEndpoints):
             raise Unreachable("broken", "no answer")
         return super().observe(pools)
 
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         self.calls += 1
-        return super().perform_all(actions)
+        return super().perform(actions)
 
 
 def put(pool: str, number: int) -> SetWeight:
     return SetWeight("edge", pool, Endpoint(f"192.0.2.{number}", 80), "", 10, None)
 
 
-def test_a_batch_costs_one_look_per_pool_and_answers_foreign_without_asking_the_provider() -> None:
+def test_a_batch_costs_one_look_per_pool_and_foreign_costs_no_call() -> None:
     inner = Counted("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
     inner.plant("web", Endpoint("192.0.2.1", 80), 5)
     mine = owned(inner, "demo")
-    assert isinstance(mine, Batching)
-    outcomes = mine.perform_all([put("web", 1), put("api", 2), put("broken", 3), put("web", 4), put("api", 5)])
+    outcomes = mine.perform([put("web", 1), put("api", 2), put("broken", 3), put("web", 4), put("api", 5)]).errors
     assert [type(outcome) for outcome in outcomes] == [Foreign, type(None), Unreachable, type(None), type(None)]
     assert (inner.looks, inner.calls) == (3, 1)
-    assert [type(one) for one in mine.perform_all([put("web", 1)])] == [Foreign]
+    assert [type(one) for one in mine.perform([put("web", 1)]).errors] == [Foreign]
     assert (inner.looks, inner.calls) == (4, 1)
 
 
@@ -298,31 +294,7 @@ def test_a_provider_that_checks_ownership_itself_is_not_looked_at_twice() -> Non
         checks_ownership = True
 
     inner = Checking("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
-    Counted("edge", MemorySettings(), Context("other", "/nowhere"), inner.world).perform(put("web", 1))
+    Counted("edge", MemorySettings(), Context("other", "/nowhere"), inner.world).perform([put("web", 1)])
     mine = owned(inner, "demo")
-    assert isinstance(mine, Batching)
-    assert [type(one) for one in mine.perform_all([put("web", 1), put("web", 2)])] == [Foreign, type(None)]
-    with pytest.raises(Foreign):
-        mine.perform(put("web", 1))
+    assert [type(one) for one in mine.perform([put("web", 1), put("web", 2)]).errors] == [Foreign, type(None)]
     assert inner.looks == 0
-
-
-class OneByOne:
-    """Endpoints that do one action per call."""
-
-    role, Settings, name = Role.ENDPOINTS, MemorySettings, "edge"
-
-    def __init__(self) -> None:
-        self.inner = MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld())
-        self.observe, self.perform, self.close = self.inner.observe, self.inner.perform, self.inner.close
-
-
-@pytest.mark.parametrize("batches", [True, False])
-def test_every_decorator_batches_exactly_when_the_provider_inside_does(batches: bool) -> None:
-    inner = (
-        MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere"), MemoryWorld()) if batches else OneByOne()
-    )
-    assert isinstance(inner, Batching) is batches
-    for dressed in (owned(inner, "demo"), read_only(inner), faulty(inner, sequence()), limited(inner)):  # type: ignore[call-overload]
-        assert isinstance(dressed, Batching) is batches
-        assert isinstance(limited(read_only(owned(dressed, "demo"))), Batching) is batches  # type: ignore[call-overload]

@@ -1,10 +1,10 @@
-"""A read-only handle refuses every kind of action there is."""
+"""A read-only provider refuses every kind of action."""
 
 from typing import get_args
 
 import pytest
 
-from manifests.values.desired import Container, Template
+from manifests.values.desired import Container, Role, Template
 from providers.actions import (
     Action,
     ChangeRecords,
@@ -20,8 +20,8 @@ from providers.actions import (
 )
 from providers.errors import Rejected
 from providers.facts import Endpoint, Generation, Mark, RecordKey, RecordSet
-from providers.naming import role_of
-from providers.spi import Batching, Context
+from providers.spi import Context
+from providers.testing.checks import perform_one
 from providers.testing.memory import MemoryDNS, MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
 from providers.wrappers.readonly import read_only
@@ -45,6 +45,12 @@ ACTIONS: list[Action] = [
 ]
 
 
+def role_of(action: Action) -> Role:
+    if isinstance(action, ChangeRecords):
+        return Role.DNS
+    return Role.ENDPOINTS if isinstance(action, SetWeight | RemoveEndpoint | CutSessions) else Role.RUNTIME
+
+
 def test_the_list_of_actions_is_complete() -> None:
     assert {type(action) for action in ACTIONS} == set(get_args(Action))
 
@@ -58,8 +64,8 @@ def test_every_action_is_refused_and_nothing_changes(action: Action) -> None:
         MemoryDNS("one", MemorySettings(), CONTEXT, world),
     )
     provider = next(read_only(one) for one in bare if one.role is role_of(action))  # type: ignore[call-overload]
-    with pytest.raises(Rejected, match=f"{type(action).__name__} refused: this handle on one is read-only"):
-        provider.perform(action)
+    with pytest.raises(Rejected, match=f"{type(action).__name__} refused: provider one is open read-only"):
+        perform_one(provider, action)
     assert not any(world.nodes.values())
     assert not world.pools
     assert not world.zones
@@ -68,9 +74,8 @@ def test_every_action_is_refused_and_nothing_changes(action: Action) -> None:
 def test_many_actions_in_one_call_are_each_refused() -> None:
     world = MemoryWorld()
     handle = read_only(MemoryEndpoints("one", MemorySettings(), CONTEXT, world))
-    assert isinstance(handle, Batching)
-    outcomes = handle.perform_all([ACTIONS[5], ACTIONS[6]])  # type: ignore[list-item]
-    assert [type(outcome) for outcome in outcomes] == [Rejected, Rejected]
+    performed = handle.perform([ACTIONS[5], ACTIONS[6]])  # type: ignore[list-item]
+    assert [type(error) for error in performed.errors] == [Rejected, Rejected]
     assert not world.pools
 
 

@@ -1,4 +1,4 @@
-"""Pools that a provider reads back by itself: they are taken for a look, unless a later look is there already."""
+"""Pools that a provider reads back replace a look, unless a later look exists."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -9,10 +9,10 @@ from manifests.values.desired import SECOND
 from providers.actions import CutSessions, EndpointAction, SetWeight
 from providers.errors import OutcomeUnknown, ProviderError
 from providers.facts import Endpoint, Known, MemberFact, PoolFact
-from providers.spi import Context, ReadingBack
+from providers.spi import Context, Performed
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
-from providers.wrappers.limited import LimitedReadingBack, Limits, limited
-from providers.wrappers.owned import OwnedReadingBack, owned
+from providers.wrappers.limited import Limits, limited
+from providers.wrappers.owned import owned
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Outcome, OutcomeKind
 from reconciler.core.model.reasons import Reason
@@ -20,7 +20,8 @@ from reconciler.core.model.step import Step
 from reconciler.shell.apply.applier import Applier
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.providers import Providers
+from tests.inline_runner import InlineRunner
 from tests.sim.clock import VirtualClock
 from tests.sim.manifest import shop
 
@@ -43,22 +44,14 @@ class Telling(MemoryEndpoints):
         self.looks += 1
         return super().observe(pools)
 
-    def perform(self, action: EndpointAction) -> None:
-        if not self.lazy:
-            super().perform(action)
-
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         if self.lost:
-            return tuple(OutcomeUnknown("edge", "the answer was lost") for _ in actions)
-        return super().perform_all(actions)
-
-    def perform_and_read(
-        self, actions: Sequence[EndpointAction]
-    ) -> tuple[tuple[ProviderError | None, ...], tuple[PoolFact, ...]]:
-        errors = self.perform_all(actions)
-        told = () if self.quiet else super().observe([action.pool for action in actions])
+            errors: tuple[ProviderError | None, ...] = tuple(OutcomeUnknown("edge", "no answer") for _ in actions)
+        else:
+            errors = (None,) * len(actions) if self.lazy else super().perform(actions).errors
+        pools = () if self.quiet else super().observe([action.pool for action in actions])
         self.meanwhile()
-        return errors, told
+        return Performed(errors, pools)
 
 
 class NoJournal:
@@ -107,20 +100,20 @@ def telling() -> Telling:
     return Telling()
 
 
-def test_what_a_provider_tells_is_taken_over_without_a_look(telling: Telling) -> None:
+def test_pools_that_a_provider_reads_back_are_taken_over_without_a_look(telling: Telling) -> None:
     bench = Bench(telling)
     assert bench.apply(*puts(10)) == [OutcomeKind.DONE] * 2
     assert (bench.weights(), telling.looks) == ([10, 10], 0)
 
 
-def test_a_pool_that_is_not_told_is_looked_at(telling: Telling) -> None:
+def test_a_pool_that_is_not_read_back_is_observed(telling: Telling) -> None:
     bench = Bench(telling)
     telling.quiet = True
     assert bench.apply(*puts(10)) == [OutcomeKind.DONE] * 2
     assert (bench.weights(), telling.looks) == ([10, 10], 1)
 
 
-def test_a_look_that_began_during_the_call_may_be_older_than_the_write_so_another_one_tells(telling: Telling) -> None:
+def test_a_look_that_began_during_the_call_is_followed_by_another(telling: Telling) -> None:
     bench = Bench(telling)
 
     def look() -> None:
@@ -132,7 +125,7 @@ def test_a_look_that_began_during_the_call_may_be_older_than_the_write_so_anothe
     assert (bench.weights(), telling.looks) == ([10, 10], 1)
 
 
-def test_sessions_that_were_cut_read_back_as_none_under_way(telling: Telling) -> None:
+def test_sessions_that_were_cut_read_back_as_none(telling: Telling) -> None:
     bench = Bench(telling)
     bench.apply(*puts(0))
     member = telling.world.pools["edge"]["web"][PLACES[0]]
@@ -152,7 +145,7 @@ def test_only_weights_go_out_before_the_disk_has_the_ledger(telling: Telling) ->
     assert journal.syncs == 1
 
 
-def test_sessions_that_stay_under_way_are_a_failure(telling: Telling) -> None:
+def test_sessions_that_stay_open_are_a_failure(telling: Telling) -> None:
     bench = Bench(telling)
     bench.apply(*puts(0))
     telling.lazy = True
@@ -160,31 +153,32 @@ def test_sessions_that_stay_under_way_are_a_failure(telling: Telling) -> None:
     assert bench.apply(CutSessions("edge", "web", PLACES[0], "web-0")) == [OutcomeKind.FAILED]
 
 
-def test_the_decorators_pass_on_what_is_told_exactly_when_the_provider_tells(telling: Telling) -> None:
+def test_a_single_weight_is_read_back_without_a_look_too(telling: Telling) -> None:
+    bench = Bench(telling)
+    assert bench.apply(puts(10)[0]) == [OutcomeKind.DONE]
+    assert (bench.weights(), telling.looks) == ([10], 0)
+
+
+def test_the_decorators_pass_on_what_was_read_back(telling: Telling) -> None:
     wrapped = limited(owned(telling, "demo"), Limits(workers=1))
     try:
-        assert isinstance(wrapped, LimitedReadingBack)
-        assert isinstance(wrapped.inner, OwnedReadingBack)
-        assert not isinstance(
-            owned(MemoryEndpoints("edge", MemorySettings(), Context("demo", "/nowhere")), "demo"), ReadingBack
-        )
         telling.plant("web", Endpoint("198.51.100.1", 80), 5, owner="other")
         foreign = SetWeight("edge", "web", Endpoint("198.51.100.1", 80), "x", 0, 5)
-        errors, (fact,) = wrapped.perform_and_read([*puts(10), foreign])
-        assert [error is None for error in errors] == [True, True, False]
+        performed = wrapped.perform([*puts(10), foreign])
+        (fact,) = performed.pools
+        assert [error is None for error in performed.errors] == [True, True, False]
         assert [member.weight for member in fact.members] == [10, 10, 5]
         assert fact.members[2] == MemberFact(Endpoint("198.51.100.1", 80), 5, False, "", 0)
     finally:
         wrapped.close()
 
 
-def test_nothing_is_told_after_a_call_of_which_nothing_is_known(telling: Telling) -> None:
+def test_pools_of_a_call_with_unknown_outcome_are_dropped(telling: Telling) -> None:
     telling.lost = True
     wrapped = limited(owned(telling, "demo"), Limits(workers=1))
     try:
-        assert isinstance(wrapped, LimitedReadingBack)
-        errors, told = wrapped.perform_and_read(puts(10))
-        assert [type(error) for error in errors] == [OutcomeUnknown] * 2
-        assert told == ()
+        performed = wrapped.perform(puts(10))
+        assert [type(error) for error in performed.errors] == [OutcomeUnknown] * 2
+        assert performed.pools == ()
     finally:
         wrapped.close()

@@ -1,4 +1,4 @@
-"""Weights that go to their provider in one call: the same outcomes as one by one, with fewer calls and looks."""
+"""The weights of a decision go to their provider in one call, each with its own outcome."""
 
 import asyncio
 from collections.abc import Collection, Sequence
@@ -7,9 +7,9 @@ import pytest
 
 from manifests.values.desired import SECOND
 from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
-from providers.errors import ProviderError, Unreachable
+from providers.errors import Unreachable
 from providers.facts import Endpoint, PoolFact
-from providers.spi import Context, EndpointProvider
+from providers.spi import Context, EndpointProvider, Performed
 from providers.testing.faults import Call, Fault, faulty, sequence
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.wrappers.owned import owned
@@ -20,7 +20,8 @@ from reconciler.core.model.step import Step
 from reconciler.shell.apply.applier import Applier
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.providers import Providers
+from tests.inline_runner import InlineRunner
 from tests.sim.clock import VirtualClock
 from tests.sim.manifest import shop
 from tests.sim.world import World
@@ -47,21 +48,12 @@ class Pools(MemoryEndpoints):
             raise Unreachable(self.name, "no answer")
         return super().observe(pools)
 
-    def perform_all(self, actions: Sequence[EndpointAction]) -> tuple[ProviderError | None, ...]:
+    def perform(self, actions: Sequence[EndpointAction]) -> Performed:
         self.batches.append([action.name for action in actions])
         self.inside = set(self.busy_inside)
         if self.down:
             raise Unreachable(self.name, "no connection")
-        return (None,) * len(actions) if self.liar else super().perform_all(actions)
-
-
-class Single:
-    """The same provider without its call for many."""
-
-    role, Settings = MemoryEndpoints.role, MemorySettings
-
-    def __init__(self, inner: MemoryEndpoints) -> None:
-        self.name, self.observe, self.perform, self.close = inner.name, inner.observe, inner.perform, inner.close
+        return Performed((None,) * len(actions)) if self.liar else super().perform(actions)
 
 
 class Journal:
@@ -140,7 +132,7 @@ def weights(pools: MemoryEndpoints, pool: str = "web") -> dict[str, int]:
     return {member.name: member.weight for member in pools.world.pools.get(pools.name, {}).get(pool, {}).values()}
 
 
-def test_a_thousand_weights_are_one_call_and_one_look_for_ownership_and_one_to_read_back():
+def test_a_thousand_weights_are_one_call_and_two_looks():
     edge = Pools("edge", MemoryWorld())
     bench = Bench(owned(edge, "demo"))
     steps = [
@@ -159,18 +151,30 @@ def test_a_thousand_weights_are_one_call_and_one_look_for_ownership_and_one_to_r
     assert set(weights(edge).values()) == {7}
 
 
-def test_the_order_of_the_decision_is_kept_within_a_batch():
+def test_a_batch_raises_weights_first_then_keeps_the_decisions_order():
     edge = Pools("edge", MemoryWorld())
-    steps = [put(3), put(1), drop(9), put(2)]
-    assert Bench(edge).apply(*steps) == [DONE] * 4
-    assert edge.batches == [["web-3", "web-1", "web-9", "web-2"]]
+    edge.perform([put(4).action, put(5).action])
+    edge.batches.clear()
+    steps = [put(3), put(4, 5, before=10), put(1), drop(9), put(5, 20, before=10), put(2)]
+    assert Bench(edge).apply(*steps) == [DONE] * 6
+    assert edge.batches == [["web-3", "web-1", "web-5", "web-2", "web-4", "web-9"]]
 
 
-def test_one_step_alone_is_called_as_ever():
+def test_a_single_step_is_one_call_and_one_look():
     edge = Pools("edge", MemoryWorld())
     assert Bench(edge).apply(put(1)) == [DONE]
-    assert edge.batches == []
+    assert (edge.batches, edge.looks) == ([["web-1"]], [("web",)])
     assert weights(edge) == {"web-1": 10}
+
+
+def test_a_step_of_a_provider_that_is_not_configured_is_rejected():
+    bench = Bench(Pools("edge", MemoryWorld()))
+    assert bench.apply(put(1), put(2, on="other"), put(3, on="other", follows=("weight 1",))) == [
+        DONE,
+        REJECTED,
+        REJECTED,
+    ]
+    assert {bench.outcomes[f"weight {n}"].message for n in (2, 3)} == {"its provider is not configured"}
 
 
 def test_each_provider_and_each_pool_gets_its_own():
@@ -184,30 +188,24 @@ def test_each_provider_and_each_pool_gets_its_own():
     assert other.looks == [("web",)]
 
 
-def test_a_provider_that_cannot_batch_comes_to_the_same_world_and_outcomes():
-    steps = [put(1), put(2, 20, before=5), put(3), drop(4), drop(5)]
-    told = []
-    for batches in (True, False):
-        edge = Pools("edge", MemoryWorld())
-        edge.plant("web", place(3), 7, owner="other")
-        edge.perform(put(4, 0).action)
-        edge.perform(put(5, 9).action)
-        bench = Bench(owned(edge if batches else Single(edge), "demo"))
-        kinds = bench.apply(*steps)
-        assert kinds == [DONE, CONFLICT, CONFLICT, DONE, CONFLICT]
-        assert bool(edge.batches) is batches
-        told.append((bench.outcomes, bench.started, weights(edge)))
-    assert told[0] == told[1]
+def test_each_action_of_a_batch_has_its_own_outcome():
+    edge = Pools("edge", MemoryWorld())
+    edge.plant("web", place(3), 7, owner="other")
+    edge.perform([put(4, 0).action, put(5, 9).action])
+    bench = Bench(owned(edge, "demo"))
+    kinds = bench.apply(put(1), put(2, 20, before=5), put(3), drop(4), drop(5))
+    assert kinds == [DONE, CONFLICT, CONFLICT, DONE, CONFLICT]
+    assert weights(edge) == {"web-1": 10, "": 7, "web-5": 9}
 
 
-def test_a_step_that_follows_another_goes_after_it_and_is_skipped_when_that_failed():
+def test_a_step_goes_after_the_one_it_follows_or_is_skipped():
     edge = Pools("edge", MemoryWorld())
     for number in (1, 2):
-        edge.perform(put(number).action)
+        edge.perform([put(number).action])
     bench = Bench(faulty(edge, sequence(Fault.REJECTED)))
     steps = [put(1, 0, 10), put(2, 0, 10), drop(1, follows=("weight 1",)), drop(2, follows=("weight 2",))]
     assert bench.apply(*steps) == [REJECTED, DONE, SKIPPED, DONE]
-    assert edge.batches == [["web-2"]]
+    assert edge.batches[2:] == [["web-2"], ["web-2"]]  # the weights in one call, then the removal
     assert weights(edge) == {"web-1": 10}
 
 
@@ -216,15 +214,15 @@ def test_a_second_step_on_the_same_target_waits_for_the_batch():
     bench = Bench(edge)
     steps = [put(1, 10), put(2, 10), put(1, 20, 10, step="again")]
     assert bench.apply(*steps) == [DONE] * 3
-    assert edge.batches == [["web-1", "web-2"]]
+    assert edge.batches == [["web-1", "web-2"], ["web-1"]]
     assert weights(edge) == {"web-1": 20, "web-2": 10}
 
 
 @pytest.mark.parametrize("fault", [Fault.NONE, Fault.REJECTED])
-def test_where_weights_do_not_go_in_one_call_a_pool_gains_some_before_it_loses_any(fault: Fault):
-    """The raise has to wait for something else, and the cut would be free to go at once. It also goes when the raise fails."""
+def test_of_steps_that_go_alone_a_pool_gains_before_it_loses(fault: Fault):
+    """A cut that follows another step waits for the raises before it. It also goes when the raise fails."""
     edge = Pools("edge", MemoryWorld())
-    edge.perform(put(2).action)
+    edge.perform([put(2).action])
     told: list[str] = []
 
     def script(call: Call) -> Fault:
@@ -232,8 +230,8 @@ def test_where_weights_do_not_go_in_one_call_a_pool_gains_some_before_it_loses_a
             told.append(call.action.name)
         return fault if told and told[-1] == "web-1" else Fault.NONE
 
-    bench = Bench(faulty(Single(edge), script))
-    steps = [put(8, pool="api"), put(1, 20, follows=("weight 8",)), put(2, 0, before=10)]
+    bench = Bench(faulty(edge, script))
+    steps = [put(8, pool="api"), put(1, 20, follows=("weight 8",)), put(2, 0, before=10, follows=("weight 8",))]
     assert bench.apply(*steps) == [DONE, DONE if fault is Fault.NONE else REJECTED, DONE]
     assert told == ["web-8", "web-1", "web-2"]
 
@@ -258,7 +256,7 @@ def test_when_nothing_was_begun_every_step_has_failed():
 
 def test_a_provider_that_says_done_without_doing_it_is_found_out():
     edge = Pools("edge", MemoryWorld())
-    edge.perform(put(1).action)
+    edge.perform([put(1).action])
     edge.liar = True
     bench = Bench(edge)
     assert bench.apply(put(1, 20, 10), put(2)) == [FAILED, FAILED]
@@ -269,12 +267,12 @@ def test_a_provider_that_says_done_without_doing_it_is_found_out():
     assert bench.looks.next_due() == bench.applier.clock.now().steady
 
 
-def test_a_pool_that_cannot_be_read_back_leaves_its_steps_unknown_and_no_others():
+def test_a_failed_read_back_leaves_only_its_pools_steps_unknown():
     edge = Pools("edge", MemoryWorld())
     edge.deaf = {"api"}
     bench = Bench(edge)
     assert bench.apply(put(1), put(2, pool="api"), put(3)) == [DONE, UNKNOWN, DONE]
-    assert "cannot be read back" in bench.outcomes["weight 2"].message
+    assert "reading it back failed" in bench.outcomes["weight 2"].message
 
 
 def test_every_target_is_busy_while_the_call_runs():
@@ -285,7 +283,7 @@ def test_every_target_is_busy_while_the_call_runs():
     assert edge.inside == {"edge/web/192.0.2.1:80", "edge/web/192.0.2.2:80"}
 
 
-def test_steps_that_need_the_journal_are_written_down_before_the_call_and_after_it():
+def test_journalled_steps_are_written_before_and_after_the_call():
     edge = Pools("edge", MemoryWorld())
     bench = Bench(faulty(edge, sequence(Fault.NONE, Fault.REJECTED)))
     bench.apply(put(1, journal=True), put(2, journal=True), put(3))

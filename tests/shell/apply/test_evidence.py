@@ -1,4 +1,4 @@
-"""Evidence must not delay healing, whatever the runtime does."""
+"""Evidence never delays healing by more than its patience, whatever the runtime does."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from providers.errors import Unreachable
 from providers.facts import ContainerFact, ContainerState, ExitCause, Generation, Known, ProbeFact, Probes, ProbeValue
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
-from reconciler.shell.apply.evidence import Witness
+from reconciler.shell.apply.evidence import EvidenceCollector
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.providers import Providers
@@ -74,11 +74,13 @@ class Runner:
         """Nothing to let go of."""
 
 
-def witness(cabinet: Cabinet, log: Callable[[], tuple[str, ...]], hangs: bool = False) -> tuple[Witness, Looks]:
+def collector(
+    cabinet: Cabinet, log: Callable[[], tuple[str, ...]], hangs: bool = False
+) -> tuple[EvidenceCollector, Looks]:
     clock, answers = VirtualClock(), Answers(log)
     looks = Looks(Providers({"node-a": answers}), Runner(hangs), clock, Wake())  # type: ignore[dict-item]
     looks.runtimes["node-a"] = Known((FACT,), "node-a", 0)
-    return Witness(looks, cabinet, clock, answers, patience=0.01), looks
+    return EvidenceCollector(looks, cabinet, clock, answers, patience=0.01), looks
 
 
 def unreadable() -> tuple[str, ...]:
@@ -86,11 +88,11 @@ def unreadable() -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("log", "hangs", "said"), [(tuple, True, "did not come"), (unreadable, False, "does not answer")]
+    ("log", "hangs", "said"), [(tuple, True, "no log within"), (unreadable, False, "does not answer")]
 )
 def test_a_log_that_does_not_come_is_left_out_and_that_is_said(log, hangs, said):
     cabinet = Cabinet()
-    taker, _ = witness(cabinet, log, hangs)
+    taker, _ = collector(cabinet, log, hangs)
     asyncio.run(asyncio.wait_for(taker.take(STOP), 60))
     [kept] = cabinet.kept.values()
     assert said in kept["log_missing"]
@@ -99,14 +101,14 @@ def test_a_log_that_does_not_come_is_left_out_and_that_is_said(log, hangs, said)
 
 
 def test_a_full_disk_does_not_stop_the_step_here():
-    taker, _ = witness(Cabinet(full=True), lambda: ("a line",))
+    taker, _ = collector(Cabinet(full=True), lambda: ("a line",))
     asyncio.run(taker.take(STOP))
     taker.add_end(STOP)
 
 
 def test_only_steps_that_take_something_away_are_witnessed():
     cabinet = Cabinet()
-    taker, _ = witness(cabinet, lambda: ("a line",))
+    taker, _ = collector(cabinet, lambda: ("a line",))
     start = StartContainer("node-a", "web-0", LIFE)
     for step in (
         Step(STOP.id, STOP.object, STOP.action, Reason.SURPLUS, "drained"),
@@ -120,7 +122,7 @@ def test_only_steps_that_take_something_away_are_witnessed():
 def test_how_it_ended_is_added_only_for_the_life_that_was_stopped():
     for started_at, ended in ((5, {"exit_code": 137, "cause": "oom-killed"}), (6, None)):
         cabinet = Cabinet()
-        taker, looks = witness(cabinet, lambda: ("a line",))
+        taker, looks = collector(cabinet, lambda: ("a line",))
         asyncio.run(taker.take(STOP))
         after = replace(
             FACT, state=ContainerState.EXITED, started_at=started_at, exit_code=137, exit_cause=ExitCause.OOM_KILLED
@@ -134,7 +136,7 @@ def test_how_it_ended_is_added_only_for_the_life_that_was_stopped():
 def test_a_replica_that_makes_way_leaves_evidence_only_if_it_was_not_well(cause):
     stop = Step(STOP.id, STOP.object, STOP.action, cause, "drained")
     cabinet = Cabinet()
-    taker, looks = witness(cabinet, lambda: ("cannot open the database",))
+    taker, looks = collector(cabinet, lambda: ("cannot open the database",))
     answers = looks.providers.runtimes["node-a"]
     asyncio.run(taker.take(stop))
     assert cabinet.kept[1]["log"] == ["cannot open the database"]
@@ -144,13 +146,13 @@ def test_a_replica_that_makes_way_leaves_evidence_only_if_it_was_not_well(cause)
     assert len(cabinet.kept) == 1
 
 
-def test_one_that_ended_by_itself_leaves_evidence_when_it_is_removed_for_another_revision():
+def test_a_crashed_container_leaves_evidence_when_it_is_replaced():
     remove = Step(
         "remove web-0", STOP.object, RemoveContainer("node-a", "web-0", LIFE), Reason.TEMPLATE_CHANGED, "down"
     )
     for cause, kept in ((ExitCause.EXITED, 1), (ExitCause.STOPPED_BY_US, 0), (None, 0)):
         cabinet = Cabinet()
-        taker, looks = witness(cabinet, lambda: ("no such table",))
+        taker, looks = collector(cabinet, lambda: ("no such table",))
         down = replace(FACT, state=ContainerState.EXITED, exit_code=1, exit_cause=cause)
         looks.runtimes["node-a"] = Known((down,), "node-a", 0)
         asyncio.run(taker.take(remove))

@@ -12,7 +12,8 @@ from providers.facts import ContainerFact, ContainerState, Endpoint, MemberFact,
 from reconciler.core.health.belief import CADENCES
 from reconciler.shell.looks.facts import Looks
 from reconciler.shell.looks.triggers import Wake
-from reconciler.shell.providers import InlineRunner, Providers
+from reconciler.shell.providers import Providers
+from tests.inline_runner import InlineRunner
 from tests.sim.clock import VirtualClock
 from tests.sim.manifest import NAMES, NODE, POOLS, ZONE, shop
 

@@ -15,7 +15,7 @@ from providers.runtime.process.runtime import ProcessRuntime
 from providers.spi import Context
 from providers.testing.memory import MemorySettings, MemoryWorld
 from providers.testing.memory_runtime import MemoryRuntime
-from providers.wrappers.push_credentials import PreparedRuntime, shares_files
+from providers.wrappers.push_credentials import CredentialedRuntime, shares_files
 from reconciler.push import tokens
 from reconciler.shell.logs import SECRETS
 from reconciler.shell.pushing.credentials import DIRECTORY, KEY, Credentials
@@ -100,7 +100,7 @@ def test_only_containers_that_push_are_prepared():
         return action
 
     inner = MemoryRuntime("node-a", MemorySettings(), Context("shop", "/nowhere"), MemoryWorld())
-    runtime = PreparedRuntime(inner, prepare, shares_files=False)
+    runtime = CredentialedRuntime(inner, prepare, shares_files=False)
     runtime.perform(CREATE)
     other = replace(CREATE, name="shop-web-01234567-1", mark=MARK._replace(ordinal=1), push=False)
     runtime.perform(other)

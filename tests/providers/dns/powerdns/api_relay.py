@@ -1,4 +1,4 @@
-"""Stands between the provider and the real API and spoils chosen calls: other answers, cut ones, none at all."""
+"""A relay between the provider and the real API that spoils chosen calls: other answers, partial ones, none."""
 
 import threading
 import urllib.error
@@ -101,7 +101,7 @@ def cut(handler: Handler) -> None:
 
 
 def lose(handler: Handler) -> None:
-    """The real server does it, and nobody hears of it."""
+    """The real server does it, and the answer is lost."""
     handler.upstream()
     handler.close_connection = True
 

@@ -9,7 +9,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-from providers.dns.powerdns.provider import PowerDNSSettings, PowerDNSZones
+from providers.dns.powerdns.provider import PowerDNSZones
+from providers.dns.powerdns.settings import PowerDNSSettings
 from providers.spi import Context
 from providers.testing.checks import wait_until
 from tests.free_ports import free_port
@@ -89,7 +90,7 @@ negquery-cache-ttl=0
         return json.loads(text) if text else None
 
     def new_zone(self, name: str = "", **fields: object) -> str:
-        """An empty zone that nobody has used."""
+        """A new, empty zone."""
         self._next += 1
         zone = name or f"z{self._next}.test."
         self.call("POST", "/zones", {"name": zone, "kind": "Native", "nameservers": ["ns1.example.net."], **fields})

@@ -1,4 +1,4 @@
-"""What matters beyond the suite on a real PowerDNS: every type, other writers, odd zones, and what clients get."""
+"""PowerDNS beyond the suite: every type, other writers, odd zones, and the answers that clients get."""
 
 from collections.abc import Callable
 
@@ -78,7 +78,7 @@ def test_a_client_gets_what_was_published_and_a_long_text_whole(power: PowerServ
     names.close()
 
 
-def test_an_unchanged_zone_is_not_read_again_and_a_change_of_others_is_seen_at_once(power: PowerServer) -> None:
+def test_an_unchanged_zone_is_not_read_again_and_a_changed_one_is(power: PowerServer) -> None:
     zone, names = power.new_zone(), power.provider()
     names.perform(action(zone, ("app", "A", None, A1)))
     first = names.observe([zone])[0]
@@ -91,7 +91,7 @@ def test_an_unchanged_zone_is_not_read_again_and_a_change_of_others_is_seen_at_o
     names.close()
 
 
-def test_a_zone_whose_serial_stands_still_is_read_at_each_look_and_check_says_so(power: PowerServer) -> None:
+def test_a_zone_with_a_fixed_serial_is_read_at_each_look_and_reported(power: PowerServer) -> None:
     zone, names = power.new_zone(soa_edit_api="OFF"), power.provider()
     names.perform(action(zone, ("app", "A", None, A1)))
     names.observe([zone])
@@ -101,7 +101,7 @@ def test_a_zone_whose_serial_stands_still_is_read_at_each_look_and_check_says_so
     names.close()
 
 
-def test_disabled_records_are_not_served_but_somebody_elses(power: PowerServer, here: Here) -> None:
+def test_disabled_records_are_not_served_and_belong_to_another_owner(power: PowerServer, here: Here) -> None:
     zone = power.new_zone()
     power.patch(
         zone,
@@ -131,7 +131,7 @@ def test_disabled_records_are_found_among_many_new_names_too(power: PowerServer)
     names.close()
 
 
-def test_types_of_powerdns_alone_are_seen_and_do_not_keep_others_from_being_written(power: PowerServer) -> None:
+def test_types_that_only_powerdns_has_are_read_and_block_no_write(power: PowerServer) -> None:
     zone, names = power.new_zone(), power.provider()
     power.patch(
         zone,
@@ -217,7 +217,7 @@ def test_what_the_server_has_no_spelling_for_is_refused_in_its_words(power: Powe
     names.close()
 
 
-def test_a_tree_fitted_to_the_server_is_published_once_and_leads_to_every_address(power: PowerServer) -> None:
+def test_a_tree_fitted_to_the_server_is_published_once_and_complete(power: PowerServer) -> None:
     zone = power.new_zone()
     tree = {
         RecordKey(f"app.{zone}", "CNAME"): RecordSet(300, (f"lb.{zone}",)),

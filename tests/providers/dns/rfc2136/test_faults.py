@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.rfc2136.provider import RFC2136Zones
+from providers.dns.rfc2136.zones import RFC2136Zones
 from providers.errors import Conflict, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context
@@ -77,7 +77,7 @@ def test_another_algorithm_than_the_servers_is_refused(server: NameServer, here:
 
 @pytest.mark.parametrize("skew", [-3600, 3600])
 def test_different_clocks_are_named_as_the_cause(server: NameServer, here: Make, skew: int) -> None:
-    times = RFC2136Zones("names", server.settings(), here())._zones()._server.clocks
+    times = RFC2136Zones("names", server.settings(), here())._server.clocks
     names = RFC2136Zones("names", server.settings(), here(), wall=lambda: times.wall() + skew)
     with pytest.raises(Rejected, match="set the clocks of both machines"):
         names.observe([server.new_zone()])
@@ -97,10 +97,8 @@ def test_secrets_are_in_no_printed_form(server: NameServer, here: Make) -> None:
     zone = server.new_zone()
     names.observe([zone])
     settings = server.settings()
-    signer = names._zones()._server.signer(settings.update_key, zone)
-    without_secrets(
-        f"{names!r} {vars(names)!r} {vars(names._zones())!r} {settings!r} {settings.model_dump()} {signer!r}"
-    )
+    signer = names._server.signer(settings.update_key, zone)
+    without_secrets(f"{names!r} {vars(names)!r} {settings!r} {settings.model_dump()} {signer!r}")
 
 
 # --- refusals -----------------------------------------------------------------------------------------------------

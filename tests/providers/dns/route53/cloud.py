@@ -1,7 +1,6 @@
-"""Route 53 for the tests: moto's, and before it a doorkeeper who is as strict as the real one and can fail on purpose.
+"""Route 53 for the tests: moto behind checks that are as strict as Amazon's and can fail on purpose.
 
-moto takes batches that Amazon refuses, and has every change in sync at once; what the provider must get right would pass
-unnoticed there.
+moto accepts batches that Amazon refuses, and reports every change in sync at once: it would not notice errors of the provider.
 """
 
 import copy
@@ -11,7 +10,8 @@ from typing import Any
 import botocore.exceptions
 
 from manifests.values.desired import SECOND
-from providers.dns.route53.provider import Route53Settings, Route53Zones
+from providers.dns.route53.provider import Route53Zones
+from providers.dns.route53.settings import Route53Settings
 from providers.spi import Context
 
 KEYS = {"aws_access_key_id": "AKIAEXAMPLE", "aws_secret_access_key": "sentinel-secret-0001"}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.spi import Context
 from tests.providers.endpoints.haproxy.server import HAProxy
 

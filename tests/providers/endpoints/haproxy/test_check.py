@@ -1,4 +1,4 @@
-"""What `check` says is missing, with the lines to write; the settings; and the words of the socket without a server."""
+"""Findings of `check` with the lines to write, the settings, and parsing without a server."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -9,11 +9,13 @@ from pydantic import ValidationError
 from providers.actions import SetWeight
 from providers.endpoints.haproxy import commands
 from providers.endpoints.haproxy.doctor import loads_state, parse_configuration
-from providers.endpoints.haproxy.facts import marked
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
-from providers.endpoints.haproxy.rows import state_file
+from providers.endpoints.haproxy.pool_facts import marked
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.state import DISAGREE, Server, agreed, parse_pool
+from providers.endpoints.haproxy.tables import state_file
 from providers.facts import Endpoint
+from providers.testing.checks import perform_one
 from tests.providers.endpoints.haproxy.server import HAProxy
 
 Make = Callable[..., HAProxyEndpoints]
@@ -22,11 +24,9 @@ REAL = pytest.mark.server("haproxy")
 
 
 @REAL
-def test_a_complete_configuration_has_nothing_to_add_and_is_not_changed_by_looking(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_check_of_a_complete_configuration_finds_and_changes_nothing(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider(stateFile=haproxy.state)
-    endpoints.perform(SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "web-0", 10, None))
+    perform_one(endpoints, SetWeight("edge", "web", Endpoint("192.0.2.1", 80), "web-0", 10, None))
     Path(haproxy.state).unlink()
     before = haproxy.servers("web")
     assert endpoints.check(["web", "be_app:app", "be_app:aux"]) == ()
@@ -35,34 +35,37 @@ def test_a_complete_configuration_has_nothing_to_add_and_is_not_changed_by_looki
 
 
 @REAL
-def test_missing_rights_backends_and_slots_are_told_with_the_lines_to_write(haproxy: HAProxy, provider: Make) -> None:
+def test_check_names_missing_levels_backends_and_slots_with_their_lines(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider(sockets=[haproxy.operator], stateFile=haproxy.state)
     level, plain, app, missing = endpoints.check(["nowhere:web", "be_app:web", "be_plain:plain"])
     where = f"HAProxy at {haproxy.operator}: "
-    assert level == f"{where}has level 'operator'; in section global: 'stats socket {haproxy.operator} level admin'"
+    assert (
+        level == f"{where}has level 'operator'; write 'stats socket {haproxy.operator} level admin' in section global"
+    )
     assert plain == f"{where}backend be_app has no slots web<number>; add the line '{LINE}'"
-    assert "plain1, plain2 have the names of slots, but would lose their addresses at a reload" in app
+    assert "plain1, plain2 have names of slots, but would lose their addresses at a reload" in app
     assert missing == f"{where}has no backend 'nowhere'; add it with the line '{LINE}'"
 
 
 @REAL
-def test_slots_of_another_instance_are_told(provider: Make, haproxy: HAProxy) -> None:
+def test_slots_of_another_instance_are_reported(provider: Make, haproxy: HAProxy) -> None:
     (line,) = provider("third", stateFile=haproxy.state).check(["web"])
-    assert "those there are for other.slot.invalid, suite.slot.invalid; name others: web:SLOTS" in line
+    assert "the existing ones are for other.slot.invalid, suite.slot.invalid; use others: web:SLOTS" in line
 
 
 @REAL
-def test_a_state_file_that_a_reload_would_not_read_is_told(haproxy: HAProxy, provider: Make) -> None:
+def test_a_state_file_that_a_reload_would_not_read_is_reported(haproxy: HAProxy, provider: Make) -> None:
     (unset,) = provider().check(["web"])
-    assert "set stateFile of the provider" in unset
+    assert "set the provider's stateFile" in unset
     (other,) = provider(stateFile="/var/lib/haproxy/other").check(["web"])
-    assert "in section global: 'server-state-file /var/lib/haproxy/other'" in other
+    assert "write 'server-state-file /var/lib/haproxy/other' in section global" in other
     text = haproxy.config.read_text()
     try:
         haproxy.config.write_text(text.replace("    load-server-state-from-file global\n", ""))
         (ignored,) = provider(stateFile=haproxy.state).check(["web"])
         assert (
-            "backend web ignores the state file; in section defaults: 'load-server-state-from-file global'" in ignored
+            "backend web ignores the state file; write 'load-server-state-from-file global' in section defaults"
+            in ignored
         )
         haproxy.config.rename(haproxy.config.with_suffix(".away"))
         (unread,) = provider(stateFile=haproxy.state).check(["web"])
@@ -91,7 +94,7 @@ backend e
 """
 
 
-def test_a_backend_reads_the_state_file_by_its_own_line_or_by_that_of_its_defaults() -> None:
+def test_a_backend_reads_the_state_file_by_its_line_or_its_defaults() -> None:
     sections = parse_configuration([CONFIGURATION])
     found = {name: loads_state(sections, name) for name in "abcdef"}
     assert found == {"a": True, "b": False, "c": True, "d": False, "e": False, "f": None}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.spi import Context, EndpointProvider
 from providers.testing.endpoint_suite import EndpointConformance
 from providers.testing.faults import faulty, sequence

@@ -1,4 +1,4 @@
-"""Sockets that lie, hang, garble or hang up: nothing is taken for an answer that is not one."""
+"""Sockets that lie, hang, garble or close: only a whole answer counts as one."""
 
 import contextlib
 import socket
@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from providers.actions import SetWeight
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
-from providers.endpoints.haproxy.rows import Rows, parse_servers
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.settings import HAProxySettings
+from providers.endpoints.haproxy.tables import Rows, parse_servers
 from providers.errors import OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.spi import Context
+from providers.testing.checks import perform_one
 
 INFO = b"Name: HAProxy\nPid: 7\nStopping: 0\nUptime_sec: 99\nStart_time_sec: 1000\n"
 STATE = (
@@ -130,21 +132,21 @@ def test_a_look_whose_answer_breaks_off_anywhere_is_unreachable(fake: Make, line
 def test_a_write_whose_answer_breaks_off_is_an_unknown_outcome(fake: Make, length: int) -> None:
     server, endpoints = fake(cut(b"set server", length))
     with pytest.raises(OutcomeUnknown, match="the answer was lost"):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
     assert any(line.startswith(b"set server web/web1 weight 20") for line in server.lines)
 
 
 def test_a_write_that_was_never_sent_changed_nothing(fake: Make) -> None:
     server, endpoints = fake(cut(b"show info", 5))
     with pytest.raises(Unreachable):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
     assert not any(b"set server" in line for line in server.lines)
 
 
 def test_a_write_that_reads_back_as_before_is_an_unknown_outcome(fake: Make) -> None:
     _, endpoints = fake(honest)
     with pytest.raises(OutcomeUnknown, match=r"slot web1 reads back as 192\.0\.2\.1:8080, weight 10"):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +158,7 @@ def test_a_write_that_reads_back_as_before_is_an_unknown_outcome(fake: Make) -> 
         (b"web2 192.0.2.2 2 1 10 0 ", None),
     ],
 )
-def test_what_is_told_after_a_write_is_what_was_read_also_where_somebody_else_wrote_meanwhile(
+def test_pools_after_a_write_are_as_read_back_with_changes_of_others(
     fake: Make, row: bytes, told: dict[int, int] | None
 ) -> None:
     second = STATE + STATE.splitlines()[2].replace(b"web1 192.0.2.1", b"web2 192.0.2.2") + b"\n"
@@ -167,9 +169,9 @@ def test_what_is_told_after_a_write_is_what_was_read_also_where_somebody_else_wr
 
     state[1] = state[1].replace(b"web2 192.0.2.2 2 0 10 0 ", row)
     _, endpoints = fake(answer)
-    errors, facts = endpoints.perform_and_read([ACTION])
-    assert errors == (None,)
-    found = [{int(member.endpoint.address[-1]): member.weight for member in fact.members} for fact in facts]
+    performed = endpoints.perform([ACTION])
+    assert performed.errors == (None,)
+    found = [{int(member.endpoint.address[-1]): member.weight for member in fact.members} for fact in performed.pools]
     # A member without weight may have sessions, which a write does not count: another look tells.
     assert found == ([] if told is None else [told])
 
@@ -188,7 +190,7 @@ def test_a_table_of_servers_is_the_same_however_it_comes_in() -> None:
 
 
 @pytest.mark.parametrize("broken", ["2 0 ten 0 0 0 slot.invalid 80", "2 0 10 0 0 0 slot.invalid", "x"])
-def test_a_table_of_servers_with_a_broken_row_tells_nothing_at_all(broken: str) -> None:
+def test_a_table_of_servers_with_a_broken_row_is_refused_as_a_whole(broken: str) -> None:
     reader = Rows()
     for piece in (STATE.decode(), f"3 web 2 web2 192.0.2.2 {broken}\n", STATE.decode().splitlines()[2]):
         reader.feed(piece)
@@ -202,7 +204,7 @@ def test_any_other_answer_than_the_expected_one_is_an_error(fake: Make) -> None:
 
     _, endpoints = fake(answer)
     with pytest.raises(Rejected, match=r"answered 'Surprise!' to 'set server web/web1 weight 20'"):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +224,7 @@ def test_any_other_answer_than_the_expected_one_is_an_error(fake: Make) -> None:
 )
 def test_what_is_not_exactly_an_answer_of_haproxy_is_never_an_empty_pool(fake: Make, answer: Answer) -> None:
     _, endpoints = fake(answer)
-    for act in (lambda: endpoints.observe(["web"]), lambda: endpoints.perform(ACTION)):
+    for act in (lambda: endpoints.observe(["web"]), lambda: perform_one(endpoints, ACTION)):
         with pytest.raises(Unreachable):
             act()
 
@@ -248,8 +250,8 @@ def test_a_process_that_is_stopping_is_left_for_its_successor(fake: Make) -> Non
 
 def test_a_process_that_is_stopping_and_has_no_successor_is_unreachable(fake: Make) -> None:
     server, endpoints = fake(lambda line: honest(line).replace(b"Stopping: 0", b"Stopping: 1"), timeout="500ms")
-    for act in (lambda: endpoints.observe(["web"]), lambda: endpoints.perform(ACTION)):
-        with pytest.raises(Unreachable, match="is stopping and no other one has taken over"):
+    for act in (lambda: endpoints.observe(["web"]), lambda: perform_one(endpoints, ACTION)):
+        with pytest.raises(Unreachable, match="is stopping and no other process has taken over"):
             act()
     assert not any(b"set server" in line for line in server.lines)
 
@@ -265,11 +267,11 @@ def test_a_second_writer_waits_for_the_first_one_and_not_for_ever(fake: Make) ->
 
     _, endpoints = fake(answer, timeout="500ms")
     first: list[ProviderError | None] = []
-    writer = threading.Thread(target=lambda: first.extend(endpoints.perform_all([ACTION])))
+    writer = threading.Thread(target=lambda: first.extend(endpoints.perform([ACTION]).errors))
     writer.start()
     assert entered.wait(5)
     with pytest.raises((Unreachable, OutcomeUnknown)):
-        endpoints.perform(ACTION)
+        perform_one(endpoints, ACTION)
     leave.set()
     writer.join(5)
     assert isinstance(first[0], OutcomeUnknown)

@@ -1,13 +1,13 @@
-"""What a batch of weights should leave behind: the same as what is made of the servers once they are read."""
+"""The forecast of a batch of weights equals what is made of the servers that are read back."""
 
 import pytest
 
 from providers.actions import EndpointAction, RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy.facts import pool_fact
 from providers.endpoints.haproxy.forecast import forecast
-from providers.endpoints.haproxy.moves import Free, Move, moves
-from providers.endpoints.haproxy.rows import parse_servers
+from providers.endpoints.haproxy.moves import Free, Move, moves_for
+from providers.endpoints.haproxy.pool_facts import pool_fact
 from providers.endpoints.haproxy.state import Server, Slots, table
+from providers.endpoints.haproxy.tables import parse_servers
 from providers.facts import Endpoint
 
 HEAD = (
@@ -31,7 +31,7 @@ def put(number: int, weight: int, before: int | None) -> SetWeight:
 
 def moved(slots: Slots, known: dict[str, Server], action: EndpointAction) -> tuple[Slots, tuple[Move, ...]]:
     found = table(slots, known.values())
-    return slots, moves(found, action, Free(found), cut=False)
+    return slots, moves_for(found, action, Free(found), cut=False)
 
 
 def test_servers_and_pools_are_foreseen_as_they_will_be_read() -> None:
@@ -59,7 +59,7 @@ def test_a_pool_of_which_nothing_is_written_is_not_foreseen() -> None:
     assert (set(found.pools), set(found.servers)) == ({WEB}, {"web"})
 
 
-def test_a_pool_with_a_member_without_weight_is_left_to_a_look_that_counts_its_sessions() -> None:
+def test_a_pool_with_a_member_of_weight_0_has_no_forecast() -> None:
     before = servers("web", 10, 0)
     found = forecast({"web": before}, {}, [moved(WEB, before, put(1, 11, 10))], "7@1")
     assert found is not None

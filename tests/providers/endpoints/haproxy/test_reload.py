@@ -1,4 +1,4 @@
-"""Reloads, and several processes: what survives, what is noticed, and what a pool is when processes differ."""
+"""Reloads and several processes: which weights survive, what is noticed, and the pool when processes differ."""
 
 import fcntl
 import os
@@ -12,12 +12,14 @@ from pathlib import Path
 import pytest
 
 from providers.actions import RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.socket import converse
 from providers.endpoints.haproxy.state import DISAGREE
 from providers.errors import OutcomeUnknown, Rejected, Unreachable
 from providers.facts import Endpoint
 from providers.spi import Context
+from providers.testing.checks import perform_one
 from tests.providers.endpoints.haproxy.server import HAProxy, wait_until
 
 pytestmark = pytest.mark.server("haproxy")
@@ -51,36 +53,32 @@ def both(haproxy: HAProxy, second: HAProxy, provider: Make) -> HAProxyEndpoints:
 
 def test_weights_addresses_and_ready_states_survive_a_reload(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider(stateFile=haproxy.state)
-    endpoints.perform(put(30))
-    endpoints.perform(put(0, endpoint=SIX))
+    perform_one(endpoints, put(30))
+    perform_one(endpoints, put(0, endpoint=SIX))
     gone = Endpoint("192.0.2.9", 8080)
-    endpoints.perform(put(0, endpoint=gone))
-    endpoints.perform(RemoveEndpoint("edge", "web", gone, "web-0"))
+    perform_one(endpoints, put(0, endpoint=gone))
+    perform_one(endpoints, RemoveEndpoint("edge", "web", gone, "web-0"))
     before = haproxy.servers("web")
     haproxy.reload()
     assert haproxy.servers("web") == before
     assert weights(endpoints) == {PLACE: 30, SIX: 0}
-    endpoints.perform(put(40, before=30))
+    perform_one(endpoints, put(40, before=30))
     assert weights(endpoints) == {PLACE: 40, SIX: 0}
 
 
-def test_without_a_state_file_a_reload_empties_the_pool_and_the_next_look_says_so(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_without_a_state_file_a_look_after_a_reload_finds_an_empty_pool(haproxy: HAProxy, provider: Make) -> None:
     Path(haproxy.state).unlink(missing_ok=True)
     endpoints = provider()
-    endpoints.perform(put(30))
+    perform_one(endpoints, put(30))
     haproxy.reload()
     assert weights(endpoints) == {}
-    endpoints.perform(put(30))
+    perform_one(endpoints, put(30))
     assert weights(endpoints) == {PLACE: 30}
 
 
-def test_the_state_file_holds_slots_only_so_that_a_reload_takes_other_servers_from_the_configuration(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_the_state_file_holds_only_slots(haproxy: HAProxy, provider: Make) -> None:
     haproxy.ask("set server be_app/old1 weight 99", "set server be_app/old1 addr 192.0.2.200 port 99")
-    provider(stateFile=haproxy.state).perform(put(10, pool="be_app:app"))
+    perform_one(provider(stateFile=haproxy.state), put(10, pool="be_app:app"))
     text = Path(haproxy.state).read_text()
     assert "old1" not in text
     assert "app1 192.0.2.1" in text
@@ -91,23 +89,21 @@ def test_the_state_file_holds_slots_only_so_that_a_reload_takes_other_servers_fr
 
 def test_repeating_what_is_there_writes_no_state_file(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider(stateFile=haproxy.state)
-    endpoints.perform(put(10))
+    perform_one(endpoints, put(10))
     Path(haproxy.state).unlink()
-    endpoints.perform(put(10))
+    perform_one(endpoints, put(10))
     assert not Path(haproxy.state).exists()
 
 
-def test_a_state_file_that_cannot_be_written_is_told_and_the_weight_is_set(
-    haproxy: HAProxy, provider: Make, tmp_path: Path
-) -> None:
+def test_a_state_file_that_cannot_be_written_is_reported(haproxy: HAProxy, provider: Make, tmp_path: Path) -> None:
     (tmp_path / "file").mkdir()
     endpoints = provider(stateFile=str(tmp_path / "file"))
     with pytest.raises(OutcomeUnknown, match="HAProxy was written, but its state file was not"):
-        endpoints.perform(put(10))
+        perform_one(endpoints, put(10))
     assert weights(endpoints) == {PLACE: 10}
 
 
-def test_a_conversation_begun_after_a_reload_is_with_the_new_process_while_the_old_one_still_lives(
+def test_a_session_after_a_reload_is_with_the_new_process(
     haproxy: HAProxy,
 ) -> None:
     old, _ = converse(haproxy.socket, _soon())
@@ -127,7 +123,7 @@ def test_a_reload_while_a_batch_is_written_is_noticed(haproxy: HAProxy, provider
     outcomes: list[object] = []
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        writer = threading.Thread(target=lambda: outcomes.extend(endpoints.perform_all([put(70)])))
+        writer = threading.Thread(target=lambda: outcomes.extend(endpoints.perform([put(70)]).errors))
         writer.start()
         wait_until(lambda: haproxy.servers("web")["web1"][1] == 70, "the weight is set")
         haproxy.reload()
@@ -137,65 +133,61 @@ def test_a_reload_while_a_batch_is_written_is_noticed(haproxy: HAProxy, provider
         os.close(lock)
     (outcome,) = outcomes
     assert isinstance(outcome, OutcomeUnknown)
-    assert "was reloaded while it was written" in str(outcome)
+    assert "reloaded during the write" in str(outcome)
 
 
 def test_every_socket_is_written_and_read_back(haproxy: HAProxy, second: HAProxy, both: HAProxyEndpoints) -> None:
-    both.perform(put(10))
+    perform_one(both, put(10))
     assert haproxy.servers("web")["web1"] == second.servers("web")["web1"] == ("192.0.2.1:8080", 10, 4)
     assert weights(both) == {PLACE: 10}
 
 
 def test_slots_may_differ_between_processes(haproxy: HAProxy, second: HAProxy, both: HAProxyEndpoints) -> None:
     second.ask(*[f"set server web/web1 {what}" for what in ("addr 192.0.2.50 port 80", "state ready")])
-    both.perform(put(10))
+    perform_one(both, put(10))
     assert haproxy.servers("web")["web1"][0] == second.servers("web")["web2"][0] == "192.0.2.1:8080"
     assert weights(both) == {PLACE: 10, Endpoint("192.0.2.50", 80): 0}
 
 
-def test_a_member_on_which_processes_differ_has_a_weight_that_is_never_wanted_until_it_is_written(
-    second: HAProxy, both: HAProxyEndpoints
-) -> None:
-    both.perform(put(10))
+def test_a_member_on_which_processes_differ_is_written_everywhere(second: HAProxy, both: HAProxyEndpoints) -> None:
+    perform_one(both, put(10))
     for spoil in ("weight 0", "weight 9", "state maint"):
         second.ask(f"set server web/web1 {spoil}")
         assert weights(both) == {PLACE: DISAGREE}
-        both.perform(put(10, before=DISAGREE))
+        perform_one(both, put(10, before=DISAGREE))
         assert weights(both) == {PLACE: 10}
 
 
 def test_an_endpoint_that_one_process_has_lost_is_neither_gone_nor_drained(
     second: HAProxy, both: HAProxyEndpoints
 ) -> None:
-    both.perform(put(10))
+    perform_one(both, put(10))
     second.reset()
     assert weights(both) == {PLACE: DISAGREE}
-    both.perform(put(0, before=DISAGREE))
+    perform_one(both, put(0, before=DISAGREE))
     second.reset()
     assert weights(both) == {PLACE: 0}
-    both.perform(RemoveEndpoint("edge", "web", PLACE, "web-0"))
+    perform_one(both, RemoveEndpoint("edge", "web", PLACE, "web-0"))
     assert weights(both) == {}
 
 
-def test_one_socket_that_does_not_answer_makes_the_pool_unknown_and_nothing_is_written(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_one_silent_socket_makes_the_pool_unknown_and_stops_writes(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider(sockets=[haproxy.socket, "/nonexistent/two.sock"])
     with pytest.raises(Unreachable, match=r"/nonexistent/two\.sock"):
         endpoints.observe(["web"])
     with pytest.raises(Unreachable):
-        endpoints.perform(put(10))
+        perform_one(endpoints, put(10))
     assert haproxy.servers("web")["web1"] == ("127.0.0.1:1", 0, 5)
 
 
-def test_a_backend_that_only_one_process_has_is_told_with_its_socket(haproxy: HAProxy, tmp_path: Path) -> None:
+def test_a_backend_missing_in_one_process_is_reported_with_the_socket(haproxy: HAProxy, tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="hap-") as directory:
         other = HAProxy(Path(directory), "    default_backend web_old\nbackend web_old\n    server a 192.0.2.1:80\n")
         try:
             settings = HAProxySettings.model_validate({"sockets": [haproxy.socket, other.socket]})
             endpoints = HAProxyEndpoints("edge", settings, Context("suite", str(tmp_path)))
             with pytest.raises(Rejected, match=f"HAProxy at {other.socket} has no backend 'web'"):
-                endpoints.perform(put(10))
+                perform_one(endpoints, put(10))
         finally:
             other.stop()
     assert haproxy.servers("web")["web1"] == ("127.0.0.1:1", 0, 5)

@@ -1,4 +1,4 @@
-"""What HAProxy knows of traffic: sessions under way, its own checks, other writers, its process; and how sessions are ended."""
+"""Traffic in HAProxy: sessions, its own checks, other writers, its process, and ending sessions."""
 
 import socket
 import threading
@@ -9,15 +9,16 @@ from pathlib import Path
 import pytest
 
 from providers.actions import CutSessions, RemoveEndpoint, SetWeight
-from providers.endpoints.haproxy.facts import pool_fact
 from providers.endpoints.haproxy.moves import Free
-from providers.endpoints.haproxy.provider import HAProxyEndpoints, HAProxySettings
-from providers.endpoints.haproxy.rows import parse_servers
+from providers.endpoints.haproxy.pool_facts import pool_fact
+from providers.endpoints.haproxy.provider import HAProxyEndpoints
+from providers.endpoints.haproxy.settings import HAProxySettings
 from providers.endpoints.haproxy.state import Slots, table
-from providers.endpoints.haproxy.stats import algorithms, sessions
+from providers.endpoints.haproxy.tables import algorithms, parse_servers, sessions
 from providers.errors import Conflict, ProviderError, Rejected
 from providers.facts import ON_WEIGHT, Endpoint, MemberFact, Weights
 from providers.spi import Context
+from providers.testing.checks import perform_one
 from tests.providers.endpoints.haproxy.server import BACKENDS, HAProxy, wait_until
 
 pytestmark = pytest.mark.server("haproxy")
@@ -98,10 +99,10 @@ def member(endpoints: HAProxyEndpoints, pool: str = "web") -> MemberFact:
 
 
 def put(endpoints: HAProxyEndpoints, place: Endpoint, weight: int, before: int | None, pool: str = "web") -> None:
-    endpoints.perform(SetWeight("edge", pool, place, "web-0", weight, before))
+    perform_one(endpoints, SetWeight("edge", pool, place, "web-0", weight, before))
 
 
-def test_requests_under_way_on_a_drained_endpoint_are_counted_and_can_be_ended(
+def test_requests_in_flight_on_a_drained_endpoint_are_counted_and_cut(
     haproxy: HAProxy, provider: Make, silent: Silent
 ) -> None:
     endpoints = provider(reloadWindow="0s")
@@ -110,14 +111,14 @@ def test_requests_under_way_on_a_drained_endpoint_are_counted_and_can_be_ended(
         wait_until(lambda: len(silent.taken) == 2, "two requests arrive")
         assert member(endpoints).in_flight is None
         with pytest.raises(Conflict, match="weight 10"):
-            endpoints.perform(CutSessions("edge", "web", silent.place, "web-0"))
+            perform_one(endpoints, CutSessions("edge", "web", silent.place, "web-0"))
         put(endpoints, silent.place, 0, 10)
         assert member(endpoints).in_flight == 2
-        endpoints.perform(CutSessions("edge", "web", silent.place, "web-0"))
+        perform_one(endpoints, CutSessions("edge", "web", silent.place, "web-0"))
         assert member(endpoints).in_flight == 0
         assert b" 50" in first.recv(4096)
         assert b" 50" in second.recv(4096)
-    endpoints.perform(RemoveEndpoint("edge", "web", silent.place, "web-0"))
+    perform_one(endpoints, RemoveEndpoint("edge", "web", silent.place, "web-0"))
 
 
 def test_many_drained_endpoints_are_counted_at_once(haproxy: HAProxy, tmp_path: Path) -> None:
@@ -129,7 +130,7 @@ def test_many_drained_endpoints_are_counted_at_once(haproxy: HAProxy, tmp_path: 
     assert [member.in_flight for member in fact.members] == [0] * 5
 
 
-def test_after_a_reload_requests_under_way_are_unknown_and_the_epoch_is_another(
+def test_after_a_reload_requests_in_flight_are_unknown_in_a_new_epoch(
     short_directory: Path, tmp_path: Path, silent: Silent
 ) -> None:
     server = HAProxy(short_directory, BACKENDS, name="epoch")
@@ -159,13 +160,11 @@ def test_sticky_clients_are_kept_at_weight_0_or_cut_as_the_settings_say(haproxy:
     put(cut, place, 20, 0, "be_sticky:stick")
     assert haproxy.servers("be_sticky")["stick1"][1:] == (20, 0x04)
     put(cut, place, 0, 20, "be_sticky:stick")
-    cut.perform(RemoveEndpoint("edge", "be_sticky:stick", place, "web-0"))
+    perform_one(cut, RemoveEndpoint("edge", "be_sticky:stick", place, "web-0"))
     assert haproxy.servers("be_sticky")["stick1"] == ("127.0.0.1:1", 0, 0x05)
 
 
-def test_an_endpoint_that_begins_with_weight_0_is_cut_from_the_start_and_keeps_its_slot(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_an_endpoint_that_begins_with_weight_0_is_cut_and_keeps_its_slot(haproxy: HAProxy, provider: Make) -> None:
     cut, first, second = provider(persistence="cut"), Endpoint("192.0.2.1", 80), Endpoint("192.0.2.2", 80)
     put(cut, first, 0, None, "be_sticky:stick")
     put(cut, second, 10, None, "be_sticky:stick")
@@ -178,18 +177,18 @@ def test_a_static_algorithm_takes_0_and_the_configured_weight(haproxy: HAProxy, 
     endpoints, place, pool = provider(), Endpoint("192.0.2.1", 80), "be_static:st"
     (fact,) = (one for one in endpoints.observe([pool]) if one.pool == pool)
     assert fact.weights is Weights.ON_OFF
-    with pytest.raises(Rejected, match="takes only 0 and 100"):
+    with pytest.raises(Rejected, match="allows only 0 and 100"):
         put(endpoints, place, 37, None, pool)
     put(endpoints, place, 0, None, pool)
     put(endpoints, place, ON_WEIGHT, 0, pool)
     assert haproxy.servers("be_static")["st1"][1:] == (100, 0x04)
     put(endpoints, place, 0, ON_WEIGHT, pool)
     assert member(endpoints, pool).weight == 0
-    endpoints.perform(RemoveEndpoint("edge", pool, place, "web-0"))
+    perform_one(endpoints, RemoveEndpoint("edge", pool, place, "web-0"))
     assert member_places(endpoints, pool) == []
 
 
-def test_a_static_algorithm_over_slots_without_weight_is_refused_with_the_line_to_write(provider: Make) -> None:
+def test_a_static_algorithm_without_slot_weights_is_refused_with_the_line(provider: Make) -> None:
     endpoints, place, pool = provider(), Endpoint("192.0.2.1", 80), "be_static_zero:sz"
     with pytest.raises(Rejected, match="weight 100 disabled"):
         put(endpoints, place, ON_WEIGHT, None, pool)
@@ -200,15 +199,13 @@ def member_places(endpoints: HAProxyEndpoints, pool: str) -> list[Endpoint]:
     return [member.endpoint for fact in endpoints.observe([pool]) if fact.pool == pool for member in fact.members]
 
 
-def test_an_agent_check_is_told_as_another_writer(provider: Make) -> None:
+def test_an_agent_check_is_shown_as_another_writer(provider: Make) -> None:
     endpoints = provider()
     put(endpoints, Endpoint("192.0.2.1", 80), 10, None, "be_agent:ag")
     assert member(endpoints, "be_agent:ag").writer == "HAProxy's agent-check"
 
 
-def test_the_word_of_haproxys_own_check_is_told_and_none_where_it_does_not_check(
-    haproxy: HAProxy, provider: Make, silent: Silent
-) -> None:
+def test_the_result_of_haproxys_own_checks_is_shown(haproxy: HAProxy, provider: Make, silent: Silent) -> None:
     endpoints = provider()
     put(endpoints, silent.place, 10, None, "be_checked:chk")
     put(endpoints, silent.place, 10, None, "web")
@@ -217,7 +214,7 @@ def test_the_word_of_haproxys_own_check_is_told_and_none_where_it_does_not_check
     assert member(endpoints).operational == ""
 
 
-def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_was_used_before(
+def test_a_server_is_checking_until_a_check_passes_also_in_a_used_slot(
     haproxy: HAProxy, provider: Make, silent: Silent, answering: Endpoint
 ) -> None:
     """HAProxy calls a slot up as soon as it is made ready, and down with the first check that fails."""
@@ -232,7 +229,7 @@ def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_wa
     put(endpoints, also, 10, None, "be_asked:ask")
     wait_until(lambda: words() == {answering: "up", also: "up"}, "both pass their checks")
     put(endpoints, also, 0, 10, "be_asked:ask")
-    endpoints.perform(RemoveEndpoint("edge", "be_asked:ask", also, "web-0"))
+    perform_one(endpoints, RemoveEndpoint("edge", "be_asked:ask", also, "web-0"))
     # One that is under way would tell of the next address what it finds out about this one.
     wait_until(lambda: not haproxy.checking("be_asked", "ask2"), "the last check of the old address ends")
     put(endpoints, silent.place, 10, None, "be_asked:ask")
@@ -240,7 +237,7 @@ def test_one_that_no_check_has_confirmed_yet_is_called_so_also_in_a_slot_that_wa
     wait_until(lambda: words() == {silent.place: "checking", answering: "up"}, "that is told")
 
 
-def test_a_slot_with_a_check_under_way_is_taken_last() -> None:
+def test_a_slot_with_a_running_check_is_taken_last() -> None:
     free = "127.0.0.1 1 0 33 0 0 {} slot.invalid"
     rows = [
         f"web web{number} {free.format(check)} {number} 0 3 0\n"
@@ -261,7 +258,7 @@ HEAD = (
     ("rows", "words"),
     [
         (["6 2 3 4", "6 2 3 4"], ["up", "up"]),
-        (["6 2 3 2", "6 2 3 2"], ["up", "up"]),  # fall 1: more to its credit has nobody
+        (["6 2 3 2", "6 2 3 2"], ["up", "up"]),  # fall 1: no count is higher
         (["6 2 3 4", "6 2 3 2"], ["up", "checking"]),  # in a slot that was used before
         (["6 2 3 4", "6 2 2 3"], ["up", "checking"]),  # one check has just failed
         (["6 2 3 4", "6 2 1 2"], ["up", "checking"]),
@@ -270,12 +267,12 @@ HEAD = (
         (["6 2 3 4", "6 0 2 0"], ["up", "down"]),
         (["6 2 3 4", "6 1 1 2"], ["up", "checking"]),  # with a slow start
         (["6 2 3 4", "6 1 3 4"], ["up", "starting"]),
-        (["6 2 3 4", "2 2 1 2"], ["up", "up"]),  # somebody has disabled its check
+        (["6 2 3 4", "2 2 1 2"], ["up", "up"]),  # its check was disabled
         (["6 2 3 4", "14 2 1 2"], ["up", "up"]),
         (["6 2 3 4", "0 2 0 0"], ["up", ""]),
     ],
 )
-def test_what_is_told_of_checks(rows: list[str], words: list[str]) -> None:
+def test_results_of_checks_over_all_slots(rows: list[str], words: list[str]) -> None:
     def row(number: int, text: str) -> str:
         check, operation, last, health = text.split()
         start = f"web web{number} 192.0.2.{number} 80 10 0 0 0 {check} slot.invalid"
@@ -296,15 +293,13 @@ def test_figures_that_are_none_are_refused(text: str) -> None:
         algorithms(text)
 
 
-def test_a_batch_of_weights_tells_the_pool_unless_sessions_would_count(provider: Make) -> None:
+def test_a_batch_reads_back_the_pool_unless_sessions_must_be_counted(provider: Make) -> None:
     endpoints = provider()
     places = [Endpoint("192.0.2.1", port) for port in (80, 81)]
 
     def act(weight: int, before: int | None) -> tuple[tuple[ProviderError | None, ...], list[list[int]]]:
-        errors, told = endpoints.perform_and_read(
-            [SetWeight("edge", "web", place, "web-0", weight, before) for place in places]
-        )
-        return errors, [[member.weight for member in fact.members] for fact in told]
+        performed = endpoints.perform([SetWeight("edge", "web", place, "web-0", weight, before) for place in places])
+        return performed.errors, [[member.weight for member in fact.members] for fact in performed.pools]
 
     assert act(10, None) == ((None, None), [[10, 10]])
     assert act(10, 10) == ((None, None), [])

@@ -1,4 +1,4 @@
-"""Slots on a real HAProxy: which one is taken, what is left alone, what is refused, and how an interrupted writer finds its way."""
+"""Slots on a real HAProxy: which one is taken, which servers are left alone, refusals, and writers that were killed."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +10,7 @@ from providers.endpoints.haproxy.provider import HAProxyEndpoints
 from providers.endpoints.haproxy.state import DISAGREE
 from providers.errors import Conflict, Foreign, Gone, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact
+from providers.testing.checks import perform_one
 from tests.providers.endpoints.haproxy.server import HAProxy, wait_until
 
 pytestmark = pytest.mark.server("haproxy")
@@ -32,16 +33,14 @@ def weights(endpoints: HAProxyEndpoints, pool: str) -> dict[Endpoint, int]:
     return {member.endpoint: member.weight for member in fact.members if member.ours}
 
 
-def test_a_new_endpoint_takes_the_lowest_free_slot_and_a_removed_one_leaves_it_as_it_was(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_a_new_endpoint_takes_the_lowest_free_slot_and_gives_it_back(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     for number in (1, 2, 3):
-        endpoints.perform(put("web", number, 10))
-    endpoints.perform(put("web", 2, 0, before=10))
-    endpoints.perform(RemoveEndpoint("edge", "web", place(2), "web-2"))
+        perform_one(endpoints, put("web", number, 10))
+    perform_one(endpoints, put("web", 2, 0, before=10))
+    perform_one(endpoints, RemoveEndpoint("edge", "web", place(2), "web-2"))
     assert haproxy.servers("web")["web2"] == FREE
-    endpoints.perform(put("web", 4, 256))
+    perform_one(endpoints, put("web", 4, 256))
     found = haproxy.servers("web")
     assert [found[f"web{number}"] for number in (1, 2, 3, 4)] == [
         ("192.0.2.1:8080", 10, 4),
@@ -53,21 +52,19 @@ def test_a_new_endpoint_takes_the_lowest_free_slot_and_a_removed_one_leaves_it_a
 
 def test_weight_zero_keeps_the_slot(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
-    endpoints.perform(put("web", 1, 10))
-    endpoints.perform(put("web", 1, 0, before=10))
+    perform_one(endpoints, put("web", 1, 10))
+    perform_one(endpoints, put("web", 1, 0, before=10))
     assert haproxy.servers("web")["web1"] == ("192.0.2.1:8080", 0, 4)
     assert weights(endpoints, "web") == {place(1): 0}
 
 
-def test_without_a_free_slot_the_line_to_change_is_named_and_nothing_is_written(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_without_a_free_slot_nothing_is_written_and_the_line_is_named(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     for number in range(1, 6):
-        endpoints.perform(put("web", number, 10))
+        perform_one(endpoints, put("web", number, 10))
     before = haproxy.servers("web")
     with pytest.raises(Rejected) as refused:
-        endpoints.perform(put("web", 6, 10))
+        perform_one(endpoints, put("web", 6, 10))
     assert "no free slot: all 5 of web1 to web5 are in use" in str(refused.value)
     line = "server-template web 1-20 suite.slot.invalid:1 init-addr last,127.0.0.1 weight 0 disabled"
     assert f"in backend web: '{line}', then reload" in str(refused.value)
@@ -77,15 +74,15 @@ def test_without_a_free_slot_the_line_to_change_is_named_and_nothing_is_written(
 def test_other_servers_of_the_backend_are_shown_and_never_touched(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     for number in (1, 2, 3):
-        endpoints.perform(put("be_app:app", number, 10))
-        endpoints.perform(put("be_app:app", number, 0, before=10))
+        perform_one(endpoints, put("be_app:app", number, 10))
+        perform_one(endpoints, put("be_app:app", number, 0, before=10))
     with pytest.raises(Rejected):
-        endpoints.perform(put("be_app:app", 4, 10))
-    endpoints.perform(RemoveEndpoint("edge", "be_app:app", place(1), "web-1"))
+        perform_one(endpoints, put("be_app:app", 4, 10))
+    perform_one(endpoints, RemoveEndpoint("edge", "be_app:app", place(1), "web-1"))
     old, app9 = Endpoint("192.0.2.77", 80), Endpoint("192.0.2.78", 80)
     for endpoint in (old, app9):
         with pytest.raises(Foreign):
-            endpoints.perform(SetWeight("edge", "be_app:app", endpoint, "x", 0, None))
+            perform_one(endpoints, SetWeight("edge", "be_app:app", endpoint, "x", 0, None))
     (fact,) = endpoints.observe(["be_app:app"])
     assert [member for member in fact.members if not member.ours] == [
         MemberFact(old, 7, False, "old1"),
@@ -98,61 +95,59 @@ def test_other_servers_of_the_backend_are_shown_and_never_touched(haproxy: HAPro
 
 def test_two_sets_of_slots_in_one_backend_are_two_pools(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
-    endpoints.perform(put("be_app:app", 1, 10))
-    endpoints.perform(put("be_app:aux", 2, 20))
+    perform_one(endpoints, put("be_app:app", 1, 10))
+    perform_one(endpoints, put("be_app:aux", 2, 20))
     assert weights(endpoints, "be_app:app") == {place(1): 10}
     assert weights(endpoints, "be_app:aux") == {place(2): 20}
     found = haproxy.servers("be_app")
     assert (found["app1"], found["aux1"]) == (("192.0.2.1:8080", 10, 4), ("192.0.2.2:8080", 20, 4))
 
 
-def test_slots_marked_for_another_instance_are_not_taken_even_when_ours_are_full(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_slots_of_another_instance_are_not_taken_when_ours_are_full(haproxy: HAProxy, provider: Make) -> None:
     stranger = provider("third")
-    with pytest.raises(Rejected, match=r"those there are for other\.slot\.invalid, suite\.slot\.invalid"):
-        stranger.perform(put("web", 1, 10))
+    with pytest.raises(Rejected, match=r"the existing ones are for other\.slot\.invalid, suite\.slot\.invalid"):
+        perform_one(stranger, put("web", 1, 10))
     assert set(haproxy.servers("web").values()) == {FREE}
 
 
-def test_only_pools_with_slots_marked_for_this_instance_are_found_without_being_named(provider: Make) -> None:
-    provider().perform(put("web", 1, 10))
-    provider().perform(put("be_app:app", 1, 10))
+def test_only_pools_with_slots_of_this_instance_are_found_by_a_look(provider: Make) -> None:
+    perform_one(provider(), put("web", 1, 10))
+    perform_one(provider(), put("be_app:app", 1, 10))
     assert [fact.pool for fact in provider().observe([])] == ["web"]
     assert provider("other").observe([]) == ()
 
 
-def test_a_wrong_backend_is_an_empty_pool_and_writing_to_it_names_the_right_one(provider: Make) -> None:
+def test_a_wrong_backend_is_an_empty_pool_and_a_write_suggests_another(provider: Make) -> None:
     endpoints = provider()
     assert endpoints.observe(["be_ap:app"])[0].members == ()
     with pytest.raises(Rejected, match=r"has no backend 'be_ap'; did you mean 'be_app'\?"):
-        endpoints.perform(put("be_ap:app", 1, 10))
+        perform_one(endpoints, put("be_ap:app", 1, 10))
     with pytest.raises(
         Rejected, match="its backends: be_agent, be_app, be_asked, be_checked, be_plain, be_source, be_static, "
     ):
-        endpoints.perform(put("zzzzzzzz", 1, 10))
-    endpoints.perform(RemoveEndpoint("edge", "be_ap:app", place(1), "web-1"))
+        perform_one(endpoints, put("zzzzzzzz", 1, 10))
+    perform_one(endpoints, RemoveEndpoint("edge", "be_ap:app", place(1), "web-1"))
 
 
-def test_servers_that_only_look_like_slots_are_refused_with_the_line_to_write(haproxy: HAProxy, provider: Make) -> None:
+def test_servers_with_names_of_slots_are_refused_with_the_line_to_write(haproxy: HAProxy, provider: Make) -> None:
     before = haproxy.servers("be_plain")
     with pytest.raises(Rejected, match="plain1, plain2 would lose their addresses at a reload") as refused:
-        provider().perform(put("be_plain:plain", 1, 10))
+        perform_one(provider(), put("be_plain:plain", 1, 10))
     assert "server-template plain 1-20 suite.slot.invalid:1" in str(refused.value)
     assert haproxy.servers("be_plain") == before
 
 
 def test_an_algorithm_without_weights_is_an_error_that_says_so(provider: Make) -> None:
     with pytest.raises(Rejected, match="use balance roundrobin, leastconn or random"):
-        provider().perform(put("be_source:src", 1, 50))
+        perform_one(provider(), put("be_source:src", 1, 50))
 
 
 def test_ipv6_endpoints_are_the_same_in_any_spelling_of_haproxy(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     for address in ("2001:db8::1", "::ffff:102:304"):
         action = SetWeight("edge", "web", Endpoint(address, 443), "web-0", 10, None)
-        endpoints.perform(action)
-        endpoints.perform(action)
+        perform_one(endpoints, action)
+        perform_one(endpoints, action)
     assert weights(endpoints, "web") == {Endpoint("2001:db8::1", 443): 10, Endpoint("::ffff:102:304", 443): 10}
     haproxy.ask("set server web/web1 addr 2001:0DB8:0:0::1 port 443")
     assert Endpoint("2001:db8::1", 443) in weights(endpoints, "web")
@@ -175,7 +170,7 @@ def test_what_is_no_address_and_port_never_reaches_the_socket(
     haproxy: HAProxy, provider: Make, endpoint: Endpoint
 ) -> None:
     with pytest.raises(Rejected):
-        provider().perform(SetWeight("edge", "web", endpoint, "web-0", 10, None))
+        perform_one(provider(), SetWeight("edge", "web", endpoint, "web-0", 10, None))
     assert set(haproxy.servers("web").values()) == {FREE}
 
 
@@ -184,13 +179,13 @@ def test_an_impossible_pool_name_is_refused_by_looks_and_writes(provider: Make, 
     with pytest.raises(Rejected):
         provider().observe([pool])
     with pytest.raises(Rejected):
-        provider().perform(put(pool, 1, 10))
+        perform_one(provider(), put(pool, 1, 10))
 
 
 @pytest.mark.parametrize("weight", [-1, 257])
 def test_a_weight_that_haproxy_cannot_have_is_refused(provider: Make, weight: int) -> None:
     with pytest.raises(Rejected, match="not from 0 to 256"):
-        provider().perform(put("web", 1, weight))
+        perform_one(provider(), put("web", 1, weight))
 
 
 @pytest.mark.parametrize(
@@ -201,48 +196,42 @@ def test_a_weight_that_haproxy_cannot_have_is_refused(provider: Make, weight: in
         ["set server web/web2 addr 192.0.2.1 port 8080", "set server web/web2 state ready"],
     ],
 )
-def test_a_writer_that_died_while_taking_a_slot_is_continued_by_the_next_one(
-    haproxy: HAProxy, provider: Make, done: list[str]
-) -> None:
+def test_the_next_writer_finishes_taking_a_slot_after_a_kill(haproxy: HAProxy, provider: Make, done: list[str]) -> None:
     haproxy.ask("show info", *done)
     before = weights(provider(), "web").get(place(1))
-    provider().perform(put("web", 1, 10, before))
+    perform_one(provider(), put("web", 1, 10, before))
     assert weights(provider(), "web") == {place(1): 10}
     assert [found for found in haproxy.servers("web").values() if found != FREE] == [("192.0.2.1:8080", 10, 4)]
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 3, 4])
-def test_a_writer_that_died_while_releasing_a_slot_is_continued_by_the_next_one(
-    haproxy: HAProxy, provider: Make, steps: int
-) -> None:
-    provider().perform(put("web", 1, 0))
+def test_the_next_writer_finishes_releasing_a_slot_after_a_kill(haproxy: HAProxy, provider: Make, steps: int) -> None:
+    perform_one(provider(), put("web", 1, 0))
     commands = ["weight 0", "state drain", "state maint", "addr 127.0.0.1 port 1"]
     haproxy.ask("show info", *[f"set server web/web1 {command}" for command in commands[:steps]])
-    provider().perform(RemoveEndpoint("edge", "web", place(1), "web-1"))
+    perform_one(provider(), RemoveEndpoint("edge", "web", place(1), "web-1"))
     assert weights(provider(), "web") == {}
     assert haproxy.servers("web")["web1"][1:] == (0, 5)
-    provider().perform(put("web", 2, 10))
+    perform_one(provider(), put("web", 2, 10))
     assert haproxy.servers("web")["web1"] == ("192.0.2.2:8080", 10, 4)
 
 
 @pytest.mark.parametrize("state", ["maint", "drain"])
-def test_a_slot_that_somebody_took_out_has_no_weight_and_is_put_right(
-    haproxy: HAProxy, provider: Make, state: str
-) -> None:
+def test_a_slot_that_another_writer_took_out_is_corrected(haproxy: HAProxy, provider: Make, state: str) -> None:
     endpoints = provider()
-    endpoints.perform(put("web", 1, 10))
+    perform_one(endpoints, put("web", 1, 10))
     haproxy.ask(f"set server web/web1 state {state}")
     assert weights(endpoints, "web") == {place(1): 0}
-    endpoints.perform(put("web", 1, 10, before=0))
+    perform_one(endpoints, put("web", 1, 10, before=0))
     assert haproxy.servers("web")["web1"] == ("192.0.2.1:8080", 10, 4)
 
 
 def test_an_endpoint_in_two_slots_is_put_into_one(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
-    endpoints.perform(put("web", 1, 10))
+    perform_one(endpoints, put("web", 1, 10))
     haproxy.ask(*[f"set server web/web4 {what}" for what in ("addr 192.0.2.1 port 8080", "state ready", "weight 90")])
     assert weights(endpoints, "web") == {place(1): DISAGREE}
-    endpoints.perform(put("web", 1, 10, before=DISAGREE))
+    perform_one(endpoints, put("web", 1, 10, before=DISAGREE))
     assert weights(endpoints, "web") == {place(1): 10}
     assert haproxy.servers("web")["web4"] == FREE
 
@@ -252,8 +241,8 @@ def test_a_slot_that_was_opened_without_an_address_can_be_removed(haproxy: HAPro
     haproxy.ask("set server web/web3 state ready", "set server web/web3 weight 5")
     nowhere = Endpoint("127.0.0.1", 1)
     assert weights(endpoints, "web") == {nowhere: 5}
-    endpoints.perform(SetWeight("edge", "web", nowhere, "", 0, 5))
-    endpoints.perform(RemoveEndpoint("edge", "web", nowhere, ""))
+    perform_one(endpoints, SetWeight("edge", "web", nowhere, "", 0, 5))
+    perform_one(endpoints, RemoveEndpoint("edge", "web", nowhere, ""))
     assert haproxy.servers("web")["web3"] == FREE
 
 
@@ -261,16 +250,14 @@ def test_a_socket_without_admin_rights_is_refused_and_says_what_to_write(haproxy
     endpoints = provider(sockets=[haproxy.operator])
     assert weights(endpoints, "web") == {}
     with pytest.raises(Rejected, match="stats socket <path> level admin"):
-        endpoints.perform(put("web", 1, 10))
+        perform_one(endpoints, put("web", 1, 10))
     assert set(haproxy.servers("web").values()) == {FREE}
 
 
-def test_a_batch_does_what_can_be_done_and_says_for_each_action_what_came_of_it(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_each_action_of_a_batch_has_its_own_outcome(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
-    endpoints.perform(put("web", 9, 10))
-    outcomes = endpoints.perform_all(
+    perform_one(endpoints, put("web", 9, 10))
+    outcomes = endpoints.perform(
         [
             put("web", 1, 10),
             put("web", 2, 300),
@@ -281,7 +268,7 @@ def test_a_batch_does_what_can_be_done_and_says_for_each_action_what_came_of_it(
             RemoveEndpoint("edge", "web", place(9), "web-9"),
             put("web", 1, 0, before=10),
         ]
-    )
+    ).errors
     kinds = [type(outcome) for outcome in outcomes]
     assert kinds == [type(None), Rejected, Gone, Rejected, Rejected, type(None), Conflict, type(None)]
     assert weights(endpoints, "web") == {place(1): 0, place(6): 20, place(9): 10}
@@ -289,34 +276,32 @@ def test_a_batch_does_what_can_be_done_and_says_for_each_action_what_came_of_it(
 
 def test_a_batch_is_limited_by_free_slots_not_by_order(provider: Make) -> None:
     endpoints = provider()
-    outcomes = endpoints.perform_all([put("web", number, number) for number in range(1, 8)])
+    outcomes = endpoints.perform([put("web", number, number) for number in range(1, 8)]).errors
     assert [type(outcome) for outcome in outcomes] == [type(None)] * 5 + [Rejected] * 2
     assert weights(endpoints, "web") == {place(number): number for number in range(1, 6)}
 
 
 def test_a_socket_that_is_not_there_is_unreachable(provider: Make) -> None:
     endpoints = provider(sockets=["/nonexistent/haproxy.sock"])
-    for act in (lambda: endpoints.observe(["web"]), lambda: endpoints.perform(put("web", 1, 1))):
-        with pytest.raises(Unreachable, match="compare the path with its stats socket line"):
+    for act in (lambda: endpoints.observe(["web"]), lambda: perform_one(endpoints, put("web", 1, 1))):
+        with pytest.raises(Unreachable, match="correct the path in sockets"):
             act()
 
 
 def test_writers_at_the_same_time_never_take_the_same_slot(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     with ThreadPoolExecutor(5) as pool:
-        list(pool.map(lambda number: endpoints.perform(put("web", number, number)), range(1, 6)))
+        list(pool.map(lambda number: perform_one(endpoints, put("web", number, number)), range(1, 6)))
     assert weights(endpoints, "web") == {place(number): number for number in range(1, 6)}
     assert len({haproxy.servers("web")[f"web{number}"][0] for number in range(1, 6)}) == 5
 
 
-def test_a_server_that_haproxy_finds_down_keeps_its_weight_and_is_never_put_up_by_us(
-    haproxy: HAProxy, provider: Make
-) -> None:
+def test_a_server_that_haproxy_finds_down_keeps_its_weight_and_state(haproxy: HAProxy, provider: Make) -> None:
     endpoints = provider()
     closed = Endpoint("127.0.0.1", 2)
-    endpoints.perform(SetWeight("edge", "be_checked:chk", closed, "web-0", 10, None))
+    perform_one(endpoints, SetWeight("edge", "be_checked:chk", closed, "web-0", 10, None))
     wait_until(lambda: haproxy.operational("be_checked", "chk1") == 0, "HAProxy finds the server down")
     assert weights(endpoints, "be_checked:chk") == {closed: 10}
-    endpoints.perform(SetWeight("edge", "be_checked:chk", closed, "web-0", 20, 10))
+    perform_one(endpoints, SetWeight("edge", "be_checked:chk", closed, "web-0", 20, 10))
     assert weights(endpoints, "be_checked:chk") == {closed: 20}
     assert haproxy.operational("be_checked", "chk1") == 0

@@ -1,4 +1,4 @@
-"""Where requests really go: by the weights that were set, and a request under way outlives weight 0 and the release of its slot."""
+"""Requests follow the weights, and a request in flight outlives weight 0 and the release of its slot."""
 
 import http.client
 import socket
@@ -12,6 +12,7 @@ import pytest
 from providers.actions import RemoveEndpoint, SetWeight
 from providers.endpoints.haproxy.provider import HAProxyEndpoints
 from providers.facts import Endpoint
+from providers.testing.checks import perform_one
 from tests.providers.endpoints.haproxy.server import HAProxy
 
 pytestmark = pytest.mark.server("haproxy")
@@ -98,10 +99,10 @@ def test_requests_go_where_the_weights_say_from_the_first_one_on(
     endpoints = provider(stateFile=haproxy.state)
     a, b, c = apps
     for app, weight in ((a, 30), (b, 10), (c, 0)):
-        endpoints.perform(put(app, weight))
+        perform_one(endpoints, put(app, weight))
     assert Counter(get(haproxy) for _ in range(40)) == {"a": 30, "b": 10}
-    endpoints.perform(put(c, 20, before=0))
-    endpoints.perform(put(a, 0, before=30))
+    perform_one(endpoints, put(c, 20, before=0))
+    perform_one(endpoints, put(a, 0, before=30))
     assert set(Counter(get(haproxy) for _ in range(30))) == {"b", "c"}
     haproxy.reload()
     seen = Counter(get(haproxy) for _ in range(30))
@@ -109,20 +110,20 @@ def test_requests_go_where_the_weights_say_from_the_first_one_on(
     assert abs(seen["c"] - 20) <= 2, seen  # the process before may still take one, and it is at another turn
 
 
-def test_a_request_under_way_outlives_weight_zero_and_the_release_of_its_slot(
+def test_a_request_in_flight_outlives_weight_0_and_its_slots_release(
     haproxy: HAProxy, provider: Make, apps: list[App]
 ) -> None:
     endpoints = provider()
     a, b, _ = apps
-    endpoints.perform(put(a, 10))
+    perform_one(endpoints, put(a, 10))
     answers: list[str] = []
     client = threading.Thread(target=lambda: answers.append(get(haproxy, "/slow")))
     client.start()
     assert a.entered.wait(60)
-    endpoints.perform(put(b, 10))
-    endpoints.perform(put(a, 0, before=10))
+    perform_one(endpoints, put(b, 10))
+    perform_one(endpoints, put(a, 0, before=10))
     assert {get(haproxy) for _ in range(10)} == {"b"}
-    endpoints.perform(RemoveEndpoint("edge", "web", a.place, "a"))
+    perform_one(endpoints, RemoveEndpoint("edge", "web", a.place, "a"))
     assert haproxy.servers("web")["web1"] == ("127.0.0.1:1", 0, 5)
     a.leave.set()
     client.join(60)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from providers.endpoints.nginx.provider import NginxEndpoints, NginxSettings
+from providers.endpoints.nginx.provider import NginxEndpoints
+from providers.endpoints.nginx.settings import NginxSettings
 from providers.spi import Context
 from tests.providers.endpoints.nginx.server import Nginx
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from providers.endpoints.nginx.provider import NginxEndpoints, NginxSettings
+from providers.endpoints.nginx.provider import NginxEndpoints
+from providers.endpoints.nginx.settings import NginxSettings
 from providers.spi import Context, EndpointProvider
 from providers.testing.endpoint_suite import EndpointConformance
 from providers.testing.faults import faulty, sequence

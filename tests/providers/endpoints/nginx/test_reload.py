@@ -1,4 +1,4 @@
-"""What reaches nginx and what does not: tests before a change, proof after it, and the lines of other people."""
+"""Changes that reach nginx and those that do not: the test before, the check after, and lines of other owners."""
 
 import os
 import signal
@@ -13,6 +13,7 @@ from providers.actions import CutSessions, RemoveEndpoint, SetWeight
 from providers.endpoints.nginx.provider import NOT_LOADED, NginxEndpoints
 from providers.errors import Conflict, Foreign, OutcomeUnknown, Rejected, Unreachable
 from providers.facts import Endpoint, MemberFact
+from providers.testing.checks import perform_one
 from tests.providers.endpoints.nginx.server import Nginx, wait_until
 
 pytestmark = pytest.mark.server("nginx")
@@ -68,46 +69,46 @@ def test_requests_go_where_the_weights_say_and_none_is_sent_to_weight_0(
 ) -> None:
     endpoints = pools()
     first, second = apps
-    assert endpoints.perform_all([put(first, 3), put(second, 1)]) == (None, None)
+    assert endpoints.perform([put(first, 3), put(second, 1)]).errors == (None, None)
     answers = [nginx.get("web")[1].decode() for _ in range(8)]
     assert (answers.count(str(first.port)), answers.count(str(second.port))) == (6, 2)
-    endpoints.perform(put(first, 0, before=3))
+    perform_one(endpoints, put(first, 0, before=3))
     assert {nginx.get("web") for _ in range(4)} == {(200, str(second.port).encode())}
-    endpoints.perform(put(second, 0, before=1))
+    perform_one(endpoints, put(second, 0, before=1))
     assert nginx.get("web")[0] == 502
 
 
 def test_many_actions_are_one_reload_and_repeating_them_is_none(nginx: Nginx, pools: Make) -> None:
     endpoints, before = pools(), reloads(nginx)
     actions = [put(Endpoint("192.0.2.1", port), 5) for port in range(80, 180)]
-    assert set(endpoints.perform_all(actions)) == {None}
+    assert set(endpoints.perform(actions).errors) == {None}
     assert reloads(nginx) == before + 1
-    assert set(endpoints.perform_all(actions)) == {None}
-    endpoints.perform(put(Endpoint("192.0.2.1", 80), 5, name="another-name"))
+    assert set(endpoints.perform(actions).errors) == {None}
+    perform_one(endpoints, put(Endpoint("192.0.2.1", 80), 5, name="another-name"))
     assert reloads(nginx) == before + 1
     assert len(members(endpoints)) == 100
 
 
-def test_lines_of_other_people_stay_as_they_are(nginx: Nginx, pools: Make) -> None:
+def test_lines_of_other_owners_stay_as_they_are(nginx: Nginx, pools: Make) -> None:
     theirs = "# by hand\nupstream web {\n    least_conn; server 198.51.100.7 weight=3;  # old\n\n    keepalive 8;\n  }\ngeo $b {}\n"
     file_of(nginx).write_text(theirs)
     nginx.reload()
     endpoints, old = pools(), Endpoint("198.51.100.7", 80)
     assert members(endpoints) == [MemberFact(old, 3, False)]
-    with pytest.raises(Foreign, match="nobody's instance"):
-        endpoints.perform(put(old, 0, before=3))
-    endpoints.perform(put(PLACE, 10))
+    with pytest.raises(Foreign, match="belongs to no instance"):
+        perform_one(endpoints, put(old, 0, before=3))
+    perform_one(endpoints, put(PLACE, 10))
     text = file_of(nginx).read_text()
     assert [line for line in theirs.splitlines() if line not in text.splitlines()] == []
-    endpoints.perform(put(PLACE, 0, before=10))
-    endpoints.perform(RemoveEndpoint("edge", "web", PLACE, "web-0"))
+    perform_one(endpoints, put(PLACE, 0, before=10))
+    perform_one(endpoints, RemoveEndpoint("edge", "web", PLACE, "web-0"))
     assert members(endpoints) == [MemberFact(old, 3, False)]
 
 
 def test_a_pool_that_becomes_empty_still_loads_and_the_name_stays_known(nginx: Nginx, pools: Make) -> None:
     endpoints = pools()
-    endpoints.perform(put(PLACE, 0))
-    endpoints.perform(RemoveEndpoint("edge", "web", PLACE, "web-0"))
+    perform_one(endpoints, put(PLACE, 0))
+    perform_one(endpoints, RemoveEndpoint("edge", "web", PLACE, "web-0"))
     assert members(endpoints) == []
     assert endpoints.observe([]) == ()
     nginx.reload()
@@ -116,25 +117,23 @@ def test_a_pool_that_becomes_empty_still_loads_and_the_name_stays_known(nginx: N
 
 def test_a_configuration_that_nginx_refuses_changes_nothing(nginx: Nginx, pools: Make) -> None:
     endpoints = pools()
-    endpoints.perform(put(PLACE, 10))
+    perform_one(endpoints, put(PLACE, 10))
     before, workers = file_of(nginx).read_bytes(), nginx.workers()
     nginx.write_main("no_such_directive on;")
     with pytest.raises(Rejected, match='unknown directive "no_such_directive"'):
-        endpoints.perform(put(PLACE, 20, before=10))
+        perform_one(endpoints, put(PLACE, 20, before=10))
     assert (file_of(nginx).read_bytes(), nginx.workers()) == (before, workers)
     assert any("no_such_directive" in line for line in endpoints.check(["web"]))
     nginx.write_main()
-    endpoints.perform(put(PLACE, 20, before=10))
+    perform_one(endpoints, put(PLACE, 20, before=10))
     assert endpoints.check(["web"]) == ()
     assert [path.name for path in nginx.directory.iterdir() if "test" in path.name] == []
 
 
-def test_a_directory_that_is_not_included_is_refused_with_the_line_to_write(
-    nginx: Nginx, pools: Make, tmp_path: Path
-) -> None:
+def test_a_directory_that_is_not_included_is_refused_with_its_line(nginx: Nginx, pools: Make, tmp_path: Path) -> None:
     endpoints = pools(directory=str(tmp_path / "elsewhere"))
     with pytest.raises(Rejected, match=rf"include {tmp_path}/elsewhere/\*\.conf;"):
-        endpoints.perform(put(PLACE, 10))
+        perform_one(endpoints, put(PLACE, 10))
     assert not (tmp_path / "elsewhere" / "web.conf").exists()
     assert any("does not include" in line for line in endpoints.check(["web"]))
 
@@ -145,7 +144,7 @@ def test_what_was_written_and_not_loaded_is_loaded_by_the_next_step(
     """As after a kill -9 between writing and reloading."""
     endpoints = pools()
     first, second = apps
-    assert endpoints.perform_all([put(first, 10), put(second, 0)]) == (None, None)
+    assert endpoints.perform([put(first, 10), put(second, 0)]).errors == (None, None)
     text = file_of(nginx).read_text()
     killed = file_of(nginx).with_name("new")
     killed.write_text(
@@ -160,8 +159,8 @@ def test_what_was_written_and_not_loaded_is_loaded_by_the_next_step(
     assert {member.weight for member in members(again)} == {NOT_LOADED}
     assert nginx.get("web") == (200, str(first.port).encode())
     with pytest.raises(Conflict, match="may not have loaded"):
-        again.perform(RemoveEndpoint("edge", "web", first, "web-0"))
-    assert again.perform_all([put(first, 0, before=NOT_LOADED), put(second, 10, before=NOT_LOADED)]) == (None, None)
+        perform_one(again, RemoveEndpoint("edge", "web", first, "web-0"))
+    assert again.perform([put(first, 0, before=NOT_LOADED), put(second, 10, before=NOT_LOADED)]).errors == (None, None)
     assert {member.endpoint: member.weight for member in members(again)} == {first: 0, second: 10}
     assert nginx.get("web") == (200, str(second.port).encode())
 
@@ -176,12 +175,12 @@ def _touched(path: Path) -> int:
 
 
 def test_a_reload_that_brings_no_worker_is_an_unknown_outcome_and_heals(nginx: Nginx, pools: Make) -> None:
-    pools().perform(put(PLACE, 10))
+    perform_one(pools(), put(PLACE, 10))
     endpoints = pools(timeout="3s")
     os.kill(nginx.process.pid, signal.SIGSTOP)
     try:
         with pytest.raises(OutcomeUnknown, match="it started no new worker"):
-            endpoints.perform(put(PLACE, 20, before=10))
+            perform_one(endpoints, put(PLACE, 20, before=10))
         assert [member.weight for member in members(endpoints)] == [NOT_LOADED]
         before = nginx.workers()
     finally:
@@ -191,7 +190,7 @@ def test_a_reload_that_brings_no_worker_is_an_unknown_outcome_and_heals(nginx: N
 
 
 @pytest.mark.parametrize(
-    ("text", "cause"), [(None, "there is no"), ("x", "not hold a number"), ("1", "no master of nginx")]
+    ("text", "cause"), [(None, "there is no"), ("x", "it holds no number"), ("1", "not a master of nginx")]
 )
 def test_without_a_running_nginx_nothing_is_known_and_nothing_is_written(
     nginx: Nginx, pools: Make, text: str | None, cause: str
@@ -203,7 +202,7 @@ def test_without_a_running_nginx_nothing_is_known_and_nothing_is_written(
     with pytest.raises(Unreachable, match=cause):
         endpoints.observe(["web"])
     with pytest.raises(Unreachable, match=cause):
-        endpoints.perform(put(PLACE, 10))
+        perform_one(endpoints, put(PLACE, 10))
     assert list(nginx.pools.glob("*.conf")) == []
 
 
@@ -221,12 +220,12 @@ def test_without_a_running_nginx_nothing_is_known_and_nothing_is_written(
 )
 def test_what_nginx_cannot_hold_is_refused(nginx: Nginx, pools: Make, action: SetWeight | CutSessions) -> None:
     with pytest.raises(Rejected):
-        pools().perform(action)
+        perform_one(pools(), action)
     assert list(nginx.pools.glob("*.conf")) == []
 
 
 def test_a_name_that_would_end_the_line_is_left_out(nginx: Nginx, pools: Make) -> None:
     endpoints = pools()
-    endpoints.perform(put(PLACE, 10, name="x\n} evil"))
+    perform_one(endpoints, put(PLACE, 10, name="x\n} evil"))
     assert "evil" not in file_of(nginx).read_text()
     assert [(member.weight, member.name) for member in members(endpoints)] == [(10, "")]

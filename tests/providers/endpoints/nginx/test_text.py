@@ -1,4 +1,4 @@
-"""The text of nginx's configuration: what is understood, and that everything else stays."""
+"""Parsing nginx's configuration; everything that is not ours stays."""
 
 import pytest
 from hypothesis import given
@@ -57,13 +57,13 @@ def test_statements_know_quotes_comments_and_variables() -> None:
         ("upstream web {\n# reconciler begin demo\n}\n", "no partner"),
         ("upstream web {\n# reconciler end demo\n}\n", "no partner"),
         ("upstream web {\n# reconciler begin demo\n# reconciler end other\n}\n", "no partner"),
-        ("upstream web {\n# reconciler begin demo\nserver a.test;\n# reconciler end demo\n}\n", "not a line of ours"),
+        ("upstream web {\n# reconciler begin demo\nserver a.test;\n# reconciler end demo\n}\n", "markers is not ours"),
         (
             "upstream web {\n# reconciler begin demo\nserver 1.2.3.4:5 down;\nserver 1.2.3.4:5 down;\n# reconciler end demo\n}",
             "comes twice",
         ),
         ("upstream web { server; }", "no address"),
-        ("upstream web { server 1.2.3.4 } server", "ends within"),
+        ("upstream web { server 1.2.3.4 } server", "ends in the middle of"),
     ],
 )
 def test_a_file_that_is_not_exactly_a_pool_is_refused(text: str, cause: str) -> None:

@@ -1,4 +1,4 @@
-"""What a look tells of the pools in HAProxy, made from its processes' tables of servers and sessions. Pure; used by `haproxy.py`."""
+"""Pool facts from the servers and sessions of HAProxy's processes. Pure; used by `provider.py` and `forecast.py`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -22,16 +22,16 @@ from providers.facts import Endpoint, MemberFact, PoolFact, Weights
 
 
 def pool_fact(tables: Sequence[Table], epoch: str, counts: Sequence[Mapping[str, int]] = ()) -> PoolFact:
-    """A pool over all processes; `counts` has for each of them the sessions by server, where they are known.
+    """A pool over all processes; `counts` has the known sessions by server for each process.
 
-    A slot of ours hides another server with the same address. Free slots of others are no members. A server of somebody else
-    without an IP address has its name in the address's place.
+    A slot of ours hides another server with the same address. Free slots of other instances are not members. A foreign server
+    without an IP address has its name as address.
     """
     facts: dict[Endpoint, MemberFact] = {}
     for table in tables:
         for server in table.foreign:
             place = server.endpoint or Endpoint(server.name, server.port)
-            facts[place] = MemberFact(place, server.share, False, server.name, None, _word(server), "")
+            facts[place] = MemberFact(place, server.share, False, server.name, None, _operational(server), "")
     places = tables[0].taken.keys() if len(tables) == 1 else {place for table in tables for place in table.taken}
     best = [_best(table) for table in tables]
     for place in places:
@@ -45,41 +45,44 @@ def _member(
 ) -> MemberFact:
     if len(tables) == 1 and len(held := tables[0].taken[place]) == 1:
         server = held[0]
-        if server.weight and not server.admin & OUT and not tables[0].on_off:  # the commonest one, in thousands
+        if server.weight and not server.admin & OUT and not tables[0].on_off:  # the most frequent case, in thousands
             writer = AGENT if server.agent & AGENT_ENABLED else ""
-            return MemberFact(place, server.weight, True, "", None, _word(server, best[0]), writer)
-    found = [server for table in tables for server in table.taken.get(place, ())]
+            return MemberFact(place, server.weight, True, "", None, _operational(server, best[0]), writer)
+    servers = [server for table in tables for server in table.taken.get(place, ())]
     weight = agreed([table.weight(place) for table in tables]) or 0
     count = None if weight else _in_flight(place, tables, counts)
-    writer = AGENT if any(server.agent & AGENT_ENABLED for server in found) else ""
-    # Where several servers differ, all they say.
-    words = {_word(server, top) for one, top in zip(tables, best, strict=True) for server in one.taken.get(place, ())}
-    return MemberFact(place, weight, True, "", count, "/".join(sorted(words - {""})), writer)
+    writer = AGENT if any(server.agent & AGENT_ENABLED for server in servers) else ""
+    # If several servers differ, all their states.
+    states = {
+        _operational(server, top) for one, top in zip(tables, best, strict=True) for server in one.taken.get(place, ())
+    }
+    return MemberFact(place, weight, True, "", count, "/".join(sorted(states - {""})), writer)
 
 
 def resting(table: Table) -> list[Server]:
-    """The servers of members without weight: whether they are done is what their sessions tell."""
+    """The servers of members without weight, whose sessions say whether they are drained."""
     return [server for held in table.taken.values() for server in held if not server.weight or server.admin & OUT]
 
 
 def _best(table: Table) -> int:
-    """The highest count of checks among the slots in use."""
+    """The highest check count (`Server.health`) of the slots in use."""
     return max((server.health for held in table.taken.values() for server in held), default=0)
 
 
-def _word(server: Server, best: int = 0) -> str:
-    """What HAProxy's checks say of a server; empty without them.
+def _operational(server: Server, best: int = 0) -> str:
+    """The result of HAProxy's checks of a server; empty without checks.
 
-    One that is made ready is called up at once, and goes down with the first check that fails: it is only `checking` until one has
-    passed. How the last one ended does not tell that, for it may be from the address before; but all slots of a pool come from one line, with
-    the same `rise` and `fall`, so one with fewer checks to its credit than another has not passed one, or has just failed one.
+    HAProxy calls a server up as soon as it is made ready, and down after the first failed check. So it is only `checking` until
+    a check has passed. The result of the last check does not say that, because it may be of the slot's previous address. But all
+    slots of a pool come from one line, with the same `rise` and `fall`: a server with a lower check count than another has not
+    passed a check yet, or has just failed one.
     """
     if not server.check & CHECK_CONFIGURED:
         return ""
-    word = OPERATIONAL.get(server.operation, "")
-    if word not in ("up", "starting") or server.check & CHECK_RUNS != CHECK_ALIVE:
-        return word
-    return "checking" if server.health < best or server.last == NEVER_CHECKED else word
+    state = OPERATIONAL.get(server.operation, "")
+    if state not in ("up", "starting") or server.check & CHECK_RUNS != CHECK_ALIVE:
+        return state
+    return "checking" if server.health < best or server.last == NEVER_CHECKED else state
 
 
 def _in_flight(place: Endpoint, tables: Sequence[Table], counts: Sequence[Mapping[str, int]]) -> int | None:
@@ -93,7 +96,7 @@ def _in_flight(place: Endpoint, tables: Sequence[Table], counts: Sequence[Mappin
 
 
 def marked(servers: Iterable[Server], instance: str) -> set[Slots]:
-    """All sets of slots with one in use that only this instance may fill: how a pool that nobody names is found."""
+    """All sets of this instance's slots with one in use: so pools that no manifest names are found."""
     host = f"{instance}.{SLOT_HOST}"
     ours = [server for server in servers if server.host == host]
     used = {(server.backend, server.name.rstrip(DIGITS)) for server in ours if not server.free}
@@ -105,7 +108,7 @@ def marked(servers: Iterable[Server], instance: str) -> set[Slots]:
 
 
 def _with_default_prefix(slots: Slots, names: Sequence[str]) -> Slots:
-    """The same slots; where the backend's name ends in digits, these belong to the default prefix."""
+    """The same slots. If the backend's name ends in digits, these belong to the default prefix."""
     default = Slots(slots.backend, slots.backend, slots.instance)
     if not slots.backend[len(slots.prefix) :].isdecimal() or not slots.backend.startswith(slots.prefix):
         return slots

@@ -1,10 +1,14 @@
-"""The answer to `show servers state`, as values: read piece by piece while HAProxy still writes it. Pure.
+"""HAProxy's tables as values: its servers, the algorithms of its backends, the sessions of its servers. Pure.
 
-HAProxy needs about as long to write the rows of a thousand servers as we need to read them, and each weight is on its way twice
-through here: so both are done at the same time. Fed by `haproxy_socket.py`, and read by the other modules of this provider.
+`show servers state` is read piece by piece while HAProxy still writes it. `show stat` is CSV with a hundred columns, so it is
+asked for only where something depends on it.
+
+HAProxy takes about as long to write the rows of a thousand servers as we take to parse them, and each batch of weights reads
+them twice: so both go on at the same time. Fed by `socket.py`, read by the other modules of this provider.
 """
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from ipaddress import ip_address
 from itertools import repeat
@@ -13,7 +17,7 @@ from providers.endpoints.haproxy.state import SLOT_HOST, Server
 from providers.facts import Endpoint
 
 STATE_VERSION = "1"
-"""Version of the state file format; the only one there is (HAProxy 1.6 to 3.x)."""
+"""Version of the state file format: the only one so far (HAProxy 1.6 to 3.x)."""
 
 NO_BACKEND = "Can't find backend."
 
@@ -36,7 +40,7 @@ _COLUMNS = (
 
 
 class Rows:
-    """One answer to `show servers state`. Columns are found by their names in its head."""
+    """One answer to `show servers state`. Its head names the columns."""
 
     def __init__(self) -> None:
         self._begin = ""
@@ -46,7 +50,7 @@ class Rows:
         self._error: ValueError | None = None
 
     def feed(self, text: str) -> None:
-        """Take the next lines; only whole ones. Raises nothing: `servers` does."""
+        """Parse the next lines, which must be whole. Raises nothing; `servers` does."""
         if self._error is not None:
             return
         try:
@@ -63,7 +67,7 @@ class Rows:
         """All servers, once the answer is whole; None when there is no such backend.
 
         Raises:
-            ValueError: it is not such an answer, or of another version; nothing is known then.
+            ValueError: it is another kind of answer, or of another version. No server is known then.
         """
         if self._error is not None:
             raise self._error
@@ -83,7 +87,7 @@ class Rows:
         return body
 
     def _read(self, text: str) -> Sequence[Server]:
-        """By columns: a loop over rows and cells takes longer."""
+        """Parse rows by columns, which is faster than a loop over rows and cells."""
         rows = [row for row in text.split("\n") if row]
         width = self._width + 1
         cells = " \n ".join([*rows, ""]).split(" ")
@@ -95,7 +99,7 @@ class Rows:
         ports = _numbers(port)
         places = map(_endpoint, address, ports)
         weight, admin, agent, initial, check = (_numbers(column) for column in numbers)
-        found = zip(
+        fields = zip(
             backend,
             name,
             places,
@@ -112,27 +116,27 @@ class Rows:
             _numbers(health),
             strict=True,
         )
-        return list(map(tuple.__new__, repeat(Server), found))  # what `Server._make` does, in half the time
+        return list(map(tuple.__new__, repeat(Server), fields))  # as `Server._make`, in half the time
 
 
 def parse_servers(text: str) -> tuple[Server, ...]:
-    """Read a whole `show servers state`.
+    """Parse a whole `show servers state`.
 
     Raises:
-        ValueError: it is not that, or of another version; nothing is known then.
+        ValueError: it is another kind of answer, or of another version.
     """
     rows = Rows()
     rows.feed(text)
-    found = rows.servers()
-    if found is None:
+    servers = rows.servers()
+    if servers is None:
         raise ValueError(NO_BACKEND)
-    return found
+    return servers
 
 
 def state_file(text: str) -> bytes:
-    """The state file of an answer to `show servers state`: its head and the slots, whoever they are for.
+    """The state file for an answer to `show servers state`: its head and the slots of all instances.
 
-    Other servers are left out: their addresses and weights are the configuration's, and a state file would pin old ones.
+    Other servers are left out: their addresses and weights are those of the configuration, and a state file would keep old ones.
     """
     head, body = _split_state(text)
     host = head.index("srv_fqdn")
@@ -149,7 +153,7 @@ def _split_state(text: str) -> tuple[list[str], str]:
 
 
 def _numbers(column: Sequence[str]) -> list[int]:
-    """Integers of a column in which most cells are alike."""
+    """The integers of a column in which most cells are equal."""
     known = {text: int(text) for text in set(column)}
     if len(known) == 1:
         return [*known.values()] * len(column)
@@ -158,10 +162,43 @@ def _numbers(column: Sequence[str]) -> list[int]:
 
 @lru_cache(maxsize=65_536)
 def _endpoint(address: str, port: int) -> Endpoint | None:
-    """HAProxy writes IPv4 addresses in one way only; of IPv6 ones Python's spelling is used everywhere."""
+    """HAProxy writes an IPv4 address in one way only. IPv6 addresses are converted to Python's spelling."""
     if ":" not in address:
         return Endpoint(address, port) if address[:1].isdigit() else None
     try:
         return Endpoint(str(ip_address(address)), port)
     except ValueError:
         return None
+
+
+def algorithms(text: str) -> dict[str, str]:
+    """The balancing algorithm of each backend; empty where HAProxy does not show it.
+
+    Raises:
+        ValueError: not a table of `show stat`.
+    """
+    return {row[0]: row[1] for row in _cells(text, ("pxname", "algo"))}
+
+
+def sessions(text: str) -> dict[str, int]:
+    """The sessions of each server of a backend, with those that wait in its queue.
+
+    Raises:
+        ValueError: not a table of `show stat`.
+    """
+    return {
+        name: int(queued or 0) + int(current or 0) for name, queued, current in _cells(text, ("svname", "qcur", "scur"))
+    }
+
+
+def _cells(text: str, columns: Sequence[str]) -> Iterator[list[str]]:
+    rows = csv.reader(text.strip().splitlines())
+    head = [name.removeprefix("# ") for name in next(rows, [])]
+    try:
+        at = [head.index(name) for name in columns]
+    except ValueError as error:
+        raise ValueError(f"'show stat' lacks a column: {error}") from None
+    for row in rows:
+        if len(row) <= max(at):
+            raise ValueError(f"'show stat' has a row of {len(row)} cells")
+        yield [row[index] for index in at]
