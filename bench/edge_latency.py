@@ -33,7 +33,7 @@ from manifests.values.desired import SECOND, Probe, ProbeKind
 from providers.facts import Generation, ProbeFact
 from reconciler import wire
 from reconciler.core.decision import Decision
-from reconciler.core.model.ledger import Outcome
+from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.step import Step
 from reconciler.exits import Exit
 from reconciler.probes.engine import ProbeEngine

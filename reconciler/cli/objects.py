@@ -12,7 +12,8 @@ from reconciler.cli.options import usage_error
 from reconciler.cli.where import Place, joined
 from reconciler.core.health.overrides import target_key
 from reconciler.core.limits.suspensions import node_key
-from reconciler.core.model.ledger import Ledger, from_rows
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import from_rows
 from reconciler.core.model.reasons import Rule
 
 

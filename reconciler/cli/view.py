@@ -68,7 +68,7 @@ class View:
 
     def document(self, value: Mapping[str, Any]) -> None:
         """Write the one JSON document of this command to standard output."""
-        from reconciler.core.decision import FORMAT_VERSION  # noqa: PLC0415  (not needed for text)
+        from reconciler.core.plan_text import FORMAT_VERSION  # noqa: PLC0415  (not needed for text)
 
         whole = {"format_version": FORMAT_VERSION} | dict(value)
         text = json.dumps(whole, indent=2, ensure_ascii=False)

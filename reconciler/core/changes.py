@@ -16,7 +16,9 @@ def members(snap: Snapshot, weights: Weights, pruning: Pruning, out: Outbox) -> 
     """Pools: members that should weigh otherwise, and those that no manifest names."""
     links = steps.Links(snap)
     for change in weights.changes:
-        hold = suspensions.frozen(snap.desired, out.ledger, change.object, f"weight of {change.container}", out.now)
+        hold = suspensions.suspended_document(
+            snap.desired, out.ledger, change.object, f"weight of {change.container}", out.now
+        )
         if hold is None:
             out.put(steps.weight(change, links))
         else:

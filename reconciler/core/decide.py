@@ -66,7 +66,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     `before` is the ledger without the grants of earlier passes.
     """
     # Facts: which ones may be used, which containers count as ours, and what each of them is for.
-    admitted = foreign.admit(desired, observed, belief.trusted(desired, observed, now))
+    admitted = foreign.admit(desired, observed, belief.sight_of(desired, observed, now))
     containers = roster.sort_containers(admitted, observed, observed.ledger, now)
     snap = Snapshot(admitted.desired, observed, admitted.sight, containers, now)
 

@@ -52,14 +52,14 @@ def _exit(snap: Snapshot, name: str, grant: Grant, workload: Workload | None, ou
         named=name in names.named,
         ttl=names.named.get(name, 0),
         kept=name in names.kept,
-        zone_hidden=zone,
-        zone_hidden_since=zone_since,
+        unreadable_zone=zone,
+        unreadable_zone_since=zone_since,
         carrying=traffic.carrying,
         contested=traffic.contested,
         refused=next((one.pool for one in flight.places if steps.place_id(one) in out.ledger.step_failures), ""),
         pooled=traffic.pooled,
-        pool_hidden="" if pool is None else f"{pool[0]}/{pool[1]}",
-        pool_hidden_since=0 if pool is None else snap.sight.unknown_pools[pool].since,
+        unreadable_pool="" if pool is None else f"{pool[0]}/{pool[1]}",
+        unreadable_pool_since=0 if pool is None else snap.sight.unknown_pools[pool].since,
         in_flight=count,
         epochs=flight.epochs,
         busy=tuple(place for place in flight.places if place.requests),
@@ -85,7 +85,7 @@ def _found(roster: Roster, grants: Iterable[Grant]) -> dict[tuple[str, str], tup
 def _available(workload: Workload, belief: Belief | None, now: Now) -> bool:
     """Whether a restart has helped: available, and its liveness probe, if there is one, has said so."""
     passes = belief is not None and belief.live is ProbeValue.PASS
-    return belief is not None and passes and availability.ripe_at(belief, workload.min_ready) <= now.steady
+    return belief is not None and passes and availability.available_at(belief, workload.min_ready) <= now.steady
 
 
 def _member(grant: Grant, workload: Workload, belief: Belief, current: bool, exit_: Exit, now: Now) -> Progress:
@@ -138,13 +138,13 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
         key = grant.object.rpartition("/")[0]
         group = snap.roster.groups.get(key)
         belief, current = found.get((key, name), (None, False))
-        if snap.roster.blind and belief is None and name not in orphans:
+        if snap.roster.unreadable_nodes and belief is None and name not in orphans:
             continue
         workload = desired.former.get(key) if group is None else group.workload
         exit_ = _exit(snap, name, grant, workload, outside, out)
         fact = belief.fact if belief is not None else orphans.get(name)
         quiet, longest, grace = (
-            exit_times.manner_of(out.ledger, key) if workload is None else exit_times.said_by(workload)
+            exit_times.exit_times_of(out.ledger, key) if workload is None else exit_times.declared_exit(workload)
         )
         drain = Drain(quiet, longest)
         if group is not None and belief is not None:

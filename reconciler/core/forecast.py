@@ -16,10 +16,10 @@ from reconciler.core.decision import Decision, Plan, Planned
 from reconciler.core.dns import target_health
 from reconciler.core.health import belief
 from reconciler.core.model.instant import FOREVER, Now
-from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.step import Step
+from reconciler.core.model.target_probe import TargetProbe
 
 HORIZON = 24 * 3600 * SECOND
 """How far a forecast looks."""
@@ -42,7 +42,7 @@ def _still(fact: ProbeFact | None, now: Now) -> ProbeFact | None:
 
 def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Observed]:
     """The same knowledge without ageing: what is fresh now stays fresh, what is stale stays unknown."""
-    seen = belief.trusted(desired, observed, now)
+    seen = belief.sight_of(desired, observed, now)
     probes: dict[Generation, Probes] = {}
     for generation, one in observed.probes.items():
         probes[generation] = Probes(_still(one.startup, now), _still(one.liveness, now), _still(one.readiness, now))
@@ -55,7 +55,9 @@ def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Ob
         pools={**{key: Known(value, key[0], now.steady) for key, value in seen.pools.items()}, **seen.unknown_pools},
         zones={**{key: Known(value, key[0], now.steady) for key, value in seen.zones.items()}, **seen.unknown_zones},
         probes=probes,
-        leaves={key: fact for key, one in observed.leaves.items() if (fact := _still(one, now)) is not None},
+        target_answers={
+            key: fact for key, one in observed.target_answers.items() if (fact := _still(one, now)) is not None
+        },
     )
     patient = replace(desired.instance, look_runtime=FOREVER // 8, look_endpoints=FOREVER // 8, look_dns=FOREVER // 8)
     return replace(desired, instance=patient), frozen
@@ -84,19 +86,19 @@ def _before(planned: list[Planned], step: Step, now: Now, times: dict[int, int])
     return ()
 
 
-def _asked(desired: Desired, decision: Decision) -> frozenset[LeafProbe]:
+def _asked(desired: Desired, decision: Decision) -> frozenset[TargetProbe]:
     """What is asked of the addresses of names as they are now; nothing where no address comes and goes with a container."""
     if not any(target.publish is Publish.ENDPOINTS for policy in desired.policies for target in policy.targets):
         return frozenset()
     status = decision.status
-    return frozenset(target_health.leaf_probes(desired, status.roster if status is not None else None))
+    return frozenset(target_health.target_probes(desired, status.roster if status is not None else None))
 
 
-def _passing(observed: Observed, new: Iterable[LeafProbe], now: Now) -> Observed:
+def _passing(observed: Observed, new: Iterable[TargetProbe], now: Now) -> Observed:
     """The world in which checks of addresses that this plan has made pass, as all probes of what it starts do."""
     fact = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, now.steady, now.steady, FOREVER, "forecast")
-    added = {probe: fact for probe in new if probe not in observed.leaves}
-    return replace(observed, leaves={**observed.leaves, **added}) if added else observed
+    added = {probe: fact for probe in new if probe not in observed.target_answers}
+    return replace(observed, target_answers={**observed.target_answers, **added}) if added else observed
 
 
 def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
@@ -107,7 +109,7 @@ def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
     planned: list[Planned] = []
     numbers: dict[str, int] = {}
     times: dict[int, int] = {0: start}
-    asked: frozenset[LeafProbe] | None = None
+    asked: frozenset[TargetProbe] | None = None
     truncated = f"nothing is settled after {DECISIONS} decisions"
     for _ in range(DECISIONS):
         decision = decide.decide(desired, observed, now)

@@ -99,7 +99,7 @@ class _Gate:
             return 0
         others = [belief for belief in self.members_of(workload.key).beliefs.values() if belief.fact is not leaving]
         mine = [other for other in others if other.fact.id in self.shunned]
-        ripe = [one for one in mine if availability.ripe_at(one, workload.min_ready) <= self.now.steady]
+        ripe = [one for one in mine if availability.available_at(one, workload.min_ready) <= self.now.steady]
         return sum(1 for one in ripe if one.fact.id not in self.leaving and self.roster.share(one.fact) != 0)
 
     # one method per kind of candidate: each holds, or lets pass
@@ -161,7 +161,7 @@ class _Gate:
         belief = None if want.fact is None else members.beliefs.get((want.fact.node, want.fact.id))
         serves = want.fact is None or self.roster.share(want.fact) != 0
         available = (
-            serves and belief is not None and availability.ripe_at(belief, workload.min_ready) <= self.now.steady
+            serves and belief is not None and availability.available_at(belief, workload.min_ready) <= self.now.steady
         )
         spare = want.fact is not None and self.shunned.get(
             want.fact.id, False

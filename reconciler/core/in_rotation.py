@@ -38,7 +38,7 @@ def count(
         available = [
             one
             for one in group.current.values()
-            if availability.ripe_at(one, group.workload.min_ready) <= snap.now.steady
+            if availability.available_at(one, group.workload.min_ready) <= snap.now.steady
         ]
         many = sum(1 for one in available if one.fact.id in late)
         if many:

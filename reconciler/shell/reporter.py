@@ -6,7 +6,7 @@ from typing import Protocol
 
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Outcome
+from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.step import Step
 
 

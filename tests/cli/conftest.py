@@ -43,7 +43,8 @@ from reconciler.cli.app import run
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Instant
-from reconciler.core.model.ledger import Ledger, Suspension, to_rows
+from reconciler.core.model.ledger import Ledger, Suspension
+from reconciler.core.model.ledger_codec import to_rows
 from reconciler.core.model.observed import Observed
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.report.summary import decision_json

@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from reconciler.core.model.ledger import from_rows, obey
+from reconciler.core.model.ledger_codec import from_rows
+from reconciler.core.model.ledger_fold import apply_commands
 from reconciler.core.model.override import Force
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.memory import StoreMemory
@@ -20,7 +21,7 @@ def orders(state) -> dict:
     """The orders that the next run has."""
     with Store.open(state, SystemClock()) as store:
         words = tuple(command for _, command in StoreMemory(store, "test").commands())
-        return dict(obey(from_rows(store.load_ledger()), words).overrides)
+        return dict(apply_commands(from_rows(store.load_ledger()), words).overrides)
 
 
 def test_a_drain_is_queued_with_its_operator_reason_and_expiry(stored, reconcile):

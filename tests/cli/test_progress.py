@@ -9,7 +9,7 @@ from providers.facts import Generation
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.progress import Logged, Progress, Screen, Silent, ticking
 from reconciler.cli.render.times import ago, ahead, short
-from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from tests.sim.clock import VirtualClock

@@ -9,7 +9,7 @@ from providers.actions import StartContainer
 from providers.facts import Generation
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.summary import summary_json, summary_text
-from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.exits import Exit

@@ -9,10 +9,10 @@ from manifests.values.pod import Live
 from providers.actions import StartContainer, StopContainer, UpdateContainer
 from providers.facts import ContainerState
 from reconciler.core.decide import decide
-from reconciler.core.decision import describe
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import Suspension
 from reconciler.core.model.reasons import Reason, Rule, Waiting
+from reconciler.core.plan_text import describe
 from tests.builders import NOW, Scene
 from tests.sim.manifest import Shop, Spec
 

@@ -7,10 +7,10 @@ import pytest
 
 from manifests.values.desired import Guard, MassChange
 from providers.facts import ContainerFact, ContainerState, ExitCause, Probes, ProbeValue
-from reconciler.core.decision import to_json, to_text
 from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Waiting
+from reconciler.core.plan_text import to_json, to_text
 from tests.builders import NOW, Scene, container, down, gone, probe
 from tests.sim.manifest import NAMES, NODE, POOLS, Shop, Spec, shop
 

@@ -12,7 +12,8 @@ from reconciler.core.exits.sequence import Exit, leave, restart
 from reconciler.core.health.belief import Belief, believe
 from reconciler.core.limits import backoff
 from reconciler.core.model.instant import FOREVER, Instant, Now, due, elapsed, next_after
-from reconciler.core.model.ledger import Command, Failures, Grant, Ledger, Outcome, OutcomeKind, fold, obey
+from reconciler.core.model.ledger import Failures, Grant, Ledger
+from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold
 from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.core.replicas.availability import Availability, count
 from reconciler.core.replicas.roster import Group
@@ -238,8 +239,8 @@ def test_a_planned_exit_waits_for_names_then_ttl_then_weight_then_drain(given, e
     ("exit_", "rule"),
     [
         (Exit(named=True, kept=True), Rule.LAST_RECORD),
-        (Exit(zone_hidden="example.test.", zone_hidden_since=SEEN - 500), Rule.UNKNOWN_ZONE),
-        (Exit(pool_hidden="edge/web", pool_hidden_since=SEEN - 3600 * SECOND), Rule.UNKNOWN_POOL),
+        (Exit(unreadable_zone="example.test.", unreadable_zone_since=SEEN - 500), Rule.UNKNOWN_ZONE),
+        (Exit(unreadable_pool="edge/web", unreadable_pool_since=SEEN - 3600 * SECOND), Rule.UNKNOWN_POOL),
     ],
 )
 def test_a_planned_exit_is_held_by_a_last_name_and_by_what_cannot_be_read(exit_, rule):
@@ -308,12 +309,12 @@ def test_an_outcome_lengthens_keeps_or_ends_the_row_of_failures_of_its_step(kind
 
 
 def test_commands_suspend_resume_and_approve_and_unknown_ones_change_nothing():
-    ledger = obey(
+    ledger = apply_commands(
         Ledger(), (Command("suspend", "workload/web", "ann"), Command("approve", "abc"), Command("dance", "*"))
     )
     assert list(ledger.suspensions) == ["workload/web"]
     assert ledger.approvals == {"abc"}
-    assert obey(ledger, (Command("resume", "workload/web"),)).suspensions == {}
+    assert apply_commands(ledger, (Command("resume", "workload/web"),)).suspensions == {}
 
 
 # --- weights and names in one decision --------------------------------------------------------------------------
@@ -372,8 +373,8 @@ def test_two_containers_behind_one_address_leave_a_name_only_together():
             Rule.RESTART_LIMIT,
         ),
         (lambda one: replace(one, failures={"workload/web/1": Failures(3, ago(1), Generation("x", 1))}), Rule.BACK_OFF),
-        (lambda one: obey(one, (Command("suspend", "*"),)), Rule.SUSPENDED),
-        (lambda one: obey(one, (Command("suspend", "workload/web/1"),)), Rule.SUSPENDED),
+        (lambda one: apply_commands(one, (Command("suspend", "*"),)), Rule.SUSPENDED),
+        (lambda one: apply_commands(one, (Command("suspend", "workload/web/1"),)), Rule.SUSPENDED),
     ],
 )
 def test_a_restart_is_held_by(change, rule):

@@ -6,7 +6,7 @@ import pytest
 
 from manifests.values.desired import SECOND, Desired, Push
 from reconciler.core.decide import decide
-from reconciler.core.model.ledger import Command, obey
+from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Reason
 from tests.builders import FAIL, NOW, PASS, SEEN, Scene
@@ -54,6 +54,6 @@ def test_no_push_prevents_a_restart(probe, cause, event):
 )
 def test_no_order_about_traffic_prevents_a_restart(probe, cause, command):
     made = scene(probe)
-    ledger = obey(made.ledger, (replace(command, object="workload/web/0", who="ada", reason="a test"),))
+    ledger = apply_commands(made.ledger, (replace(command, object="workload/web/0", who="ada", reason="a test"),))
     assert ledger.overrides, "the order stands"
     assert granted(made, ledger=ledger) == {made.facts[0].id: cause}

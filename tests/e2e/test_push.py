@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from providers.facts import Generation
-from reconciler.core.model.ledger import PushRow, from_rows
+from reconciler.core.model.ledger import PushRow
+from reconciler.core.model.ledger_codec import from_rows
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.state_db import Store
 from tests.e2e.edge_world import IMAGE, PATIENCE, until

@@ -10,12 +10,13 @@ from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RemoveContainer, RemoveEndpoint, SetWeight, StopContainer
 from providers.facts import Known, Probes, Unknown
 from reconciler.core.decide import decide
-from reconciler.core.decision import Decision, to_json, to_text
+from reconciler.core.decision import Decision
 from reconciler.core.effects import fold
 from reconciler.core.forecast import STEPS, forecast
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.reasons import Rule
+from reconciler.core.plan_text import to_json, to_text
 from reconciler.core.status.objects import rows
 from tests.laws.examples import examples
 from tests.laws.random_worlds import NOW, observed, settled

@@ -12,13 +12,13 @@ from manifests.values.desired import SECOND, Guard
 from providers.actions import StartContainer, StopContainer
 from providers.facts import ExitCause
 from providers.testing.faults import Fault
-from reconciler.core.decision import to_text
 from reconciler.core.forecast import forecast
 from reconciler.core.healing.restart_requests import TTL
 from reconciler.core.model.instant import instant
-from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.model.restart_request import FailurePolicy, Fate, Request
+from reconciler.core.plan_text import to_text
 from tests.laws.examples import examples
 from tests.laws.helpers import WEB, ready, stops, watch_down
 from tests.sim.manifest import Shop, Spec, shop

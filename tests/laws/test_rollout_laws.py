@@ -11,7 +11,7 @@ from providers.facts import Probes, Unknown
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Instant, Now
-from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.revision import Revision, Standing
 from reconciler.core.model.revision import Rollout as History
 from tests.laws.examples import examples

@@ -12,7 +12,7 @@ from providers.actions import ChangeRecords, CreateContainer, SetWeight, StartCo
 from providers.facts import ProbeValue
 from providers.testing.faults import Fault
 from reconciler.core.forecast import forecast
-from reconciler.core.model.ledger import OutcomeKind
+from reconciler.core.model.ledger_fold import OutcomeKind
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.loop import LONGEST_SLEEP
 from tests.laws.examples import examples, stride

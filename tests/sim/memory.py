@@ -5,7 +5,9 @@ import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Command, Ledger, Outcome, from_rows
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import from_rows
+from reconciler.core.model.ledger_fold import Command, Outcome
 from reconciler.core.model.restart_request import Request
 from reconciler.core.model.step import Step
 from reconciler.shell.store.audit import Event, HoldKey, stored_holds

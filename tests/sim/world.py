@@ -22,7 +22,7 @@ from providers.wrappers.owned import owned
 from providers.wrappers.readonly import read_only
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import FOREVER, Now
-from reconciler.core.model.ledger import Outcome
+from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.step import Step
 from reconciler.exits import Exit

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from manifests.values.desired import SECOND
-from reconciler.core.model.ledger import Ledger, from_rows, to_rows
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.push_fact import PushEvent
 from reconciler.shell.pushing.pushes import FORGET_AFTER, REMEMBER_EVERY, Sender
 from reconciler.shell.store.state_db import Store

@@ -3,8 +3,9 @@
 from typing import Any
 
 from reconciler.cli.render.paint import Paint
-from reconciler.core.decision import Decision, Plan, to_json, to_text
+from reconciler.core.decision import Decision, Plan
 from reconciler.core.model.instant import Now
+from reconciler.core.plan_text import to_json, to_text
 from reconciler.exits import Exit
 
 NO_STEPS = "nothing to do"

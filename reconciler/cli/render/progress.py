@@ -18,10 +18,11 @@ from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.summary import step_line
 from reconciler.cli.render.times import short
 from reconciler.cli.view import masked, printable
-from reconciler.core.decision import Decision, describe
+from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.step import Step
+from reconciler.core.plan_text import describe
 from reconciler.shell.clock import Clock
 
 log = logging.getLogger("reconciler")

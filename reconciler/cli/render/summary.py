@@ -8,10 +8,10 @@ from manifests.values.desired import SECOND
 from reconciler.cli.render.paint import Paint
 from reconciler.cli.render.status import progress_lines, status_lines
 from reconciler.cli.render.times import short
-from reconciler.core.decision import describe, spelled_out
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.step import Step
+from reconciler.core.plan_text import describe, spelled_out
 from reconciler.exits import Exit
 from reconciler.shell.report.summary import Summary, decision_json
 

@@ -125,7 +125,7 @@ class _Judge:
         self, snap: Snapshot, policy: DNSPolicy, there: ByName, leaves: tuple[Leaf, ...], current: _Current, out: Names
     ) -> None:
         self.policy, self.zone, self.there, self.out, self.now = policy, there.zone, there, out, snap.now
-        self.mark, blind = owner_mark(snap.desired.instance.id, policy.key), bool(snap.roster.blind)
+        self.mark, blind = owner_mark(snap.desired.instance.id, policy.key), bool(snap.roster.unreadable_nodes)
         self.current, self.inherited = current.sets, current.inherited
         self.reached = reached(policy.host, self.current)
         leaves = tuple(targets.proven(leaf, self.reached) if leaf.unproven else leaf for leaf in leaves)

@@ -15,7 +15,7 @@ from reconciler.core.dns.records import RecordDiff
 from reconciler.core.dns.write_order import Order
 from reconciler.core.limits import prune_guard, suspensions
 from reconciler.core.limits.prune_guard import Pruning
-from reconciler.core.model.dns_memory import NOTHING, Farewell, NameRow
+from reconciler.core.model.dns_memory import NOTHING, NameRow, Withdrawal
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.replicas.snapshot import Snapshot
@@ -34,7 +34,9 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
     zones = _suspended(snap, out.ledger, names)
     due: dict[Place, list[RecordDiff]] = {}
     for diff in names.changes:
-        hold = suspensions.frozen(snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now)
+        hold = suspensions.suspended_document(
+            snap.desired, out.ledger, diff.object, f"records of {diff.key.name}", out.now
+        )
         if hold is None and diff.edited:
             hold = _mass_hold(diff, zones)
         _keep(diff, hold, due, out)
@@ -42,7 +44,7 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
         action = f"delete {stray.key.name} {stray.key.type}"
         hold = prune_guard.hold(snap.desired, out.ledger, pruning, stray.object, action, out.now)
         _keep(stray, hold if hold is not None else _mass_hold(stray, zones), due, out)
-    farewells: dict[str, list[Farewell]] = {}
+    withdrawals: dict[str, list[Withdrawal]] = {}
     if due:
         links = Links(snap)
         policies = {policy.key: policy for policy in snap.desired.policies}
@@ -60,9 +62,9 @@ def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
             for step in steps.steps(snap.desired, listed, out.ledger):
                 out.put(step)
             out.waits += arranged.waits
-            for owner, rows in arranged.farewells.items():
-                farewells.setdefault(owner, []).extend(rows)
-    out.ledger = _remember(out.ledger, names.rows, farewells)
+            for owner, rows in arranged.withdrawals.items():
+                withdrawals.setdefault(owner, []).extend(rows)
+    out.ledger = _remember(out.ledger, names.rows, withdrawals)
     if snap.desired.record_lists or names.strays:
         out.holds, out.waits = steps.condensed(out.holds, out.waits)
     return next((zones[place].hash for place in sorted(zones)), "")
@@ -75,11 +77,11 @@ def _keep(diff: RecordDiff, hold: Hold | None, due: dict[Place, list[RecordDiff]
         due.setdefault((diff.provider, diff.zone), []).append(diff)
 
 
-def _remember(ledger: Ledger, rows: Mapping[str, NameRow], farewells: Mapping[str, list[Farewell]]) -> Ledger:
+def _remember(ledger: Ledger, rows: Mapping[str, NameRow], withdrawals: Mapping[str, list[Withdrawal]]) -> Ledger:
     """The ledger with what names wait for; objects of which nothing is to be remembered have no row."""
     found = {
-        key: rows.get(key, NOTHING)._replace(farewells=tuple(sorted(farewells.get(key, ()))))
-        for key in sorted({*rows, *farewells})
+        key: rows.get(key, NOTHING)._replace(withdrawals=tuple(sorted(withdrawals.get(key, ()))))
+        for key in sorted({*rows, *withdrawals})
     }
     found = {key: row for key, row in found.items() if row != NOTHING}
     return ledger if found == ledger.names else replace(ledger, names=found)

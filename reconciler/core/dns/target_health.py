@@ -1,6 +1,6 @@
 """Health of leaves: which questions are asked about the addresses of names, and what the answers mean.
 
-`leaf_probes` tells the shell what to aim at; `verdict` is read by `omission` and `dns_status`. Pure, like everything here.
+`target_probes` tells the shell what to aim at; `verdict` is read by `omission` and `dns_status`. Pure, like everything here.
 """
 
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from manifests.values.desired import Desired, Service
 from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
 from providers.facts import ProbeFact, ProbeValue
 from reconciler.core.model.instant import FOREVER
-from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.traffic import pools
 
@@ -22,7 +22,7 @@ class LeafVerdict(NamedTuple):
     until: int
 
 
-def leaf_probes(desired: Desired, roster: Roster | None = None) -> tuple[LeafProbe, ...]:
+def target_probes(desired: Desired, roster: Roster | None = None) -> tuple[TargetProbe, ...]:
     """Every distinct question to ask, sorted by address.
 
     Args:
@@ -32,7 +32,7 @@ def leaf_probes(desired: Desired, roster: Roster | None = None) -> tuple[LeafPro
     """
     services = {service.key: service for service in desired.services}
     checks = {check.key: check for check in desired.checks}
-    found = {LeafProbe(check.address, check.check) for check in desired.checks}
+    found = {TargetProbe(check.address, check.check) for check in desired.checks}
     for policy in desired.policies:
         for target in policy.targets:
             if not asked(policy, target):
@@ -49,17 +49,17 @@ def asked(policy: DNSPolicy, target: Target) -> bool:
     return target.name != policy.fallback
 
 
-def probe_of(policy: DNSPolicy, target: Target, address: str, checks: Mapping[str, HealthCheck]) -> LeafProbe | None:
+def probe_of(policy: DNSPolicy, target: Target, address: str, checks: Mapping[str, HealthCheck]) -> TargetProbe | None:
     """What decides about one leaf: the HealthCheck that its target names, else the policy's question; None = nothing asked."""
     if not asked(policy, target):
         return None
     if target.check:
         named = checks.get(target.check)
-        return None if named is None else LeafProbe(named.address, named.check)
-    return None if policy.check is None else LeafProbe(address, policy.check)
+        return None if named is None else TargetProbe(named.address, named.check)
+    return None if policy.check is None else TargetProbe(address, policy.check)
 
 
-def verdict(leaves: Mapping[LeafProbe, ProbeFact], probe: LeafProbe, steady: int) -> LeafVerdict:
+def verdict(leaves: Mapping[TargetProbe, ProbeFact], probe: TargetProbe, steady: int) -> LeafVerdict:
     """What the latest results of a probe mean at this instant. No result, or one that is too old, is unknown."""
     fact = leaves.get(probe)
     if fact is None:
@@ -96,7 +96,7 @@ def _addresses(target: Target, service: Service | None, roster: Roster | None) -
             yield endpoint.address
 
 
-def _order(probe: LeafProbe) -> tuple[str, str]:
+def _order(probe: TargetProbe) -> tuple[str, str]:
     return probe.address, repr(probe.check)
 
 

@@ -14,9 +14,9 @@ from reconciler.core.dns import target_health
 from reconciler.core.dns.target_health import LeafVerdict
 from reconciler.core.health import overrides
 from reconciler.core.model.instant import FOREVER, Now
-from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.override import Override
+from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.pools import Weights
@@ -42,7 +42,7 @@ class Leaf(NamedTuple):
     value: ProbeValue
     until: int = FOREVER
     service: ProbeValue | None = None
-    probe: LeafProbe | None = None
+    probe: TargetProbe | None = None
     leaving: bool = False
     behind: tuple[str, ...] = ()
     early: bool = False
@@ -59,7 +59,7 @@ class Around(NamedTuple):
     roster: Roster
     weights: Weights
     ledger: Ledger
-    answers: Mapping[LeafProbe, ProbeFact]
+    answers: Mapping[TargetProbe, ProbeFact]
     now: Now
 
 
@@ -72,7 +72,7 @@ def around(snap: Snapshot, ledger: Ledger, weights: Weights) -> Around:
         snap.roster,
         weights,
         ledger,
-        snap.observed.leaves,
+        snap.observed.target_answers,
         snap.now,
     )
 

@@ -14,7 +14,7 @@ from manifests.values.dns_names import balancer_name
 from providers.facts import RecordKey, ZoneFact
 from reconciler.core.dns import records
 from reconciler.core.dns.records import RecordDiff
-from reconciler.core.model.dns_memory import Farewell, NameRow
+from reconciler.core.model.dns_memory import NameRow, Withdrawal
 from reconciler.core.model.instant import Now, due, instant
 from reconciler.core.model.reasons import Wait, Waiting
 
@@ -29,7 +29,7 @@ class Arranged:
 
     groups: list[tuple[RecordDiff, ...]] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
-    farewells: dict[str, list[Farewell]] = field(default_factory=dict)
+    withdrawals: dict[str, list[Withdrawal]] = field(default_factory=dict)
 
 
 class Order:
@@ -79,20 +79,20 @@ class Order:
         place = f"{self.provider}/{self.zone.zone}/{name}"
         pointed = self._pointed_at().get(name)
         if pointed is not None:
-            out.farewells.setdefault(diff.object, []).append(Farewell(place, pointed))
+            out.withdrawals.setdefault(diff.object, []).append(Withdrawal(place, pointed))
             out.waits.append(Wait(diff.object, Waiting.NAMES, f"{name} goes after what points at it"))
             return False
         known = next(
-            (farewell for farewell in rows.get(diff.object, NameRow()).farewells if farewell.place == place), None
+            (farewell for farewell in rows.get(diff.object, NameRow()).withdrawals if farewell.place == place), None
         )
         if known is None:
-            known = Farewell(place, patience(diff), instant(self.now))
+            known = Withdrawal(place, patience(diff), instant(self.now))
         elif known.since is None:
             known = known._replace(since=instant(self.now))
         assert known.since is not None  # noqa: S101  (set just above; for the type checker)
         until = due(known.since, known.ttl, self.now)
         if known.ttl:
-            out.farewells.setdefault(diff.object, []).append(known)
+            out.withdrawals.setdefault(diff.object, []).append(known)
         if until <= self.now.steady or not self.patient:
             return True
         out.waits.append(Wait(diff.object, Waiting.TTL, f"resolvers may still come by {name}", until))

@@ -40,14 +40,14 @@ class Exit(NamedTuple):
     named: bool = False
     ttl: int = 0
     kept: bool = False
-    zone_hidden: str = ""
-    zone_hidden_since: int = 0
+    unreadable_zone: str = ""
+    unreadable_zone_since: int = 0
     carrying: bool = False
     contested: str = ""
     refused: str = ""
     pooled: bool = False
-    pool_hidden: str = ""
-    pool_hidden_since: int = 0
+    unreadable_pool: str = ""
+    unreadable_pool_since: int = 0
     in_flight: int | None = None
     epochs: str = ""
     busy: tuple[Place, ...] = ()
@@ -73,9 +73,9 @@ class Progress:
 
 def _leave_names(grant: Grant, fact: ContainerFact, exit_: Exit, empty: bool, now: Now) -> Progress | Grant:
     """Out of every name, then the TTL. A grant comes back when no resolver can know the address any more."""
-    if exit_.zone_hidden:
-        message = f"zone {exit_.zone_hidden} cannot be read, so whether {fact.name} is published is unknown"
-        retry = next_after(exit_.zone_hidden_since, SECOND, now)
+    if exit_.unreadable_zone:
+        message = f"zone {exit_.unreadable_zone} cannot be read, so whether {fact.name} is published is unknown"
+        retry = next_after(exit_.unreadable_zone_since, SECOND, now)
         return Progress(grant, hold=Hold(grant.object, "stop", Rule.UNKNOWN_ZONE, message, until=retry))
     if exit_.named:
         if exit_.kept and empty:
@@ -142,7 +142,7 @@ def _despite(exit_: Exit) -> str:
         return f"another writer keeps its weight in pool {exit_.contested}"
     if exit_.carrying:
         return f"its weight in pool {exit_.refused} could not be taken"
-    return f"pool {exit_.pool_hidden} cannot be read" if exit_.pool_hidden else ""
+    return f"pool {exit_.unreadable_pool} cannot be read" if exit_.unreadable_pool else ""
 
 
 def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now) -> Progress | Grant:
@@ -158,14 +158,16 @@ def _leave_pools(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, n
         next_step = f"keep other writers off pool {exit_.contested}"
         hold = Hold(grant.object, "stop", Rule.CONFLICTING_WRITER, message, until=retry, next_step=next_step)
         return Progress(grant, hold=hold)
-    if exit_.pool_hidden:
-        blind_for = now.steady - exit_.pool_hidden_since
+    if exit_.unreadable_pool:
+        blind_for = now.steady - exit_.unreadable_pool_since
         urgent = grant.cause in URGENT
         if not urgent or blind_for < drain.longest:
-            retry = exit_.pool_hidden_since + drain.longest
+            retry = exit_.unreadable_pool_since + drain.longest
             if not urgent:
-                retry = next_after(exit_.pool_hidden_since, SECOND, now)
-            message = f"pool {exit_.pool_hidden} cannot be read, so whether {fact.name} still gets traffic is unknown"
+                retry = next_after(exit_.unreadable_pool_since, SECOND, now)
+            message = (
+                f"pool {exit_.unreadable_pool} cannot be read, so whether {fact.name} still gets traffic is unknown"
+            )
             return Progress(grant, hold=Hold(grant.object, "stop", Rule.UNKNOWN_POOL, message, until=retry))
     if grant.weight_out is None:
         pooled = grant.pooled or exit_.pooled
@@ -190,9 +192,11 @@ def _away(grant: Grant, fact: ContainerFact, exit_: Exit, drain: Drain, now: Now
     """What is down and not wanted is removed once no pool points at it: its address is free for the next container then."""
     if exit_.carrying:
         return Progress(grant, wait=Wait(grant.object, Waiting.WEIGHT, f"{fact.name} is down and still carries weight"))
-    if exit_.pool_hidden and (grant.cause not in URGENT or now.steady - exit_.pool_hidden_since < drain.longest):
-        message = f"pool {exit_.pool_hidden} cannot be read, so whether it still points at {fact.name} is unknown"
-        retry = next_after(exit_.pool_hidden_since, SECOND, now)
+    if exit_.unreadable_pool and (
+        grant.cause not in URGENT or now.steady - exit_.unreadable_pool_since < drain.longest
+    ):
+        message = f"pool {exit_.unreadable_pool} cannot be read, so whether it still points at {fact.name} is unknown"
+        retry = next_after(exit_.unreadable_pool_since, SECOND, now)
         return Progress(grant, hold=Hold(grant.object, "remove", Rule.UNKNOWN_POOL, message, until=retry))
     return Progress(_out_since(grant, now), remove=True)
 

@@ -152,12 +152,12 @@ def watch(snap: Snapshot, ledger: Ledger) -> Outbreaks:
     }
     if not failing and not ledger.outbreaks:
         return Outbreaks(ledger.outbreaks)
-    look = _Watch(snap.desired.guard.mass_failure, snap.observed, ledger, bool(snap.roster.blind), snap.now)
+    look = _Watch(snap.desired.guard.mass_failure, snap.observed, ledger, bool(snap.roster.unreadable_nodes), snap.now)
     healthy = {
         memory.replica_of(key, ordinal)
         for key, group in snap.roster.groups.items()
         for ordinal, one in group.current.items()
-        if one.live is _PASS and availability.ripe_at(one, group.workload.min_ready) <= snap.now.steady
+        if one.live is _PASS and availability.available_at(one, group.workload.min_ready) <= snap.now.steady
     }
     for key in sorted(failing | {outbreak for outbreak in ledger.outbreaks if outbreak in snap.roster.groups}):
         group = snap.roster.groups[key]

@@ -79,7 +79,7 @@ def _runtime(snap: Snapshot, ledger: Ledger) -> tuple[Mapping[str, tuple[Instant
         attempts = {**attempts, **added}
     if changed:
         counts = {**counts, **changed}
-    if len(counts) > seen and not snap.roster.blind:
+    if len(counts) > seen and not snap.roster.unreadable_nodes:
         there = {
             one.fact.id for group in snap.roster.groups.values() for one in group.current.values() if one.fact.live
         }
@@ -109,7 +109,7 @@ def _escalations(snap: Snapshot, ledger: Ledger) -> Mapping[str, Escalation]:
         key, _, ordinal = name.rpartition("/")
         group = snap.roster.groups.get(key)
         if group is None:
-            if snap.roster.blind:
+            if snap.roster.unreadable_nodes:
                 kept[name] = row
             continue
         workload, belief = group.workload, group.current.get(int(ordinal))
@@ -118,7 +118,7 @@ def _escalations(snap: Snapshot, ledger: Ledger) -> Mapping[str, Escalation]:
         if (
             belief is not None
             and belief.live is ProbeValue.PASS
-            and availability.ripe_at(belief, workload.min_ready) <= snap.now.steady
+            and availability.available_at(belief, workload.min_ready) <= snap.now.steady
         ):
             continue
         kept[name] = row

@@ -163,7 +163,7 @@ def _resolve(snap: Snapshot, request: Request) -> Request:
     group = snap.roster.groups.get(key)
     if group is None:
         return request._replace(members=())
-    if group.blind:
+    if group.unreadable_nodes:
         return request
     only, message = _container(request, group)
     if message:
@@ -260,7 +260,7 @@ def _ripe(request: Request, belief: Belief, roster: Roster, member: Member) -> i
     """The steady instant from which the new life counts: available as its workload wants it, and old enough."""
     group, _ = _place(member.object, roster)
     min_ready = 0 if group is None else group.workload.min_ready
-    at = availability.ripe_at(belief, min_ready)
+    at = availability.available_at(belief, min_ready)
     return at if at == FOREVER else max(at, belief.fact.running_since + request.min_started)
 
 

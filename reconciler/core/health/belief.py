@@ -45,11 +45,11 @@ class By(StrEnum):
     PUSH = "push"
     OBSERVER = "observer"
     BOTH = "push and observer"
-    NOBODY = "nobody"
+    UNDECIDED = "nobody"
     """Nothing changes until somebody can say."""
 
 
-class Word(NamedTuple):
+class Claim(NamedTuple):
     """What others than the probes say of a container's readiness; see `authority`.
 
     `out`: an order or an own fresh word that it is not ready, which is obeyed even if a pool becomes empty. `draining`: it is on
@@ -68,7 +68,7 @@ class Belief(NamedTuple):
     """What we hold true of one container.
 
     `live` and `ready` are pass, fail or unknown; `since` is the steady instant from which it has been ready; `until` is the
-    steady instant at which the answer changes on the same facts because a verdict or a push gets too old. `word` is None where
+    steady instant at which the answer changes on the same facts because a verdict or a push gets too old. `claim` is None where
     only the probes speak. `failed` is which probe asks for a restart, whatever a push or a person says of the traffic; None while
     `live` is not fail.
     """
@@ -79,7 +79,7 @@ class Belief(NamedTuple):
     since: int
     until: int
     reason: Reason
-    word: Word | None = None
+    claim: Claim | None = None
     failed: Reason | None = None
 
 
@@ -117,7 +117,7 @@ def _until(facts: Iterable[Unknown | Known[T]], cadence: int) -> int:
     return FOREVER if oldest == FOREVER else oldest + CADENCES * cadence
 
 
-def trusted(desired: Desired, observed: Observed, now: Now) -> Sight:
+def sight_of(desired: Desired, observed: Observed, now: Now) -> Sight:
     """Keep the facts that are fresh. A provider that manifests name and nobody has looked at yet is unknown too."""
     every, steady = desired.instance, now.steady
     nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from manifests.values.desired import MiddleZone, Push
 from providers.facts import ContainerFact, ContainerState, Generation, ProbeValue
 from reconciler.core.health import overrides
-from reconciler.core.health.belief import Belief, By, Word
+from reconciler.core.health.belief import Belief, By, Claim
 from reconciler.core.health.pushes import Channel, channel
 from reconciler.core.model.instant import FOREVER, Now, due
 from reconciler.core.model.override import Force, Override
@@ -67,7 +67,7 @@ def rule(push: PushFact, rules: Push, observer: ProbeValue, suspect: bool, stead
     if suspect:
         if word is observer:
             return Ruling(word, By.BOTH, False, ends, says)
-        return Ruling(_UNKNOWN, By.NOBODY, False, ends, Reason.PUSH_CHANNEL_SUSPECT)
+        return Ruling(_UNKNOWN, By.UNDECIDED, False, ends, Reason.PUSH_CHANNEL_SUSPECT)
     if steady > stale_end:
         return Ruling(observer, By.OBSERVER, False, FOREVER)
     until = min(stale_end + 1, ends)
@@ -80,7 +80,7 @@ def rule(push: PushFact, rules: Push, observer: ProbeValue, suspect: bool, stead
     return Ruling(observer, By.BOTH, False, until)
 
 
-def heed(belief: Belief, push: PushFact | None, rules: Push | None, way: Channel, now: Now) -> Belief:
+def apply_push(belief: Belief, push: PushFact | None, rules: Push | None, way: Channel, now: Now) -> Belief:
     """A belief of the probes after the container's own push. Of what does not run, no push says anything."""
     if push is None or rules is None or belief.fact.state is not ContainerState.RUNNING:
         return belief
@@ -96,8 +96,8 @@ def heed(belief: Belief, push: PushFact | None, rules: Push | None, way: Channel
     if steady >= push.at + rules.fresh:
         until = min(until, way.until)  # whether silence counts depends on the others
     reason = belief.reason if ruling.reason is None else ruling.reason
-    word = Word(ruling.by, ruling.out, draining, belief.ready, overruled, push.since)
-    return belief._replace(ready=ruling.ready, since=since, until=until, reason=reason, word=word)
+    claim = Claim(ruling.by, ruling.out, draining, belief.ready, overruled, push.since)
+    return belief._replace(ready=ruling.ready, since=since, until=until, reason=reason, claim=claim)
 
 
 _ORDERED = {
@@ -107,21 +107,23 @@ _ORDERED = {
 }
 
 
-def order(belief: Belief, override: Override, now: Now) -> Belief:
+def apply_override(belief: Belief, override: Override, now: Now) -> Belief:
     """A belief after a person's order. What does not run cannot be ordered to be ready."""
     if belief.fact.state is not ContainerState.RUNNING:
         return belief
     ready, reason = _ORDERED[override.force]
-    observer = belief.ready if belief.word is None else belief.word.observer
+    observer = belief.ready if belief.claim is None else belief.claim.observer
     overruled = ready is not observer and observer is not _UNKNOWN
     since = max(due(override.at, 0, now), belief.fact.running_since) if belief.ready is not _PASS else belief.since
     until = min(belief.until, overrides.expires_at(override, now))
-    draining = override.force is Force.DRAIN or (belief.word is not None and belief.word.draining)
-    word = Word(By.OVERRIDE, ready is _FAIL, draining, observer, overruled)
-    return belief._replace(ready=ready, since=since if ready is _PASS else 0, until=until, reason=reason, word=word)
+    draining = override.force is Force.DRAIN or (belief.claim is not None and belief.claim.draining)
+    claim = Claim(By.OVERRIDE, ready is _FAIL, draining, observer, overruled)
+    return belief._replace(ready=ready, since=since if ready is _PASS else 0, until=until, reason=reason, claim=claim)
 
 
-def hear(senders: Iterable[tuple[Push, ContainerFact]], pushes: Mapping[Generation, PushFact], steady: int) -> Channel:
+def push_channel(
+    senders: Iterable[tuple[Push, ContainerFact]], pushes: Mapping[Generation, PushFact], steady: int
+) -> Channel:
     """How far the way of the pushes is to be trusted, from all containers that may push."""
     return channel(
         (

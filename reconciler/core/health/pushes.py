@@ -67,7 +67,7 @@ class Record(NamedTuple):
     nonce: str = ""
 
 
-class Life(NamedTuple):
+class ObservedContainer(NamedTuple):
     """The current life of a container: its generation, since when it runs (0 = nobody knows), and when the look at it began."""
 
     generation: Generation
@@ -118,7 +118,7 @@ def is_full(bucket: Bucket, now: int) -> bool:
     return bucket.level + max(0, now - bucket.at) * RATE * _TOKEN // SECOND >= _FULL
 
 
-def receive(sent: Sent, life: Life, known: Record | None, fresh: int, nonce: str = "") -> Ruling:
+def receive(sent: Sent, life: ObservedContainer, known: Record | None, fresh: int, nonce: str = "") -> Ruling:
     """The rule for one push of a container that looks have shown.
 
     A boot belongs to the life that ran when it was first heard. The latest look may be older than a restart, so until a look
@@ -175,7 +175,7 @@ def _differs(before: PushFact, now: PushFact, fresh: int) -> bool:
     return late or before.restored or before.event is not now.event or (before.inflight == 0) != (now.inflight == 0)
 
 
-def settle(record: Record, life: Life) -> Record:
+def settle(record: Record, life: ObservedContainer) -> Record:
     """A record after a look: bound to the life it was heard in, or moved on to the one that had begun before it was heard."""
     confirmed = life.looked_at >= record.first
     if record.generation == life.generation:
@@ -260,7 +260,7 @@ def restore(record: Record, now: int) -> Record:
     return record._replace(push=push._replace(at=at, restored=True), first=0, bound=True)
 
 
-def observed(records: Mapping[str, Record], lives: Mapping[str, Life]) -> dict[Generation, PushFact]:
+def observed(records: Mapping[str, Record], lives: Mapping[str, ObservedContainer]) -> dict[Generation, PushFact]:
     """The pushes in force, by generation: those of the lives that go on, without a ready that is only remembered."""
     found: dict[Generation, PushFact] = {}
     for container, record in records.items():

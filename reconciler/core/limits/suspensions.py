@@ -50,7 +50,7 @@ def _named(desired: Desired, ledger: Ledger, names: tuple[str, ...], obj: str, a
     return None
 
 
-def silenced(ledger: Ledger, now: Now) -> frozenset[str]:
+def probes_suspended(ledger: Ledger, now: Now) -> frozenset[str]:
     """The keys whose probes a person stopped as well: `*`, nodes, workloads, replicas."""
     return frozenset(
         key
@@ -59,7 +59,7 @@ def silenced(ledger: Ledger, now: Now) -> frozenset[str]:
     )
 
 
-def frozen(desired: Desired, ledger: Ledger, key: str, action: str, now: Now) -> Hold | None:
+def suspended_document(desired: Desired, ledger: Ledger, key: str, action: str, now: Now) -> Hold | None:
     """The hold of a person's word on a Service or DNSPolicy itself. Suspending workloads does not stop weights and names."""
     return _named(desired, ledger, (key,), key, action, now)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from reconciler.core.model.instant import Instant, read_instant
 
 
-class Farewell(NamedTuple):
+class Withdrawal(NamedTuple):
     """A name on its way out: `place` is `provider/zone/name`, `ttl` (ns) how long resolvers may still come by what pointed
     at it, `since` when that was seen gone (None = something still points there)."""
 
@@ -28,7 +28,7 @@ class NameRow(NamedTuple):
     waiting: Instant | None = None
     down: Instant | None = None
     over: Instant | None = None
-    farewells: tuple[Farewell, ...] = ()
+    withdrawals: tuple[Withdrawal, ...] = ()
 
 
 NOTHING = NameRow()
@@ -36,10 +36,10 @@ NOTHING = NameRow()
 
 def read_name(raw: Any) -> NameRow:
     """A row as it was stored. Raises `TypeError`, `ValueError`."""
-    waiting, down, over, farewells = raw
+    waiting, down, over, withdrawals = raw
     return NameRow(
         read_instant(waiting),
         read_instant(down),
         read_instant(over),
-        tuple(Farewell(place, int(ttl), read_instant(since)) for place, ttl, since in farewells),
+        tuple(Withdrawal(place, int(ttl), read_instant(since)) for place, ttl, since in withdrawals),
     )

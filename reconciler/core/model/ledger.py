@@ -1,26 +1,24 @@
-"""The ledger: what must be remembered over ticks, restarts of the program and of the host.
+"""The ledger: what must be remembered over ticks, restarts of the program and of the host. Values only.
 
-`decide` takes it as part of what is observed and returns it advanced; the shell stores its rows and folds in the outcomes
-of steps. Every item can be lost without harm: restarts are found again in start times, revisions in labels, the inventory in
-labels and ownership records; until they are, an empty ledger beside owned objects means that history was lost, and nothing is restarted.
+`decide` takes the ledger as part of what is observed and returns it advanced; `ledger_fold` adds outcomes of steps and commands,
+`ledger_codec` makes rows of it for the store. Every item can be lost without harm: restarts are found again in start times,
+revisions in labels, the inventory in labels and ownership records. Until they are, an empty ledger beside owned objects means that
+the ledger was lost, and nothing is restarted for its health.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from providers.facts import Generation
-from reconciler.core.model import override, weight_memory
 from reconciler.core.model.adopted import Adopted
-from reconciler.core.model.dns_memory import NameRow, read_name
-from reconciler.core.model.instant import NEVER, Instant, Now, instant, read_instant
+from reconciler.core.model.dns_memory import NameRow
+from reconciler.core.model.instant import Instant
 from reconciler.core.model.override import Override
 from reconciler.core.model.reasons import Reason
-from reconciler.core.model.restart_request import Request, read_request
-from reconciler.core.model.revision import RevisionMark, Rollout, read_rollout, tried_again
-from reconciler.core.model.weight_memory import Cut, Leaving, Ready, Weighed
+from reconciler.core.model.restart_request import Request
+from reconciler.core.model.revision import RevisionMark, Rollout
+from reconciler.core.model.weight_memory import Cut, Ready, Weighed
 
 
 class Grant(NamedTuple):
@@ -48,6 +46,16 @@ class Grant(NamedTuple):
     quiet: Instant | None = None
     epochs: str = ""
     only: str = ""
+
+
+class ExitTimes(NamedTuple):
+    """How the containers of a workload leave (ns): no request may be in flight for `quiet`, which is waited for until `longest`; the
+    runtime kills after `grace` what a stop does not end.
+    """
+
+    quiet: int
+    longest: int
+    grace: int
 
 
 class Failures(NamedTuple):
@@ -176,220 +184,4 @@ class Ledger:
     names: Mapping[str, NameRow] = field(default_factory=dict)
     pins: Mapping[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
     templates: Mapping[str, str] = field(default_factory=dict)
-    exit_times: Mapping[str, Leaving] = field(default_factory=dict)
-
-
-# --- outcomes ---------------------------------------------------------------------------------------------------
-
-
-class OutcomeKind(StrEnum):
-    """How a step ended, for its dependents and for the back-off."""
-
-    DONE = "done"
-    FAILED = "failed"
-    REJECTED = "rejected"
-    CONFLICT = "conflict"
-    UNKNOWN = "unknown"
-    SKIPPED = "skipped"
-
-
-class Outcome(NamedTuple):
-    """What came of one step."""
-
-    step: str
-    kind: OutcomeKind
-    message: str = ""
-
-
-def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
-    """The ledger after these outcomes: failures start or lengthen a back-off, success ends it."""
-    failures = dict(ledger.step_failures)
-    for outcome in outcomes:
-        if outcome.kind is OutcomeKind.DONE:
-            failures.pop(outcome.step, None)
-        elif outcome.kind in {OutcomeKind.FAILED, OutcomeKind.REJECTED, OutcomeKind.UNKNOWN}:
-            count = failures[outcome.step].streak + 1 if outcome.step in failures else 1
-            stop = outcome.kind is OutcomeKind.REJECTED
-            failures[outcome.step] = StepFailure(count, instant(now), stop, outcome.message)
-        elif outcome.kind is OutcomeKind.CONFLICT:
-            # The world moved on: decide anew at once, but do not chase it if that happens again and again.
-            count = failures[outcome.step].streak + 1 if outcome.step in failures else 0
-            failures[outcome.step] = StepFailure(count, instant(now), False, outcome.message)
-    return ledger if failures == ledger.step_failures else replace(ledger, step_failures=failures)
-
-
-# --- people's commands ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Command:
-    """One command of a person, from the inbox: `suspend`, `resume`, `approve`, `restart`, `rollback`, `drain`, `force` or `release`.
-
-    `object` is a key, `*`, or a hash; of a restart it is the id of the request, and `request` what is asked for. `value` is what
-    `force` makes of an endpoint: `up` or `down`. `at` is when it was given.
-    """
-
-    verb: str
-    object: str
-    who: str = ""
-    reason: str = ""
-    until_wall: int = 0
-    probes: bool = False
-    request: Request | None = None
-    value: str = ""
-    at: Instant = NEVER
-
-
-def obey(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
-    """The ledger after these commands. Unknown verbs change nothing: the inbox may hold those of a newer version.
-
-    Resuming an object also lets its replicas that have failed for good be tried again, and a rolling rollout that has failed.
-    """
-    suspensions, escalations, rollouts = dict(ledger.suspensions), dict(ledger.escalations), dict(ledger.rollouts)
-    approvals, requests, orders = set(ledger.approvals), dict(ledger.requests), ledger.overrides
-    for command in commands:
-        if command.verb == "suspend":
-            suspensions[command.object] = Suspension(command.who, command.reason, command.until_wall, command.probes)
-        elif command.verb == "resume":
-            suspensions.pop(command.object, None)
-            escalations = {name: one for name, one in escalations.items() if not _covers(command.object, name)}
-            rollouts |= {key: tried_again(one) for key, one in rollouts.items() if _covers(command.object, key)}
-        elif command.verb == "approve":
-            approvals.add(command.object)
-        elif command.verb == "restart" and command.request is not None:
-            requests.setdefault(command.object, command.request)
-        elif command.verb == "rollback" and command.object in rollouts:
-            asked = (command.who, command.reason)
-            rollouts[command.object] = rollouts[command.object]._replace(asked=asked)
-        elif command.verb in override.VERBS:
-            given = (command.value, command.at, command.who, command.reason, command.until_wall)
-            orders = override.after(orders, override.Order(command.verb, command.object, *given))
-    return replace(
-        ledger,
-        suspensions=suspensions,
-        approvals=frozenset(approvals),
-        requests=requests,
-        rollouts=rollouts,
-        overrides=orders,
-        escalations=escalations if escalations != ledger.escalations else ledger.escalations,
-    )
-
-
-def _covers(object: str, name: str) -> bool:  # noqa: A002
-    """Whether a word about an object (a key, or `*` for all) is about this one too."""
-    return object in {"*", name} or name.startswith(f"{object}/")
-
-
-# --- rows -------------------------------------------------------------------------------------------------------
-
-
-def _grant(raw: list[Any]) -> Grant:
-    obj, generation, cause, at, names_out, ttl, weight_out, pooled, *rest = raw  # older rows are shorter
-    if len(rest) > 3:
-        rest[3] = read_instant(rest[3])
-    return Grant(
-        obj,
-        Generation(*generation),
-        Reason(cause),
-        Instant(*at),
-        read_instant(names_out),
-        ttl,
-        read_instant(weight_out),
-        pooled,
-        *rest,
-    )
-
-
-def _push(raw: list[Any]) -> PushRow:
-    generation, event, since, at, boot, seq, inflight, nonce, earlier = raw
-    over = tuple((name, started_at) for name, started_at in earlier)
-    return PushRow(Generation(*generation), event, Instant(*since), Instant(*at), boot, seq, inflight, nonce, over)
-
-
-_READ: Mapping[str, Any] = {
-    "grants": _grant,
-    "attempts": lambda raw: tuple(Instant(*one) for one in raw),
-    "failures": lambda raw: Failures(raw[0], Instant(*raw[1]), Generation(*raw[2])),
-    "step_failures": lambda raw: StepFailure(raw[0], Instant(*raw[1]), raw[2], raw[3]),
-    "wanted": lambda raw: Instant(*raw),
-    "restarted": lambda raw: tuple(Instant(*one) for one in raw),
-    "escalations": lambda raw: Escalation(raw[0], raw[1], Instant(*raw[2])),
-    "outbreaks": lambda raw: Outbreak(Instant(*raw[0]), raw[1], raw[2], read_instant(raw[3]), read_instant(raw[4])),
-    "runtime_restarts": int,
-    "suspensions": lambda raw: Suspension(*raw),
-    "requests": read_request,
-    "revisions": lambda raw: RevisionMark(*raw),
-    "rollouts": read_rollout,
-    "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
-    "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
-    "pushes": _push,
-    "ready": weight_memory.ready_row,
-    "weighed": weight_memory.weighed_rows,
-    "cuts": weight_memory.cut_rows,
-    "panics": lambda raw: Instant(*raw),
-    "overrides": override.override_row,
-    "names": read_name,
-    "pins": lambda raw: tuple((container, digest) for container, digest in raw),
-    "templates": str,
-    "exit_times": lambda raw: Leaving(*raw),
-}
-_FLAGS = ("passed", "taken_over", "zones", "approvals")
-_SINGLE = "ledger"
-
-
-def to_rows(
-    ledger: Ledger, earlier: tuple[Ledger, Mapping[tuple[str, str], str]] | None = None
-) -> dict[tuple[str, str], str]:
-    """The ledger as (section, key) -> JSON text, one row per remembered thing.
-
-    Args:
-        ledger: what to spell out.
-        earlier: a ledger and its rows; sections that are the same object there are taken over, so that the cost follows
-            the change.
-    """
-    same: set[str] = set()
-    rows: dict[tuple[str, str], str] = {}
-    if earlier is not None:
-        before, known = earlier
-        same = {one for one in (*_READ, *_FLAGS) if getattr(before, one) is getattr(ledger, one)}
-        rows = {key: text for key, text in known.items() if key[0] in same}
-    for section in _READ:
-        if section not in same:
-            for key, value in getattr(ledger, section).items():
-                rows[section, key] = json.dumps(value)
-    for section in _FLAGS:
-        if section not in same:
-            for key in getattr(ledger, section):
-                rows[section, key] = "true"
-    rows[_SINGLE, "source"] = json.dumps(ledger.source)
-    rows[_SINGLE, "history_lost"] = json.dumps(ledger.history_lost)
-    rows[_SINGLE, "clock"] = json.dumps(ledger.clock)
-    return rows
-
-
-def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
-    """The ledger from its rows; rows of sections this version does not know are ignored.
-
-    Raises:
-        ValueError, TypeError: a row does not hold what its section promises.
-    """
-    sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
-    flags: dict[str, set[str]] = {section: set() for section in _FLAGS}
-    single: dict[str, Any] = {"source": "", "history_lost": None, "clock": None}
-    for (section, key), text in rows.items():
-        if section in sections:
-            sections[section][key] = _READ[section](json.loads(text))
-        elif section in flags:
-            flags[section].add(key)
-        elif section == _SINGLE and key in single:
-            single[key] = json.loads(text)
-    return Ledger(
-        **sections,
-        passed=frozenset(flags["passed"]),
-        taken_over=frozenset(flags["taken_over"]),
-        zones=frozenset(flags["zones"]),
-        approvals=frozenset(flags["approvals"]),
-        source=single["source"],
-        history_lost=read_instant(single["history_lost"]),
-        clock=read_instant(single["clock"]),
-    )
+    exit_times: Mapping[str, ExitTimes] = field(default_factory=dict)

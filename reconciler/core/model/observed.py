@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from providers.facts import ContainerFact, Generation, Known, PoolFact, ProbeFact, Probes, Unknown, ZoneFact
-from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.push_fact import PushFact
+from reconciler.core.model.target_probe import TargetProbe
 
 RuntimeFacts = Known[tuple[ContainerFact, ...]] | Unknown
 PoolFacts = Known[PoolFact] | Unknown
@@ -19,7 +19,7 @@ class Observed:
     """All facts of the latest looks, the probe verdicts and the ledger.
 
     runtimes: node -> containers. pools: (provider, pool). zones: (provider, zone). probes: generation -> verdicts.
-    pushes: generation -> the latest push in force. leaves: what is asked of an address of a name -> its verdict.
+    pushes: generation -> the latest push in force. target_answers: question about a target address -> its verdict.
     source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
     or `provider/zone` with a call that came to no known outcome in time. under_way: the same for calls that still have time.
     contexts: probe contexts on labels of somebody else's containers, as read, by their text.
@@ -35,4 +35,4 @@ class Observed:
     busy: frozenset[str] = frozenset()
     under_way: frozenset[str] = frozenset()
     contexts: Mapping[str, Context] = field(default_factory=dict)
-    leaves: Mapping[LeafProbe, ProbeFact] = field(default_factory=dict)
+    target_answers: Mapping[TargetProbe, ProbeFact] = field(default_factory=dict)

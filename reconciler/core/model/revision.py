@@ -79,7 +79,7 @@ class Rollout(NamedTuple):
     progressed: Instant | None = None
     asked: tuple[str, str] | None = None
     rows: tuple[Revision, ...] = ()
-    shaken: Instant | None = None
+    host_restarted: Instant | None = None
 
     def of(self, revision: str) -> Revision | None:
         """The row of a hash."""
@@ -117,7 +117,7 @@ def why_failed(rollout: Rollout | None, revision: str) -> str | None:
     return f"revision {revision[:8]} has failed: {row.why}"
 
 
-def tried_again(rollout: Rollout) -> Rollout:
+def retry_failed(rollout: Rollout) -> Rollout:
     """The same where a person has a rolling rollout that failed tried once more; of whole revisions only the manifest says that."""
     if rollout.progressed is None:
         return rollout
@@ -128,7 +128,7 @@ def tried_again(rollout: Rollout) -> Rollout:
     return rollout._replace(progressed=None, rows=(*rollout.rows[:-1], *rows))
 
 
-def may_go_back(rollout: Rollout) -> bool:
+def can_roll_back(rollout: Rollout) -> bool:
     """Whether there is anything to take back: a revision that waits, or one that had the traffic before.
 
     Whether that one is still kept only its containers and the time tell: `bake.take_back` asks these.
@@ -151,7 +151,7 @@ def read_rollout(raw: list[Any]) -> Rollout:
     return rollout._replace(
         low=_instant(rollout.low),
         progressed=_instant(rollout.progressed),
-        shaken=_instant(rollout.shaken),
+        host_restarted=_instant(rollout.host_restarted),
         asked=None if rollout.asked is None else (rollout.asked[0], rollout.asked[1]),
         rows=tuple(
             row._replace(

@@ -47,16 +47,6 @@ class Cut(NamedTuple):
     at: Instant
 
 
-class Leaving(NamedTuple):
-    """How the containers of a workload leave (ns): nothing must be in flight for `quiet`, which is waited for until `longest`; a stop
-    becomes a kill after `grace`.
-    """
-
-    quiet: int
-    longest: int
-    grace: int
-
-
 def ready_row(raw: list[Any]) -> Ready:
     """A row as it was stored."""
     return Ready(raw[0], Instant(*raw[1]), *raw[2:])

@@ -26,7 +26,7 @@ _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
 
 @dataclass(slots=True)
-class Taken:
+class Adoption:
     """The answer for all workloads. Filled while this stage runs, read-only after it.
 
     `facts` are the adopted containers with the mark they are treated by, by (node, id); `rows` what is to be remembered;
@@ -43,7 +43,7 @@ class Taken:
     holds: list[Hold] = field(default_factory=list)
 
 
-NOTHING = Taken()
+NOTHING = Adoption()
 
 
 def matches(workload: Workload, fact: ContainerFact) -> bool:
@@ -63,7 +63,7 @@ def take(
     runtimes: Mapping[str, Sequence[ContainerFact]],
     hidden: Iterable[str],
     rows: Mapping[str, Adopted],
-) -> Taken:
+) -> Adoption:
     """Find out who is adopted by whom.
 
     Args:
@@ -75,7 +75,7 @@ def take(
     wanting = [workload for workload in desired.workloads if workload.adopt is not None]
     if not wanting and not rows:
         return NOTHING
-    out = Taken()
+    out = Adoption()
     blind = set(hidden)
     out.rows.update((key, row) for key, row in rows.items() if row.node in blind)
     by_key = {workload.key: workload for workload in desired.workloads}
@@ -119,7 +119,7 @@ class _Adopter:
     """One workload while its containers get their ordinals."""
 
     def __init__(
-        self, desired: Desired, workload: Workload, runtimes: Mapping[str, Sequence[ContainerFact]], out: Taken
+        self, desired: Desired, workload: Workload, runtimes: Mapping[str, Sequence[ContainerFact]], out: Adoption
     ) -> None:
         self.workload, self.out = workload, out
         self.instance = desired.instance.id

@@ -34,7 +34,7 @@ class Availability(NamedTuple):
     arriving: int = 0
 
 
-def ripe_at(belief: Belief, min_ready: int) -> int:
+def available_at(belief: Belief, min_ready: int) -> int:
     """The steady instant from which this container is available, FOREVER while it is not ready."""
     return belief.since + min_ready if belief.ready is _PASS else FOREVER
 
@@ -60,7 +60,7 @@ def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:
             if belief.ready is _UNKNOWN:
                 unknown += 1
                 continue
-            ripe = ripe_at(belief, min_ready)
+            ripe = available_at(belief, min_ready)
             if ripe <= steady:
                 total += 1
                 current += is_current

@@ -11,36 +11,35 @@ from dataclasses import replace
 from manifests.values.desired import SECOND, Workload
 from reconciler.core.exits.grants import deadline_at
 from reconciler.core.model.instant import FOREVER
-from reconciler.core.model.ledger import Grant, Ledger
-from reconciler.core.model.weight_memory import Leaving
+from reconciler.core.model.ledger import ExitTimes, Grant, Ledger
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
 
-DEFAULT = Leaving(2 * SECOND, 10 * SECOND, 30 * SECOND)
+DEFAULT = ExitTimes(2 * SECOND, 10 * SECOND, 30 * SECOND)
 """How a container leaves of which no manifest was ever seen: as one whose manifest leaves drain and grace out."""
 
 
-def said_by(workload: Workload) -> Leaving:
+def declared_exit(workload: Workload) -> ExitTimes:
     """What the manifest of a workload says."""
-    return Leaving(workload.drain_min, workload.drain_max, workload.template.grace)
+    return ExitTimes(workload.drain_min, workload.drain_max, workload.template.grace)
 
 
 def learn(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger with what the manifests say of workloads that have containers, and what those that are gone have said."""
     known = ledger.exit_times
     said = {
-        key: said_by(group.workload)
+        key: declared_exit(group.workload)
         for key, group in snap.roster.groups.items()
         if not group.workload.restart_only and (group.kept or group.members())
     }
     orphans = {f"workload/{fact.mark.workload}" for fact in snap.roster.orphans if fact.mark is not None}
     # Where a node cannot be seen, nobody knows who has no container any more.
-    kept = known if snap.roster.blind else {key: known[key] for key in orphans if key in known}
+    kept = known if snap.roster.unreadable_nodes else {key: known[key] for key in orphans if key in known}
     leaving = {**kept, **said}
     return ledger if leaving == known else replace(ledger, exit_times=leaving)
 
 
-def manner_of(ledger: Ledger, key: str) -> Leaving:
+def exit_times_of(ledger: Ledger, key: str) -> ExitTimes:
     """How the containers of a workload leave that no manifest names."""
     return ledger.exit_times.get(key, DEFAULT)
 

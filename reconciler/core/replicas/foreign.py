@@ -18,12 +18,12 @@ from reconciler.core.model.observed import Observed
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.reasons import Hold
 from reconciler.core.replicas import adoption, labelled
-from reconciler.core.replicas.adoption import NOTHING, Taken
+from reconciler.core.replicas.adoption import NOTHING, Adoption
 from reconciler.core.replicas.labelled import Marked
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class ForeignContainers:
     """The answer: the manifests and facts that the rest of the path sees, and what is to be said and remembered.
 
     `leaving`, `pending` and `released` are those of `adoption.Taken`; `containers` is what is probed, by container id, where it is
@@ -44,7 +44,7 @@ class Admitted:
         return ledger if self.rows == ledger.adopted else replace(ledger, adopted=dict(self.rows))
 
 
-def admit(desired: Desired, observed: Observed, sight: Sight) -> Admitted:
+def admit(desired: Desired, observed: Observed, sight: Sight) -> ForeignContainers:
     """Find the containers of somebody else that are treated as ours."""
     ledger = observed.ledger
     taken = adoption.take(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted)
@@ -52,7 +52,7 @@ def admit(desired: Desired, observed: Observed, sight: Sight) -> Admitted:
     if ledger.grants:
         _finish(desired, sight, ledger, taken, marked)
     if taken is NOTHING and not marked.workloads:
-        return Admitted(desired, sight)
+        return ForeignContainers(desired, sight)
     runtimes = dict(sight.runtimes)
     facts = {**taken.facts, **marked.facts}
     for node in {node for node, _ in facts}:
@@ -60,7 +60,7 @@ def admit(desired: Desired, observed: Observed, sight: Sight) -> Admitted:
     if marked.workloads:
         workloads = sorted([*desired.workloads, *marked.workloads], key=lambda workload: workload.key)
         desired = replace(desired, workloads=tuple(workloads))
-    return Admitted(
+    return ForeignContainers(
         desired=desired,
         sight=replace(sight, runtimes=runtimes),
         leaving=frozenset(taken.leaving),
@@ -72,7 +72,7 @@ def admit(desired: Desired, observed: Observed, sight: Sight) -> Admitted:
     )
 
 
-def _finish(desired: Desired, sight: Sight, ledger: Ledger, taken: Taken, marked: Marked) -> None:
+def _finish(desired: Desired, sight: Sight, ledger: Ledger, taken: Adoption, marked: Marked) -> None:
     """Containers of somebody else that are down by our doing, in the middle of a restart whose reason has gone: nobody adopts them
     any more, or labels count no more. They are started, and then let go.
     """
@@ -107,7 +107,7 @@ def probed(
         runtimes: the containers of the nodes that can be seen.
         hidden: the nodes that cannot be seen.
     """
-    taken: Taken = adoption.take(desired, runtimes, hidden, ledger.adopted)
+    taken: Adoption = adoption.take(desired, runtimes, hidden, ledger.adopted)
     marked: Marked = labelled.groups(desired, runtimes, contexts, taken.facts, ledger.grants)
     templates = {one.name: one for one in desired.workloads}
     found: dict[str, tuple[ContainerFact, str, Container]] = {}

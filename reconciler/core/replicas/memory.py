@@ -25,7 +25,7 @@ _ENDED = {ContainerState.EXITED, ContainerState.RESTARTING}
 MEMORY_OF_ATTEMPTS = 3600 * SECOND
 """How long attempts of a replica are kept that no manifest describes any more."""
 
-AMNESIA = 300 * SECOND
+HISTORY_LOST_FOR = 300 * SECOND
 """How long a lost ledger holds health restarts at least: the default window of attempts."""
 
 
@@ -104,13 +104,15 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
     """The ledger with what this look adds to it."""
     source, history_lost = ledger.source, ledger.history_lost
     owned = not source and _owns(snap)
-    if is_empty(ledger) and (owned or snap.roster.blind):
+    if is_empty(ledger) and (owned or snap.roster.unreadable_nodes):
         # What runs on a node that cannot be seen may be ours: until it is seen, an empty ledger counts as lost.
         history_lost = instant(snap.now)
     elif history_lost is not None:
-        innocent = not source and not owned and not snap.roster.blind
-        history_lost = None if innocent or elapsed(history_lost, snap.now) >= amnesia(snap.desired) else history_lost
-    if snap.desired.take_over or (not source and not owned and not snap.roster.blind):
+        innocent = not source and not owned and not snap.roster.unreadable_nodes
+        history_lost = (
+            None if innocent or elapsed(history_lost, snap.now) >= history_lost_for(snap.desired) else history_lost
+        )
+    if snap.desired.take_over or (not source and not owned and not snap.roster.unreadable_nodes):
         source = snap.desired.source
     revisions = _revisions(ledger, snap.desired)
     passed = ledger.passed
@@ -163,9 +165,9 @@ def _zones(snap: Snapshot, ledger: Ledger) -> frozenset[str]:
     return frozenset(zones)
 
 
-def amnesia(desired: Desired) -> int:
+def history_lost_for(desired: Desired) -> int:
     """How long a lost ledger holds health restarts: the longest window of attempts, after which counting is right again."""
-    return max([AMNESIA, *(workload.restarts.window for workload in desired.workloads)])
+    return max([HISTORY_LOST_FOR, *(workload.restarts.window for workload in desired.workloads)])
 
 
 def path_of(workload_key: str, probe: str, node: str) -> str:

@@ -26,7 +26,7 @@ from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.revision import FULL, Rollout, Standing, keeps
-from reconciler.core.replicas.foreign import Admitted
+from reconciler.core.replicas.foreign import ForeignContainers
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
@@ -35,7 +35,7 @@ _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 class Group:
     """The containers of one workload. Filled while this stage runs, read-only after it.
 
-    `current` is keyed by ordinal; the other lists are sorted by (ordinal, name); `blind` lists the nodes of the workload that
+    `current` is keyed by ordinal; the other lists are sorted by (ordinal, name); `unreadable_nodes` are those of the workload that
     cannot be seen. `serving` is the revision of the current ones; `coming` tells that replicas of the declared one are made.
     """
 
@@ -43,7 +43,7 @@ class Group:
     current: dict[int, Belief] = field(default_factory=dict)
     outgoing: list[Belief] = field(default_factory=list)
     surplus: list[Belief] = field(default_factory=list)
-    blind: tuple[str, ...] = ()
+    unreadable_nodes: tuple[str, ...] = ()
     waiting: list[Belief] = field(default_factory=list)
     kept: list[Belief] = field(default_factory=list)
     serving: str = ""
@@ -73,7 +73,7 @@ class Roster:
     groups: Mapping[str, Group]
     orphans: Sequence[ContainerFact]
     foreign: Mapping[tuple[str, str], ContainerFact]
-    blind: tuple[str, ...]
+    unreadable_nodes: tuple[str, ...]
     down: Sequence[tuple[Group, Belief]]
     leaving: frozenset[str] = frozenset()
     pending: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -115,7 +115,7 @@ def _way(sight: Sight, by_name: Mapping[str, Group], observed: Observed, now: No
             group = by_name.get(fact.mark.workload) if fact.mark is not None else None
             if group is not None and group.workload.push is not None:
                 senders.append((group.workload.push, fact))
-    return precedence.hear(senders, observed.pushes, now.steady)
+    return precedence.push_channel(senders, observed.pushes, now.steady)
 
 
 class _Stages(NamedTuple):
@@ -166,7 +166,7 @@ def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, gra
         group.outgoing.append(belief)
 
 
-def sort_containers(admitted: Admitted, observed: Observed, ledger: Ledger, now: Now) -> Roster:
+def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Ledger, now: Now) -> Roster:
     """Sort every container that is seen into its place."""
     desired, sight = admitted.desired, admitted.sight
     containers, leaving = admitted.containers, admitted.leaving
@@ -196,10 +196,10 @@ def sort_containers(admitted: Admitted, observed: Observed, ledger: Ledger, now:
             container = containers.get(fact.id) if containers else None
             belief = believe(fact, container or workload.template.container, probes, steady)
             if pushes and workload.push is not None:
-                belief = precedence.heed(belief, pushes.get(fact.generation), workload.push, way, now)
+                belief = precedence.apply_push(belief, pushes.get(fact.generation), workload.push, way, now)
             if orders:
                 override = overrides.in_force(orders, f"{workload.key}/{mark.ordinal}", now)
-                belief = belief if override is None else precedence.order(belief, override, now)
+                belief = belief if override is None else precedence.apply_override(belief, override, now)
             if fact.state is not running:
                 down.append((group, belief))
             if workload.restart_only:
@@ -217,7 +217,7 @@ def sort_containers(admitted: Admitted, observed: Observed, ledger: Ledger, now:
             if len(those) > 1:
                 those.sort(key=_order)
         if hidden:
-            group.blind = tuple(sorted(node for node in set(group.workload.nodes) if node in hidden))
+            group.unreadable_nodes = tuple(sorted(node for node in set(group.workload.nodes) if node in hidden))
     orphans.sort(key=lambda fact: (fact.name, fact.node))
     down.sort(key=lambda one: (one[1].fact.name, one[1].fact.node))
     return Roster(

@@ -47,7 +47,7 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
     """Look at all revisions of one workload. `jumped`: the wall clock and the steady clock jumped since the last look."""
     workload, now = group.workload, snap.now
     first = rollout.active or workload.template.revision
-    host_restart = rollout.shaken
+    host_restart = rollout.host_restarted
     waiting = [row for row in rollout.rows if row.standing is Standing.SCHEDULED]
     due = any(due_at(row, now) <= now.steady for row in waiting) or bool(rollout.back)
     read = due or any(row.opened is not None for row in rollout.rows)

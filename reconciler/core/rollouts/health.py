@@ -64,14 +64,14 @@ def health(
             continue
         sick = fact.health is not None and fact.health.value is ProbeValue.FAIL
         overridden = kept_out(belief)
-        ready = belief.word.observer if overridden and belief.word is not None else belief.ready
+        ready = belief.claim.observer if overridden and belief.claim is not None else belief.ready
         if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (ready, belief.live):
             if excused and host_restart is not None and struck(belief, host_restart, now):
                 unknown += 1
             else:
                 failing += 1
         elif ready is ProbeValue.PASS and belief.live is ProbeValue.PASS and fact.id not in leaving:
-            ripe = now.steady if overridden else availability.ripe_at(belief, workload.min_ready)
+            ripe = now.steady if overridden else availability.available_at(belief, workload.min_ready)
             if ripe <= now.steady:
                 available += 1
             else:
@@ -84,7 +84,7 @@ def health(
 
 def kept_out(belief: Belief) -> bool:
     """Whether an operator keeps a replica out of traffic."""
-    return belief.word is not None and belief.word.by is By.OVERRIDE and belief.word.out
+    return belief.claim is not None and belief.claim.by is By.OVERRIDE and belief.claim.out
 
 
 def revision_of(belief: Belief) -> str:

@@ -21,40 +21,40 @@ def note(snap: Snapshot, rollout: Rollout, group: Group, rebooted: bool) -> Roll
     A reboot is told by the boot id, also where the engine has started everything again by then; an engine that was away by a
     node that could not be read, which counts for lives that began since then; and both by how containers ended.
     """
-    before, now = rollout.shaken, snap.now
+    before, now = rollout.host_restarted, snap.now
     if not _at_stake(rollout, group.workload, now):
         at = None
     elif rebooted:
         at = Instant(now.wall - now.steady, 0, now.boot)  # what runs was started after it
-    elif before is None and group.blind:
-        since = min(snap.sight.unknown_runtimes[node].since for node in group.blind)
+    elif before is None and group.unreadable_nodes:
+        since = min(snap.sight.unknown_runtimes[node].since for node in group.unreadable_nodes)
         at = Instant(now.wall - now.steady + since, since, now.boot)
     elif before is None:
         at = instant(now) if any(_ended_with_host(member) for member in group.members()) else None
-    elif group.blind or any(struck(member, before, now) and not _well(member) for member in group.members()):
+    elif group.unreadable_nodes or any(struck(member, before, now) and not _well(member) for member in group.members()):
         at = before
     else:
         at = None
-    return rollout if at == before else rollout._replace(shaken=at)
+    return rollout if at == before else rollout._replace(host_restarted=at)
 
 
-def excused_until(shaken: Instant | None, workload: Workload, now: Now) -> int:
+def excused_until(host_restarted: Instant | None, workload: Workload, now: Now) -> int:
     """The steady instant until which replicas that the host took along are not held against their revision; 0 = they are."""
-    if shaken is None:
+    if host_restarted is None:
         return 0
-    until = due(shaken, grants.allowance(workload), now)
+    until = due(host_restarted, grants.allowance(workload), now)
     return until if until > now.steady else 0
 
 
-def struck(belief: Belief, shaken: Instant, now: Now) -> bool:
+def struck(belief: Belief, host_restarted: Instant, now: Now) -> bool:
     """Whether the host took this replica along: it is down with it, or its present life began after it."""
     fact = belief.fact
     if _ended_with_host(belief):
         return True
-    if shaken.boot != now.boot or fact.state is ContainerState.EXITED:
+    if host_restarted.boot != now.boot or fact.state is ContainerState.EXITED:
         return False
     # The engine is about to start again what it took along: then it says nothing of its life.
-    return fact.state is ContainerState.RESTARTING or fact.running_since >= shaken.steady
+    return fact.state is ContainerState.RESTARTING or fact.running_since >= host_restarted.steady
 
 
 def _ended_with_host(belief: Belief) -> bool:

@@ -59,7 +59,7 @@ def follow(snap: Snapshot, ledger: Ledger) -> Followed:
         if group.workload.restart_only or mark is None:
             continue
         if before is None:
-            if group.blind:
+            if group.unreadable_nodes:
                 continue
             weighed = _weighed(snap) if weighed is None else weighed
             before = _rebuilt(group, mark, weighed, snap.now)
@@ -70,7 +70,7 @@ def follow(snap: Snapshot, ledger: Ledger) -> Followed:
         beside = group.workload.strategy in STAGED
         if beside:
             after = host_restart.note(snap, after, group, rebooted)
-        if group.blind:
+        if group.unreadable_nodes:
             rollouts[key] = after
             continue
         turn = Turn(after)
@@ -91,7 +91,7 @@ def follow(snap: Snapshot, ledger: Ledger) -> Followed:
 
 def quiet(desired: Desired, ledger: Ledger, now: Now) -> frozenset[str]:
     """What is not probed: what a person silenced, and revisions (`workload/web@REVISION`) that wait and are not due for long."""
-    names = set(suspensions.silenced(ledger, now))
+    names = set(suspensions.probes_suspended(ledger, now))
     for workload in desired.workloads:
         rollout = ledger.rollouts.get(workload.key) if workload.strategy in STAGED else None
         if rollout is None or not rollout.active:
@@ -121,13 +121,13 @@ def _clock(desired: Desired, ledger: Ledger, now: Now) -> tuple[Instant | None, 
 
 def _over(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
     """Whether nothing goes on: the declared revision has the traffic to itself. The books of almost all workloads, at any time."""
-    if rollout.active != mark.revision or group.outgoing or group.waiting or group.kept or group.blind:
+    if rollout.active != mark.revision or group.outgoing or group.waiting or group.kept or group.unreadable_nodes:
         return False
     row = rollout.of(mark.revision)
     if row is None or row.number != mark.number or row.standing is not _ACTIVE or rollout.asked:
         return False
     others = any(one.standing is _SCHEDULED for one in rollout.rows)
-    settled = (rollout.low, rollout.progressed, rollout.shaken) == (None, None, None) and not rollout.back
+    settled = (rollout.low, rollout.progressed, rollout.host_restarted) == (None, None, None) and not rollout.back
     return settled and not others and len(rollout.rows) <= HISTORY
 
 

@@ -115,7 +115,7 @@ def _stuck(group: Group, row: Revision, lacking: str) -> Hold:
 
 
 def _verified(belief: Belief, workload: Workload, now: Now) -> bool:
-    return belief.live is not ProbeValue.FAIL and availability.ripe_at(belief, workload.min_ready) <= now.steady
+    return belief.live is not ProbeValue.FAIL and availability.available_at(belief, workload.min_ready) <= now.steady
 
 
 def _taken_over(rollout: Rollout, row: Revision, now: Now) -> Rollout:

@@ -108,9 +108,9 @@ def _container(snap: Snapshot, belief: Belief, shared: Mapping[str, Any], known:
     fact, ledger = belief.fact, snap.observed.ledger
     replica = memory.replica_of(f"workload/{fact.mark.workload}", fact.mark.ordinal) if fact.mark else ""
     override = overrides.in_force(ledger.overrides, shared["key"], snap.now)
-    belief = belief if override is None else precedence.order(belief, override, snap.now)
+    belief = belief if override is None else precedence.apply_override(belief, override, snap.now)
     override = override or overrides.in_force(ledger.overrides, replica, snap.now)
-    grant, word = ledger.grants.get(fact.id), belief.word
+    grant, word = ledger.grants.get(fact.id), belief.claim
     running = fact.state is ContainerState.RUNNING
     return {
         "replica": replica,
@@ -131,7 +131,7 @@ def _container(snap: Snapshot, belief: Belief, shared: Mapping[str, Any], known:
 def _state(belief: Belief, grant: Grant | None, weight: int | None) -> EndpointState:
     if belief.fact.state is not ContainerState.RUNNING:
         return EndpointState.REMOVED
-    word = belief.word
+    word = belief.claim
     if grant is not None or (word is not None and word.draining):
         return EndpointState.DRAINING
     if belief.ready.value == "pass":
@@ -143,7 +143,7 @@ def _state(belief: Belief, grant: Grant | None, weight: int | None) -> EndpointS
 def _reason(belief: Belief, grant: Grant | None) -> Reason:
     """Facts and own words first, as weights are decided."""
     running = belief.fact.state is ContainerState.RUNNING
-    if grant is None or not running or (belief.word is not None and belief.word.out):
+    if grant is None or not running or (belief.claim is not None and belief.claim.out):
         return belief.reason
     return Reason.RESTARTING if grants.returns(grant) else Reason.DRAINING
 
@@ -170,7 +170,7 @@ def _push(snap: Snapshot, belief: Belief) -> dict[str, Any] | None:
 
 def _observer(snap: Snapshot, belief: Belief) -> dict[str, Any]:
     """What the probes say of readiness, and the probe that says it."""
-    ready = belief.ready if belief.word is None else belief.word.observer
+    ready = belief.ready if belief.claim is None else belief.claim.observer
     verdicts = snap.observed.probes.get(belief.fact.generation)
     found = (
         [] if verdicts is None else [one for one in (verdicts.readiness, verdicts.liveness, verdicts.startup) if one]

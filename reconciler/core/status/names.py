@@ -15,7 +15,7 @@ from reconciler.core.dns.policies import Named, Names
 from reconciler.core.dns.publication import Mode
 from reconciler.core.dns.targets import Leaf
 from reconciler.core.model.instant import Now
-from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.status import endpoints
 
@@ -128,7 +128,9 @@ def _leaf(snap: Snapshot, policy: DNSPolicy, leaf: Leaf, named: Named) -> dict[s
         "why": _why(policy, leaf, named, wanted=wanted, published=published),
         "service": None if leaf.service is None else leaf.service.value,
     }
-    return row | {"check": None if leaf.probe is None else answer_row(leaf.probe, snap.observed.leaves, snap.now)}
+    return row | {
+        "check": None if leaf.probe is None else answer_row(leaf.probe, snap.observed.target_answers, snap.now)
+    }
 
 
 def _as_bool(value: ProbeValue) -> bool | None:
@@ -180,7 +182,7 @@ _HEALTHY = {ProbeValue.PASS: True, ProbeValue.FAIL: False}
 """Everything else is not known: None."""
 
 
-def failures(fact: ProbeFact, leaf: LeafProbe) -> int:
+def failures(fact: ProbeFact, leaf: TargetProbe) -> int:
     """How many checks in a row failed; one that says nothing of the leaf neither adds to them nor ends them."""
     if fact.last is ProbeValue.PASS:
         return 0
@@ -190,7 +192,7 @@ def failures(fact: ProbeFact, leaf: LeafProbe) -> int:
     return fact.streak if fails != passes and fact.threshold == fails else 0
 
 
-def answer_row(leaf: LeafProbe | None, answers: Mapping[LeafProbe, ProbeFact], now: Now) -> dict[str, Any]:
+def answer_row(leaf: TargetProbe | None, answers: Mapping[TargetProbe, ProbeFact], now: Now) -> dict[str, Any]:
     """What is known of one leaf by its check: `healthy` (None = not known), `consecutive_failures` of `failure_threshold`,
     `reason`, and `last_check_wall` (ns, None = none yet). Without a check, all of it is None."""
     fact = None if leaf is None else answers.get(leaf)
@@ -215,7 +217,7 @@ def answer_row(leaf: LeafProbe | None, answers: Mapping[LeafProbe, ProbeFact], n
     }
 
 
-def check_rows(desired: Desired, answers: Mapping[LeafProbe, ProbeFact], now: Now) -> list[dict[str, Any]]:
+def check_rows(desired: Desired, answers: Mapping[TargetProbe, ProbeFact], now: Now) -> list[dict[str, Any]]:
     """One row for each HealthCheck document, with the targets that it decides about as `policy key/target`."""
     users: dict[str, list[str]] = {}
     for policy in desired.policies:
@@ -229,7 +231,7 @@ def check_rows(desired: Desired, answers: Mapping[LeafProbe, ProbeFact], now: No
             "protocol": check.check.protocol,
             "port": check.check.port,
             "path": check.check.path,
-            **answer_row(LeafProbe(check.address, check.check), answers, now),
+            **answer_row(TargetProbe(check.address, check.check), answers, now),
             "decides_about": sorted(users.get(check.key, ())),
         }
         for check in desired.checks

@@ -83,7 +83,7 @@ def assess(snap: Snapshot, counts: Mapping[str, Availability], names: Names | No
     for key, group in snap.roster.groups.items():
         count, workload = counts[key], group.workload
         existing = len(group.current) + len(group.outgoing) + len(group.surplus)
-        if group.blind:
+        if group.unreadable_nodes:
             condition = Condition.UNKNOWN
         elif everything or workload.suspend or (anything and _stopped(key, workload, ledger, snap.desired)):
             condition = Condition.SUSPENDED
@@ -279,7 +279,7 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         replicas = [_replica(status, workload.key, belief, role, context, now) for belief, role in members]
         there = (
             range(workload.wanted)
-            if group.blind or group.workload.restart_only or not group.coming
+            if group.unreadable_nodes or group.workload.restart_only or not group.coming
             else declared(group)
         )
         missing = [
@@ -312,7 +312,7 @@ def rows(status: Status, holds: Sequence[Hold], now: Now) -> dict[str, Any]:
         "records": record_rows(snap),
         "lists": record_lists.list_rows(desired, sight.zones),
         "revisions": revisions.revision_rows(snap),
-        "checks": check_rows(desired, status.observed.leaves, now),
+        "checks": check_rows(desired, status.observed.target_answers, now),
         "orphans": orphans,
         "suspensions": [
             {

@@ -59,7 +59,7 @@ def spent_until(cuts: Sequence[Cut], size: int, now: Now) -> int:
 
 
 def _verdict(belief: Belief) -> ProbeValue:
-    return belief.ready if belief.word is None else belief.word.observer
+    return belief.ready if belief.claim is None else belief.claim.observer
 
 
 def all_failing(groups: Iterable[Group], blind: bool) -> bool:

@@ -245,7 +245,7 @@ class Pool:
             # Before all else, its way out of names included: a switch lowers as soon as the raises were read back. The last
             # weight of a pool stays even so, until another one carries some.
             if member is not None and before:
-                out_by_itself = belief.word is not None and belief.word.out
+                out_by_itself = belief.claim is not None and belief.claim.out
                 self.lowered.append((endpoint, belief, member, Reason.INACTIVE, not out_by_itself))
             else:
                 self.want(endpoint, belief, member, before, Reason.INACTIVE)
@@ -254,10 +254,10 @@ class Pool:
         if self.ledger.overrides:
             key = overrides.endpoint_key(self.balancer.provider, self.balancer.pool, endpoint)
             override = order_on(self.ledger.overrides, key, self.now)
-            belief = belief if override is None else precedence.order(belief, override, self.now)
+            belief = belief if override is None else precedence.apply_override(belief, override, self.now)
         # Who was restarted in a mass failure without that helping is as good as those that were spared, and keep their weight.
         spared = reborn and fact.id in out.sound and fact.id in out.suspect
-        word, passes = belief.word, belief.ready is _PASS or spared
+        word, passes = belief.claim, belief.ready is _PASS or spared
         if word is not None and word.out and not self._doubted(belief):
             self.want(endpoint, belief, member, 0, belief.reason)
             return
@@ -302,7 +302,7 @@ class Pool:
 
     def _doubted(self, belief: Belief) -> bool:
         """Whether its own word passes the floors like a probe: only where the manifest says so, and never draining or a person's."""
-        word = belief.word
+        word = belief.claim
         return self.service.panic.override_pushes and word is not None and word.by is By.PUSH and not word.draining
 
     # --- the pool as a whole --------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def _leave(
         place = (leftover.owner, *leftover.pool)
         change = MemberChange(*place, member.endpoint, member.name, member.weight, after, Reason.GONE)
         if fact is None or (member.name and member.name != fact.name):
-            if snap.roster.blind:
+            if snap.roster.unreadable_nodes:
                 continue
             if member.weight > 0:
                 out.dead.add(member.endpoint.address)
@@ -166,7 +166,7 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
             if backend.workload in snap.roster.groups
         ]
         intended = snap.desired.destroy or all(group.workload.replicas == 0 for group in groups)
-        blind = bool(snap.roster.blind) and any(group.blind for group in groups)
+        blind = bool(snap.roster.unreadable_nodes) and any(group.unreadable_nodes for group in groups)
         for balancer in service.balancers:
             key = (balancer.provider, balancer.pool)
             named.add(key)
@@ -185,7 +185,7 @@ def weigh(snap: Snapshot, ledger: Ledger, suspect: frozenset[str], sound: frozen
                 carried_on: Callable[[MemberFact], bool] = _always if intended else pool.carried_on
                 leftovers.append(_Leftover(service.key, key, list(pool.members.values()), carried_on, fact.epoch))
             if pool.failing and doubt is None:
-                doubt = floors.all_failing(snap.roster.groups.values(), bool(snap.roster.blind))
+                doubt = floors.all_failing(snap.roster.groups.values(), bool(snap.roster.unreadable_nodes))
             pool.finish(intended, blind, bool(doubt))
     for key, fact in snap.sight.pools.items():
         if key not in named:
@@ -207,7 +207,7 @@ def remember(snap: Snapshot, ledger: Ledger, weights: Weights) -> Ledger:
     ready: Mapping[str, Ready] = weights.ready
     if ledger.ready.keys() - ready.keys():
         there = {belief.fact.id for group in snap.roster.groups.values() for belief in group.members()}
-        kept = (one for one in ledger.ready.items() if one[0] in there or snap.roster.blind)
+        kept = (one for one in ledger.ready.items() if one[0] in there or snap.roster.unreadable_nodes)
         ready = {**dict(kept), **ready}
     changes: dict[str, Any] = {}
     for name, found in (("weighed", weights.weighed), ("cuts", weights.cuts), ("panics", weights.panics)):

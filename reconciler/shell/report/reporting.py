@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 from manifests.values.desired import Desired
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Ledger, Outcome
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.step import Step
 from reconciler.shell.looks.triggers import Wake
 from reconciler.shell.looks.wake_pipe import SHOW

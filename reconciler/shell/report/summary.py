@@ -7,11 +7,12 @@ import json
 from dataclasses import dataclass
 
 from manifests.values.desired import Desired
-from reconciler.core.decision import FORMAT_VERSION, Decision, describe
+from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Outcome
+from reconciler.core.model.ledger_fold import Outcome
 from reconciler.core.model.reasons import Hold, Rule, Wait, Waiting
 from reconciler.core.model.step import Step
+from reconciler.core.plan_text import FORMAT_VERSION, describe
 from reconciler.core.status.objects import rows
 from reconciler.exits import Exit, worst
 
@@ -212,5 +213,5 @@ def fingerprint(decision: Decision) -> tuple[object, ...]:
             (key, rollout.active, [row[:3] for row in rollout.rows])
             for key, rollout in sorted(decision.ledger.rollouts.items())
         ),
-        tuple((leaf, fact.value) for leaf, fact in decision.status.observed.leaves.items()),
+        tuple((leaf, fact.value) for leaf, fact in decision.status.observed.target_answers.items()),
     )

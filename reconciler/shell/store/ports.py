@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Command, Outcome
+from reconciler.core.model.ledger_fold import Command, Outcome
 from reconciler.core.model.step import Step
 from reconciler.shell.store.audit import Event, HoldKey
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from providers.capabilities import PLAIN
-from reconciler.core.decision import to_text
 from reconciler.core.forecast import forecast
+from reconciler.core.plan_text import to_text
 from tests.core.dns.world import FAIL, PASS, World, geo_world, policy
 
 

@@ -9,9 +9,9 @@ from manifests.values.dns import AllUnhealthy, Publish, Routing, Target
 from manifests.values.dns_names import balancer_name, target_name
 from providers.facts import RecordKey
 from reconciler.core.dns.publication import HOLD_DOWN
-from reconciler.core.dns.target_health import leaf_probes
+from reconciler.core.dns.target_health import target_probes
 from reconciler.core.model.instant import instant
-from reconciler.core.model.ledger import Command, obey
+from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.reasons import Rule
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.status.names import name_rows
@@ -171,7 +171,7 @@ def test_v13_an_address_in_two_targets_has_one_probe_and_both_follow_it() -> Non
     world = World((policy(*twice, other, routing=Routing.WEIGHTED),))
     world.told(a1=PASS, b1=PASS)
     world.settle()
-    assert [probe.address for probe in leaf_probes(world.desired())] == [A1, B1]
+    assert [probe.address for probe in target_probes(world.desired())] == [A1, B1]
 
     world.told(a1=FAIL)
     world.settle()
@@ -272,7 +272,7 @@ def test_the_fallback_serves_only_while_nothing_else_is_healthy() -> None:
     world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     world.settle()
     assert sorted(world.lines()) == EVERYTHING
-    assert "192.0.2.99" not in {probe.address for probe in leaf_probes(world.desired())}
+    assert "192.0.2.99" not in {probe.address for probe in target_probes(world.desired())}
 
     world.told(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
     world.settle()
@@ -322,7 +322,7 @@ def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_its
     without = set(EVERYTHING) - {US, TO_GW3, AT_GW3}
     end = world.now.wall + 1800 * SECOND
     word = Command("force", "dnspolicy/app/gw3", "jo", "work on the line", end, value="down", at=instant(world.now))
-    world.ledger = obey(world.ledger, (word,))
+    world.ledger = apply_commands(world.ledger, (word,))
     decision = world.decide()
     assert decision.wake_at <= world.now.steady + 1800 * SECOND
     world.write(decision)
@@ -345,7 +345,7 @@ def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_its
     assert sorted(world.lines()) == EVERYTHING, "the manifest's own word counts again"
 
     drain = Command("drain", "dnspolicy/app/gw1", at=instant(world.now))
-    assert obey(world.ledger, (drain,)).overrides == world.ledger.overrides
+    assert apply_commands(world.ledger, (drain,)).overrides == world.ledger.overrides
 
 
 def test_a_name_whose_targets_are_all_forced_down_keeps_what_it_has() -> None:

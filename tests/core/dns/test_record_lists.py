@@ -11,11 +11,11 @@ from manifests.values.dns import Record, RecordList, SetKey, SetValue
 from providers.actions import ChangeRecords
 from providers.capabilities import DNSCapabilities
 from providers.facts import Known, RecordKey, RecordSet
-from reconciler.core.decision import spelled_out
 from reconciler.core.model.instant import instant
 from reconciler.core.model.ledger import StepFailure
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.step import Step
+from reconciler.core.plan_text import spelled_out
 from tests.core.dns.world import INSTANCE, NAMES, ZONE, World
 
 

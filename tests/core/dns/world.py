@@ -12,12 +12,13 @@ from providers.facts import Known, ProbeFact, ProbeValue, RecordKey, RecordSet, 
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.dns.records import points_at
-from reconciler.core.dns.target_health import leaf_probes
+from reconciler.core.dns.target_health import target_probes
 from reconciler.core.effects import fold
 from reconciler.core.model.instant import FOREVER, Now
-from reconciler.core.model.leaf_probe import LeafProbe
-from reconciler.core.model.ledger import Ledger, from_rows, to_rows
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.target_probe import TargetProbe
 
 ZONE, HOST, NAMES, INSTANCE = "example.test.", "app.example.test.", "names", "shop"
 ABLE = DNSCapabilities(weight=(0, 255), geo=frozenset(GeoKind), alias=Alias.ZONE)
@@ -88,13 +89,15 @@ class World:
         )
 
     def observed(self) -> Observed:
-        leaves: dict[LeafProbe, ProbeFact] = {
+        leaves: dict[TargetProbe, ProbeFact] = {
             probe: answer(self.health[probe.address], self.now.steady - SECOND)
-            for probe in leaf_probes(self.desired())
+            for probe in target_probes(self.desired())
             if probe.address in self.health
         }
         zone = replace(self.zone, observed_at=self.now.steady)
-        return Observed(zones={(NAMES, ZONE): zone}, ledger=self.ledger, source_read_at=self.now.steady, leaves=leaves)
+        return Observed(
+            zones={(NAMES, ZONE): zone}, ledger=self.ledger, source_read_at=self.now.steady, target_answers=leaves
+        )
 
     def decide(self) -> Decision:
         decision = decide(self.desired(), self.observed(), self.now)

@@ -18,8 +18,10 @@ from reconciler.core.healing.mass_failure import pause
 from reconciler.core.healing.restart_gates import observes
 from reconciler.core.limits import backoff
 from reconciler.core.model.instant import FOREVER, Instant, Now
-from reconciler.core.model.ledger import Command, Failures, Grant, Ledger, Outbreak, from_rows, obey, to_rows
 from reconciler.core.model.ledger import Escalation as Row
+from reconciler.core.model.ledger import Failures, Grant, Ledger, Outbreak
+from reconciler.core.model.ledger_codec import from_rows, to_rows
+from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.reasons import Reason, Rule
 from tests.builders import FAIL, NOW, PASS, SEEN, Scene, ago, down, probe
 from tests.sim.manifest import NODE, Shop, Spec, shop, workload
@@ -191,8 +193,8 @@ def test_after_the_last_try_it_is_failed_and_says_what_to_do():
 
 @pytest.mark.parametrize("word", ["workload/web/1", "workload/web", "*"])
 def test_resuming_forgets_the_tries(word):
-    assert not obey(tries(7), (Command("resume", word),)).escalations
-    assert obey(tries(7), (Command("resume", "workload/we"),)).escalations
+    assert not apply_commands(tries(7), (Command("resume", word),)).escalations
+    assert apply_commands(tries(7), (Command("resume", "workload/we"),)).escalations
 
 
 def test_a_container_that_was_not_made_from_the_manifest_is_never_recreated():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from manifests.values.desired import SECOND, MiddleZone, Push
 from providers.facts import ContainerState, Probes, ProbeValue
 from reconciler.core.health.belief import By, believe
-from reconciler.core.health.precedence import NO_CHANNEL, hear, heed, order, rule
+from reconciler.core.health.precedence import NO_CHANNEL, apply_override, apply_push, push_channel, rule
 from reconciler.core.health.pushes import Channel
 from reconciler.core.model.instant import Now
 from reconciler.core.model.override import Force, Override
@@ -65,7 +65,7 @@ def test_the_decision_matrix(event, age, expected):
 @pytest.mark.parametrize("observer", [P, F, U])
 def test_who_was_never_heard_is_judged_by_its_probes(observer):
     belief = believe(FACT, MAIN, {FACT.generation: Probes(None, PASS, probe(observer))}, SEEN)
-    assert heed(belief, None, RULES, NO_CHANNEL, NOW) == belief
+    assert apply_push(belief, None, RULES, NO_CHANNEL, NOW) == belief
 
 
 @pytest.mark.parametrize(
@@ -94,24 +94,24 @@ def test_startup_blocks_like_not_ready_until_its_deadline_and_then_the_probes_de
 def test_a_fresh_ready_push_promotes_at_once_though_the_startup_probe_is_not_through():
     waiting = believe(FACT, workload(Spec(startup=True)).template.container, {}, SEEN)
     assert waiting.ready is U
-    told = heed(waiting, push(READY, SECOND), RULES, NO_CHANNEL, NOW)
+    told = apply_push(waiting, push(READY, SECOND), RULES, NO_CHANNEL, NOW)
     assert (told.ready, told.since, told.reason) == (P, SEEN - SECOND, Reason.PUSHED_READY)
 
 
 def test_a_push_never_changes_the_liveness_verdict_and_the_disagreement_is_shown():
     sick = believe(FACT, MAIN, {FACT.generation: Probes(None, FAIL, PASS)}, SEEN)
-    told = heed(sick, push(READY, SECOND), RULES, NO_CHANNEL, NOW)
+    told = apply_push(sick, push(READY, SECOND), RULES, NO_CHANNEL, NOW)
     assert (told.live, told.ready) == (F, P)
-    assert told.word.overruled
-    assert told.word.observer is F
+    assert told.claim.overruled
+    assert told.claim.observer is F
 
 
 @pytest.mark.parametrize("state", [one for one in ContainerState if one is not ContainerState.RUNNING])
 @pytest.mark.parametrize("event", list(PushEvent))
 def test_facts_outrank_pushes_and_orders(state, event):
     gone = believe(replace(FACT, state=state), MAIN, {}, SEEN)
-    assert heed(gone, push(event, SECOND), RULES, NO_CHANNEL, NOW) == gone
-    assert order(gone, Override(Force.UP, ago(5)), NOW) == gone
+    assert apply_push(gone, push(event, SECOND), RULES, NO_CHANNEL, NOW) == gone
+    assert apply_override(gone, Override(Force.UP, ago(5)), NOW) == gone
     assert believe(down(FACT), MAIN, {}, SEEN).ready is F
 
 
@@ -126,8 +126,8 @@ def test_facts_outrank_pushes_and_orders(state, event):
 @pytest.mark.parametrize("event", list(PushEvent))
 def test_a_persons_order_outranks_pushes_and_probes(force, ready, reason, event):
     belief = believe(FACT, MAIN, {FACT.generation: Probes(None, PASS, FAIL)}, SEEN)
-    told = order(heed(belief, push(event, SECOND), RULES, NO_CHANNEL, NOW), Override(force, ago(5)), NOW)
-    assert (told.ready, told.reason, told.word.by, told.live) == (ready, reason, By.OVERRIDE, P)
+    told = apply_override(apply_push(belief, push(event, SECOND), RULES, NO_CHANNEL, NOW), Override(force, ago(5)), NOW)
+    assert (told.ready, told.reason, told.claim.by, told.live) == (ready, reason, By.OVERRIDE, P)
 
 
 @pytest.mark.parametrize(
@@ -141,18 +141,18 @@ def test_silence_decides_nothing_while_the_way_of_the_pushes_is_suspected(event,
 
 def test_a_suspected_way_changes_nothing_for_who_is_heard_or_does_not_repeat_itself():
     belief = believe(FACT, MAIN, {FACT.generation: Probes(None, PASS, FAIL)}, SEEN)
-    assert heed(belief, push(READY, SECOND), RULES, SUSPECT, NOW).ready is P
+    assert apply_push(belief, push(READY, SECOND), RULES, SUSPECT, NOW).ready is P
     quiet = replace(RULES, heartbeats=False)
-    assert heed(belief, push(READY, 3600 * SECOND), quiet, SUSPECT, NOW).ready is F
+    assert apply_push(belief, push(READY, 3600 * SECOND), quiet, SUSPECT, NOW).ready is F
 
 
 def test_more_than_half_falling_silent_together_makes_the_way_suspect():
     facts = [replace(container(Spec(replicas=4), n), started_at=n + 1) for n in range(4)]
     pushes = {fact.generation: push(READY, 31 * SECOND) for fact in facts}
     senders = [(RULES, fact) for fact in facts]
-    assert hear(senders, pushes, SEEN).suspect
+    assert push_channel(senders, pushes, SEEN).suspect
     half = {one.generation: push(READY, (31 if n < 2 else 3) * SECOND) for n, one in enumerate(facts)}
-    assert not hear(senders, half, SEEN).suspect
+    assert not push_channel(senders, half, SEEN).suspect
 
 
 # --- laws -------------------------------------------------------------------------------------------------------
@@ -199,4 +199,4 @@ def test_draining_is_never_left_and_not_ready_is_never_served_before_it_is_stale
 def test_a_step_of_the_wall_clock_changes_no_authority(said, observer, jump):
     belief = believe(FACT, MAIN, {FACT.generation: Probes(None, PASS, probe(observer))}, SEEN)
     then = Now(NOW.wall + jump * SECOND, NOW.steady, NOW.boot)
-    assert heed(belief, said, RULES, NO_CHANNEL, then) == heed(belief, said, RULES, NO_CHANNEL, NOW)
+    assert apply_push(belief, said, RULES, NO_CHANNEL, then) == apply_push(belief, said, RULES, NO_CHANNEL, NOW)

@@ -31,7 +31,8 @@ from providers.facts import (
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.model.adopted import Adopted
-from reconciler.core.model.ledger import Grant, Ledger, from_rows, to_rows
+from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Reason, Rule
 from reconciler.core.replicas.adoption import take, wanted_live

@@ -11,7 +11,8 @@ from providers.actions import CreateContainer
 from providers.facts import ContainerFact, ContainerState, Mark, container_name
 from reconciler.core.decide import decide
 from reconciler.core.health.belief import believe
-from reconciler.core.model.ledger import Ledger, from_rows, to_rows
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.replicas.image_pins import learn, pins_of
 from reconciler.core.replicas.roster import Group, Roster
 from reconciler.core.replicas.snapshot import Snapshot

@@ -14,7 +14,8 @@ from providers.facts import ContainerFact, ContainerState, ExitCause, Known, Pro
 from reconciler.core.decide import decide
 from reconciler.core.forecast import forecast
 from reconciler.core.model.instant import Instant, Now
-from reconciler.core.model.ledger import Command, Grant, Ledger, obey
+from reconciler.core.model.ledger import Grant, Ledger
+from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.probe_context import Context
 from reconciler.core.model.reasons import Reason, Rule
@@ -112,7 +113,7 @@ def test_the_guard_holds_them_by_their_key(change, rule):
 
 
 def test_a_persons_suspension_of_the_group_holds_its_restarts():
-    ledger = obey(GATES, (Command("suspend", KEY, "ann", "looking"),))
+    ledger = apply_commands(GATES, (Command("suspend", KEY, "ann", "looking"),))
     decision = decide(wanted(), seen(labelled(1), labelled(2), labelled(3), sick=("id-1",), ledger=ledger), NOW)
     assert [hold.rule for hold in decision.holds] == [Rule.SUSPENDED]
     assert not decision.steps

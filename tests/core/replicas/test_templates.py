@@ -10,7 +10,7 @@ from manifests.values.rollouts import Rollout, Strategy, Supersede
 from providers.actions import CreateContainer, UpdateContainer
 from providers.facts import PortFact
 from reconciler.core.decide import decide
-from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
 from reconciler.core.model.revision import Rollout as Books

@@ -10,12 +10,12 @@ from manifests.values.rollouts import CanaryStep, Rollout, Strategy
 from providers.actions import SetWeight
 from providers.facts import Generation, PortFact, ProbeValue
 from reconciler.core.decide import decide
-from reconciler.core.decision import to_text
 from reconciler.core.forecast import forecast
-from reconciler.core.model.ledger import from_rows, to_rows
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.reasons import Rule, Waiting
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
 from reconciler.core.model.revision import Rollout as Books
+from reconciler.core.plan_text import to_text
 from tests.builders import NOW, Scene, ago, probe
 from tests.sim.manifest import POOLS, Spec, shop
 

@@ -9,7 +9,6 @@ from manifests.values.pod import Engine, Live, Mount, VolumeKind
 from providers.actions import CreateContainer, RemoveContainer, StartContainer, StopContainer
 from providers.facts import ExitCause, ProbeValue
 from reconciler.core.decide import decide
-from reconciler.core.decision import to_text
 from reconciler.core.exits.grants import may_empty
 from reconciler.core.exits.sequence import Exit, recreate, recreated, restart
 from reconciler.core.forecast import forecast
@@ -17,6 +16,7 @@ from reconciler.core.health.belief import Belief
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Escalation, Grant
 from reconciler.core.model.reasons import Reason, Rule, Waiting
+from reconciler.core.plan_text import to_text
 from tests.builders import NOW, SEEN, Scene, ago, container, down
 from tests.sim.manifest import Shop, Spec, shop, workload
 
@@ -158,9 +158,9 @@ def test_a_planned_recreation_waits_for_names_and_ttl_and_one_for_failed_health_
     named = Exit(named=True, ttl=30 * SECOND)
     stale = belief(stale_secrets=STALE)
     assert recreate(grant(), stale, named, web, NOW).wait.waiting is Waiting.NAMES
-    assert recreate(grant(), stale, Exit(zone_hidden="z."), web, NOW).hold.rule is Rule.UNKNOWN_ZONE
+    assert recreate(grant(), stale, Exit(unreadable_zone="z."), web, NOW).hold.rule is Rule.UNKNOWN_ZONE
     assert recreate(grant(Reason.RECREATE), belief(F), named, web, NOW).stop
-    hidden = Exit(pool_hidden="edge/web", pool_hidden_since=SEEN - 20 * SECOND)
+    hidden = Exit(unreadable_pool="edge/web", unreadable_pool_since=SEEN - 20 * SECOND)
     assert recreate(grant(Reason.RECREATE), belief(F), hidden, web, NOW).stop
     assert recreate(grant(names_out=ago(60)), stale, hidden, web, NOW).hold.rule is Rule.UNKNOWN_POOL
     stopped = belief()._replace(fact=down(FACT, ExitCause.STOPPED_BY_US))

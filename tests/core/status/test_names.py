@@ -7,14 +7,14 @@ import pytest
 from manifests.values.desired import SECOND
 from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
 from providers.facts import ProbeFact, ProbeValue
-from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.status.names import answer_row, check_rows
 from tests.builders import NOW
 from tests.sim.manifest import Shop
 
 PASS, FAIL, UNKNOWN, CANNOT_RUN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN, ProbeValue.CANNOT_RUN
 CHECK = Check(host="app.example.com")
-LEAF = LeafProbe("203.0.113.1", CHECK)
+LEAF = TargetProbe("203.0.113.1", CHECK)
 
 
 def fact(value: ProbeValue, last: ProbeValue, streak: int = 1, threshold: int = 5, age: int = SECOND) -> ProbeFact:
@@ -58,7 +58,7 @@ def test_a_health_check_names_the_targets_it_decides_about() -> None:
     target = Target("eu", Publish.HOSTNAME, hostname="lb.cloud.example.", check=check.key)
     policy = DNSPolicy("dnspolicy/app", "app", "app.example.com.", "dns", "example.com.", (target,))
     desired = replace(Shop(()).desired(), workloads=(), services=(), policies=(policy,), checks=(check,))
-    leaf = LeafProbe(check.address, CHECK)
+    leaf = TargetProbe(check.address, CHECK)
     (row,) = check_rows(desired, {leaf: fact(PASS, PASS)}, NOW)
     assert (row["key"], row["address"], row["port"]) == ("healthcheck/cloud", "lb.cloud.example", 443)
     assert (row["healthy"], row["decides_about"]) == (True, ["dnspolicy/app/eu"])

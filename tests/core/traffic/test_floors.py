@@ -13,7 +13,9 @@ from providers.facts import Known, PoolFact, ProbeValue, Unknown
 from providers.facts import Weights as Takes
 from reconciler.core.decide import decide
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Command, Ledger, from_rows, obey, to_rows
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import from_rows, to_rows
+from reconciler.core.model.ledger_fold import Command, apply_commands
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Rule
@@ -126,19 +128,19 @@ def test_people_drain_and_force_replicas_and_single_members(verb, value, expecte
         made.pools["web"][0] = made.pools["web"][0]._replace(weight=0)
     key = "workload/web/0" if whole else f"endpoint/{KEY}/{made.facts[0].address}:8080"
     word = Command(verb, key, "ada", "looking", NOW.wall + 60 * SECOND, value=value, at=ago(1))
-    made.ledger = obey(made.ledger, (word,))
+    made.ledger = apply_commands(made.ledger, (word,))
     decision = decide(shop(3), made.observed(), NOW)
     assert weights(decision, made) == {0: expected}
     assert decision.wake_at <= SEEN + 60 * SECOND
     world, later = after(made, decision, 60)
     assert not decide(shop(3), world, later).ledger.overrides
-    assert not obey(made.ledger, (Command("release", key),)).overrides
+    assert not apply_commands(made.ledger, (Command("release", key),)).overrides
     assert from_rows(to_rows(made.ledger)) == made.ledger
 
 
 def test_an_order_that_makes_no_sense_changes_nothing():
     words = (Command("force", "workload/web/0", value="sideways"), Command("drain", "service/web"))
-    assert not obey(Ledger(), words).overrides
+    assert not apply_commands(Ledger(), words).overrides
 
 
 # --- floors -----------------------------------------------------------------------------------------------------

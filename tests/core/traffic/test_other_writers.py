@@ -12,7 +12,8 @@ from reconciler.core.exits.grants import Drain
 from reconciler.core.exits.inflight_requests import InflightRequests, Place, count
 from reconciler.core.exits.sequence import Exit, leave, restart
 from reconciler.core.model.instant import Now, instant
-from reconciler.core.model.ledger import Grant, StepFailure, from_rows, to_rows
+from reconciler.core.model.ledger import Grant, StepFailure
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.reasons import Reason, Rule, Waiting
@@ -61,7 +62,7 @@ class Life:
         """Somebody else gives a member a weight."""
         self.scene.pools["web"][number] = self.scene.pools["web"][number]._replace(weight=weight, **fields)
 
-    def obey(self, decision) -> None:
+    def apply_commands(self, decision) -> None:
         """Our own steps take effect."""
         for step in decision.steps:
             if step.id.startswith("weight"):
@@ -80,7 +81,7 @@ def test_after_three_reversals_in_five_minutes_a_member_is_left_alone_and_the_wr
         life.weigh(1, 7)
         decision = life.look(10)
         assert list(cuts(decision).values()) == [100]
-        life.obey(decision)
+        life.apply_commands(decision)
         assert not cuts(life.look(10))
     life.weigh(1, 7)
     stopped = life.look(10)

@@ -14,7 +14,7 @@ from providers.testing.faults import Call, Fault, faulty, sequence
 from providers.testing.memory import MemoryEndpoints, MemorySettings, MemoryWorld
 from providers.wrappers.owned import owned
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.reasons import Reason
 from reconciler.core.model.step import Step
 from reconciler.shell.apply.applier import Applier

@@ -10,7 +10,8 @@ from manifests.values.desired import SECOND
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import Now
-from reconciler.core.model.ledger import Command, Ledger, Outcome, OutcomeKind
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.step import Step
 from reconciler.shell.looks.triggers import Wake

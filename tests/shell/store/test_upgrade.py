@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from manifests.values.desired import SECOND
-from reconciler.core.model.ledger import from_rows
+from reconciler.core.model.ledger_codec import from_rows
 from reconciler.core.model.reasons import Reason, Rule, Waiting
 from reconciler.shell.store.state_db import Store
 from tests.sim.clock import VirtualClock

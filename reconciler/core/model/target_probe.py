@@ -1,7 +1,7 @@
-"""LeafProbe: one question about the health of one address of a name, the key of `Observed.leaves`.
+"""TargetProbe: one question about the health of one target address, the key of `Observed.target_answers`.
 
-Made by `leaf_health` from manifests, aimed by the shell, answered by the probe engine. Two leaves with the same address and
-the same question share one probe, whatever gateways, policies or documents they belong to.
+`dns/target_health` makes it from manifests, the shell aims it and the probe engine answers. Two targets with the same address
+and the same question share one probe, whatever gateways, policies or documents they belong to.
 """
 
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from manifests.values.desired import Probe, ProbeKind, ProbeTLS
 from manifests.values.dns import Check
 
 
-class LeafProbe(NamedTuple):
-    """What is asked, and where: `address` is an IP address, or a host name (final dot) that is resolved for each probe.
+class TargetProbe(NamedTuple):
+    """The question and its address: an IP address, or a host name (final dot) that is resolved for each probe.
 
     Hashable and without secrets: header values that are secret are references.
     """
@@ -25,7 +25,7 @@ class LeafProbe(NamedTuple):
         return self.address.endswith(".")
 
     def probe(self) -> Probe:
-        """The same question as a probe of the probe engine. Redirects are judged by their own status, never followed."""
+        """The same question as a probe of the probe engine. The status of a redirect counts; redirects are not followed."""
         check = self.check
         return Probe(
             ProbeKind.HTTP,

@@ -1,0 +1,141 @@
+"""The ledger as rows of text and back: (section, key) -> JSON, as the store keeps it. Called by `shell/store` and the command line.
+
+Section names and the shape of each row are the stored format: fields of a row are positional and only ever appended.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from providers.facts import Generation
+from reconciler.core.model import override, weight_memory
+from reconciler.core.model.adopted import Adopted
+from reconciler.core.model.dns_memory import read_name
+from reconciler.core.model.instant import Instant, read_instant
+from reconciler.core.model.ledger import (
+    Absence,
+    Escalation,
+    ExitTimes,
+    Failures,
+    Grant,
+    Ledger,
+    Outbreak,
+    PushRow,
+    StepFailure,
+    Suspension,
+)
+from reconciler.core.model.reasons import Reason
+from reconciler.core.model.restart_request import read_request
+from reconciler.core.model.revision import RevisionMark, read_rollout
+
+
+def _grant(raw: list[Any]) -> Grant:
+    obj, generation, cause, at, names_out, ttl, weight_out, pooled, *rest = raw  # older rows are shorter
+    if len(rest) > 3:
+        rest[3] = read_instant(rest[3])
+    return Grant(
+        obj,
+        Generation(*generation),
+        Reason(cause),
+        Instant(*at),
+        read_instant(names_out),
+        ttl,
+        read_instant(weight_out),
+        pooled,
+        *rest,
+    )
+
+
+def _push(raw: list[Any]) -> PushRow:
+    generation, event, since, at, boot, seq, inflight, nonce, earlier = raw
+    over = tuple((name, started_at) for name, started_at in earlier)
+    return PushRow(Generation(*generation), event, Instant(*since), Instant(*at), boot, seq, inflight, nonce, over)
+
+
+_READ: Mapping[str, Any] = {
+    "grants": _grant,
+    "attempts": lambda raw: tuple(Instant(*one) for one in raw),
+    "failures": lambda raw: Failures(raw[0], Instant(*raw[1]), Generation(*raw[2])),
+    "step_failures": lambda raw: StepFailure(raw[0], Instant(*raw[1]), raw[2], raw[3]),
+    "wanted": lambda raw: Instant(*raw),
+    "restarted": lambda raw: tuple(Instant(*one) for one in raw),
+    "escalations": lambda raw: Escalation(raw[0], raw[1], Instant(*raw[2])),
+    "outbreaks": lambda raw: Outbreak(Instant(*raw[0]), raw[1], raw[2], read_instant(raw[3]), read_instant(raw[4])),
+    "runtime_restarts": int,
+    "suspensions": lambda raw: Suspension(*raw),
+    "requests": read_request,
+    "revisions": lambda raw: RevisionMark(*raw),
+    "rollouts": read_rollout,
+    "absences": lambda raw: Absence(Instant(*raw[0]), raw[1]),
+    "adopted": lambda raw: Adopted(*raw)._replace(ports=tuple(raw[6])),
+    "pushes": _push,
+    "ready": weight_memory.ready_row,
+    "weighed": weight_memory.weighed_rows,
+    "cuts": weight_memory.cut_rows,
+    "panics": lambda raw: Instant(*raw),
+    "overrides": override.override_row,
+    "names": read_name,
+    "pins": lambda raw: tuple((container, digest) for container, digest in raw),
+    "templates": str,
+    "exit_times": lambda raw: ExitTimes(*raw),
+}
+_FLAGS = ("passed", "taken_over", "zones", "approvals")
+_SINGLE = "ledger"
+
+
+def to_rows(
+    ledger: Ledger, earlier: tuple[Ledger, Mapping[tuple[str, str], str]] | None = None
+) -> dict[tuple[str, str], str]:
+    """The ledger as (section, key) -> JSON text, one row per remembered thing.
+
+    Args:
+        ledger: what to spell out.
+        earlier: a ledger and its rows; sections that are the same object there are taken over, so that the cost follows
+            the change.
+    """
+    same: set[str] = set()
+    rows: dict[tuple[str, str], str] = {}
+    if earlier is not None:
+        before, known = earlier
+        same = {one for one in (*_READ, *_FLAGS) if getattr(before, one) is getattr(ledger, one)}
+        rows = {key: text for key, text in known.items() if key[0] in same}
+    for section in _READ:
+        if section not in same:
+            for key, value in getattr(ledger, section).items():
+                rows[section, key] = json.dumps(value)
+    for section in _FLAGS:
+        if section not in same:
+            for key in getattr(ledger, section):
+                rows[section, key] = "true"
+    rows[_SINGLE, "source"] = json.dumps(ledger.source)
+    rows[_SINGLE, "history_lost"] = json.dumps(ledger.history_lost)
+    rows[_SINGLE, "clock"] = json.dumps(ledger.clock)
+    return rows
+
+
+def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
+    """The ledger from its rows; rows of sections this version does not know are ignored.
+
+    Raises:
+        ValueError, TypeError: a row does not hold what its section promises.
+    """
+    sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
+    flags: dict[str, set[str]] = {section: set() for section in _FLAGS}
+    single: dict[str, Any] = {"source": "", "history_lost": None, "clock": None}
+    for (section, key), text in rows.items():
+        if section in sections:
+            sections[section][key] = _READ[section](json.loads(text))
+        elif section in flags:
+            flags[section].add(key)
+        elif section == _SINGLE and key in single:
+            single[key] = json.loads(text)
+    return Ledger(
+        **sections,
+        passed=frozenset(flags["passed"]),
+        taken_over=frozenset(flags["taken_over"]),
+        zones=frozenset(flags["zones"]),
+        approvals=frozenset(flags["approvals"]),
+        source=single["source"],
+        history_lost=read_instant(single["history_lost"]),
+        clock=read_instant(single["clock"]),
+    )

@@ -1,0 +1,180 @@
+"""Plans and their actions as text for review, and as JSON. Called by the command line and the audit; golden tests compare the text."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from manifests.values.desired import SECOND
+from providers.actions import (
+    Action,
+    ChangeRecords,
+    CreateContainer,
+    CutSessions,
+    RecordChange,
+    RemoveContainer,
+    RemoveEndpoint,
+    SetWeight,
+    StartContainer,
+    StopContainer,
+    UpdateContainer,
+)
+from providers.facts import RecordKey, RecordSet, fingerprint
+from reconciler.core.decision import Plan, Planned
+from reconciler.core.model.reasons import Hold, Wait
+
+FORMAT_VERSION = 1
+"""Version of the JSON form; it changes when a field changes its meaning or goes."""
+
+IN_A_LINE = 12
+"""Record sets in the line of a step; what changes more of them has a line for each below it."""
+
+
+def seconds(duration: int) -> str:
+    """A duration in ns, as short text in seconds."""
+    return f"{duration / SECOND:.1f}".removesuffix(".0") + "s"
+
+
+def _set(record: RecordSet | None) -> str:
+    if record is None:
+        return "nothing"
+    weight = "" if record.weight is None else f" weight {record.weight}"
+    geo = f" for {record.geo}" if record.geo else ""
+    return f"{'alias of ' if record.alias else ''}{','.join(record.values)} ttl {record.ttl}{weight}{geo}"
+
+
+def _key(key: RecordKey) -> str:
+    return f"{key.name} {key.type} set {key.set_id}" if key.set_id else f"{key.name} {key.type}"
+
+
+def _changes(action: UpdateContainer) -> str:
+    joins = [f"connect to {name}" for name in action.join]
+    settings = [
+        f"{one.container or 'main'} cpu {f'{one.cpu}m' if one.cpu else 'unlimited'} "
+        f"memory {one.memory or 'unlimited'} restart {one.restart}"
+        for one in action.live
+    ]
+    return "; ".join(joins + settings)
+
+
+def describe(action: Action) -> str:
+    """An action in a few words."""
+    match action:
+        case CreateContainer():
+            return f"create {action.name} on {action.node}"
+        case StartContainer():
+            return f"start {action.name}"
+        case StopContainer():
+            what = f"{action.name} only {action.only}" if action.only else action.name
+            return f"stop {what} grace {seconds(action.grace)}"
+        case RemoveContainer():
+            return f"remove {action.name}"
+        case UpdateContainer():
+            return f"update {action.name}: {_changes(action)}"
+        case SetWeight():
+            before = "absent" if action.before is None else str(action.before)
+            where = f"{action.endpoint.address}:{action.endpoint.port} in {action.provider}/{action.pool}"
+            return f"weight {before} -> {action.weight} {where}"
+        case RemoveEndpoint():
+            return f"remove {action.endpoint.address}:{action.endpoint.port} from {action.provider}/{action.pool}"
+        case CutSessions():
+            return (
+                f"cut sessions of {action.endpoint.address}:{action.endpoint.port} in {action.provider}/{action.pool}"
+            )
+        case ChangeRecords():
+            if len(action.changes) > IN_A_LINE:
+                return f"records {len(action.changes)} record sets of {action.zone} in {action.provider}"
+            return f"records {'; '.join(map(_change, action.changes))} in {action.provider}"
+
+
+def spelled_out(action: Action) -> list[str]:
+    """What `describe` only counts: each record set of a step that changes many."""
+    if not isinstance(action, ChangeRecords) or len(action.changes) <= IN_A_LINE:
+        return []
+    return [_change(change) for change in action.changes]
+
+
+def _change(record_change: RecordChange) -> str:
+    return f"{_key(record_change.key)} {_set(record_change.before)} -> {_set(record_change.after)}"
+
+
+def _lines(planned: Planned) -> list[str]:
+    return [_line(planned), *(f"    {change}" for change in spelled_out(planned.step.action))]
+
+
+def _line(planned: Planned) -> str:
+    needs = ",".join(str(number) for number in planned.after)
+    delay = f" +{seconds(planned.delay)}" if planned.delay >= SECOND else ""
+    step = planned.step
+    return (
+        f"[{needs}{delay}] {planned.number} {step.object}: {describe(step.action)} ({step.cause.value}: {step.message})"
+    )
+
+
+def _hold(hold: Hold) -> str:
+    after = f"; {hold.next_step}" if hold.next_step else ""
+    return f"hold {hold.object}: {hold.action} ({hold.rule.value}: {hold.message}{after})"
+
+
+def _wait(wait: Wait) -> str:
+    return f"wait {wait.object}: {wait.waiting.value} ({wait.message})"
+
+
+def digest(plan: Plan) -> str:
+    """The plan's hash: the same for the same steps and holds, whatever the time of day."""
+    lines = [line for step in plan.steps for line in _lines(step)]
+    return fingerprint(plan.revision, *lines, *(_hold(hold) for hold in plan.holds))
+
+
+def to_text(plan: Plan) -> str:
+    """The plan as text: one line a step (what it waits for, number, object, action, cause), then holds and waits."""
+    count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
+    lines = [f"plan {digest(plan)}: {count}"]
+    lines += [line for step in plan.steps for line in _lines(step)]
+    lines += [_hold(hold) for hold in plan.holds]
+    lines += [_wait(wait) for wait in plan.waits]
+    if plan.guard_hash:
+        lines.append(f"approve the held deletions with: reconcile apply --approve {plan.guard_hash}")
+    if plan.truncated:
+        lines.append(f"the forecast ends here: {plan.truncated}")
+    return "\n".join(lines) + "\n"
+
+
+def _hold_json(holds: Sequence[Hold], steady: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "object": hold.object,
+            "action": hold.action,
+            "rule": hold.rule.value,
+            "message": hold.message,
+            "retry_in_seconds": None if hold.until is None else max(0, hold.until - steady) / SECOND,
+            "next_step": hold.next_step or None,
+        }
+        for hold in holds
+    ]
+
+
+def to_json(plan: Plan, steady: int) -> dict[str, Any]:
+    """The plan as a JSON-able value. `steady` is now, to tell how far off the next tries are (ns)."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "plan": digest(plan),
+        "revision": plan.revision,
+        "steps": [
+            {
+                "number": step.number,
+                "after": list(step.after),
+                "delay_seconds": step.delay / SECOND,
+                "id": step.step.id,
+                "object": step.step.object,
+                "action": describe(step.step.action),
+                "kind": type(step.step.action).__name__,
+                "cause": step.step.cause.value,
+                "message": step.step.message,
+                **({"changes": changes} if (changes := spelled_out(step.step.action)) else {}),
+            }
+            for step in plan.steps
+        ],
+        "holds": _hold_json(plan.holds, steady),
+        "waits": [{"object": w.object, "waiting": w.waiting.value, "message": w.message} for w in plan.waits],
+        "approve": plan.guard_hash or None,
+        "truncated": plan.truncated or None,
+    }
