@@ -1,6 +1,6 @@
-"""The enumerated reasons and rules: the words in which every rule answers, in plans, holds, status and `explain`.
+"""Reasons, rules and waits: the names with which every rule of the core answers, in plans, holds, status and `explain`.
 
-A rule never returns a bare boolean: it says which value, for which reason, on what evidence, and until when.
+A rule never returns a bare boolean: it returns a value with its reason, its evidence and the instant until which it counts.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Reason(StrEnum):
-    """Why something is as it is, or why a step is taken. The value is what people read."""
+    """Why something has its state, or why a step is taken. Operators read the value."""
 
     READY = "Ready"
     NOT_READY = "NotReady"
@@ -19,7 +19,7 @@ class Reason(StrEnum):
     LIVENESS_FAILED = "LivenessFailed"
     STARTUP_FAILED = "StartupFailed"
     RECREATE = "RestartsDidNotHelp"
-    SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a word, not a password)
+    SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a name, not a password)
     REQUESTED = "Requested"
     RESTARTING = "Restarting"
     MISSING = "Missing"
@@ -63,12 +63,12 @@ class Reason(StrEnum):
 
 
 class Rule(StrEnum):
-    """What holds something back. Every hold names its rule."""
+    """The rule that holds an action. Every hold names its rule."""
 
     SUSPENDED = "Suspended"
     DENIED = "Denied"
     OVERRIDDEN = "Overridden"
-    """A person drained it or forced it down, so it gets no traffic."""
+    """An operator drained it or forced it down, so it gets no traffic."""
     LEDGER_LOST = "LedgerLost"
     RESTART_IN_PROGRESS = "RestartInProgress"
     BUDGET = "AvailabilityBudget"
@@ -82,7 +82,7 @@ class Rule(StrEnum):
     BACK_OFF = "BackOff"
     RESTART_LIMIT = "RestartLimit"
     FAILED = "Failed"
-    """Restarts and recreations did not help: nothing is tried until a person resumes it or its template changes."""
+    """Restarts and recreations did not help: nothing is tried until an operator resumes it or its template changes."""
     START_CONCURRENCY = "StartConcurrency"
     NAME_TAKEN = "NameTaken"
     FOREIGN_RECORD = "ForeignRecord"
@@ -113,39 +113,39 @@ class Rule(StrEnum):
     REVISION_NOT_ELIGIBLE = "RevisionNotEligible"
     """The declared revision failed or expired, so the one before keeps the traffic."""
     TEMPLATE_GONE = "TemplateGone"
-    """A replica cannot be made again, because what it was made from is not declared any more."""
-    SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a word, not a password)
+    """A replica cannot be recreated, because its template is not declared any more."""
+    SECRET_CHANGED = "SecretChanged"  # noqa: S105  (a name, not a password)
 
 
 class Waiting(StrEnum):
-    """What progress waits for without anybody being able to hurry it by acting."""
+    """What progress waits for. The value completes "waiting for ..."; the operator does not have to act."""
 
-    READY = "ready"
+    READY = "readiness"
     MIN_READY = "minReadySeconds"
-    VERDICT = "probe verdict"
-    NAMES = "name withdrawn"
+    VERDICT = "probe result"
+    NAMES = "DNS withdrawal"
     TTL = "TTL"
-    WEIGHT = "weight 0 read back"
+    WEIGHT = "weight 0 in the balancer"
     DRAIN = "drain"
     RAMP = "ramp"
-    DEAD_ENDPOINT = "dead endpoint at weight 0"
-    REPLACEMENT = "replacement available"
-    NODE = "node readable"
-    CALL = "call under way"
+    DEAD_ENDPOINT = "stale endpoint at weight 0"
+    REPLACEMENT = "available replacement"
+    NODE = "readable node"
+    CALL = "call in progress"
     REQUEST = "restart request"
     ACTIVATION = "activation time"
-    VERIFIED = "revision verified"
-    RAISED = "weight read back"
-    BALANCER = "the balancer's own checks"
+    VERIFIED = "revision verification"
+    RAISED = "weight in the balancer"
+    BALANCER = "balancer health checks"
     PAUSE = "canary pause"
     ROLLBACK_WINDOW = "rollback window"
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Something that would be done but is not.
+    """An action that would be done but is not, with its rule.
 
-    `until` is the steady instant of the next try; without one, `person` says what somebody has to do.
+    `until` is the steady instant of the next try; without one, `next_step` says what the operator has to do.
     """
 
     object: str
@@ -158,7 +158,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Progress under way that needs time or the outside world. `until` is the steady instant at which it ends by itself."""
+    """Progress that needs time or the outside world. `until` is the steady instant at which it ends by itself."""
 
     object: str
     waiting: Waiting
