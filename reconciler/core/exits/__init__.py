@@ -1,1 +1,1 @@
-"""How a container leaves service: out of names, out of pools, drained, stopped."""
+"""The exit of a container: out of names, out of pools, drained, stopped."""

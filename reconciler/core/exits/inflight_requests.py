@@ -1,6 +1,6 @@
-"""Requests in flight on a container that leaves: from the counts of balancers and of its own pushes to one number, or unknown.
+"""Requests in flight on a container that leaves: one number from the counts of balancers and of its own pushes, or unknown.
 
-`traffic/pool` and `traffic/pools` collect the counts, `disruptions` asks.
+`traffic/pool` and `traffic/pools` collect the counts; `disruptions` asks for the number.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from reconciler.core.model.push_fact import PushFact
 
 
 class Place(NamedTuple):
-    """One pool that the container is in. `requests` is what the balancer says is in flight there, None = it cannot say."""
+    """One pool that the container is in. `requests` is the balancer's count of requests in flight, None = it has none."""
 
     pool: str
     endpoint: Endpoint
@@ -26,7 +26,7 @@ class InflightRequests(NamedTuple):
 
     @property
     def epochs(self) -> str:
-        """Which processes of the balancers count."""
+        """The processes of the balancers that count."""
         return " ".join(f"{place.pool}={place.epoch}" for place in sorted(self.places))
 
     def at(self, place: Place) -> "InflightRequests":
@@ -37,22 +37,22 @@ class InflightRequests(NamedTuple):
 NO_POOLS = InflightRequests(())
 
 
-def count(flight: InflightRequests, same: bool, push: PushFact | None, rules: Push | None, steady: int) -> int | None:
-    """How many requests are under way: the larger of what balancers and the container itself count; None = nobody knows.
+def count(inflight: InflightRequests, same: bool, push: PushFact | None, rules: Push | None, steady: int) -> int | None:
+    """How many requests are in flight: the larger of the balancers' and the container's own count; None = unknown.
 
     Args:
-        flight: the counts of the balancers.
-        same: the processes that count are those that counted when the drain began; if not, a process of before may still
-            have requests of which this one knows nothing.
+        inflight: the counts of the balancers.
+        same: the processes that count are those that counted when the drain began; if not, an earlier process may still
+            have requests that this one does not count.
         push: the latest push of this generation, which counts while it is fresh.
     """
-    counts = [place.requests for place in flight.places]
+    counts = [place.requests for place in inflight.places]
     known = [count for count in counts if count is not None]
     complete = same and len(known) == len(counts)
-    said = None
+    pushed = None
     if push is not None and rules is not None and not push.restored and steady < push.at + rules.fresh:
-        said = push.inflight
-    largest = max([*known, *([said] if said is not None else [])], default=0)
-    if largest or complete or said is not None:
+        pushed = push.inflight
+    largest = max([*known, *([pushed] if pushed is not None else [])], default=0)
+    if largest or complete or pushed is not None:
         return largest
     return None

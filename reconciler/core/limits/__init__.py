@@ -1,1 +1,1 @@
-"""What people, windows, budgets and time forbid, whatever the health of anything."""
+"""Limits on actions that do not depend on health: suspensions, windows, rates, waiting times and the guard of deletions."""

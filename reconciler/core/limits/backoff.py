@@ -1,8 +1,8 @@
-"""Restarts: how often and how soon a replica may be restarted or started again.
+"""How often and how soon a replica may be restarted or started again, and a failed call be retried.
 
 Attempts belong to (workload, ordinal), not to one container. The first failure is acted on at once; after that the waiting
-time doubles, with jitter from a hash of name and attempt, so that the same failure gives the same answer everywhere. Called
-by `history` (to count) and `gates` (to hold).
+time doubles, with jitter from a hash of name and attempt, so that the same failure gives the same answer everywhere. Token buckets
+limit the rate over several objects. Called by `replicas/memory` and `healing` (to count), and by `gates` and `suspensions` (to hold).
 """
 
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ STEP_BACKOFF = Backoff(initial=SECOND, maximum=300 * SECOND, reset=600 * SECOND)
 
 
 class Try(StrEnum):
-    """What is done next for a replica that fails again and again."""
+    """The next action for a replica that fails again and again."""
 
     RESTART = "restart"
     RECREATE = "recreate"
@@ -31,7 +31,7 @@ class Try(StrEnum):
 
 
 def next_try(tries: int, workload: Workload, fact: ContainerFact) -> Try:
-    """What comes after so many tries that did not make a replica available: restarts, one recreation, restarts, no more.
+    """The next action after so many tries that did not make a replica available: restarts, one recreation, restarts, no more.
 
     Containers that were not made from the manifest (adopted, or marked for restarts only) are never recreated.
     """
@@ -44,7 +44,7 @@ def next_try(tries: int, workload: Workload, fact: ContainerFact) -> Try:
 
 
 def exhausted(tries: int, workload: Workload, fact: ContainerFact) -> bool:
-    """Whether a replica is Failed: only a person or another template lets it be tried again."""
+    """Whether a replica is Failed: only an operator or another template lets it be tried again."""
     return next_try(tries, workload, fact) is Try.GIVE_UP
 
 
@@ -76,7 +76,7 @@ def restart_at(name: str, failures: Failures | None, backoff: Backoff, now: Now)
 
 
 def step_at(step: str, failure: StepFailure, now: Now) -> int:
-    """The steady instant of the next try of a failed step. What was refused for good is tried at the longest interval only."""
+    """The steady instant of the next try of a failed step. A step that was refused for good is tried at the longest interval only."""
     wait = STEP_BACKOFF.maximum if failure.stop else delay(step, failure.streak + 1, STEP_BACKOFF)
     return due(failure.last, wait, now)
 
@@ -91,12 +91,15 @@ def attempts_left_at(attempts: tuple[Instant, ...], limit: int, window: int, now
     counted = recent(attempts, window, now)
     if len(counted) < limit:
         return now.steady
-    oldest_that_must_leave = sorted(counted, key=lambda one: elapsed(one, now), reverse=True)[len(counted) - limit]
+    oldest_first = sorted(counted, key=lambda attempt: elapsed(attempt, now), reverse=True)
+    oldest_that_must_leave = oldest_first[len(counted) - limit]
     return due(oldest_that_must_leave, window, now)
 
 
+# --- token buckets --------------------------------------------------------------------------------------------------
+
 MEMORY = 3600 * SECOND
-"""How long restarts are remembered for the buckets: no bucket needs longer to fill than that at the rates manifests may ask for."""
+"""How long restarts are remembered for the buckets: at the rates that manifests may ask for, every bucket is full by then."""
 
 
 def next_at(taken: Iterable[Instant], rate: Rate, now: Now) -> int:
@@ -107,9 +110,9 @@ def next_at(taken: Iterable[Instant], rate: Rate, now: Now) -> int:
         rate: the bucket.
     """
     interval = 60 * SECOND // rate.per_minute
-    newest_first = sorted(elapsed(one, now) for one in taken)
+    ages = sorted(elapsed(at, now) for at in taken)
     soonest = now.steady
-    for number, age in enumerate(newest_first, start=1):
+    for number, age in enumerate(ages, start=1):
         wait = (number + 1 - rate.burst) * interval
         if wait > age:
             soonest = max(soonest, now.steady + wait - age)
@@ -117,10 +120,10 @@ def next_at(taken: Iterable[Instant], rate: Rate, now: Now) -> int:
 
 
 def remembered(taken: tuple[Instant, ...], now: Now) -> tuple[Instant, ...]:
-    """Those that may still matter."""
-    return tuple(one for one in taken if elapsed(one, now) < MEMORY)
+    """The instants that a bucket may still count."""
+    return tuple(at for at in taken if elapsed(at, now) < MEMORY)
 
 
 def room_at(instants: Iterable[Iterable[Instant]], rate: Rate, now: Now) -> int:
     """`next_at` over several objects that share a bucket."""
-    return next_at([one for of in instants for one in of], rate, now)
+    return next_at([at for taken in instants for at in taken], rate, now)

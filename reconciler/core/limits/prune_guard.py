@@ -1,7 +1,7 @@
-"""The guard of deletions: what may be pruned at all, and when so much would go that a person must approve it.
+"""The guard of deletions: which orphaned objects may be pruned, and when so many would go that an operator must approve it.
 
-Called by `gates` for containers, pool members and record sets that no manifest wants any more. A health decision never
-comes here.
+Called by `gates`, `dns/publish` and `traffic` for containers, pool members and record sets that no manifest names any more. Health
+decisions are not guarded here.
 """
 
 from collections.abc import Collection
@@ -23,8 +23,8 @@ PROOF = 60 * SECOND
 class Pruning:
     """The answer for all deletions of one decision.
 
-    `hash` is what an operator approves when `mass` holds them; `read_at` is the steady instant of the last complete read of the
-    source (ns).
+    `hash` is what an operator approves when `mass` (a message, empty if they are few enough) holds them; `read_at` is the steady
+    instant of the last complete read of the source (ns).
     """
 
     hash: str
@@ -33,7 +33,7 @@ class Pruning:
 
 
 def judge(desired: Desired, ledger: Ledger, pruned: Collection[str], owned: int, read_at: int) -> Pruning:
-    """Whether the deletions as a whole are too many: over the share and the minimum, or everything there is.
+    """Whether the deletions as a whole are too many: over the share and the minimum, or all owned objects.
 
     Args:
         pruned: the objects that would be deleted.
@@ -47,34 +47,31 @@ def judge(desired: Desired, ledger: Ledger, pruned: Collection[str], owned: int,
         return Pruning(digest, "", read_at)
     share = count * 100 // max(owned, 1)
     if count >= owned or (count > limit.minimum and count * 100 > limit.share * owned):
-        mass = f"{count} of {owned} owned objects ({share} %) would be deleted, more than {limit.share} % or all"
+        mass = f"{count} of {owned} owned objects ({share} %) would be deleted; above {limit.share} %, or all, needs approval"
         return Pruning(digest, mass, read_at)
     return Pruning(digest, "", read_at)
 
 
 def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: str, now: Now) -> Hold | None:
-    """What holds back the deletion of an object that no manifest names, or None when it may go."""
+    """The hold on the deletion of an object that no manifest names; None when it may go."""
     if desired.destroy:
         return None
     if not desired.prune:
-        message = f"no manifest names {obj} any more, and pruning is off"
-        return Hold(
-            obj, action, Rule.PRUNE_OFF, message, next_step="run with --prune, or set spec.prune of the Instance"
-        )
+        message = f"{obj} is orphaned (owned, but in no manifest), and pruning is off"
+        next_step = "run with --prune, or set spec.prune of the Instance to true"
+        return Hold(obj, action, Rule.PRUNE_OFF, message, next_step=next_step)
     window = windows.hold(desired, Held.PRUNE, obj, action, now)
     if window is not None:
         return window
     if not desired.complete:
-        message = "only a part of the tree was read, so its absence proves nothing"
-        return Hold(
-            obj, action, Rule.INCOMPLETE_SOURCE, message, next_step="run on the root directory of the manifests"
-        )
+        message = f"only a part of the manifests was read, so another file may still declare {obj}"
+        next_step = "run on the root directory of the manifests"
+        return Hold(obj, action, Rule.INCOMPLETE_SOURCE, message, next_step=next_step)
     if ledger.source != desired.source:
-        before = ledger.source or "unknown (the ledger was lost)"
-        message = f"the inventory was made from {before}, this run reads {desired.source}"
-        return Hold(
-            obj, action, Rule.SOURCE_CHANGED, message, next_step="run once with --take-over if this is on purpose"
-        )
+        before = ledger.source or "an unknown source (the ledger was lost)"
+        message = f"the inventory was made from {before}, but this run reads {desired.source}"
+        next_step = "run once with --take-over if this is intended"
+        return Hold(obj, action, Rule.SOURCE_CHANGED, message, next_step=next_step)
     absence = ledger.absences.get(obj)
     proven = (
         absence is not None
@@ -82,11 +79,11 @@ def hold(desired: Desired, ledger: Ledger, pruning: Pruning, obj: str, action: s
         and (absence.since.boot != now.boot or pruning.read_at - absence.since.steady >= PROOF)
     )
     if not proven:
-        # The instant is on a grid that starts with the absence, so that the answer stays the same until it comes.
+        # On a grid that starts with the absence, so that the answer stays the same until then.
         until = now.steady + PROOF if absence is None else due(absence.since, PROOF, now)
         if until <= now.steady:
             until = next_after(until, SECOND, now)
-        message = f"absent from one read; a second, equal read {PROOF // SECOND}s later proves it"
+        message = f"one read of the manifests lacks {obj}; an equal read {PROOF // SECOND}s later must confirm that"
         return Hold(obj, action, Rule.ABSENCE_UNPROVEN, message, until=until)
     if pruning.mass:
         next_step = f"reconcile apply --approve {pruning.hash}"

@@ -1,7 +1,7 @@
 """Windows of the Guard: named spans of time that hold healing, rollouts or deletions.
 
-The one place where the core turns an instant into a date, because people write windows as dates: in a zone, with its changes of
-daylight saving. It reads no clock; the zone was loaded when the manifests were read. Called by `gates`, `guard` and `decide`.
+The one place where the core turns an instant into a date, because manifests declare windows as dates: in a zone, with its changes
+of daylight saving. It reads no clock; the zone was loaded when the manifests were read. Called by `gates`, `prune_guard` and `decide`.
 """
 
 from datetime import datetime, timedelta
@@ -49,15 +49,15 @@ def opening(window: Window, wall: int) -> tuple[int, int]:
     return end, end
 
 
-def hold(desired: Desired, what: Held, obj: str, action: str, now: Now) -> Hold | None:
+def hold(desired: Desired, kind: Held, obj: str, action: str, now: Now) -> Hold | None:
     """The hold of the first open window, by name, that holds actions of this kind."""
     for window in desired.guard.windows:
-        if what not in window.holds:
+        if kind not in window.holds:
             continue
         until, _ = opening(window, now.wall)
         if until:
-            message = f"window {window.name} of the Guard holds {what.value}"
-            next_step = f"wait, or take {what.value} off the window {window.name}"
+            message = f"window {window.name} of the Guard holds {kind.value} actions"
+            next_step = f"wait until the window closes, or remove {kind.value} from window {window.name} of the Guard"
             return Hold(obj, action, Rule.WINDOW, message, until=now.steady + until - now.wall, next_step=next_step)
     return None
 

@@ -170,7 +170,7 @@ def test_a_planned_recreation_waits_for_names_and_ttl_and_one_for_failed_health_
 
 def test_what_is_no_longer_needed_is_called_off_before_the_stop():
     web = workload(WEB)
-    assert recreate(grant(), belief(), Exit(), web, NOW).ended == "its secrets are as they were"
+    assert recreate(grant(), belief(), Exit(), web, NOW).ended == "its secrets are current again"
     assert recreate(grant(Reason.RECREATE), belief(P), Exit(), web, NOW).ended == "recovered before the stop"
     newer = belief(F, started_at=FACT.started_at + 1)
     assert recreate(grant(Reason.RECREATE), newer, Exit(), web, NOW).ended == "a new generation runs"
