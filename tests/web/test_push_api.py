@@ -23,8 +23,8 @@ async def test_a_signed_push_is_accepted_over_tcp_and_over_the_socket(world):
     await world.look()
     async with world.listening():
         sender = world.sender()
-        assert await sender.push("startup", tcp=True) == (200, {"message": "taken", "remembered": True})
-        assert await sender.push("ready", tcp=False) == (200, {"message": "taken", "remembered": True})
+        assert await sender.push("startup", tcp=True) == (200, {"message": "accepted", "remembered": True})
+        assert await sender.push("ready", tcp=False) == (200, {"message": "accepted", "remembered": True})
         fact = world.pushing.facts()[world.generation()]
         assert (fact.event, fact.boot, fact.seq, fact.inflight) == (PushEvent.READY, "boot-1", 2, None)
 
@@ -294,7 +294,7 @@ async def test_the_answer_to_a_new_state_waits_until_it_is_stored(world):
         await asyncio.wait_for(world.wake.event.wait(), 60)
         assert not answer.done()
         world.tick()
-        assert await answer == (200, {"message": "taken", "remembered": True})
+        assert await answer == (200, {"message": "accepted", "remembered": True})
         assert [row.event for row in world.ledger.pushes.values()] == ["draining"]
 
 

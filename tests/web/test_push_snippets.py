@@ -55,7 +55,7 @@ async def test_the_snippet_for_a_bare_shell_signs_a_push_over_tcp(world, shell, 
         (tools / name).symlink_to(shutil.which("busybox"))
     async with world.listening():
         code, out = await run(shell, f"PATH={tools}\n{snippet('busybox')}push ready", world)
-        assert (code, out) == (0, '{"message":"taken","remembered":true}')
+        assert (code, out) == (0, '{"message":"accepted","remembered":true}')
         assert world.pushing.facts()[world.generation()].event is PushEvent.READY
 
 
@@ -63,7 +63,7 @@ async def test_the_snippet_for_a_bare_shell_signs_a_push_over_tcp(world, shell, 
 async def test_the_snippet_for_curl_pushes_over_the_socket(world):
     async with world.listening():
         code, out = await run(["sh"], snippet("curl") + "push draining", world)
-        assert (code, out) == (0, '{"message":"taken","remembered":true}')
+        assert (code, out) == (0, '{"message":"accepted","remembered":true}')
         assert world.pushing.facts()[world.generation()].event is PushEvent.DRAINING
 
 

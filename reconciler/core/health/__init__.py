@@ -1,1 +1,1 @@
-"""Whom to believe about the health of one container: facts, people, its own pushes, probes."""
+"""Whether one container is ready and alive: facts first, then overrides, its own pushes and probes."""

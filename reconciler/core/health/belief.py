@@ -1,8 +1,8 @@
-"""Trust, the first stage: from facts and probe verdicts to one belief per container of ours.
+"""Belief, the first stage: from facts and probe verdicts to one belief per container of ours.
 
-Facts outrank everything: a container that does not run is not ready, whatever a probe said. Then the probe verdicts, while
-they are fresh; what people and the container itself say is weighed in by `authority`. Whatever cannot be known stays unknown
-and is never read as failure. Called by `decide` only.
+Facts outrank everything: a container that does not run is not ready, whatever a probe answered. Then the probe verdicts count,
+while they are fresh; `precedence` adds overrides and pushes. Anything that cannot be known stays unknown and is never read as
+failure. `decide` calls `sight_of`, `replicas/roster` calls `believe`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ from reconciler.core.model.reasons import Reason
 T = TypeVar("T")
 
 CADENCES = 3
-"""A fact older than this many looks of its provider is unknown."""
+"""A fact that is older than this many looks of its provider is unknown."""
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 _RUNNING = ContainerState.RUNNING
@@ -39,21 +39,22 @@ _NO_PROBES = Probes()
 
 
 class By(StrEnum):
-    """Who decides whether a container is ready."""
+    """The source that decides whether a container is ready."""
 
     OVERRIDE = "override"
     PUSH = "push"
     OBSERVER = "observer"
     BOTH = "push and observer"
     UNDECIDED = "nobody"
-    """Nothing changes until somebody can say."""
+    """No source can decide, so nothing changes."""
 
 
 class Claim(NamedTuple):
-    """What others than the probes say of a container's readiness; see `authority`.
+    """The claim of an override or of the container's own push about its readiness; see `precedence`.
 
-    `out`: an order or an own fresh word that it is not ready, which is obeyed even if a pool becomes empty. `draining`: it is on
-    its way out for good, in this generation, and said so first at the steady instant `said_at` (0 = a person says so). `observer`: what the probes say. `overruled`: they say the opposite of what counts.
+    `by`: the source that decides. `out`: an override or a fresh push says not ready, which counts even if a pool becomes empty.
+    `draining`: this generation leaves for good; its push said so first at the steady instant `said_at` (0 = an operator drained
+    it). `observer`: the answer of the probes. `overruled`: the probes say the opposite of what counts.
     """
 
     by: By
@@ -65,12 +66,12 @@ class Claim(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What we hold true of one container.
+    """Liveness and readiness of one container.
 
     `live` and `ready` are pass, fail or unknown; `since` is the steady instant from which it has been ready; `until` is the
     steady instant at which the answer changes on the same facts because a verdict or a push gets too old. `claim` is None where
-    only the probes speak. `failed` is which probe asks for a restart, whatever a push or a person says of the traffic; None while
-    `live` is not fail.
+    only probes decide. `failed` is the probe that asks for a restart, whatever an override or a push says of the traffic; None
+    while `live` is not fail.
     """
 
     fact: ContainerFact
@@ -85,7 +86,7 @@ class Belief(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sight:
-    """The facts that may be used at this instant; what is not here is unknown, and `unknown` says why.
+    """The facts that may be used at this instant; all others are unknown, with their cause in `unknown_...`.
 
     `until` is the steady instant at which the first of these facts becomes too old.
     """
@@ -102,7 +103,7 @@ class Sight:
 def _usable(fact: Known[T] | Unknown | None, name: str, cadence: int, steady: int) -> Unknown | Known[T]:
     """The fact, as long as it is fresh."""
     if fact is None:
-        return Unknown("not looked at yet", name, steady)
+        return Unknown("not observed yet", name, steady)
     if isinstance(fact, Unknown):
         return fact
     limit = fact.observed_at + CADENCES * cadence
@@ -118,12 +119,12 @@ def _until(facts: Iterable[Unknown | Known[T]], cadence: int) -> int:
 
 
 def sight_of(desired: Desired, observed: Observed, now: Now) -> Sight:
-    """Keep the facts that are fresh. A provider that manifests name and nobody has looked at yet is unknown too."""
+    """The facts that are fresh. A provider that manifests name and that was not observed yet is unknown too."""
     every, steady = desired.instance, now.steady
     nodes = set(observed.runtimes) | {node for workload in desired.workloads for node in workload.nodes}
-    # Also where no workload lives any more: what is adopted or left over there is not gone before somebody has looked.
+    # Also nodes without a workload: containers that were adopted or left over there are not gone before a look has shown that.
     nodes |= {provider.name for provider in desired.providers if provider.role is Role.RUNTIME}
-    # A dict and no set: what was looked at is nearly in order, and that sorts fast.
+    # A dict and no set: the keys of looks are nearly in order, and that sorts fast.
     pool_keys = dict.fromkeys(observed.pools)
     pool_keys |= dict.fromkeys((b.provider, b.pool) for service in desired.services for b in service.balancers)
     zone_keys = set(observed.zones) | desired.zones
@@ -136,12 +137,12 @@ def sight_of(desired: Desired, observed: Observed, now: Now) -> Sight:
         _until(zones.values(), every.look_dns),
     )
     return Sight(
-        runtimes={key: one.value for key, one in runtimes.items() if isinstance(one, Known)},
-        pools={key: one.value for key, one in pools.items() if isinstance(one, Known)},
-        zones={key: one.value for key, one in zones.items() if isinstance(one, Known)},
-        unknown_runtimes={key: value for key, value in runtimes.items() if isinstance(value, Unknown)},
-        unknown_pools={key: value for key, value in pools.items() if isinstance(value, Unknown)},
-        unknown_zones={key: value for key, value in zones.items() if isinstance(value, Unknown)},
+        runtimes={key: fact.value for key, fact in runtimes.items() if isinstance(fact, Known)},
+        pools={key: fact.value for key, fact in pools.items() if isinstance(fact, Known)},
+        zones={key: fact.value for key, fact in zones.items() if isinstance(fact, Known)},
+        unknown_runtimes={key: fact for key, fact in runtimes.items() if isinstance(fact, Unknown)},
+        unknown_pools={key: fact for key, fact in pools.items() if isinstance(fact, Unknown)},
+        unknown_zones={key: fact for key, fact in zones.items() if isinstance(fact, Unknown)},
         until=until,
     )
 
@@ -158,7 +159,7 @@ def _fresh(fact: ProbeFact | None, steady: int) -> tuple[ProbeValue, int, int]:
 
 
 def believe(fact: ContainerFact, container: Container, probes: Mapping[Generation, Probes], steady: int) -> Belief:
-    """One container's belief.
+    """The belief about one container from its state and its probes.
 
     Without a liveness probe it never fails for its health; without a startup probe it counts as started; without a
     readiness probe it is ready while it runs. Startup gates the other two. A failed liveness verdict means not ready.

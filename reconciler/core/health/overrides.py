@@ -1,8 +1,9 @@
-"""Overrides: what people order about endpoints and targets of names. An order ranks above pushes and probes; only facts rank above it.
+"""Overrides: an operator's drain or force of endpoints and targets of names. They rank above pushes and probes; only facts rank higher.
 
-Orders are about a replica with all its endpoints (`workload/web/0`) or one member of one pool (`endpoint/PROVIDER/POOL/ADDRESS:PORT`);
-the latter ranks higher, because it says more. Those about one target of a name (`dnspolicy/app/eu`) say whether it is healthy, and
-rank above its manifest. Called by `trust` for replicas, by `weights` for members, by `leaves` for targets, by `ledger.obey` for commands.
+An override is about a replica with all its endpoints (`workload/web/0`) or about one member of one pool
+(`endpoint/PROVIDER/POOL/ADDRESS:PORT`); the latter ranks higher, because it is more exact. An override of one target of a name
+(`dnspolicy/app/eu`) decides whether it is healthy, and ranks above its manifest. Called by `replicas/roster` for replicas, by
+`traffic/pool` for members, by `dns/targets` for targets.
 """
 
 from collections.abc import Mapping
@@ -14,34 +15,35 @@ from reconciler.core.model.reasons import Hold, Rule
 
 
 def endpoint_key(provider: str, pool: str, endpoint: Endpoint) -> str:
-    """The object that stands for one member of one pool."""
+    """The key of one member of one pool."""
     return f"endpoint/{provider}/{pool}/{endpoint.address}:{endpoint.port}"
 
 
 def target_key(policy: str, target: str) -> str:
-    """The object that stands for one target of a name."""
+    """The key of one target of a name."""
     return f"{policy}/{target}"
 
 
 def in_force(overrides: Mapping[str, Override], key: str, now: Now) -> Override | None:
-    """The order about this object that has not expired."""
-    one = overrides.get(key)
-    return one if one is not None and (not one.until_wall or one.until_wall > now.wall) else None
+    """The override of this object, unless it has expired."""
+    override = overrides.get(key)
+    expired = override is not None and override.until_wall and override.until_wall <= now.wall
+    return None if expired else override
 
 
 def kept_out(overrides: Mapping[str, Override], key: str, name: str, now: Now) -> Hold | None:
-    """The hold on a replica (`key`, its container's `name`) that a person took out of traffic; None when nobody did."""
-    one = in_force(overrides, key, now)
-    if one is None or one.force is Force.UP:
+    """The hold on a replica (`key`, its container's `name`) that an operator took out of traffic; None without an override."""
+    override = in_force(overrides, key, now)
+    if override is None or override.force is Force.UP:
         return None
-    done = "drained" if one.force is Force.DRAIN else "forced down"
-    message = f"{key} was {done} by {one.who or 'somebody'}: {one.reason or 'no reason given'}"
-    until = expires_at(one, now) if one.until_wall else None
+    done = f"drained {key}" if override.force is Force.DRAIN else f"forced {key} down"
+    message = f"{override.who or 'an operator'} {done}: {override.reason or 'no reason given'}"
+    until = expires_at(override, now) if override.until_wall else None
     return Hold(
         key, f"give traffic to {name}", Rule.OVERRIDDEN, message, until=until, next_step=f"reconcile release {key}"
     )
 
 
 def expires_at(override: Override, now: Now) -> int:
-    """The steady instant at which an order expires by itself."""
+    """The steady instant at which an override expires by itself."""
     return now.steady + override.until_wall - now.wall if override.until_wall else FOREVER

@@ -1,19 +1,18 @@
-"""Authority: whose word decides whether a running container is ready. Facts first, then a person, then its own fresh push, then probes.
+"""Precedence: which source decides whether a running container is ready: facts, then overrides, its own fresh push, probes.
 
-A push is fresh while it is younger than `fresh`, and says nothing any more once it is older than `stale`. Between the two (both ends
+A push is fresh while it is younger than `fresh`, and no longer counts once it is older than `stale`. Between the two (both ends
 included) the worse of push and probes counts, unless the manifest says otherwise: a probe may then take an endpoint out and not
-bring it in. Draining is final for its generation, whatever its age. Words decide readiness, traffic and availability, never liveness.
-Called by `activation` for containers that push or that a person gave an order about.
+bring it in. Draining is final for its generation, whatever its age. Claims decide readiness, traffic and availability, never
+liveness. Called by `replicas/roster` for containers that push or that an override is about.
 """
 
-from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from manifests.values.desired import MiddleZone, Push
-from providers.facts import ContainerFact, ContainerState, Generation, ProbeValue
+from providers.facts import ContainerState, ProbeValue
 from reconciler.core.health import overrides
 from reconciler.core.health.belief import Belief, By, Claim
-from reconciler.core.health.pushes import Channel, channel
+from reconciler.core.health.push_channel import Channel
 from reconciler.core.model.instant import FOREVER, Now, due
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.push_fact import PushEvent, PushFact
@@ -21,19 +20,16 @@ from reconciler.core.model.reasons import Reason
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 
-_SAYS = {
+_PUSHED = {
     PushEvent.READY: Reason.PUSHED_READY,
     PushEvent.NOT_READY: Reason.PUSHED_NOT_READY,
     PushEvent.STARTUP: Reason.PUSHED_STARTUP,
     PushEvent.DRAINING: Reason.PUSHED_DRAINING,
 }
 
-NO_CHANNEL = Channel(False, 0, 0, FOREVER)
-"""Nobody pushes, so nothing can be suspected of the way of the pushes."""
-
 
 class Ruling(NamedTuple):
-    """What a push makes of readiness: `by` whom it is decided, `out` an own fresh word that it is not ready, `until` when it may change."""
+    """Readiness after a push: `by` the source that decides, `out` for a fresh push of not ready, `until` when it may change."""
 
     ready: ProbeValue
     by: By
@@ -43,13 +39,13 @@ class Ruling(NamedTuple):
 
 
 def rule(push: PushFact, rules: Push, observer: ProbeValue, suspect: bool, steady: int) -> Ruling:
-    """The decision matrix: the latest push, its age and what the probes say of readiness.
+    """The decision matrix over the latest push, its age and the readiness that the probes answer.
 
     Args:
         push: the latest push of this generation.
         rules: the windows (ns).
-        observer: what the probes say.
-        suspect: the way of the pushes is suspected, so that silence decides nothing: where it would, nothing changes.
+        observer: readiness as the probes answer it.
+        suspect: the push channel is suspect, so silence decides nothing: where it would, nothing changes.
         steady: now (ns).
     """
     fresh_end, stale_end = push.at + rules.fresh, push.at + rules.stale
@@ -60,47 +56,46 @@ def rule(push: PushFact, rules: Push, observer: ProbeValue, suspect: bool, stead
         ends = push.since + rules.startup_deadline
         if ends <= steady:
             return Ruling(observer, By.OBSERVER, False, FOREVER)
-    word = _PASS if push.event is PushEvent.READY else _FAIL
-    says = _SAYS[push.event]
+    pushed, reason = (_PASS if push.event is PushEvent.READY else _FAIL), _PUSHED[push.event]
     if steady < fresh_end:
-        return Ruling(word, By.PUSH, word is _FAIL, min(fresh_end, ends), says)
+        return Ruling(pushed, By.PUSH, pushed is _FAIL, min(fresh_end, ends), reason)
     if suspect:
-        if word is observer:
-            return Ruling(word, By.BOTH, False, ends, says)
+        if pushed is observer:
+            return Ruling(pushed, By.BOTH, False, ends, reason)
         return Ruling(_UNKNOWN, By.UNDECIDED, False, ends, Reason.PUSH_CHANNEL_SUSPECT)
     if steady > stale_end:
         return Ruling(observer, By.OBSERVER, False, FOREVER)
     until = min(stale_end + 1, ends)
     if rules.middle_zone is MiddleZone.HOLD:
-        return Ruling(word, By.PUSH, False, until, says)
+        return Ruling(pushed, By.PUSH, False, until, reason)
     if rules.middle_zone is MiddleZone.OBSERVER:
         return Ruling(observer, By.OBSERVER, False, until)
-    if word is _FAIL:
-        return Ruling(_FAIL, By.BOTH, False, until, says)
+    if pushed is _FAIL:
+        return Ruling(_FAIL, By.BOTH, False, until, reason)
     return Ruling(observer, By.BOTH, False, until)
 
 
-def apply_push(belief: Belief, push: PushFact | None, rules: Push | None, way: Channel, now: Now) -> Belief:
-    """A belief of the probes after the container's own push. Of what does not run, no push says anything."""
+def apply_push(belief: Belief, push: PushFact | None, rules: Push | None, channel: Channel, now: Now) -> Belief:
+    """The belief of the probes after the container's own push. A push of a container that does not run does not count."""
     if push is None or rules is None or belief.fact.state is not ContainerState.RUNNING:
         return belief
     steady = now.steady
-    ruling = rule(push, rules, belief.ready, way.suspect and rules.heartbeats, steady)
+    ruling = rule(push, rules, belief.ready, channel.suspect and rules.heartbeats, steady)
     draining = push.event is PushEvent.DRAINING
     overruled = ruling.ready is not belief.ready and _UNKNOWN not in (ruling.ready, belief.ready)
     since = belief.since
     if ruling.ready is _PASS and push.event is PushEvent.READY and ruling.by is not By.OBSERVER:
-        said = max(push.since, belief.fact.running_since)
-        since = said if belief.ready is not _PASS else min(said, since)
+        pushed_since = max(push.since, belief.fact.running_since)
+        since = pushed_since if belief.ready is not _PASS else min(pushed_since, since)
     until = min(belief.until, ruling.until)
     if steady >= push.at + rules.fresh:
-        until = min(until, way.until)  # whether silence counts depends on the others
+        until = min(until, channel.until)  # whether silence counts depends on the other senders
     reason = belief.reason if ruling.reason is None else ruling.reason
     claim = Claim(ruling.by, ruling.out, draining, belief.ready, overruled, push.since)
     return belief._replace(ready=ruling.ready, since=since, until=until, reason=reason, claim=claim)
 
 
-_ORDERED = {
+_OVERRIDDEN = {
     Force.DRAIN: (_FAIL, Reason.DRAINED_BY_OPERATOR),
     Force.DOWN: (_FAIL, Reason.FORCED_DOWN),
     Force.UP: (_PASS, Reason.FORCED_UP),
@@ -108,10 +103,10 @@ _ORDERED = {
 
 
 def apply_override(belief: Belief, override: Override, now: Now) -> Belief:
-    """A belief after a person's order. What does not run cannot be ordered to be ready."""
+    """The belief after an operator's override. A container that does not run cannot be forced up."""
     if belief.fact.state is not ContainerState.RUNNING:
         return belief
-    ready, reason = _ORDERED[override.force]
+    ready, reason = _OVERRIDDEN[override.force]
     observer = belief.ready if belief.claim is None else belief.claim.observer
     overruled = ready is not observer and observer is not _UNKNOWN
     since = max(due(override.at, 0, now), belief.fact.running_since) if belief.ready is not _PASS else belief.since
@@ -119,17 +114,3 @@ def apply_override(belief: Belief, override: Override, now: Now) -> Belief:
     draining = override.force is Force.DRAIN or (belief.claim is not None and belief.claim.draining)
     claim = Claim(By.OVERRIDE, ready is _FAIL, draining, observer, overruled)
     return belief._replace(ready=ready, since=since if ready is _PASS else 0, until=until, reason=reason, claim=claim)
-
-
-def push_channel(
-    senders: Iterable[tuple[Push, ContainerFact]], pushes: Mapping[Generation, PushFact], steady: int
-) -> Channel:
-    """How far the way of the pushes is to be trusted, from all containers that may push."""
-    return channel(
-        (
-            (rules, pushes[fact.generation])
-            for rules, fact in senders
-            if fact.state is ContainerState.RUNNING and fact.generation in pushes
-        ),
-        steady,
-    )

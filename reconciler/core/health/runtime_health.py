@@ -1,17 +1,17 @@
-"""Runtime health: what the runtime's own health check of a container says, as a probe verdict.
+"""Runtime health: the result of the runtime's own health check of a container, as a probe verdict.
 
-For probes of kind runtimeHealth, which nobody asks: the runtime does, with its own times and counts. Called by
-`reconciler.shell.probing.targets` after every look, which keeps the verdicts of all probes of a generation together.
+For probes of kind runtimeHealth: the runtime runs the check, with its own times and counts. Called by `shell/probing/targets` after
+every look, which keeps the verdicts of all probes of a generation together.
 """
 
 from providers.facts import ProbeFact, ProbeValue, RuntimeHealth
 from reconciler.core.model.instant import FOREVER
 
 STALE = 3
-"""Intervals after which a health check that has not run again says nothing: the runtime has stopped it, for whatever reason."""
+"""Intervals after which the result of a health check that has not run again no longer counts: the runtime has stopped it."""
 
 CADENCES = 3
-"""Looks for which a result counts that was fresh when it was seen: the health check may run more often than we look."""
+"""Looks for which a result counts that was fresh when it was observed: the health check may run more often than looks do."""
 
 
 def verdict(
@@ -20,18 +20,18 @@ def verdict(
     """The verdict on one generation.
 
     Args:
-        health: as the latest look saw it, None when the container has no such check.
+        health: as observed last, None when the container has no such check.
         before: the verdict of the look before on the same generation.
         observed_at: steady instant of the look, ns.
-        cadence: how often the runtime is looked at, ns.
-        running_since: steady start of the generation, ns: a result from before it is that of an earlier life.
+        cadence: time between two looks at the runtime, ns.
+        running_since: steady start of the generation, ns: an earlier result belongs to an earlier generation.
 
     Returns:
-        Pass or fail while the check is run; unknown while it is starting, has no result of this generation, or its last
-        run is older than three of its intervals; cannot-run without one. `since` is when we first saw the value.
+        Pass or fail while the check runs; unknown while it is starting, has no result of this generation, or its last
+        run is older than three of its intervals; cannot-run without one. `since` is when the value was first observed.
     """
     if health is None:
-        detail = "the container has no health check: give its image one, or ask by httpGet, tcpSocket or grpc"
+        detail = "the container has no health check: add one to its image, or use httpGet, tcpSocket or grpc"
         return _of(ProbeValue.CANNOT_RUN, before, observed_at, FOREVER, 0, detail)
     if health.last_at <= 0 or health.last_at < running_since:
         return _of(ProbeValue.UNKNOWN, before, observed_at, FOREVER, 0, "the health check has not run yet")

@@ -47,7 +47,7 @@ def judge(desired: Desired, ledger: Ledger, pruned: Collection[str], owned: int,
         return Pruning(digest, "", read_at)
     share = count * 100 // max(owned, 1)
     if count >= owned or (count > limit.minimum and count * 100 > limit.share * owned):
-        mass = f"{count} of {owned} owned objects ({share} %) would be deleted; above {limit.share} %, or all, needs approval"
+        mass = f"{count} of {owned} owned objects ({share} %) would be deleted; more than {limit.share} %, or all, needs approval"
         return Pruning(digest, mass, read_at)
     return Pruning(digest, "", read_at)
 

@@ -1,9 +1,9 @@
-"""Activation, the second stage: which containers should be up now, and what each existing one is for.
+"""Roster, the second stage: every container of the instance, sorted by workload and role.
 
 Replicas of the desired revision are *current*; those of another revision are *outgoing* until their replacements are
-available; those beyond `replicas`, doubled or on another node are *surplus*, and so is what is down of a rolling rollout that
-failed; those of a workload that is not wanted are
-*orphans*. An adopted container that its workload does not name any more makes way like an outgoing one, and is released.
+available. Containers beyond `replicas`, doubled or on another node are *surplus*, and so are those that are down of a rolling
+rollout that failed. Containers of a workload that is not declared are *orphans*. An adopted container that `spec.adopt` does not
+match any more leaves like an outgoing one, and is released.
 
 Where whole revisions stand beside each other (strategies `activate` and `canary`), the *current* ones are those that have the
 traffic, whatever is declared; those that may get it are *waiting*, and those that had it and are stopped are *kept*. Called by
@@ -18,10 +18,9 @@ from typing import NamedTuple
 from manifests.values.desired import Push, Workload
 from manifests.values.rollouts import STAGED, Strategy
 from providers.facts import ContainerFact, ContainerState, Mark, ProbeValue, container_name
-from reconciler.core.health import overrides, precedence
+from reconciler.core.health import overrides, precedence, push_channel
 from reconciler.core.health.belief import Belief, Sight, believe
-from reconciler.core.health.precedence import NO_CHANNEL
-from reconciler.core.health.pushes import Channel
+from reconciler.core.health.push_channel import NO_CHANNEL, Channel
 from reconciler.core.model.instant import Now
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.observed import Observed
@@ -35,8 +34,9 @@ _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 class Group:
     """The containers of one workload. Filled while this stage runs, read-only after it.
 
-    `current` is keyed by ordinal; the other lists are sorted by (ordinal, name); `unreadable_nodes` are those of the workload that
-    cannot be seen. `serving` is the revision of the current ones; `coming` tells that replicas of the declared one are made.
+    `current` is keyed by ordinal; the lists are sorted by (ordinal, name); `unreadable_nodes` are nodes of the workload whose
+    runtime cannot be read. `serving` is the revision of the current ones; `coming` tells that replicas of the declared one are
+    created.
     """
 
     workload: Workload
@@ -50,24 +50,27 @@ class Group:
     coming: bool = True
 
     def members(self) -> list[Belief]:
-        """All containers of the workload, without those that are kept and stopped."""
+        """All containers of the workload but those that are kept and stopped."""
         if not (self.outgoing or self.surplus or self.waiting):
             return list(self.current.values())
         return [*self.current.values(), *self.outgoing, *self.surplus, *self.waiting]
 
     def of(self, revision: str) -> list[Belief]:
-        """The replicas of one revision, in the order of their ordinals, as far as they have the traffic or may get it."""
+        """The replicas of one revision that have the traffic or may get it, by ordinal."""
         if revision == self.serving:
             return [self.current[ordinal] for ordinal in sorted(self.current)]
-        return [one for one in self.waiting if one.fact.mark is not None and one.fact.mark.revision == revision]
+        return [
+            belief for belief in self.waiting if belief.fact.mark is not None and belief.fact.mark.revision == revision
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class Roster:
-    """Everything this instance runs: a group per workload, orphans, names that somebody else uses, and who is down.
+    """Every container: a group per workload, orphans, foreign ones by (node, name), and the containers of ours that do not run.
 
-    `leaving`, `pending` and `released` are those of `adoption.Taken`. `shares` gives, for workloads whose revisions have a share
-    of the traffic, that of each (of 10,000) by the workload's name; None while it is not known.
+    `leaving`, `pending` and `released` are those of `adoption.Adoption`. `shares` gives, for workloads whose revisions have a share
+    of the traffic, the share of each (of 10,000) by the workload's name; None while it is not known. `unreadable_nodes` are all
+    nodes whose runtime cannot be read.
     """
 
     groups: Mapping[str, Group]
@@ -81,9 +84,9 @@ class Roster:
     shares: Mapping[str, Mapping[str, int] | None] = field(default_factory=dict)
 
     def share(self, fact: ContainerFact) -> int | None:
-        """The share of its revision, of 10,000: 10,000 where revisions have none of their own, None while it is not known.
+        """The share of the container's revision, of 10,000: 10,000 where revisions have no shares, None while it is not known.
 
-        Without a share a container gets no traffic, whatever it says of itself.
+        Without a share a container gets no traffic, whatever it pushes.
         """
         mark = fact.mark
         if not self.shares or mark is None or mark.workload not in self.shares:
@@ -93,7 +96,7 @@ class Roster:
 
 
 def node_of(workload: Workload, ordinal: int) -> str:
-    """The node a replica lives on."""
+    """The node of a replica."""
     return workload.nodes[ordinal % len(workload.nodes)]
 
 
@@ -107,19 +110,19 @@ def _order(belief: Belief) -> tuple[int, str, str]:
     return (mark.ordinal if mark else -1, belief.fact.name, belief.fact.node)
 
 
-def _way(sight: Sight, by_name: Mapping[str, Group], observed: Observed, now: Now) -> Channel:
-    """Whether the way of the pushes is suspected."""
+def _channel(sight: Sight, by_name: Mapping[str, Group], observed: Observed, now: Now) -> Channel:
+    """The push channel, from the containers whose workload declares pushes."""
     senders: list[tuple[Push, ContainerFact]] = []
     for facts in sight.runtimes.values():
         for fact in facts:
             group = by_name.get(fact.mark.workload) if fact.mark is not None else None
             if group is not None and group.workload.push is not None:
                 senders.append((group.workload.push, fact))
-    return precedence.push_channel(senders, observed.pushes, now.steady)
+    return push_channel.of_containers(senders, observed.pushes, now.steady)
 
 
 class _Stages(NamedTuple):
-    """What containers of a workload are for, by their revision, where revisions stand beside each other."""
+    """The roles of revisions of one workload, where revisions stand beside each other."""
 
     serving: str
     waiting: frozenset[str]
@@ -132,25 +135,25 @@ def _stages(workload: Workload, rollout: Rollout | None, now: Now) -> _Stages:
     wanted = workload.template.revision
     if rollout is None:
         return _Stages(wanted, frozenset(), frozenset(), True, None)
-    row = rollout.of(wanted)
+    declared = rollout.of(wanted)
     serving = rollout.active or wanted
-    waiting = {one.revision for one in rollout.rows if one.standing is Standing.SCHEDULED} | {rollout.back}
-    kept = {one.revision for one in rollout.rows if keeps(one, workload.rollout.window, now)}
-    coming = serving == wanted or (row is not None and row.standing is Standing.SCHEDULED)
-    shares = {serving: FULL}
-    for one in rollout.rows:
-        if one.opened is None or one.revision == serving:
+    waiting = {row.revision for row in rollout.rows if row.standing is Standing.SCHEDULED} | {rollout.back}
+    kept = {row.revision for row in rollout.rows if keeps(row, workload.rollout.window, now)}
+    coming = serving == wanted or (declared is not None and declared.standing is Standing.SCHEDULED)
+    steps, shares = workload.rollout.steps, {serving: FULL}
+    for row in rollout.rows:
+        if row.opened is None or row.revision == serving:
             continue
-        stepwise = workload.strategy is Strategy.CANARY and one.revision != rollout.back
-        share = workload.rollout.steps[one.step].share if stepwise and one.step < len(workload.rollout.steps) else FULL
-        shares[one.revision] = share
+        stepwise = workload.strategy is Strategy.CANARY and row.revision != rollout.back
+        share = steps[row.step].share if stepwise and row.step < len(steps) else FULL
+        shares[row.revision] = share
         if stepwise:
             shares[serving] = FULL - share if share < FULL else FULL
     return _Stages(serving, frozenset(waiting - {"", serving}), frozenset(kept - {serving}), coming, shares)
 
 
 def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, grants: Container[str]) -> None:
-    """Put one container where it belongs by its revision, its ordinal and its node."""
+    """Add one container to the list of its role, by its revision, its ordinal and its node."""
     workload, fact = group.workload, belief.fact
     misplaced = mark.ordinal >= workload.replicas or fact.node != node_of(workload, mark.ordinal)
     if mark.revision == group.serving:
@@ -167,11 +170,12 @@ def _place(group: Group, belief: Belief, mark: Mark, stages: _Stages | None, gra
 
 
 def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Ledger, now: Now) -> Roster:
-    """Sort every container that is seen into its place."""
+    """The roster of every container that is observed."""
     desired, sight = admitted.desired, admitted.sight
     containers, leaving = admitted.containers, admitted.leaving
     groups = {
-        one.key: Group(one, serving=one.template.revision) for one in sorted(desired.workloads, key=attrgetter("key"))
+        workload.key: Group(workload, serving=workload.template.revision)
+        for workload in sorted(desired.workloads, key=attrgetter("key"))
     }
     stages = _all_stages(groups, ledger, now)
     by_name = {group.workload.name: group for group in groups.values()}
@@ -180,8 +184,8 @@ def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Led
     down: list[tuple[Group, Belief]] = []
     running = ContainerState.RUNNING
     instance, probes, steady = desired.instance.id, observed.probes, now.steady
-    pushes, orders = observed.pushes, ledger.overrides
-    way = _way(sight, by_name, observed, now) if pushes else NO_CHANNEL
+    pushes, overriding = observed.pushes, ledger.overrides
+    channel = _channel(sight, by_name, observed, now) if pushes else NO_CHANNEL
     for facts in sight.runtimes.values():
         for fact in facts:
             mark = fact.mark
@@ -196,9 +200,9 @@ def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Led
             container = containers.get(fact.id) if containers else None
             belief = believe(fact, container or workload.template.container, probes, steady)
             if pushes and workload.push is not None:
-                belief = precedence.apply_push(belief, pushes.get(fact.generation), workload.push, way, now)
-            if orders:
-                override = overrides.in_force(orders, f"{workload.key}/{mark.ordinal}", now)
+                belief = precedence.apply_push(belief, pushes.get(fact.generation), workload.push, channel, now)
+            if overriding:
+                override = overrides.in_force(overriding, f"{workload.key}/{mark.ordinal}", now)
                 belief = belief if override is None else precedence.apply_override(belief, override, now)
             if fact.state is not running:
                 down.append((group, belief))
@@ -209,55 +213,55 @@ def sort_containers(admitted: ForeignContainers, observed: Observed, ledger: Led
                 (group.surplus if first_out else group.outgoing).append(belief)
             else:
                 _place(group, belief, mark, stages.get(workload.name), ledger.grants)
-    hidden = sight.unknown_runtimes
+    unreadable = sight.unknown_runtimes
     for group in groups.values():
         if group.outgoing and group.workload.strategy not in STAGED:
-            _stop_trying(group, ledger)
-        for those in (group.outgoing, group.surplus, group.waiting, group.kept):
-            if len(those) > 1:
-                those.sort(key=_order)
-        if hidden:
-            group.unreadable_nodes = tuple(sorted(node for node in set(group.workload.nodes) if node in hidden))
+            _end_failed_rollout(group, ledger)
+        for beliefs in (group.outgoing, group.surplus, group.waiting, group.kept):
+            if len(beliefs) > 1:
+                beliefs.sort(key=_order)
+        if unreadable:
+            group.unreadable_nodes = tuple(sorted(node for node in set(group.workload.nodes) if node in unreadable))
     orphans.sort(key=lambda fact: (fact.name, fact.node))
-    down.sort(key=lambda one: (one[1].fact.name, one[1].fact.node))
+    down.sort(key=lambda entry: (entry[1].fact.name, entry[1].fact.node))
     return Roster(
         groups,
         tuple(orphans),
         foreign,
-        tuple(sorted(hidden)),
+        tuple(sorted(unreadable)),
         tuple(down),
         leaving=leaving,
         pending=admitted.pending,
         released=admitted.released,
-        shares={name: one.shares for name, one in stages.items()},
+        shares={name: of_workload.shares for name, of_workload in stages.items()},
     )
 
 
-def _stop_trying(group: Group, ledger: Ledger) -> None:
-    """A rolling rollout that failed makes and starts nothing more, and what is down of it goes, while enough others are there.
+def _end_failed_rollout(group: Group, ledger: Ledger) -> None:
+    """A rolling rollout that failed creates and starts nothing more, and its containers that are down go, while enough others are up.
 
-    Where that is not so any more, because somebody took old ones away, new ones are all there is, and tried again and again.
+    Where too few are up, because old replicas were removed, the new ones are all there is, and are tried again and again.
     """
-    books = ledger.rollouts.get(group.workload.key)
-    row = books.of(group.workload.template.revision) if books is not None else None
+    rollout = ledger.rollouts.get(group.workload.key)
+    row = rollout.of(group.workload.template.revision) if rollout is not None else None
     if row is None or row.standing is not Standing.FAILED:
         return
-    old = sum(one.fact.id not in ledger.grants for one in group.outgoing)
-    down = {ordinal: one for ordinal, one in group.current.items() if one.fact.state in _DOWN}
-    well = sum(ProbeValue.FAIL not in (one.ready, one.live) for one in group.current.values())
+    old = sum(belief.fact.id not in ledger.grants for belief in group.outgoing)
+    down = {ordinal: belief for ordinal, belief in group.current.items() if belief.fact.state in _DOWN}
+    well = sum(ProbeValue.FAIL not in (belief.ready, belief.live) for belief in group.current.values())
     if old + well < group.workload.replicas:
         return
     group.coming = False
     group.surplus += down.values()
-    group.current = {ordinal: one for ordinal, one in group.current.items() if ordinal not in down}
+    group.current = {ordinal: belief for ordinal, belief in group.current.items() if ordinal not in down}
 
 
 def _all_stages(groups: Mapping[str, Group], ledger: Ledger, now: Now) -> dict[str, _Stages]:
-    """The stages of every workload that has some, by its name; its group takes what it needs of them."""
-    found: dict[str, _Stages] = {}
+    """The stages of every workload that has some, by its name; sets `serving` and `coming` of its group."""
+    by_name: dict[str, _Stages] = {}
     for key, group in groups.items():
         workload = group.workload
         if workload.strategy in STAGED and not workload.restart_only:
-            stages = found[workload.name] = _stages(workload, ledger.rollouts.get(key), now)
+            stages = by_name[workload.name] = _stages(workload, ledger.rollouts.get(key), now)
             group.serving, group.coming = stages.serving, stages.coming
-    return found
+    return by_name

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from manifests.values.desired import SECOND, MiddleZone, Push
 from providers.facts import ContainerState, Probes, ProbeValue
+from reconciler.core.health import push_channel
 from reconciler.core.health.belief import By, believe
-from reconciler.core.health.precedence import NO_CHANNEL, apply_override, apply_push, push_channel, rule
-from reconciler.core.health.pushes import Channel
+from reconciler.core.health.precedence import apply_override, apply_push, rule
+from reconciler.core.health.push_channel import NO_CHANNEL, Channel
 from reconciler.core.model.instant import Now
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.push_fact import PushEvent, PushFact
@@ -150,9 +151,9 @@ def test_more_than_half_falling_silent_together_makes_the_way_suspect():
     facts = [replace(container(Spec(replicas=4), n), started_at=n + 1) for n in range(4)]
     pushes = {fact.generation: push(READY, 31 * SECOND) for fact in facts}
     senders = [(RULES, fact) for fact in facts]
-    assert push_channel(senders, pushes, SEEN).suspect
+    assert push_channel.of_containers(senders, pushes, SEEN).suspect
     half = {one.generation: push(READY, (31 if n < 2 else 3) * SECOND) for n, one in enumerate(facts)}
-    assert not push_channel(senders, half, SEEN).suspect
+    assert not push_channel.of_containers(senders, half, SEEN).suspect
 
 
 # --- laws -------------------------------------------------------------------------------------------------------
