@@ -1,1 +1,1 @@
-"""Which container is whose, what it is for, and how many replicas are available."""
+"""The containers of workloads: which are ours, what each is for, and how many replicas are available."""

@@ -1,9 +1,9 @@
-"""Adoption: which running containers, made by somebody else, workloads take over as their replicas.
+"""Adoption: which running foreign containers become replicas of workloads.
 
-Evaluated at every look over what is seen: a container that `spec.adopt` matches is a replica whether it is remembered or not, so
-a lost ledger loses nothing that runs. What is remembered is which replica a container is (so that ordinals do not move) and the
-template it was known to fit. From here on an adopted container looks like one of ours: its fact gets the mark that it cannot
-carry, and `adopted` says so where that makes a difference. Called by `takeover`, and through it by `decide` and the probing.
+Matching is repeated at each look: a container that `spec.adopt` matches is a replica whether it is remembered or not, so a lost
+ledger loses no replica. The ledger remembers which replica a container is (so that ordinals do not move) and the template that it
+was known to fit. The rules after this one see an adopted container as one of ours: its fact gets the mark that it cannot carry,
+and `adopted` where that makes a difference. Called by `foreign`, and through it by `decide` and the probing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,10 +17,10 @@ from reconciler.core.model.reasons import Hold, Rule
 from reconciler.core.replicas import template_fit
 
 REPLACED = "adopted"
-"""The revision of an adopted container that is to be replaced: no template has it, because revisions are hex digits."""
+"""The revision of an adopted container that is to be replaced; no template has it, because revisions are hex digits."""
 
 ONE_OFF = ("com.docker.compose.oneoff", "True")
-"""On containers of `docker compose run`: they carry the labels of the service and are no replicas of it."""
+"""The label of containers of `docker compose run`: they carry the labels of the service and are no replicas of it."""
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
@@ -29,10 +29,9 @@ _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 class Adoption:
     """The answer for all workloads. Filled while this stage runs, read-only after it.
 
-    `facts` are the adopted containers with the mark they are treated by, by (node, id); `rows` what is to be remembered;
-    `leaving` the ids of adopted ones that their workload does not name any more; `pending` says, by workload key, which matches
-    are not adopted and why: while there are any, nothing is created. `released` are containers that still run and whose workload is
-    not declared any more.
+    `facts` are the adopted containers with their mark, by (node, id); `rows` are the new rows of the ledger; `leaving` are the ids of
+    adopted containers that their workload does not match any more; `pending` says, by workload key, which matches are not adopted
+    and why: while there are any, nothing is created. `released` are containers that run and whose workload is not declared any more.
     """
 
     facts: dict[tuple[str, str], ContainerFact] = field(default_factory=dict)
@@ -47,7 +46,7 @@ NOTHING = Adoption()
 
 
 def matches(workload: Workload, fact: ContainerFact) -> bool:
-    """Whether `spec.adopt` of a workload names this container, by its name or by all of the labels."""
+    """Whether `spec.adopt` of a workload matches this container, by its name or by all of the labels."""
     adopt = workload.adopt
     if adopt is None or fact.mark is not None or fact.foreign_mark or fact.node not in workload.nodes:
         return False
@@ -58,65 +57,65 @@ def matches(workload: Workload, fact: ContainerFact) -> bool:
     return set(adopt.labels) <= set(fact.labels)
 
 
-def take(
+def adopt(
     desired: Desired,
     runtimes: Mapping[str, Sequence[ContainerFact]],
-    hidden: Iterable[str],
+    unreadable: Iterable[str],
     rows: Mapping[str, Adopted],
 ) -> Adoption:
-    """Find out who is adopted by whom.
+    """Match foreign containers with workloads.
 
     Args:
         desired: the manifests in force.
-        runtimes: the containers of all nodes that can be seen.
-        hidden: the nodes that cannot be seen: what is remembered of them stays.
-        rows: what is remembered, by container id.
+        runtimes: the containers of all nodes that can be read.
+        unreadable: the nodes that cannot be read: their rows stay.
+        rows: the rows of the ledger, by container id.
     """
-    wanting = [workload for workload in desired.workloads if workload.adopt is not None]
-    if not wanting and not rows:
+    adopting = [workload for workload in desired.workloads if workload.adopt is not None]
+    if not adopting and not rows:
         return NOTHING
     out = Adoption()
-    blind = set(hidden)
-    out.rows.update((key, row) for key, row in rows.items() if row.node in blind)
+    nodes = set(unreadable)
+    out.rows.update((key, row) for key, row in rows.items() if row.node in nodes)
     by_key = {workload.key: workload for workload in desired.workloads}
-    mine: dict[str, list[tuple[ContainerFact, Adopted | None]]] = {}
-    for fact in sorted(_strangers(runtimes), key=lambda stranger: (stranger.name, stranger.node, stranger.id)):
-        found = [one for one in wanting if matches(one, fact)]
+    matched: dict[str, list[tuple[ContainerFact, Adopted | None]]] = {}
+    for fact in sorted(_unmarked(runtimes), key=lambda unmarked: (unmarked.name, unmarked.node, unmarked.id)):
+        workloads = [workload for workload in adopting if matches(workload, fact)]
         row = rows.get(fact.id)
         owner = by_key.get(row.workload) if row is not None else None
         if owner is not None:
-            mine.setdefault(owner.key, []).append((fact, row))
-            others = [one for one in found if one is not owner]
+            matched.setdefault(owner.key, []).append((fact, row))
+            others = [workload for workload in workloads if workload is not owner]
             if others:
                 out.holds.append(_conflict(fact, [owner, *others], f"it stays with {owner.key}"))
-        elif len(found) > 1:
-            out.holds.append(_conflict(fact, found, "nobody adopts it"))
-            for one in found:
-                out.pending.setdefault(one.key, []).append(f"{fact.name} is wanted by another workload too")
-        elif found:
-            mine.setdefault(found[0].key, []).append((fact, None))
+        elif len(workloads) > 1:
+            out.holds.append(_conflict(fact, workloads, "no workload adopts it"))
+            for workload in workloads:
+                out.pending.setdefault(workload.key, []).append(f"{fact.name} matches another workload too")
+        elif workloads:
+            matched.setdefault(workloads[0].key, []).append((fact, None))
         elif row is not None:
             out.rows[fact.id] = row._replace(left=True)
             out.released.append(_with_ports(fact, set(row.ports)))
-    for key, facts in sorted(mine.items()):
+    for key, facts in sorted(matched.items()):
         _Adopter(desired, by_key[key], runtimes, out).adopt(facts)
     return out
 
 
-def _strangers(runtimes: Mapping[str, Sequence[ContainerFact]]) -> Iterator[ContainerFact]:
+def _unmarked(runtimes: Mapping[str, Sequence[ContainerFact]]) -> Iterator[ContainerFact]:
     """The containers without any mark."""
     return (fact for facts in runtimes.values() for fact in facts if fact.mark is None and not fact.foreign_mark)
 
 
 def _conflict(fact: ContainerFact, workloads: Sequence[Workload], therefore: str) -> Hold:
     keys = sorted(workload.key for workload in workloads)
-    message = f"{fact.name} on {fact.node} is named by spec.adopt of {' and '.join(keys)}; {therefore}"
-    next_step = f"narrow spec.adopt, so that one of {', '.join(keys)} names it"
+    message = f"{fact.name} on {fact.node} matches spec.adopt of {' and '.join(keys)}; {therefore}"
+    next_step = f"narrow spec.adopt so that only one of {', '.join(keys)} matches it"
     return Hold(keys[0], f"adopt {fact.name}", Rule.ADOPT_CONFLICT, message, next_step=next_step)
 
 
 class _Adopter:
-    """One workload while its containers get their ordinals."""
+    """Gives the containers of one workload their ordinals."""
 
     def __init__(
         self, desired: Desired, workload: Workload, runtimes: Mapping[str, Sequence[ContainerFact]], out: Adoption
@@ -134,7 +133,7 @@ class _Adopter:
         self.taken = set(self.ours)
 
     def adopt(self, facts: Sequence[tuple[ContainerFact, Adopted | None]]) -> None:
-        """Remembered ones keep their ordinals; the others get the lowest free ones of their node, in the order of their names."""
+        """Remembered containers keep their ordinals; the others get the lowest free ones of their node, in the order of names."""
         kept = [(fact, row) for fact, row in facts if row is not None and not self._replaced(fact, row)]
         self.taken |= {row.ordinal for _, row in kept}
         for fact, row in kept:
@@ -145,7 +144,7 @@ class _Adopter:
                 self._new(fact)
 
     def _replaced(self, fact: ContainerFact, row: Adopted) -> bool:
-        """Whether a container of ours is the replica already that a remembered one would be: then it needs another place."""
+        """Whether one of our containers already is the replica that a remembered one would be: then it needs another ordinal."""
         adopt = self.workload.adopt
         stays = adopt is not None and not adopt.replace and row.baseline in ("", self.workload.template.revision)
         return stays and row.ordinal in self.ours and matches(self.workload, fact)
@@ -162,25 +161,25 @@ class _Adopter:
         if adopt is None:
             return
         if fact.state in _DOWN:
-            why = f"{fact.name} is {fact.state.value}: start or remove it"
-            pending.setdefault(self.workload.key, []).append(why)
+            cause = f"{fact.name} is {fact.state.value}: start or remove it"
+            pending.setdefault(self.workload.key, []).append(cause)
             return
         ordinal = self._free(fact.node, without_end=adopt.replace)
         if ordinal is None:
-            why = f"{fact.name} is one more than spec.replicas ({self.workload.replicas}) has room for on {fact.node}"
-            pending.setdefault(self.workload.key, []).append(why)
+            cause = f"{fact.name} on {fact.node} exceeds spec.replicas ({self.workload.replicas})"
+            pending.setdefault(self.workload.key, []).append(cause)
             next_step = f"raise spec.replicas of {self.workload.key}, narrow its spec.adopt, or remove the container"
-            hold = Hold(self.workload.key, f"adopt {fact.name}", Rule.ADOPT_PENDING, why, next_step=next_step)
+            hold = Hold(self.workload.key, f"adopt {fact.name}", Rule.ADOPT_PENDING, cause, next_step=next_step)
             self.out.holds.append(hold)
             return
         self.taken.add(ordinal)
         self._replica(fact, Adopted(self.workload.key, ordinal, fact.node, fact.name))
 
     def _free(self, node: str, without_end: bool) -> int | None:
-        """The lowest ordinal that lives on this node and that nobody has.
+        """The lowest free ordinal of this node; None when all are taken.
 
         Args:
-            without_end: the container is replaced anyway, so it may be one more than there are replicas.
+            without_end: the container is replaced anyway, so its ordinal may be above `spec.replicas`.
         """
         nodes = self.workload.nodes
         ordinal = nodes.index(node)
@@ -191,18 +190,18 @@ class _Adopter:
         return None
 
     def _replica(self, fact: ContainerFact, row: Adopted) -> None:
-        """Give the container the mark it is treated by, and remember it."""
+        """Give the container its mark and its row."""
         template, adopt = self.workload.template, self.workload.adopt
         fact = _reachable(fact, template)
         revision = template.revision
         if fact.id not in self.out.leaving and adopt is not None:
-            other = template_fit.differing(template, fact)
+            differences = template_fit.differing(template, fact)
             if adopt.replace:
                 revision = REPLACED
             elif row.baseline:
                 revision = row.baseline
-            elif other:
-                self.out.holds.append(self._differs(fact, row, other))
+            elif differences:
+                self.out.holds.append(self._differs(fact, row, differences))
             else:
                 row = row._replace(baseline=revision)
             if policy := template_fit.policy_kept(template, fact):
@@ -211,16 +210,18 @@ class _Adopter:
         mark = Mark(self.instance, self.workload.name, row.ordinal, revision)
         self.out.facts[fact.node, fact.id] = replace(fact, mark=mark, adopted=True)
 
-    def _differs(self, fact: ContainerFact, row: Adopted, other: Sequence[str]) -> Hold:
+    def _differs(self, fact: ContainerFact, row: Adopted, differences: Sequence[str]) -> Hold:
         obj = f"{self.workload.key}/{row.ordinal}"
-        message = f"{fact.name} was adopted and differs from the template: {'; '.join(other)}"
-        next_step = "make the template say what runs, or set spec.adopt.replace to true to have it replaced"
+        message = f"adopted container {fact.name} differs from the template: {'; '.join(differences)}"
+        next_step = (
+            "change the template to match the container, or set spec.adopt.replace to true to replace the container"
+        )
         return Hold(obj, f"replace {fact.name}", Rule.TEMPLATE_DIFFERS, message, next_step=next_step)
 
-    def _keeps_policy(self, fact: ContainerFact, there: str, wanted: str) -> Hold:
-        # Of the workload: its replica is not held by it, and a new one would have the template's policy.
-        message = f"the restart policy is {there}, and the template's is {wanted}: what is adopted keeps its own"
-        next_step = f"write runtimeRestart in {self.workload.key}, or: docker update --restart={wanted} {fact.name}"
+    def _keeps_policy(self, fact: ContainerFact, policy: str, wanted: str) -> Hold:
+        # On the workload: it does not hold the replica, and a new one would have the template's policy.
+        message = f"{fact.name} keeps its restart policy {policy}, because it is adopted; the template has {wanted}"
+        next_step = f"set runtimeRestart in {self.workload.key}, or run: docker update --restart={wanted} {fact.name}"
         action = f"change the restart policy of {fact.name}"
         return Hold(self.workload.key, action, Rule.POLICY_KEPT, message, next_step=next_step)
 
@@ -228,7 +229,7 @@ class _Adopter:
 def _reachable(fact: ContainerFact, template: Template) -> ContainerFact:
     """An adopted container with the address that a replica would have, and with the ports of the template.
 
-    An image need not declare the ports it listens on; on the container's own address a port is reached by its number.
+    An image need not declare the ports on which it listens; on the container's own address a port is reached by its number.
     """
     address = fact.address
     if template.networks and address:
@@ -240,7 +241,7 @@ def _reachable(fact: ContainerFact, template: Template) -> ContainerFact:
 
 
 def _with_ports(fact: ContainerFact, numbers: set[int]) -> ContainerFact:
-    """The container with these ports too, on its own address."""
+    """The container with these ports added, on its own address."""
     if not fact.address:
         return fact
     numbers = numbers | {port.number for port in fact.ports}
@@ -248,20 +249,22 @@ def _with_ports(fact: ContainerFact, numbers: set[int]) -> ContainerFact:
 
 
 def wanted_live(workload: Workload, fact: ContainerFact) -> tuple[Live, ...]:
-    """The settings a container should have in place: the template's; its own where it was made by somebody else.
+    """The live settings that a container should have: the template's; its own where it was adopted.
 
-    Of another revision than the declared one only those of its containers change that this one has too.
+    A container of another revision changes only in those of its containers that the declared revision has too.
 
-    Only the restart policy `always` of an adopted one is changed: with it the runtime starts a container again that somebody
-    stopped, we included.
+    Of an adopted container only the restart policy `always` is changed: with it the runtime starts again every container that was
+    stopped, also by us.
     """
     if not fact.adopted:
         live = workload.template.live
         if fact.live == live or not fact.live:
             return live
-        named = {one.container: one for one in live}
-        return tuple(named.get(one.container, one) for one in fact.live)
+        by_container = {settings.container: settings for settings in live}
+        return tuple(by_container.get(settings.container, settings) for settings in fact.live)
     if workload.restart_only:
         return fact.live
     kept = RuntimeRestart.UNLESS_STOPPED.value
-    return tuple(one._replace(restart=kept) if one.restart == "always" else one for one in fact.live)
+    return tuple(
+        settings._replace(restart=kept) if settings.restart == "always" else settings for settings in fact.live
+    )

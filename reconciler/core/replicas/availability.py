@@ -1,7 +1,7 @@
-"""Availability, the third stage: how many replicas of each workload really serve, which every budget counts with.
+"""Availability, the third stage: how many replicas of each workload serve; every budget uses these counts.
 
-Available = running, effectively ready for `minReadySeconds`, and not on its way out. Unknown never counts as available.
-Called by `decide` only.
+Available = running, effectively ready for `minReadySeconds`, and not leaving. Unknown never counts as available. Called by `decide`
+only.
 """
 
 from collections.abc import Mapping
@@ -22,8 +22,8 @@ class Availability(NamedTuple):
     """Counts of one workload. `until` is the steady instant at which a count changes on the same facts.
 
     `current` counts available replicas of the desired revision, `total` those of every revision; `leaving` counts open
-    grants; `unknown` counts replicas of which it is not known. `arriving` counts available current ones that are not in every
-    pool and name yet, while replicas replace each other.
+    grants; `unknown` counts replicas of unknown readiness. `arriving` counts available current ones that are not in every pool and
+    name yet, while replicas replace each other.
     """
 
     current: int
@@ -49,7 +49,7 @@ def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:
     min_ready, steady = group.workload.min_ready, now.steady
     current = total = leaving = unknown = 0
     until = FOREVER
-    # Where revisions stand beside each other, only the one that has the traffic serves.
+    # With `activate` and `canary` only the revision that has the traffic serves.
     others = group.outgoing if group.workload.strategy not in STAGED else []
     for beliefs, is_current in ((group.current.values(), True), (others, False), (group.surplus, False)):
         for belief in beliefs:
@@ -60,10 +60,10 @@ def count(group: Group, grants: Mapping[str, Grant], now: Now) -> Availability:
             if belief.ready is _UNKNOWN:
                 unknown += 1
                 continue
-            ripe = available_at(belief, min_ready)
-            if ripe <= steady:
+            available_from = available_at(belief, min_ready)
+            if available_from <= steady:
                 total += 1
                 current += is_current
             else:
-                until = min(until, ripe)
+                until = min(until, available_from)
     return Availability(current, total, leaving, unknown, until)

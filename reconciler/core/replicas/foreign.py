@@ -1,8 +1,8 @@
-"""Foreign containers, right after trust: which of somebody else's containers are treated as if they were ours, and how far.
+"""Foreign containers: which of them are treated like ours, and how far.
 
-Two ways lead there: a workload adopts them, or their owner's label asks for liveness restarts. The rest of the path then sees
-ordinary facts with a mark and ordinary workloads; `fact.adopted` and `workload.restart_only` tell the few places where it makes a
-difference. Called by `decide`, and by the shell to know what to probe.
+A workload adopts them, or their owner's label asks for liveness restarts. All later rules then see ordinary facts with a mark and
+ordinary workloads; `fact.adopted` and `workload.restart_only` tell the few places where it makes a difference. Called by `decide`
+right after the sight, and by `shell/probing` for their probes.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,10 +24,10 @@ from reconciler.core.replicas.labelled import Marked
 
 @dataclass(frozen=True, slots=True)
 class ForeignContainers:
-    """The answer: the manifests and facts that the rest of the path sees, and what is to be said and remembered.
+    """The manifests and facts for all later rules, with holds and the new rows of the ledger.
 
-    `leaving`, `pending` and `released` are those of `adoption.Taken`; `containers` is what is probed, by container id, where it is
-    not what the workload's template says.
+    `leaving`, `pending` and `released` are those of `adoption.Adoption`; `containers` are the probes by container id, where they
+    are not those of the workload's template.
     """
 
     desired: Desired
@@ -40,21 +40,21 @@ class ForeignContainers:
     rows: Mapping[str, Adopted] = field(default_factory=dict)
 
     def remember(self, ledger: Ledger) -> Ledger:
-        """The ledger with what is adopted now."""
+        """The ledger with the rows of adopted containers."""
         return ledger if self.rows == ledger.adopted else replace(ledger, adopted=dict(self.rows))
 
 
 def admit(desired: Desired, observed: Observed, sight: Sight) -> ForeignContainers:
-    """Find the containers of somebody else that are treated as ours."""
+    """The foreign containers that are treated like ours."""
     ledger = observed.ledger
-    taken = adoption.take(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted)
-    marked = labelled.groups(desired, sight.runtimes, observed.contexts, taken.facts, ledger.grants)
+    adopted = adoption.adopt(desired, sight.runtimes, sight.unknown_runtimes, ledger.adopted)
+    marked = labelled.groups(desired, sight.runtimes, observed.contexts, adopted.facts, ledger.grants)
     if ledger.grants:
-        _finish(desired, sight, ledger, taken, marked)
-    if taken is NOTHING and not marked.workloads:
+        _finish_restarts(desired, sight, ledger, adopted, marked)
+    if adopted is NOTHING and not marked.workloads:
         return ForeignContainers(desired, sight)
     runtimes = dict(sight.runtimes)
-    facts = {**taken.facts, **marked.facts}
+    facts = {**adopted.facts, **marked.facts}
     for node in {node for node, _ in facts}:
         runtimes[node] = tuple(facts.get((node, fact.id), fact) for fact in runtimes[node])
     if marked.workloads:
@@ -63,19 +63,17 @@ def admit(desired: Desired, observed: Observed, sight: Sight) -> ForeignContaine
     return ForeignContainers(
         desired=desired,
         sight=replace(sight, runtimes=runtimes),
-        leaving=frozenset(taken.leaving),
-        pending=taken.pending,
-        released=tuple(taken.released),
+        leaving=frozenset(adopted.leaving),
+        pending=adopted.pending,
+        released=tuple(adopted.released),
         containers=marked.containers,
-        holds=(*taken.holds, *marked.holds),
-        rows=taken.rows,
+        holds=(*adopted.holds, *marked.holds),
+        rows=adopted.rows,
     )
 
 
-def _finish(desired: Desired, sight: Sight, ledger: Ledger, taken: Adoption, marked: Marked) -> None:
-    """Containers of somebody else that are down by our doing, in the middle of a restart whose reason has gone: nobody adopts them
-    any more, or labels count no more. They are started, and then let go.
-    """
+def _finish_restarts(desired: Desired, sight: Sight, ledger: Ledger, adopted: Adoption, marked: Marked) -> None:
+    """Add foreign containers that our restart has stopped and that are no longer adopted or labelled: they are started, then released."""
     declared = {workload.key for workload in (*desired.workloads, *marked.workloads)}
     for facts in sight.runtimes.values():
         for fact in facts:
@@ -83,7 +81,7 @@ def _finish(desired: Desired, sight: Sight, ledger: Ledger, taken: Adoption, mar
             if grant is None or fact.mark is not None or grant.cause not in RESTARTS or fact.state in UP:
                 continue
             key, _, ordinal = grant.object.rpartition("/")
-            if (fact.node, fact.id) in taken.facts or (fact.node, fact.id) in marked.facts or key in declared:
+            if (fact.node, fact.id) in adopted.facts or (fact.node, fact.id) in marked.facts or key in declared:
                 continue
             container = Container(fact.name, ())
             mark = Mark(desired.instance.id, key, int(ordinal), "")
@@ -97,25 +95,25 @@ def _finish(desired: Desired, sight: Sight, ledger: Ledger, taken: Adoption, mar
 def probed(
     desired: Desired,
     runtimes: Mapping[str, Sequence[ContainerFact]],
-    hidden: Iterable[str],
+    unreadable: Iterable[str],
     ledger: Ledger,
     contexts: Mapping[str, Context],
 ) -> dict[str, tuple[ContainerFact, str, Container]]:
-    """What is probed of somebody else's containers: the fact, the workload's key and the container's probes, by container id.
+    """The foreign containers that are probed: the fact, the workload's key and the container's probes, by container id.
 
     Args:
-        runtimes: the containers of the nodes that can be seen.
-        hidden: the nodes that cannot be seen.
+        runtimes: the containers of the nodes that can be read.
+        unreadable: the nodes that cannot be read.
     """
-    taken: Adoption = adoption.take(desired, runtimes, hidden, ledger.adopted)
-    marked: Marked = labelled.groups(desired, runtimes, contexts, taken.facts, ledger.grants)
-    templates = {one.name: one for one in desired.workloads}
-    found: dict[str, tuple[ContainerFact, str, Container]] = {}
-    for fact in taken.facts.values():
+    adopted: Adoption = adoption.adopt(desired, runtimes, unreadable, ledger.adopted)
+    marked: Marked = labelled.groups(desired, runtimes, contexts, adopted.facts, ledger.grants)
+    workloads = {workload.name: workload for workload in desired.workloads}
+    targets: dict[str, tuple[ContainerFact, str, Container]] = {}
+    for fact in adopted.facts.values():
         if fact.mark is not None:
-            workload = templates[fact.mark.workload]
-            found[fact.id] = (fact, workload.key, workload.template.container)
+            workload = workloads[fact.mark.workload]
+            targets[fact.id] = (fact, workload.key, workload.template.container)
     for fact in marked.facts.values():
         if fact.mark is not None:
-            found[fact.id] = (fact, fact.mark.workload, marked.containers[fact.id])
-    return found
+            targets[fact.id] = (fact, fact.mark.workload, marked.containers[fact.id])
+    return targets

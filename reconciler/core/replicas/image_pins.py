@@ -1,8 +1,8 @@
-"""Pins: from which images the replicas of a revision are made. A tag may move; a revision keeps the image that it began with.
+"""Pins: the image digests of each revision. A tag may move; a revision keeps the image of its first container.
 
-The first containers of a revision tell their digests; from then on each further one is created from those, also when it is made
-anew after a failure. `decide` calls `learn` at every look; `steps.create` asks `pins_of`. Kept in the ledger: lost, they are read
-again from the containers.
+The first containers of a revision give their digests; every later one is created from those, also when it is recreated after a
+failure. `decide` calls `learn` at every look; `actions/steps` asks `pins_of`. The ledger keeps the pins; if it is lost, they are
+read again from the containers.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ def pin_key(workload: str, revision: str) -> str:
 
 
 def pins_of(ledger: Ledger, workload: str, revision: str) -> Pins:
-    """What further containers of a revision are made from; empty for one that has none yet."""
+    """The digests for further containers of a revision; empty while it has no container."""
     return ledger.pins.get(pin_key(workload, revision), ())
 
 
@@ -35,27 +35,27 @@ def learn(snap: Snapshot, ledger: Ledger) -> Ledger:
 
 
 def _learn(key: str, group: Group, ledger: Ledger, pins: dict[str, Pins]) -> None:
-    """Add the pins of one workload: what is known counts, then what its containers say."""
+    """Add the pins of one workload: known pins first, then the digests of its containers."""
     revisions = {group.workload.template.revision}
     rollout = ledger.rollouts.get(key)
     if rollout is not None:
         revisions.update([row.revision for row in rollout.rows])
-    told: list[tuple[str, Pins]] = []
+    observed: list[tuple[str, Pins]] = []
     for belief in (*group.members(), *group.kept):
         fact = belief.fact
         if fact.mark is None or fact.adopted:
             continue
         revisions.add(fact.mark.revision)
         if fact.digests:
-            told.append((pin_key(key, fact.mark.revision), fact.digests))
+            observed.append((pin_key(key, fact.mark.revision), fact.digests))
     for revision in revisions:
         name = pin_key(key, revision)
         if name in ledger.pins:
             pins[name] = ledger.pins[name]
-    for name, digests in told:
-        before = ledger.pins.get(name, ())
-        if digests != before:
-            # Two that differ were made before either was known: the lower digest counts, whoever is seen first.
-            mine = dict(pins.get(name, ()))
-            new = {one: min(digest, mine.get(one, digest)) for one, digest in digests}
-            pins[name] = tuple(sorted({**mine, **new, **dict(before)}.items()))
+    for name, digests in observed:
+        known = ledger.pins.get(name, ())
+        if digests != known:
+            # Two containers with different digests were created before either was known: the lower digest counts, in any order.
+            pinned = dict(pins.get(name, ()))
+            new = {container: min(digest, pinned.get(container, digest)) for container, digest in digests}
+            pins[name] = tuple(sorted({**pinned, **new, **dict(known)}.items()))

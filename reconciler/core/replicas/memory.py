@@ -1,21 +1,25 @@
-"""History: what this look adds to the ledger before anything is decided.
+"""Memory: additions of this look to the ledger, before anything is decided.
 
-Failures are counted once per generation, when they are first seen; revisions get their numbers; absences start their clock;
-what is too old to matter is forgotten. Called by `decide` only.
+Failures are counted once per generation, when they are first observed; revisions get their numbers; absences start their clock;
+rows that are too old to matter are dropped. Called by `decide` only.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
 from operator import attrgetter
+from typing import TypeVar
 
 from manifests.values.desired import SECOND, Desired
 from providers.facts import ContainerFact, ContainerState, ExitCause, Known, ProbeValue
 from reconciler.core.limits.backoff import recent
 from reconciler.core.model.instant import Now, elapsed, instant
-from reconciler.core.model.ledger import Absence, Failures, Ledger
+from reconciler.core.model.ledger import Absence, Failures, Ledger, Suspension
+from reconciler.core.model.override import Override
 from reconciler.core.model.revision import RevisionMark
 from reconciler.core.replicas.roster import Group
 from reconciler.core.replicas.snapshot import Snapshot
+
+Expiring = TypeVar("Expiring", Suspension, Override)
 
 OURS = {ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED}
 """Ends that are no failure of the container."""
@@ -23,22 +27,22 @@ OURS = {ExitCause.STOPPED_BY_US, ExitCause.HOST_RESTARTED}
 _ENDED = {ContainerState.EXITED, ContainerState.RESTARTING}
 
 MEMORY_OF_ATTEMPTS = 3600 * SECOND
-"""How long attempts of a replica are kept that no manifest describes any more."""
+"""How long attempts of a replica are kept that no manifest declares any more."""
 
 HISTORY_LOST_FOR = 300 * SECOND
 """How long a lost ledger holds health restarts at least: the default window of attempts."""
 
 
 def replica_of(workload_key: str, ordinal: int) -> str:
-    """The object that attempts and failures belong to."""
+    """The key of a replica, under which attempts and failures are counted."""
     return f"{workload_key}/{ordinal}"
 
 
 def failures_of(group: Group, fact: ContainerFact) -> str:
-    """Whose streak a crash of this container belongs to: the replica's if it is the replica, else its own.
+    """The key of the streak to which a crash of this container belongs: the replica's if it is the replica, else its own.
 
-    While a revision replaces another, two containers of one ordinal may both be down: counted together they would take turns
-    in being the newest failure, one more at every look.
+    While a revision replaces another, two containers of one ordinal may both be down: counted together, each look would take the
+    other one for a new failure.
     """
     ordinal = fact.mark.ordinal if fact.mark is not None else -1
     current = group.current.get(ordinal)
@@ -60,13 +64,13 @@ def _failures(snap: Snapshot, ledger: Ledger) -> Mapping[str, Failures]:
         before = failures.get(name)
         if before is not None and before.generation == fact.generation:
             continue
-        row = before.streak if before is not None and elapsed(before.last, snap.now) < backoff.reset else 0
-        failures[name] = Failures(row + 1, instant(snap.now), fact.generation)
+        streak = before.streak if before is not None and elapsed(before.last, snap.now) < backoff.reset else 0
+        failures[name] = Failures(streak + 1, instant(snap.now), fact.generation)
     resets = {group.workload.key: group.workload.restarts.backoff.reset for group in snap.roster.groups.values()}
     down = {belief.fact.generation for _, belief in snap.roster.down}
-    for name, one in list(failures.items()):
+    for name, failure in list(failures.items()):
         reset = resets.get(name.rpartition("/")[0], 0)
-        if elapsed(one.last, snap.now) >= reset and one.generation not in down:
+        if elapsed(failure.last, snap.now) >= reset and failure.generation not in down:
             del failures[name]
     return failures
 
@@ -96,23 +100,22 @@ _REMEMBERED = attrgetter(*(field.name for field in fields(Ledger) if field.name 
 
 
 def is_empty(ledger: Ledger) -> bool:
-    """Whether nothing at all is remembered: the very first run, or a lost ledger. Pushes come by themselves and tell nothing."""
+    """Whether the ledger is empty: the first run, or a lost ledger. Pushes do not count: senders repeat them."""
     return not any(_REMEMBERED(ledger))
 
 
 def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
-    """The ledger with what this look adds to it."""
+    """The ledger with the additions of this look."""
     source, history_lost = ledger.source, ledger.history_lost
     owned = not source and _owns(snap)
+    first_run = not source and not owned and not snap.roster.unreadable_nodes
     if is_empty(ledger) and (owned or snap.roster.unreadable_nodes):
-        # What runs on a node that cannot be seen may be ours: until it is seen, an empty ledger counts as lost.
+        # Containers on a node that cannot be read may be ours: until it is read, an empty ledger counts as lost.
         history_lost = instant(snap.now)
     elif history_lost is not None:
-        innocent = not source and not owned and not snap.roster.unreadable_nodes
-        history_lost = (
-            None if innocent or elapsed(history_lost, snap.now) >= history_lost_for(snap.desired) else history_lost
-        )
-    if snap.desired.take_over or (not source and not owned and not snap.roster.unreadable_nodes):
+        over = first_run or elapsed(history_lost, snap.now) >= history_lost_for(snap.desired)
+        history_lost = None if over else history_lost
+    if snap.desired.take_over or first_run:
         source = snap.desired.source
     revisions = _revisions(ledger, snap.desired)
     passed = ledger.passed
@@ -124,12 +127,8 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
         "failures": _failures(snap, ledger) if snap.roster.down or ledger.failures else ledger.failures,
         "attempts": _attempts(ledger, snap.desired, snap.now) if ledger.attempts else ledger.attempts,
         "revisions": revisions,
-        "suspensions": {
-            key: one for key, one in ledger.suspensions.items() if not one.until_wall or one.until_wall > snap.now.wall
-        },
-        "overrides": {
-            key: one for key, one in ledger.overrides.items() if not one.until_wall or one.until_wall > snap.now.wall
-        },
+        "suspensions": _unexpired(ledger.suspensions, snap.now),
+        "overrides": _unexpired(ledger.overrides, snap.now),
         "source": source,
         "history_lost": history_lost,
         "passed": passed,
@@ -139,10 +138,16 @@ def remember(snap: Snapshot, ledger: Ledger) -> Ledger:
     return replace(ledger, **changed) if changed else ledger  # type: ignore[arg-type]
 
 
+def _unexpired(commands: Mapping[str, Expiring], now: Now) -> dict[str, Expiring]:
+    return {
+        key: command for key, command in commands.items() if not command.until_wall or command.until_wall > now.wall
+    }
+
+
 def _owns(snap: Snapshot) -> bool:
-    """Whether anything under our mark can be seen: a container, a member of a pool, a record set."""
+    """Whether anything with our mark is observed: a container, a member of a pool, a record set."""
     if snap.roster.orphans or any(
-        not one.fact.adopted for group in snap.roster.groups.values() for one in group.members()
+        not belief.fact.adopted for group in snap.roster.groups.values() for belief in group.members()
     ):
         return True
     prefix = f"{snap.desired.instance.id}/"
@@ -154,7 +159,7 @@ def _owns(snap: Snapshot) -> bool:
 
 
 def _zones(snap: Snapshot, ledger: Ledger) -> frozenset[str]:
-    """Where we publish, or still have record sets: a zone is forgotten once it was read and holds none of ours."""
+    """Zones where we publish or still have record sets: a zone is dropped once it was read and has none of ours."""
     prefix = f"{snap.desired.instance.id}/"
     zones = {f"{provider}/{zone}" for provider, zone in snap.desired.zones}
     for name in ledger.zones - zones:
@@ -166,12 +171,12 @@ def _zones(snap: Snapshot, ledger: Ledger) -> frozenset[str]:
 
 
 def history_lost_for(desired: Desired) -> int:
-    """How long a lost ledger holds health restarts: the longest window of attempts, after which counting is right again."""
+    """How long a lost ledger holds health restarts: the longest window of attempts; after it the counts are complete again."""
     return max([HISTORY_LOST_FOR, *(workload.restarts.window for workload in desired.workloads)])
 
 
 def path_of(workload_key: str, probe: str, node: str) -> str:
-    """A probe path: until it passed once, its failing to reach anything says nothing about the container."""
+    """A probe path: until it passed once, a failure on it may lie in the path and not in the container."""
     return f"{workload_key}|{probe}|{node}"
 
 
@@ -195,7 +200,7 @@ def _passed(snap: Snapshot, known: frozenset[str]) -> frozenset[str]:
 
 
 def absences(snap: Snapshot, ledger: Ledger, absent: Iterable[str]) -> Ledger:
-    """Start, keep or end the clock of every owned object that the source does not name."""
+    """The ledger with the absences: the clock of each owned object that the source does not declare starts, goes on or ends."""
     kept: dict[str, Absence] = {}
     revision, now = snap.desired.revision, snap.now
     for key in absent:

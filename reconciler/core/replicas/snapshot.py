@@ -1,6 +1,6 @@
-"""The snapshot that all rules decide by: what is wanted and what is known at one instant, sorted once.
+"""The snapshot on which all rules decide: manifests and facts at one instant, sorted once.
 
-`decide` makes one for each pass and hands it to every rule. It never changes; the ledger does, and so stands beside it.
+`decide` makes one for each pass and gives it to every rule. It never changes; the ledger does, so rules get it beside the snapshot.
 """
 
 from dataclasses import dataclass
@@ -14,11 +14,11 @@ from reconciler.core.replicas.roster import Roster
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One look at everything.
+    """Everything that one pass knows.
 
-    desired: the manifests in force, with the workloads that adopt containers or labels ask for. observed: the facts, with the
-    ledger as it was before this pass. sight: which of the facts may be used, and until when. roster: every container in its
-    place. now: this instant.
+    desired: the manifests in force, with the workloads of labelled containers. observed: the facts, with the ledger as it was
+    before this pass. sight: which of the facts may be used, and until when. roster: every container by workload and role. now:
+    this instant.
     """
 
     desired: Desired

@@ -1,7 +1,7 @@
-"""What a container that somebody else made has otherwise than a template: what an operator would be surprised by when the one took
-the place of the other. Nothing here changes anything, and no value of a variable and no argument is told: they may be secrets.
+"""Differences between a foreign container and a template, which would surprise an operator when the template replaces the container.
 
-Called by `adoption.py` for every adopted container that is not known to fit yet.
+Nothing is changed here. Values of variables and arguments are not shown: they may be secrets. Called by `adoption` for every adopted
+container that is not known to fit yet.
 """
 
 import posixpath
@@ -13,7 +13,7 @@ from manifests.values.pod import VolumeKind
 from providers.facts import ContainerFact, ContainerState, MountFact, Setup, fingerprint
 
 ENGINES_OWN = frozenset({"PATH", "HOME", "HOSTNAME", "TERM", "container"})
-"""Variables that engines set by themselves where nobody else does."""
+"""Variables that engines set themselves."""
 
 _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
@@ -21,55 +21,55 @@ _ROOT = {"": "0", "root": "0", "0:0": "0", "root:root": "0"}
 
 
 def differing(template: Template, fact: ContainerFact) -> list[str]:
-    """What a container has otherwise than its template, field by field; empty when nothing is.
+    """The differences of a container from its template, field by field.
 
-    Image, published ports, networks, command, environment, user and mounts are compared, as far as the runtime tells them. Of
-    variables that are secrets only the names are.
+    Image, published ports, networks, command, environment, user and mounts are compared, as far as the runtime reports them. Of
+    secret variables only the names are compared.
     """
-    found: list[str] = []
+    differences: list[str] = []
     image = template.container.engine.image
     if image and fact.image and _canonical(image) != _canonical(fact.image):
-        found.append(f"image is {fact.image}, not {image}")
+        differences.append(f"image is {fact.image}, not {image}")
     if fact.setup is not None:
-        found += _setup(template.container, fact.setup, fact.image_setup)
+        differences += _setup(template.container, fact.setup, fact.image_setup)
     if fact.state in _DOWN:
-        return found  # what does not run has neither ports nor addresses
+        return differences  # a container that does not run has neither ports nor addresses
     published = {(port.number, port.port) for port in fact.published}
     for port in template.container.ports:
         if port.host_port and (port.number, port.host_port) not in published:
-            found.append(f"port {port.number} is not published as hostPort {port.host_port}")
+            differences.append(f"port {port.number} is not published as hostPort {port.host_port}")
     joined = dict(fact.addresses)
     missing = [name for name in template.networks if name not in joined] if joined else []
     if missing:
-        found.append(f"it is not in network {', '.join(missing)}")
-    return found
+        differences.append(f"it is not in network {', '.join(missing)}")
+    return differences
 
 
 def policy_kept(template: Template, fact: ContainerFact) -> tuple[str, str] | None:
     """The restart policy of an adopted container and the template's, where they differ and the container keeps its own.
 
-    `always` is no difference to `unless-stopped`, which it is changed to.
+    `always` does not differ from `unless-stopped`, to which it is changed.
     """
-    wanted = next((one.restart for one in template.live if not one.container), "")
-    there = next((one.restart for one in fact.live), "")
-    if not wanted or not there or there == wanted or (there, wanted) == ("always", "unless-stopped"):
+    wanted = next((settings.restart for settings in template.live if not settings.container), "")
+    actual = next((settings.restart for settings in fact.live), "")
+    if not wanted or not actual or actual == wanted or (actual, wanted) == ("always", "unless-stopped"):
         return None
-    return there, wanted
+    return actual, wanted
 
 
-def _setup(container: Container, there: Setup, image: Setup | None) -> Iterator[str]:
+def _setup(container: Container, actual: Setup, image: Setup | None) -> Iterator[str]:
     command = _command(container, image)
     if command is not None:
-        yield from _words(command, (*there.entrypoint, *there.arguments))
-    yield from _environment(container, there, image)
+        yield from _compare_commands(command, (*actual.entrypoint, *actual.arguments))
+    yield from _environment(container, actual, image)
     user = container.engine.user or (None if image is None else image.user)
-    if user is not None and _ROOT.get(user, user) != _ROOT.get(there.user, there.user):
-        yield f"user is {there.user or 'root'}, not {user or 'root'}"
-    yield from _mounts(container, there)
+    if user is not None and _ROOT.get(user, user) != _ROOT.get(actual.user, actual.user):
+        yield f"user is {actual.user or 'root'}, not {user or 'root'}"
+    yield from _mounts(container, actual)
 
 
 def _command(container: Container, image: Setup | None) -> tuple[str, ...] | None:
-    """What a container of the template runs; None where that is for the image to say, which nobody knows."""
+    """The command of the template; None where the image decides it and is not known."""
     if container.argv:
         return container.argv
     if image is None:
@@ -77,15 +77,15 @@ def _command(container: Container, image: Setup | None) -> tuple[str, ...] | Non
     return (*image.entrypoint, *(container.engine.args or image.arguments))
 
 
-def _words(wanted: tuple[str, ...], there: tuple[str, ...]) -> Iterator[str]:
-    if wanted[:1] != there[:1]:
-        yield f"it runs {there[0] if there else 'nothing'}, not {wanted[0] if wanted else 'nothing'}"
-    elif wanted != there:
-        yield f"it runs {there[0]} with other arguments"
+def _compare_commands(wanted: tuple[str, ...], actual: tuple[str, ...]) -> Iterator[str]:
+    if wanted[:1] != actual[:1]:
+        yield f"it runs {actual[0] if actual else 'nothing'}, not {wanted[0] if wanted else 'nothing'}"
+    elif wanted != actual:
+        yield f"it runs {actual[0]} with other arguments"
 
 
-def _environment(container: Container, there: Setup, image: Setup | None) -> Iterator[str]:
-    values, secret = dict(there.env), {name for name, _ in container.engine.secret_env}
+def _environment(container: Container, actual: Setup, image: Setup | None) -> Iterator[str]:
+    values, secret = dict(actual.env), {name for name, _ in container.engine.secret_env}
     for name, value in sorted(container.env):
         if name in values and values[name] != fingerprint(value):
             yield f"variable {name} has another value"
@@ -95,29 +95,29 @@ def _environment(container: Container, there: Setup, image: Setup | None) -> Ite
     if image is None:
         return
     named = {name for name, _ in container.env} | secret | (ENGINES_OWN - dict(image.env).keys())
-    more = sorted(name for name, value in there.env if name not in named and (name, value) not in image.env)
+    more = sorted(name for name, value in actual.env if name not in named and (name, value) not in image.env)
     if more:
-        yield f"variable {', '.join(more)} is set, and not in the template"
+        yield f"variable {', '.join(more)} is set, but not in the template"
 
 
-def _mounts(container: Container, there: Setup) -> Iterator[str]:
-    found = {one.target: one for one in there.mounts}
+def _mounts(container: Container, actual: Setup) -> Iterator[str]:
+    mounted = {mount.target: mount for mount in actual.mounts}
     wanted: dict[str, MountFact] = {}
-    for one in container.engine.mounts:
-        target = posixpath.normpath(one.target)
-        source = posixpath.normpath(one.source) if one.kind is VolumeKind.BIND else one.source
-        wanted[target] = MountFact(target, source, one.read_only)
+    for volume in container.engine.mounts:
+        target = posixpath.normpath(volume.target)
+        source = posixpath.normpath(volume.source) if volume.kind is VolumeKind.BIND else volume.source
+        wanted[target] = MountFact(target, source, volume.read_only)
     for target, mount in sorted(wanted.items()):
-        present = found.get(target)
+        present = mounted.get(target)
         if present is None:
             yield f"nothing is mounted at {target}"
         elif present.source != mount.source:
             yield f"{present.source or 'a tmpfs'} is mounted at {target}, not {mount.source or 'a tmpfs'}"
         elif present.read_only != mount.read_only:
             yield f"{target} is mounted {'read-only' if present.read_only else 'for writing'}"
-    more = [f"{one.source or 'a tmpfs'} at {one.target}" for one in there.mounts if one.target not in wanted]
+    more = [f"{mount.source or 'a tmpfs'} at {mount.target}" for mount in actual.mounts if mount.target not in wanted]
     if more:
-        yield f"{', '.join(more)} is mounted, and not in the template"
+        yield f"{', '.join(more)} is mounted, but not in the template"
 
 
 def _canonical(image: str) -> str:

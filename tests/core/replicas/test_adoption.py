@@ -35,7 +35,8 @@ from reconciler.core.model.ledger import Grant, Ledger
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.reasons import Reason, Rule
-from reconciler.core.replicas.adoption import take, wanted_live
+from reconciler.core.replicas import adoption
+from reconciler.core.replicas.adoption import wanted_live
 from tests.builders import FAIL, NOW, PASS, SEEN, Scene, ago, container
 from tests.sim.manifest import INSTANCE, NODE, Spec, service, shop, workload
 
@@ -124,10 +125,10 @@ def test_who_is_which_replica_follows_from_names_and_memory_and_not_from_the_ord
     spec = Spec(replicas=5)
     desired = adopting(spec=spec)
     facts = [stranger(number) for number in order]
-    first = take(desired, {NODE: facts}, (), {})
+    first = adoption.adopt(desired, {NODE: facts}, (), {})
     assert {row.name: row.ordinal for row in first.rows.values()} == {f"web-{n}": n - 1 for n in range(1, 6)}
     left = [fact for fact in facts if int(fact.name[-1]) not in gone]
-    again = take(desired, {NODE: left}, (), first.rows)
+    again = adoption.adopt(desired, {NODE: left}, (), first.rows)
     assert all(again.rows[fact.id] == first.rows[fact.id] for fact in left)
     assert len(again.rows) == len(left)
 
@@ -143,7 +144,7 @@ def test_a_lost_ledger_loses_no_replica():
 
 def test_what_a_node_that_cannot_be_seen_has_is_not_forgotten():
     rows = {"id-web-1": Adopted(WEB.key, 0, NODE, "web-1", WEB.revision)}
-    assert take(adopting(), {}, (NODE,), rows).rows == rows
+    assert adoption.adopt(adopting(), {}, (NODE,), rows).rows == rows
 
 
 def test_a_missing_replica_is_created_beside_the_adopted_ones():
@@ -162,7 +163,7 @@ def test_rows_of_adopted_containers_survive_the_store():
 def test_one_off_containers_of_compose_and_inherited_marks_are_nobodys_replicas():
     one_off = stranger(1, labels=(*LABELS[:0], ("com.docker.compose.oneoff", "True"), *LABELS))
     inherited = stranger(2, foreign_mark=True)
-    assert not take(adopting(), {NODE: (one_off, inherited)}, (), {}).facts
+    assert not adoption.adopt(adopting(), {NODE: (one_off, inherited)}, (), {}).facts
 
 
 # --- what waits for a person ------------------------------------------------------------------------------------------
@@ -239,7 +240,7 @@ def test_one_that_was_set_up_otherwise_is_reported_and_never_replaced_by_a_chang
     assert hold.message.startswith("web-1 was adopted and differs from the template: variable DATABASE is set, ")
     assert {row.name: bool(row.baseline) for row in decision.ledger.adopted.values()} == {"web-1": False, "web-2": True}
     changed = with_image(adopting(), "shop/web:2", revision="f" * 16)
-    taken = take(changed, {NODE: world.facts}, (), decision.ledger.adopted)
+    taken = adoption.adopt(changed, {NODE: world.facts}, (), decision.ledger.adopted)
     assert sorted(fact.mark.revision for fact in taken.facts.values()) == sorted(["f" * 16, WEB.revision])
 
 
@@ -279,7 +280,7 @@ def test_a_template_that_changes_after_it_fitted_replaces_like_any_other_revisio
 def test_a_replica_of_ours_in_its_place_leaves_the_adopted_one_another_ordinal():
     ours = container(WEB, 0)
     rows = {"id-web-1": Adopted(WEB.key, 0, NODE, "web-1", WEB.revision)}
-    taken = take(adopting(), {NODE: (ours, stranger(1))}, (), rows)
+    taken = adoption.adopt(adopting(), {NODE: (ours, stranger(1))}, (), rows)
     assert taken.rows["id-web-1"].ordinal == 1
 
 

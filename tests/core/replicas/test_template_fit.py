@@ -60,7 +60,7 @@ def test_what_a_runtime_does_not_tell_is_no_difference():
         ({"env": env(MODE="fast")}, "variable TOKEN is not set"),
         (
             {"env": env(MODE="fast", TOKEN="x", DEBUG="sentinel-one", LANG="sentinel-two")},
-            "variable DEBUG, LANG is set, and not in the template",
+            "variable DEBUG, LANG is set, but not in the template",
         ),
         ({"user": ""}, "user is root, not 1000"),
         ({"mounts": FITS.mounts[1:]}, "nothing is mounted at /data"),
@@ -74,7 +74,7 @@ def test_what_a_runtime_does_not_tell_is_no_difference():
         ),
         (
             {"mounts": (*FITS.mounts, MountFact("/cache", "cache", False))},
-            "cache at /cache is mounted, and not in the template",
+            "cache at /cache is mounted, but not in the template",
         ),
     ],
 )

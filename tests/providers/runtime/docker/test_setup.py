@@ -74,9 +74,9 @@ def test_a_container_of_the_template_fits_and_each_difference_is_listed(
     )
     assert differing(replace(made, container=bare), theirs) == [
         "it runs /bin/sh, not /bin/sleep",
-        "variable MODE, TOKEN is set, and not in the template",
+        "variable MODE, TOKEN is set, but not in the template",
         "user is 1000, not 1001",
-        f"{engine.instance}-data at /data, a tmpfs at /scratch, {tmp_path} at /tmp/host is mounted, and not in the template",
+        f"{engine.instance}-data at /data, a tmpfs at /scratch, {tmp_path} at /tmp/host is mounted, but not in the template",
     ]
 
 
