@@ -10,10 +10,10 @@ from reconciler.core.status.objects import Status
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What `decide` answers.
+    """The answer of `decide`.
 
-    `wake_at` is the steady instant, later than now, at which the answer may change by itself. `unsettled` tells that a
-    disruption went on without a call, so that its next step may be due already: decide again at once.
+    `wake_at` is the steady instant, later than now, at which the answer may change without new facts. `unsettled` tells that a
+    disruption made progress without a call, so that its next step may be due already: decide again at once.
     """
 
     steps: tuple[Step, ...]
@@ -38,7 +38,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The whole plan: every step until nothing is left, what stays held, and what it still waits for at its end."""
+    """The whole plan: every step until convergence, and the holds and waits that remain. `truncated` is why it ends early."""
 
     revision: str
     steps: tuple[Planned, ...]

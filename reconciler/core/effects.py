@@ -1,7 +1,7 @@
-"""Effects: what each step declares to change, folded into Observed without doing anything.
+"""Effects: the change that each step declares, folded into the facts without doing anything. Called by `forecast`.
 
-`forecast` uses them to look ahead. A forecast world is a kind one: containers start, probes pass, writes take effect at once.
-Addresses that a runtime will only choose at create time are written as the container's name in angle brackets.
+A forecast assumes success: containers start, probes pass, writes take effect at once. Addresses that a runtime chooses at create time
+are written as the container's name in angle brackets.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def _containers(
     return replace(observed, runtimes=runtimes)
 
 
-def _one(name: str, change: Callable[[ContainerFact], ContainerFact]) -> Callable[..., tuple[ContainerFact, ...]]:
+def _named(name: str, change: Callable[[ContainerFact], ContainerFact]) -> Callable[..., tuple[ContainerFact, ...]]:
     return lambda facts: tuple(change(fact) if fact.name == name else fact for fact in facts)
 
 
@@ -68,10 +68,10 @@ def _created(action: CreateContainer) -> ContainerFact:
 
 
 def _started(fact: ContainerFact, now: Now) -> tuple[ContainerStart, ...]:
-    """What is down of a replica is started; where that is the main container, everything is."""
-    anew = any(not start.container and not start.running_since for start in fact.starts)
+    """The containers of a replica that are down are started; if the main container is down, all are started."""
+    main_down = any(not start.container and not start.running_since for start in fact.starts)
     return tuple(
-        start if start.running_since and not anew else ContainerStart(start.container, now.wall, now.steady)
+        start if start.running_since and not main_down else ContainerStart(start.container, now.wall, now.steady)
         for start in fact.starts
     )
 
@@ -81,7 +81,7 @@ def _updated(fact: ContainerFact, live: tuple[Live, ...], join: tuple[str, ...])
 
 
 def _stopped(fact: ContainerFact, only: str) -> tuple[ContainerStart, ...]:
-    """One container of a replica is stopped, or all are."""
+    """One container of a replica is stopped, or all of them."""
     return tuple(start._replace(running_since=0) if only in ("", start.container) else start for start in fact.starts)
 
 
@@ -100,9 +100,9 @@ def _start(observed: Observed, action: StartContainer, now: Now) -> Observed:
             starts=_started(fact, now),
         )
 
-    observed = _containers(observed, action.node, _one(action.name, up))
+    observed = _containers(observed, action.node, _named(action.name, up))
     passing = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, now.steady, now.steady, FOREVER, "forecast")
-    probes = {**observed.probes, **{one: Probes(passing, passing, passing) for one in started}}
+    probes = {**observed.probes, **{generation: Probes(passing, passing, passing) for generation in started}}
     return replace(observed, probes=probes)
 
 
@@ -115,8 +115,8 @@ def _pool(observed: Observed, key: tuple[str, str], change: Callable[[PoolFact],
 
 def _weighed(action: SetWeight, pool: PoolFact) -> PoolFact:
     others = [member for member in pool.members if member.endpoint != action.endpoint]
-    mine = MemberFact(action.endpoint, action.weight, True, action.name)
-    return replace(pool, members=tuple(sorted([*others, mine], key=lambda one: one.endpoint)))
+    changed = MemberFact(action.endpoint, action.weight, True, action.name)
+    return replace(pool, members=tuple(sorted([*others, changed], key=lambda member: member.endpoint)))
 
 
 def _recorded(action: ChangeRecords, zone: ZoneFact) -> ZoneFact:
@@ -132,11 +132,11 @@ def _recorded(action: ChangeRecords, zone: ZoneFact) -> ZoneFact:
 
 
 def fold(observed: Observed, step: Step, now: Now) -> Observed:
-    """The world after this step did what it declares."""
+    """The facts after this step, as it declares."""
     match step.action:
         case CreateContainer() as action:
-            made = _created(action)
-            return _containers(observed, action.node, lambda facts: (*facts, made))
+            created = _created(action)
+            return _containers(observed, action.node, lambda facts: (*facts, created))
         case StartContainer() as action:
             return _start(observed, action, now)
         case StopContainer() as action:
@@ -144,7 +144,7 @@ def fold(observed: Observed, step: Step, now: Now) -> Observed:
             return _containers(
                 observed,
                 action.node,
-                _one(
+                _named(
                     action.name,
                     lambda fact: replace(
                         fact,
@@ -157,7 +157,7 @@ def fold(observed: Observed, step: Step, now: Now) -> Observed:
             )
         case UpdateContainer() as action:
             live, join = action.live, action.join
-            return _containers(observed, action.node, _one(action.name, lambda fact: _updated(fact, live, join)))
+            return _containers(observed, action.node, _named(action.name, lambda fact: _updated(fact, live, join)))
         case RemoveContainer() as action:
             name = action.name
             return _containers(observed, action.node, lambda facts: tuple(fact for fact in facts if fact.name != name))

@@ -1,8 +1,8 @@
 """Forecast: the whole plan, as `--dry-run` prints it, made by the same `decide` that acts.
 
-Each step's declared effect is folded into what is observed, time jumps to the next instant that matters, and it is decided again
-until nothing is left, a person is needed, or a bound is reached. So there is one planner, and plan and apply cannot differ
-in a world that answers as forecast. Called by the command line.
+The declared effect of each step is folded into the facts, time jumps to the next instant that matters, and `decide` runs again until
+nothing is left, manual action is required, or a bound is reached. So there is one planner, and plan and apply cannot differ while
+providers answer as forecast. Called by the command line.
 """
 
 from collections.abc import Iterable
@@ -28,10 +28,10 @@ STEPS = 1_000
 """How many steps a forecast has at most."""
 
 DECISIONS = 5_000
-"""How often a forecast decides at most: a bound that no real plan comes near."""
+"""How often a forecast decides at most: far above every real plan."""
 
 _OUTSIDE = {Rule.UNKNOWN_RUNTIME, Rule.UNKNOWN_POOL, Rule.UNKNOWN_ZONE, Rule.BUSY}
-"""Holds whose end nobody can foresee."""
+"""Holds whose end cannot be foreseen."""
 
 
 def _still(fact: ProbeFact | None, now: Now) -> ProbeFact | None:
@@ -41,22 +41,24 @@ def _still(fact: ProbeFact | None, now: Now) -> ProbeFact | None:
 
 
 def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Observed]:
-    """The same knowledge without ageing: what is fresh now stays fresh, what is stale stays unknown."""
-    seen = belief.sight_of(desired, observed, now)
+    """The same facts without ageing: fresh facts stay fresh, stale ones stay unknown."""
+    sight = belief.sight_of(desired, observed, now)
     probes: dict[Generation, Probes] = {}
-    for generation, one in observed.probes.items():
-        probes[generation] = Probes(_still(one.startup, now), _still(one.liveness, now), _still(one.readiness, now))
+    for generation, answers in observed.probes.items():
+        probes[generation] = Probes(
+            _still(answers.startup, now), _still(answers.liveness, now), _still(answers.readiness, now)
+        )
     frozen = replace(
         observed,
         runtimes={
-            **{key: Known(value, key, now.steady) for key, value in seen.runtimes.items()},
-            **seen.unknown_runtimes,
+            **{key: Known(value, key, now.steady) for key, value in sight.runtimes.items()},
+            **sight.unknown_runtimes,
         },
-        pools={**{key: Known(value, key[0], now.steady) for key, value in seen.pools.items()}, **seen.unknown_pools},
-        zones={**{key: Known(value, key[0], now.steady) for key, value in seen.zones.items()}, **seen.unknown_zones},
+        pools={**{key: Known(value, key[0], now.steady) for key, value in sight.pools.items()}, **sight.unknown_pools},
+        zones={**{key: Known(value, key[0], now.steady) for key, value in sight.zones.items()}, **sight.unknown_zones},
         probes=probes,
         target_answers={
-            key: fact for key, one in observed.target_answers.items() if (fact := _still(one, now)) is not None
+            key: fact for key, answer in observed.target_answers.items() if (fact := _still(answer, now)) is not None
         },
     )
     patient = replace(desired.instance, look_runtime=FOREVER // 8, look_endpoints=FOREVER // 8, look_dns=FOREVER // 8)
@@ -64,7 +66,7 @@ def _freeze(desired: Desired, observed: Observed, now: Now) -> tuple[Desired, Ob
 
 
 def _next(decision: Decision, now: Now) -> int | None:
-    """The next instant worth looking at, None when no clock helps."""
+    """The next instant at which to decide, None when time changes nothing."""
     if decision.unsettled:
         return decision.wake_at
     instants = [hold.until for hold in decision.holds if hold.until is not None and hold.rule not in _OUTSIDE]
@@ -78,16 +80,16 @@ def _after(now: Now, steady: int) -> Now:
 
 
 def _before(planned: list[Planned], step: Step, now: Now, times: dict[int, int]) -> tuple[int, ...]:
-    """The latest earlier step on the same document: what a step waited for that names none itself."""
+    """The latest earlier step on the same document: the predecessor of a step that names none."""
     document = step.object.split("/")[:2]
-    for one in reversed(planned):
-        if times[one.number] < now.steady and one.step.object.split("/")[:2] == document:
-            return (one.number,)
+    for earlier in reversed(planned):
+        if times[earlier.number] < now.steady and earlier.step.object.split("/")[:2] == document:
+            return (earlier.number,)
     return ()
 
 
-def _asked(desired: Desired, decision: Decision) -> frozenset[TargetProbe]:
-    """What is asked of the addresses of names as they are now; nothing where no address comes and goes with a container."""
+def _target_probes(desired: Desired, decision: Decision) -> frozenset[TargetProbe]:
+    """The probes of target addresses as they are now; none where no address comes and goes with a container."""
     if not any(target.publish is Publish.ENDPOINTS for policy in desired.policies for target in policy.targets):
         return frozenset()
     status = decision.status
@@ -95,50 +97,50 @@ def _asked(desired: Desired, decision: Decision) -> frozenset[TargetProbe]:
 
 
 def _passing(observed: Observed, new: Iterable[TargetProbe], now: Now) -> Observed:
-    """The world in which checks of addresses that this plan has made pass, as all probes of what it starts do."""
+    """The facts with passing checks of target addresses that this plan has added, like the probes of containers that it starts."""
     fact = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, now.steady, now.steady, FOREVER, "forecast")
     added = {probe: fact for probe in new if probe not in observed.target_answers}
     return replace(observed, target_answers={**observed.target_answers, **added}) if added else observed
 
 
 def forecast(desired: Desired, observed: Observed, now: Now) -> Plan:
-    """All steps from here to the wanted state, in order, with what each waits for."""
+    """All steps until convergence, in order, each with the steps before it."""
     start = now.steady
     revision = desired.revision
     desired, observed = _freeze(desired, observed, now)
     planned: list[Planned] = []
     numbers: dict[str, int] = {}
     times: dict[int, int] = {0: start}
-    asked: frozenset[TargetProbe] | None = None
-    truncated = f"nothing is settled after {DECISIONS} decisions"
+    known: frozenset[TargetProbe] | None = None
+    truncated = f"no convergence after {DECISIONS} decisions"
     for _ in range(DECISIONS):
         decision = decide.decide(desired, observed, now)
         observed = replace(observed, ledger=decision.ledger)
-        asking = _asked(desired, decision)
-        asked = asking if asked is None else asked
-        seen = observed
-        observed = _passing(observed, asking - asked, now)
+        probes = _target_probes(desired, decision)
+        known = probes if known is None else known
+        before = observed
+        observed = _passing(observed, probes - known, now)
         if decision.steps:
             for step in decision.steps:
                 after = tuple(sorted({numbers[follow] for follow in step.follows if follow in numbers}))
                 if not after:
                     after = _before(planned, step, now, times)
                 number = len(planned) + 1
-                since = max((times[one] for one in after), default=start)
+                since = max((times[earlier] for earlier in after), default=start)
                 planned.append(Planned(number, after, now.steady - since, step))
                 observed = effects.fold(observed, step, now)
                 numbers[step.id], times[number] = number, now.steady
             upcoming: int | None = now.steady + 1
         else:
-            upcoming = _next(decision, now) if observed is seen else now.steady + 1
+            upcoming = _next(decision, now) if observed is before else now.steady + 1
         if upcoming is None:
             truncated = ""
             break
         if len(planned) >= STEPS:
-            truncated = f"{STEPS} steps are planned; apply and plan again"
+            truncated = f"the plan has {STEPS} steps, the maximum; apply it and plan again"
             break
         if upcoming - start > HORIZON:
-            truncated = "the next change lies more than 24 h ahead"
+            truncated = "the next change is more than 24 h ahead"
             break
         now = _after(now, upcoming)
         observed = replace(observed, source_read_at=now.steady)

@@ -25,7 +25,7 @@ FORMAT_VERSION = 1
 """Version of the JSON form; it changes when a field changes its meaning or goes."""
 
 IN_A_LINE = 12
-"""Record sets in the line of a step; what changes more of them has a line for each below it."""
+"""Record sets in the line of a step; a step with more of them has a line for each below it."""
 
 
 def seconds(duration: int) -> str:
@@ -48,9 +48,9 @@ def _key(key: RecordKey) -> str:
 def _changes(action: UpdateContainer) -> str:
     joins = [f"connect to {name}" for name in action.join]
     settings = [
-        f"{one.container or 'main'} cpu {f'{one.cpu}m' if one.cpu else 'unlimited'} "
-        f"memory {one.memory or 'unlimited'} restart {one.restart}"
-        for one in action.live
+        f"{live.container or 'main'} cpu {f'{live.cpu}m' if live.cpu else 'unlimited'} "
+        f"memory {live.memory or 'unlimited'} restart {live.restart}"
+        for live in action.live
     ]
     return "; ".join(joins + settings)
 
@@ -63,8 +63,8 @@ def describe(action: Action) -> str:
         case StartContainer():
             return f"start {action.name}"
         case StopContainer():
-            what = f"{action.name} only {action.only}" if action.only else action.name
-            return f"stop {what} grace {seconds(action.grace)}"
+            only = f" only {action.only}" if action.only else ""
+            return f"stop {action.name}{only} grace {seconds(action.grace)}"
         case RemoveContainer():
             return f"remove {action.name}"
         case UpdateContainer():
@@ -86,7 +86,7 @@ def describe(action: Action) -> str:
 
 
 def spelled_out(action: Action) -> list[str]:
-    """What `describe` only counts: each record set of a step that changes many."""
+    """Each record set of a step that changes many, which `describe` only counts."""
     if not isinstance(action, ChangeRecords) or len(action.changes) <= IN_A_LINE:
         return []
     return [_change(change) for change in action.changes]
@@ -110,8 +110,8 @@ def _line(planned: Planned) -> str:
 
 
 def _hold(hold: Hold) -> str:
-    after = f"; {hold.next_step}" if hold.next_step else ""
-    return f"hold {hold.object}: {hold.action} ({hold.rule.value}: {hold.message}{after})"
+    next_step = f"; next step: {hold.next_step}" if hold.next_step else ""
+    return f"hold {hold.object}: {hold.action} ({hold.rule.value}: {hold.message}{next_step})"
 
 
 def _wait(wait: Wait) -> str:
@@ -125,14 +125,14 @@ def digest(plan: Plan) -> str:
 
 
 def to_text(plan: Plan) -> str:
-    """The plan as text: one line a step (what it waits for, number, object, action, cause), then holds and waits."""
+    """The plan as text: one line a step (steps before it, number, object, action, cause), then holds and waits."""
     count = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}, {len(plan.holds)} held"
     lines = [f"plan {digest(plan)}: {count}"]
     lines += [line for step in plan.steps for line in _lines(step)]
     lines += [_hold(hold) for hold in plan.holds]
     lines += [_wait(wait) for wait in plan.waits]
     if plan.guard_hash:
-        lines.append(f"approve the held deletions with: reconcile apply --approve {plan.guard_hash}")
+        lines.append(f"to approve the held deletions, run: reconcile apply --approve {plan.guard_hash}")
     if plan.truncated:
         lines.append(f"the forecast ends here: {plan.truncated}")
     return "\n".join(lines) + "\n"
@@ -153,7 +153,7 @@ def _hold_json(holds: Sequence[Hold], steady: int) -> list[dict[str, Any]]:
 
 
 def to_json(plan: Plan, steady: int) -> dict[str, Any]:
-    """The plan as a JSON-able value. `steady` is now, to tell how far off the next tries are (ns)."""
+    """The plan as a value for JSON. `steady` is now (ns); the times of retries are relative to it."""
     return {
         "format_version": FORMAT_VERSION,
         "plan": digest(plan),

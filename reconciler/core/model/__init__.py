@@ -1,1 +1,1 @@
-"""Values that the rules pass on and the ledger keeps. No rules."""
+"""Values that the rules exchange and the ledger keeps. No rules of decisions."""

@@ -1,13 +1,13 @@
-"""What is remembered of a container that a workload took over: a value of the ledger. `adoption.py` has the rules."""
+"""The ledger's row of a container that a workload has adopted. `replicas/adoption` has the rules."""
 
 from typing import NamedTuple
 
 
 class Adopted(NamedTuple):
-    """One container that a workload took over: of which replica, and where it was seen last.
+    """One adopted container: its replica, and its node and name at the last look.
 
-    `baseline` is the revision of the template that it was found to fit, empty while there is none. `ports` are those that it was
-    a replica on. `left` tells that its workload is not declared any more.
+    `baseline` is the revision of the template that it fitted, empty while it fits none. `ports` are its ports as a replica. `left`
+    tells that its workload is not declared any more.
     """
 
     workload: str

@@ -1,7 +1,7 @@
-"""What must be remembered of names: rows of the ledger. Kept apart because only the stages that publish names look at them.
+"""The ledger's rows of names. Only the stages that publish names use them.
 
-All of it can be lost: a name that waits begins to wait anew, a hold-down ends early, and a name that nothing points at any
-more is kept for as long as resolvers can remember at most.
+All rows can be lost: the wait of a name starts again, a hold-down ends early, and a name without pointers is kept for the longest
+TTL.
 """
 
 from typing import Any, NamedTuple
@@ -10,8 +10,8 @@ from reconciler.core.model.instant import Instant, read_instant
 
 
 class Withdrawal(NamedTuple):
-    """A name on its way out: `place` is `provider/zone/name`, `ttl` (ns) how long resolvers may still come by what pointed
-    at it, `since` when that was seen gone (None = something still points there)."""
+    """A name that is being withdrawn: `place` is `provider/zone/name`, `ttl` (ns) how long resolvers may still follow a pointer to
+    it, `since` when the last pointer was gone (None = something still points there)."""
 
     place: str
     ttl: int
@@ -19,10 +19,11 @@ class Withdrawal(NamedTuple):
 
 
 class NameRow(NamedTuple):
-    """One object that publishes names: since when it waits for its first healthy leaf, since when all of it is unhealthy, since
-    when that is over, and its names on their way out, sorted by place.
+    """One object that publishes names.
 
-    `down` and `over` make the hold-down: while `over` is young, what was published for want of anything healthy stays.
+    `waiting`: since when it waits for its first healthy target address. `down`: since when all of them are unhealthy; `over`:
+    since when that is over; while `over` is young, the addresses that were published for lack of healthy ones stay (hold-down).
+    `withdrawals`: its names that are being withdrawn, sorted by place.
     """
 
     waiting: Instant | None = None
@@ -35,7 +36,7 @@ NOTHING = NameRow()
 
 
 def read_name(raw: Any) -> NameRow:
-    """A row as it was stored. Raises `TypeError`, `ValueError`."""
+    """A row from its stored form. Raises `TypeError`, `ValueError`."""
     waiting, down, over, withdrawals = raw
     return NameRow(
         read_instant(waiting),

@@ -1,13 +1,13 @@
 """Time as a value. The shell reads the clocks; every rule gets `Now` and keeps `Instant`s.
 
-Elapsed-time rules use the steady clock, which only means something within one boot; the wall clock bridges boots and is
-used directly only for what people write as dates.
+Rules on elapsed time use the steady clock, which has a meaning within one boot only; the wall clock bridges boots and is used
+directly only for dates of manifests and commands.
 """
 
 from typing import Any, NamedTuple
 
 FOREVER = 2**62
-"""A steady instant that never comes: "no clock changes this"."""
+"""A steady instant that never comes: the answer does not change with time."""
 
 
 class Now(NamedTuple):
@@ -19,7 +19,7 @@ class Now(NamedTuple):
 
 
 class Instant(NamedTuple):
-    """A moment that must be remembered over restarts of the program and of the host."""
+    """A moment that is remembered over restarts of the program and of the host."""
 
     wall: int
     steady: int
@@ -27,7 +27,7 @@ class Instant(NamedTuple):
 
 
 def instant(now: Now) -> Instant:
-    """This moment, to be kept."""
+    """This moment as a value of the ledger."""
     return Instant(now.wall, now.steady, now.boot)
 
 
@@ -39,8 +39,8 @@ def read_instant(raw: Any) -> Instant | None:
 def elapsed(since: Instant, now: Now) -> int:
     """Nanoseconds since then, never negative.
 
-    Over a reboot by the wall clock, so that one that steps back adds nothing; but what was in an earlier boot is at least as long
-    ago as this one has lasted, so that one that is wrong until it is set (a host without a battery for it) cannot stop time.
+    Over a reboot the wall clock counts, and a clock that steps back adds nothing. A moment of an earlier boot is at least as old as
+    this boot, so a wall clock that is wrong until it is set (a host without a clock battery) cannot stop time.
     """
     if since.boot == now.boot:
         return max(0, now.steady - since.steady)
@@ -53,7 +53,7 @@ def due(since: Instant, wait: int, now: Now) -> int:
 
 
 def due_awake(since: Instant, wait: int, now: Now) -> int:
-    """As `due`, but of the time before the last boot nothing counts: for what could not go on while the host was down."""
+    """As `due`, but time before the last boot does not count: for progress that stops while the host is down."""
     return wait + (since.steady if since.boot == now.boot else 0)
 
 
@@ -63,4 +63,4 @@ def next_after(base: int, period: int, now: Now) -> int:
 
 
 NEVER = Instant(0, 0, "")
-"""An instant before everything: when nobody said when."""
+"""An instant before all others, for commands without a time."""

@@ -24,12 +24,12 @@ from reconciler.core.model.weight_memory import Cut, Ready, Weighed
 class Grant(NamedTuple):
     """The permission for one disruption of one generation. It counts against the budget until the disruption is over.
 
-    `names_out` is when the address was first seen out of every name (then `ttl` ns are waited), `weight_out` when the weight
-    was first read back as 0 in every pool (then the drain is waited); `pooled` tells that it ever carried weight.
-    `recreate` tells that the container is removed and made anew: the grant then goes on, under the id of the removed one,
-    until the replica is available again. `grace` and `drain` (ns) are a person's, None = as the manifest says.
-    `quiet` is since when nothing is in flight, `epochs` which processes of the balancers counted that when the drain began.
-    `only` names the one container of the replica that is meant, as in `StopContainer`; empty = all of them.
+    `names_out` is when the address was first out of every name (then `ttl` ns are waited for), `weight_out` when the weight was
+    first read back as 0 in every pool (then the drain is waited for); `pooled` tells that it ever carried weight. `recreate` tells
+    that the container is removed and created again: the grant then goes on, under the id of the removed one, until the replica is
+    available again. `grace` and `drain` (ns) are those of a restart request, None = those of the manifest. `quiet` is since when
+    there are no requests in flight, `epochs` the processes of the balancers that counted them when the drain began. `only` names
+    one container of the replica, as in `StopContainer`; empty = all of them.
     """
 
     object: str
@@ -59,7 +59,7 @@ class ExitTimes(NamedTuple):
 
 
 class Failures(NamedTuple):
-    """Consecutive failures of one replica: how many, when the last one was seen, and of which generation."""
+    """Consecutive failures of one replica: how many, when the last one was observed, and its generation."""
 
     streak: int
     last: Instant
@@ -67,7 +67,7 @@ class Failures(NamedTuple):
 
 
 class Escalation(NamedTuple):
-    """Restarts for health in a row after which a replica did not become available; of which revision, since when."""
+    """Consecutive health restarts after which a replica did not become available; its revision, and since when."""
 
     tries: int
     revision: str
@@ -75,10 +75,10 @@ class Escalation(NamedTuple):
 
 
 class Outbreak(NamedTuple):
-    """A mass failure of one group: `canary` is the replica that is restarted first (empty = none under way).
+    """A mass failure of one group: `canary` is the replica that is restarted first (empty = none at present).
 
-    `failures` counts canaries that did not become available, `last` is when the latest of them was seen (None = it did), and
-    `calm` since when the group is not that bad any more.
+    `failures` counts canaries that did not become available, `last` is when the latest of them was observed (None = it became
+    available), and `calm` since when the group is below the limit again.
     """
 
     since: Instant
@@ -89,7 +89,7 @@ class Outbreak(NamedTuple):
 
 
 class StepFailure(NamedTuple):
-    """Consecutive failures of one step. `stop` tells that trying the same again cannot help."""
+    """Consecutive failures of one step. `stop` tells that a retry of the same step cannot help."""
 
     streak: int
     last: Instant
@@ -98,9 +98,9 @@ class StepFailure(NamedTuple):
 
 
 class Suspension(NamedTuple):
-    """A person's word that our actions on an object stop. `until_wall` is its expiry (0 = until resumed).
+    """An operator's suspension of all actions on an object. `until_wall` is its expiry (0 = until resumed).
 
-    `probes` tells that its probes stop as well: then nothing is known of its health.
+    `probes` tells that its probes stop as well: then its health is unknown.
     """
 
     who: str
@@ -110,17 +110,17 @@ class Suspension(NamedTuple):
 
 
 class Absence(NamedTuple):
-    """Since when an owned object is absent from complete reads of this revision of the source."""
+    """Since when complete reads of this revision of the source do not declare an owned object."""
 
     since: Instant
     revision: str
 
 
 class PushRow(NamedTuple):
-    """The last push of a container: what outlives the program.
+    """The last push of a container, stored for the next start of the program.
 
-    `since` is when this event was first heard in a row, `at` when it was last heard; that and `seq` may lag behind. `nonce` is
-    that of the sender's credentials, `earlier` holds (boot, start of its generation) of the senders' runs that are over.
+    `since` is the first push of this event in a row, `at` the last one; that and `seq` may lag behind. `nonce` is that of the sender's
+    credentials, `earlier` has (boot, start of its generation) of the sender's runs that are over.
     """
 
     generation: Generation
@@ -136,21 +136,21 @@ class PushRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """All of it. Mappings are never changed in place.
+    """Everything that is remembered. Mappings are never changed in place.
 
-    grants: container id -> open grant (a name may exist on two nodes while a replica moves). attempts: replica -> instants of health restarts. failures: replica -> streak.
-    step_failures: step id -> failure. wanted: candidate -> since when it is wanted. suspensions: object key or `*`.
-    restarted: `node|workload key` -> instants of restarts for health. escalations: replica. outbreaks: workload key or `node/NAME`.
-    runtime_restarts: container id -> the runtime's own count when last seen. taken_over: replicas whose restarting we took over from it.
-    revisions, rollouts: workload key. clock: wall against steady time when that was last looked at for a rollout. absences: object -> absence. passed: probe paths that ever passed.
-    zones: `provider/zone` where we publish or have published. source: identity of the source whose inventory this is.
-    history_lost: since when history is missing. approvals: plan hashes a person approved.
-    requests: id -> restart request. pushes: container id -> its last push. adopted: container id -> what a workload took over.
-    ready: container id -> since when it has been ready. weighed, cuts: `provider/pool` -> its members' weights, and which lost theirs
-    for health lately. panics: `provider/pool` -> since when too few of it are ready. overrides: object -> a person's order.
-    names: key of a policy or record -> what its names wait for. pins: `workload key@revision` -> (container, digest) that it is made from.
-    templates: `workload key@revision` -> its template as JSON, while it may still be needed and is not declared any more.
-    exit_times: workload key -> how its containers leave, by its last manifest.
+    grants: container id -> open grant (a name may exist on two nodes while a replica moves). attempts: replica -> instants of
+    health restarts. failures: replica -> streak. step_failures: step id -> failure. wanted: candidate -> since when it exists.
+    suspensions: object key or `*`. restarted: `node|workload key` -> instants of health restarts. escalations: replica.
+    outbreaks: workload key or `node/NAME`. runtime_restarts: container id -> the runtime's own count at the last look.
+    taken_over: replicas whose restarts we took over from the runtime. revisions, rollouts: workload key. clock: wall against steady
+    time at the last check for a rollout. absences: object -> absence. passed: probe paths that ever passed. zones: `provider/zone`
+    where we publish or have published. source: identity of the source of this inventory. history_lost: since when history is
+    missing. approvals: hashes of deletions that an operator approved. requests: id -> restart request. pushes: container id -> its
+    last push. adopted: container id -> adopted replica. ready: container id -> since when it has been ready. weighed, cuts:
+    `provider/pool` -> its members' weights, and those that lost their weight for health lately. panics: `provider/pool` -> since
+    when too few members are ready. overrides: object -> override. names: key of a policy or record -> the waits of its names. pins:
+    `workload key@revision` -> (container, digest) of its images. templates: `workload key@revision` -> its template as JSON, while
+    it may still be needed and is not declared any more. exit_times: workload key -> drain and grace of its last manifest.
     """
 
     grants: Mapping[str, Grant] = field(default_factory=dict)

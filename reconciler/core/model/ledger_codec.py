@@ -48,17 +48,17 @@ def _grant(raw: list[Any]) -> Grant:
 
 def _push(raw: list[Any]) -> PushRow:
     generation, event, since, at, boot, seq, inflight, nonce, earlier = raw
-    over = tuple((name, started_at) for name, started_at in earlier)
-    return PushRow(Generation(*generation), event, Instant(*since), Instant(*at), boot, seq, inflight, nonce, over)
+    boots = tuple((name, started_at) for name, started_at in earlier)
+    return PushRow(Generation(*generation), event, Instant(*since), Instant(*at), boot, seq, inflight, nonce, boots)
 
 
 _READ: Mapping[str, Any] = {
     "grants": _grant,
-    "attempts": lambda raw: tuple(Instant(*one) for one in raw),
+    "attempts": lambda raw: tuple(Instant(*at) for at in raw),
     "failures": lambda raw: Failures(raw[0], Instant(*raw[1]), Generation(*raw[2])),
     "step_failures": lambda raw: StepFailure(raw[0], Instant(*raw[1]), raw[2], raw[3]),
     "wanted": lambda raw: Instant(*raw),
-    "restarted": lambda raw: tuple(Instant(*one) for one in raw),
+    "restarted": lambda raw: tuple(Instant(*at) for at in raw),
     "escalations": lambda raw: Escalation(raw[0], raw[1], Instant(*raw[2])),
     "outbreaks": lambda raw: Outbreak(Instant(*raw[0]), raw[1], raw[2], read_instant(raw[3]), read_instant(raw[4])),
     "runtime_restarts": int,
@@ -86,18 +86,18 @@ _SINGLE = "ledger"
 def to_rows(
     ledger: Ledger, earlier: tuple[Ledger, Mapping[tuple[str, str], str]] | None = None
 ) -> dict[tuple[str, str], str]:
-    """The ledger as (section, key) -> JSON text, one row per remembered thing.
+    """The ledger as (section, key) -> JSON text, one row per item.
 
     Args:
-        ledger: what to spell out.
-        earlier: a ledger and its rows; sections that are the same object there are taken over, so that the cost follows
+        ledger: the ledger.
+        earlier: an earlier ledger and its rows; rows of unchanged sections (the same object) are reused, so that the cost follows
             the change.
     """
     same: set[str] = set()
     rows: dict[tuple[str, str], str] = {}
     if earlier is not None:
         before, known = earlier
-        same = {one for one in (*_READ, *_FLAGS) if getattr(before, one) is getattr(ledger, one)}
+        same = {section for section in (*_READ, *_FLAGS) if getattr(before, section) is getattr(ledger, section)}
         rows = {key: text for key, text in known.items() if key[0] in same}
     for section in _READ:
         if section not in same:
@@ -117,7 +117,7 @@ def from_rows(rows: Mapping[tuple[str, str], str]) -> Ledger:
     """The ledger from its rows; rows of sections this version does not know are ignored.
 
     Raises:
-        ValueError, TypeError: a row does not hold what its section promises.
+        ValueError, TypeError: a row does not have the shape of its section.
     """
     sections: dict[str, dict[str, Any]] = {section: {} for section in _READ}
     flags: dict[str, set[str]] = {section: set() for section in _FLAGS}

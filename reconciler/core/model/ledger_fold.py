@@ -23,7 +23,7 @@ class OutcomeKind(StrEnum):
 
 
 class Outcome(NamedTuple):
-    """What came of one step."""
+    """The outcome of one step."""
 
     step: str
     kind: OutcomeKind
@@ -41,7 +41,7 @@ def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
             stop = outcome.kind is OutcomeKind.REJECTED
             failures[outcome.step] = StepFailure(count, instant(now), stop, outcome.message)
         elif outcome.kind is OutcomeKind.CONFLICT:
-            # The world moved on: decide anew at once, but do not chase it if that happens again and again.
+            # The facts have changed: decide again at once, but back off if that happens again and again.
             count = failures[outcome.step].streak + 1 if outcome.step in failures else 0
             failures[outcome.step] = StepFailure(count, instant(now), False, outcome.message)
     return ledger if failures == ledger.step_failures else replace(ledger, step_failures=failures)
@@ -49,10 +49,10 @@ def fold(ledger: Ledger, outcomes: tuple[Outcome, ...], now: Now) -> Ledger:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command of a person, from the inbox: `suspend`, `resume`, `approve`, `restart`, `rollback`, `drain`, `force` or `release`.
+    """One command of an operator, from the inbox: `suspend`, `resume`, `approve`, `restart`, `rollback`, `drain`, `force` or `release`.
 
-    `object` is a key, `*`, or a hash; of a restart it is the id of the request, and `request` what is asked for. `value` is what
-    `force` makes of an endpoint: `up` or `down`. `at` is when it was given.
+    `object` is a key, `*`, or a hash; of a restart it is the id of `request`. `value` is the `up` or `down` of `force`. `at` is when
+    the command was given.
     """
 
     verb: str
@@ -67,19 +67,21 @@ class Command:
 
 
 def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
-    """The ledger after these commands. Unknown verbs change nothing: the inbox may hold those of a newer version.
+    """The ledger after these commands. Unknown verbs change nothing: the inbox may have commands of a newer version.
 
-    Resuming an object also lets its replicas that have failed for good be tried again, and a rolling rollout that has failed.
+    Resuming an object also allows new tries for its Failed replicas and for a rolling rollout that has failed.
     """
     suspensions, escalations, rollouts = dict(ledger.suspensions), dict(ledger.escalations), dict(ledger.rollouts)
-    approvals, requests, orders = set(ledger.approvals), dict(ledger.requests), ledger.overrides
+    approvals, requests, overrides = set(ledger.approvals), dict(ledger.requests), ledger.overrides
     for command in commands:
         if command.verb == "suspend":
             suspensions[command.object] = Suspension(command.who, command.reason, command.until_wall, command.probes)
         elif command.verb == "resume":
             suspensions.pop(command.object, None)
-            escalations = {name: one for name, one in escalations.items() if not _covers(command.object, name)}
-            rollouts |= {key: retry_failed(one) for key, one in rollouts.items() if _covers(command.object, key)}
+            escalations = {key: value for key, value in escalations.items() if not _covers(command.object, key)}
+            rollouts |= {
+                key: retry_failed(rollout) for key, rollout in rollouts.items() if _covers(command.object, key)
+            }
         elif command.verb == "approve":
             approvals.add(command.object)
         elif command.verb == "restart" and command.request is not None:
@@ -89,18 +91,18 @@ def apply_commands(ledger: Ledger, commands: tuple[Command, ...]) -> Ledger:
             rollouts[command.object] = rollouts[command.object]._replace(asked=asked)
         elif command.verb in override.VERBS:
             given = (command.value, command.at, command.who, command.reason, command.until_wall)
-            orders = override.after(orders, override.Order(command.verb, command.object, *given))
+            overrides = override.after(overrides, override.OverrideCommand(command.verb, command.object, *given))
     return replace(
         ledger,
         suspensions=suspensions,
         approvals=frozenset(approvals),
         requests=requests,
         rollouts=rollouts,
-        overrides=orders,
+        overrides=overrides,
         escalations=escalations if escalations != ledger.escalations else ledger.escalations,
     )
 
 
-def _covers(object: str, name: str) -> bool:  # noqa: A002
-    """Whether a word about an object (a key, or `*` for all) is about this one too."""
-    return object in {"*", name} or name.startswith(f"{object}/")
+def _covers(key: str, name: str) -> bool:
+    """Whether a command about this key (`*` for all) includes the object of this name."""
+    return key in {"*", name} or name.startswith(f"{key}/")

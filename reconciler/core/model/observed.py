@@ -1,4 +1,4 @@
-"""Observed: everything that is known of the world at one instant, as `decide` gets it."""
+"""Observed: all facts at one instant, as `decide` gets them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ class Observed:
     """All facts of the latest looks, the probe verdicts and the ledger.
 
     runtimes: node -> containers. pools: (provider, pool). zones: (provider, zone). probes: generation -> verdicts.
-    pushes: generation -> the latest push in force. target_answers: question about a target address -> its verdict.
+    pushes: generation -> the latest push that counts. target_answers: question about a target address -> its verdict.
     source_read_at: steady instant of the last complete read of the source. busy: container names, `provider/pool/address:port`
-    or `provider/zone` with a call that came to no known outcome in time. under_way: the same for calls that still have time.
-    contexts: probe contexts on labels of somebody else's containers, as read, by their text.
+    or `provider/zone` with a call whose outcome is unknown after its time limit. under_way: the same for calls within their limit.
+    contexts: parsed probe contexts on labels of foreign containers, by their text.
     """
 
     runtimes: Mapping[str, RuntimeFacts] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What a person ordered about an endpoint, a replica or a target of a name: rows of the ledger. `health/overrides.py` has the rules."""
+"""Overrides of endpoints, replicas and targets of names: rows of the ledger. `health/overrides` has the rules."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -8,7 +8,7 @@ from reconciler.core.model.instant import Instant
 
 
 class Force(StrEnum):
-    """What a person may order about an endpoint, or a replica with all its endpoints."""
+    """The ways to override the readiness of an endpoint, a replica with all its endpoints, or a target of a name."""
 
     DRAIN = "drain"
     UP = "up"
@@ -16,7 +16,7 @@ class Force(StrEnum):
 
 
 class Override(NamedTuple):
-    """A person's order, which ranks above everything but facts. `until_wall` is its expiry (0 = until released)."""
+    """An operator's override; only facts rank above it. `until_wall` is its expiry (0 = until released)."""
 
     force: Force
     at: Instant
@@ -26,15 +26,15 @@ class Override(NamedTuple):
 
 
 def override_row(raw: list[Any]) -> Override:
-    """An order as it was stored."""
+    """An override from its stored form."""
     return Override(Force(raw[0]), Instant(*raw[1]), *raw[2:])
 
 
 VERBS = frozenset({"drain", "force", "release"})
-"""The commands that give orders: `drain`, `force` with `up` or `down`, and `release`, which takes an order back."""
+"""The commands about overrides: `drain`, `force` with `up` or `down`, and `release`, which removes an override."""
 
 
-class Order(NamedTuple):
+class OverrideCommand(NamedTuple):
     """One command of an operator: `verb` is one of `VERBS`, `value` the `up` or `down` of `force`, `until_wall` its expiry."""
 
     verb: str
@@ -46,15 +46,15 @@ class Order(NamedTuple):
     until_wall: int = 0
 
 
-def after(overrides: Mapping[str, Override], order: Order) -> Mapping[str, Override]:
-    """The overrides after one command. One that makes no sense changes nothing: the inbox may hold those of a newer version."""
-    if order.verb == "release":
-        return {key: override for key, override in overrides.items() if order.key not in {key, "*"}}
-    force = "drain" if order.verb == "drain" else order.value
-    kind = order.key.partition("/")[0]
+def after(overrides: Mapping[str, Override], command: OverrideCommand) -> Mapping[str, Override]:
+    """The overrides after one command. An unknown command changes nothing: the inbox may have commands of a newer version."""
+    if command.verb == "release":
+        return {key: override for key, override in overrides.items() if command.key not in {key, "*"}}
+    force = "drain" if command.verb == "drain" else command.value
+    kind = command.key.partition("/")[0]
     if force not in set(Force) or kind not in {"endpoint", "workload", "dnspolicy"}:
         return overrides
     if kind == "dnspolicy" and force == Force.DRAIN:
-        return overrides  # a name has no requests in flight: there is up and down only
-    override = Override(Force(force), order.at, order.who, order.reason, order.until_wall)
-    return {**overrides, order.key: override}
+        return overrides  # a name has no requests in flight: only up and down
+    override = Override(Force(force), command.at, command.who, command.reason, command.until_wall)
+    return {**overrides, command.key: override}

@@ -1,4 +1,4 @@
-"""A probe context that an owner put on a label of a container of their own: a value of `Observed`. `replicas/labelled.py` has the rules."""
+"""The probe context on a label of a foreign container: a value of `Observed`. `replicas/labelled` has the rules."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from manifests.values.desired import Probe
 
 
 class Context(NamedTuple):
-    """A probe context as the shell has read it: probes by name, or what is wrong with the text."""
+    """A probe context as the shell has parsed it: probes by name, or the error in the text."""
 
     probes: tuple[tuple[str, Probe], ...] = ()
     problem: str = ""

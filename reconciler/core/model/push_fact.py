@@ -1,11 +1,11 @@
-"""What an instance said of itself last: values of `Observed`. The rules are in `health/pushes.py`."""
+"""The latest push of an instance about itself: a value of `Observed`. `health/pushes` has the rules."""
 
 from enum import StrEnum
 from typing import NamedTuple
 
 
 class PushEvent(StrEnum):
-    """What an instance says of itself. The values are the words of the protocol."""
+    """The state that an instance reports. The values are those of the protocol."""
 
     STARTUP = "startup"
     READY = "ready"
@@ -17,9 +17,8 @@ class PushFact(NamedTuple):
     """The latest push of one generation.
 
     `at` is the steady instant of its receipt, `since` that of the first push of this event in a row, `boot` the run of the
-    sender and `seq` its count in it, `inflight` the requests under way as the sender counts them (None = not said).
-    `restored` tells that it is remembered from before a restart of this program and has not been heard again: then `at` may be
-    the instant of the restart.
+    sender and `seq` its count in it, `inflight` the sender's count of requests in flight (None = not sent). `restored` tells that
+    it was stored before a restart of this program and not received again: then `at` may be the instant of the restart.
     """
 
     event: PushEvent

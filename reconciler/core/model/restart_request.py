@@ -1,6 +1,6 @@
-"""A restart request as it is remembered: what a person or CI asked for, and what became of each member.
+"""Restart requests: what an operator or CI asked for, and the fate of each member.
 
-Values only: `requests.py` has the rules, the ledger keeps them, `reconcile get requests` shows them.
+Values of the ledger: `healing/restart_requests` has the rules, `reconcile get requests` shows them.
 """
 
 from enum import StrEnum
@@ -11,11 +11,11 @@ from providers.facts import Generation
 from reconciler.core.model.instant import Instant
 
 DEADLINE = 600 * SECOND
-"""When a request ends that names no deadline (ns)."""
+"""The default deadline of a request (ns)."""
 
 
 class Fate(StrEnum):
-    """What became of one member. Every member is decided in the end."""
+    """The state of one member. Every member reaches a final one."""
 
     WAITING = "waiting"
     RESTARTING = "restarting"
@@ -30,17 +30,17 @@ FINAL = frozenset({Fate.DONE, Fate.FAILED, Fate.SKIPPED, Fate.EXPIRED})
 
 
 class FailurePolicy(StrEnum):
-    """What a failed member means for those that were not begun yet."""
+    """The effect of a failed member on members that were not restarted yet."""
 
     FAIL = "fail"
     IGNORE = "ignore"
 
 
 class Member(NamedTuple):
-    """One replica of a request. `generation` is the life that the restart is to end: a later one counts as restarted.
+    """One replica of a request. `generation` is the one that the restart ends: a later one counts as restarted.
 
-    `container` is the container's name in the runtime. `only` names the one container of the replica that is meant, as in
-    `StopContainer`; empty = all of them. The life is then that one's; else the main one's, which all others follow.
+    `container` is the container's name in the runtime. `only` names one container of the replica, as in `StopContainer`; empty =
+    all of them. The generation is then that container's; else the main one's, which all others follow.
     """
 
     object: str
@@ -54,10 +54,10 @@ class Member(NamedTuple):
 class Request(NamedTuple):
     """One request: restart `object` (a workload or a replica), a level: "started after `at`".
 
-    `only` names one container of each replica as the manifest does; empty = all of them.
-    `min_started` is how long a new generation must have run before it counts (ns). `grace` and `drain` (ns) are None where
-    the manifest's count. `deadline` (ns) counts from `at`. `members` is None until the replicas could be seen. `finished` is
-    when the last member was decided; `message` says why there were none.
+    `only` names one container of each replica by its manifest name; empty = all of them. `min_started` is how long a new
+    generation must have run before it counts (ns). `grace` and `drain` (ns) are None where the manifest's count. `deadline` (ns)
+    counts from `at`. `members` is None until the replicas are observed. `finished` is when the last member was decided; `message`
+    says why there were none.
     """
 
     object: str
@@ -77,7 +77,7 @@ class Request(NamedTuple):
 
     @property
     def succeeded(self) -> bool:
-        """Whether it is finished and no member failed or was left undone."""
+        """Whether it is finished and every member was restarted or skipped."""
         good = {Fate.DONE, Fate.SKIPPED}
         return (
             self.finished is not None

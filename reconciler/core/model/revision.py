@@ -1,7 +1,7 @@
-"""What is remembered of the revisions of a workload: values of the ledger, without rules.
+"""Revisions of workloads: values of the ledger.
 
-`revisions.py` keeps the books, `switch.py` decides who has the traffic, `activation.py` sorts containers by what is written here.
-Lost, they are made again from the marks on containers and the weights that are read back.
+`rollouts/revisions` updates them, `rollouts/activate` decides which revision has the traffic, `replicas/roster` sorts containers by
+them. If they are lost, they are rebuilt from the marks on containers and the weights that are read back.
 """
 
 from enum import StrEnum
@@ -14,7 +14,7 @@ FULL = 10_000
 
 
 class Standing(StrEnum):
-    """Where a revision is in its life."""
+    """The state of a revision."""
 
     SCHEDULED = "scheduled"
     ACTIVE = "active"
@@ -24,7 +24,7 @@ class Standing(StrEnum):
 
 
 ENDED = frozenset({Standing.SUPERSEDED, Standing.EXPIRED, Standing.FAILED})
-"""Standings of revisions that do not wait for traffic and should not have any."""
+"""States of revisions that neither have the traffic nor wait for it."""
 
 
 class RevisionMark(NamedTuple):
@@ -37,11 +37,11 @@ class RevisionMark(NamedTuple):
 class Revision(NamedTuple):
     """One revision of a workload. `number` orders them: going back to an old template gives the old hash a new number.
 
-    `at` (wall ns, 0 = `delay` ns after `created`) is when it may take over; `due` since when that, and nothing of ours holding
-    it, has been so. `opened` is when its switch began, `failures` how many switches were called off, `failed_at` when the last one
-    was. `step` is the canary's, since `stepped`. `activated` is when it last took over, `ended` when it last stopped being
-    wanted. `why` is the last thing that happened to it, in words. `scale` is how many replicas it had when all of them were verified
-    last (0 = not yet): of those that are added later nobody knows yet whether the revision is any good there.
+    `at` (wall ns, 0 = `delay` ns after `created`) is when it may get the traffic; `due` since when that time has come and nothing
+    holds it. `opened` is when its activation began, `failures` counts activations that were called off, `failed_at` is the last of
+    them. `step` is the canary step, since `stepped`. `activated` is when it got the traffic last, `ended` when it was replaced last.
+    `why` is its latest event as text. `scale` is the number of replicas when all of them were verified last (0 = not yet): replicas
+    that are added later are not verified.
     """
 
     revision: str
@@ -67,9 +67,10 @@ class Rollout(NamedTuple):
     """The revisions of one workload, by number.
 
     `active` is the hash of the one that has the traffic (empty = none yet). `back` is the one that gets it back, after a failure
-    or by a person's word. `low` is since when too few replicas of the active one are available while it bakes. `ready` counts the
-    available replicas of a rolling rollout and `progressed` is when that rose last. `asked` is who wants it taken back and why,
-    until that is looked at. `shaken` is when the host took replicas along, until all of the active revision were well again.
+    or an operator's rollback. `low` is since when too few replicas of the active one are available during verification. `ready` is
+    the number of available replicas of a rolling rollout, `progressed` when it rose last. `asked` is who asked for a rollback, and
+    the reason, until it is decided. `host_restarted` is when a restart of the host stopped replicas, until all of the active revision
+    were healthy again.
     """
 
     active: str = ""
@@ -90,17 +91,18 @@ class Rollout(NamedTuple):
 
     def put(self, row: Revision) -> "Rollout":
         """The same with this row in place of the one of its hash."""
-        others = [one for one in self.rows if one.revision != row.revision]
-        return self._replace(rows=tuple(sorted([*others, row], key=lambda one: (one.number, one.revision))))
+        others = [other for other in self.rows if other.revision != row.revision]
+        rows = sorted([*others, row], key=lambda unsorted: (unsorted.number, unsorted.revision))
+        return self._replace(rows=tuple(rows))
 
 
 def due_at(row: Revision, now: Now) -> int:
-    """The steady instant at which a revision may take over; <= now.steady when it may."""
+    """The steady instant at which a revision may get the traffic; <= now.steady when it may."""
     return now.steady + row.at - now.wall if row.at else due(row.created, row.delay, now)
 
 
 def keeps(row: Revision, window: int, now: Now) -> bool:
-    """Whether the replicas of a revision that had the traffic are kept, stopped, for `window` ns, to give it back."""
+    """Whether the replicas of a revision that had the traffic are still kept, stopped, for a rollback within `window` ns."""
     return (
         row.standing in ENDED
         and row.activated is not None
@@ -110,7 +112,7 @@ def keeps(row: Revision, window: int, now: Now) -> bool:
 
 
 def why_failed(rollout: Rollout | None, revision: str) -> str | None:
-    """In words, that a revision has failed and why; None where it has not."""
+    """The message that a revision has failed, with the cause; None where it has not."""
     row = rollout.of(revision) if rollout is not None else None
     if row is None or row.standing is not Standing.FAILED:
         return None
@@ -118,7 +120,7 @@ def why_failed(rollout: Rollout | None, revision: str) -> str | None:
 
 
 def retry_failed(rollout: Rollout) -> Rollout:
-    """The same where a person has a rolling rollout that failed tried once more; of whole revisions only the manifest says that."""
+    """The rollout after `reconcile resume`: a failed rolling rollout is tried again; other strategies need a new template."""
     if rollout.progressed is None:
         return rollout
     rows = (
@@ -129,9 +131,9 @@ def retry_failed(rollout: Rollout) -> Rollout:
 
 
 def can_roll_back(rollout: Rollout) -> bool:
-    """Whether there is anything to take back: a revision that waits, or one that had the traffic before.
+    """Whether a rollback is possible: a revision waits, or one had the traffic before.
 
-    Whether that one is still kept only its containers and the time tell: `bake.take_back` asks these.
+    Whether its replicas are still kept follows from containers and time: `rollouts/rollback` checks these.
     """
     return any(
         row.revision != rollout.active

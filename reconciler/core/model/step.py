@@ -16,8 +16,8 @@ from reconciler.core.model.reasons import Reason
 class Step:
     """One action that is due.
 
-    `id` names object and verb and is the same in every decision that wants this step; `follows` are ids of steps it comes
-    after in a plan, where they are part of it; `journal` tells that its outcome must survive a crash.
+    `id` names object and verb and is the same in every decision that has this step; `follows` are ids of steps that come before it,
+    where the plan has them; `journal` tells that its outcome must survive a crash.
     """
 
     id: str
@@ -30,13 +30,13 @@ class Step:
 
     @property
     def target(self) -> str:
-        """What is busy while the call runs: a container name, `provider/pool/address:port` or `provider/zone`."""
+        """The target that is busy during the call: a container name, `provider/pool/address:port` or `provider/zone`."""
         return target_of(self.action)
 
 
 def target_of(action: Action) -> str:
-    """What is busy while this action runs."""
-    # Weights first, and no union: they come in thousands.
+    """The target that is busy during this action."""
+    # Weights first, and no union: there are thousands of them.
     if isinstance(action, (SetWeight, RemoveEndpoint, CutSessions)):
         return f"{action.provider}/{action.pool}/{action.endpoint.address}:{action.endpoint.port}"
     if isinstance(action, ChangeRecords):

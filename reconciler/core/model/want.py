@@ -1,4 +1,4 @@
-"""A candidate: one difference that a step could end. Made by `differences` and by requests, asked for at the gates."""
+"""A candidate: one difference that a step could remove. Made by `differences` and `healing/restart_requests`; `gates` admits or holds it."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from reconciler.core.model.reasons import Reason
 
 
 class Kind(StrEnum):
-    """What a candidate asks for."""
+    """The kinds of candidates."""
 
     CREATE = "create"
     START = "start"
@@ -25,7 +25,7 @@ _DISRUPTIVE = frozenset({Kind.RESTART, Kind.RECREATE, Kind.RETIRE})
 class Want(NamedTuple):
     """One candidate. `fact` is None for a container that does not exist; `workload` is None for an orphan.
 
-    `only` names the one container of the replica that is meant, as in `StopContainer`; empty = all of them.
+    `only` names one container of the replica, as in `StopContainer`; empty = all of them.
     """
 
     id: str
@@ -43,5 +43,5 @@ class Want(NamedTuple):
 
     @property
     def disrupts(self) -> bool:
-        """Whether something that runs may be stopped for it."""
+        """Whether it may stop a running container."""
         return self.kind in _DISRUPTIVE

@@ -1,7 +1,7 @@
-"""What must be remembered about traffic: rows of the ledger, and how they are read back.
+"""The ledger's rows of traffic, and their stored form. Made by `traffic/pool` and `traffic/pools`.
 
-Made by `weights` and by people's commands; each can be lost without harm. A container that carries weight was ready before; a
-weight that is read back is the last one that was good; overrides are said again by the person who wants them.
+Each can be lost without harm: a container that carries weight was ready before, and a weight that is read back counts as the last
+confirmed one.
 """
 
 from typing import Any, NamedTuple
@@ -11,10 +11,10 @@ from reconciler.core.model.instant import Instant
 
 
 class Ready(NamedTuple):
-    """That one life of a container has been ready: when it started (runtime's wall clock, ns) and since when it was.
+    """A generation of a container that has been ready: its start (runtime's wall clock, ns) and since when it was ready.
 
-    `grows` tells that it carried no weight then, so that its weight grows where its service has a ramp. `resort` is the start of a later life
-    that was given weight as the last resort of its pool and has not been ready; 0 if none was.
+    `grows` tells that it carried no weight then, so that its weight grows where its service has a ramp. `resort` is the start of a
+    later generation that got weight as the last resort of its pool and has not been ready; 0 if none did.
     """
 
     started_at: int
@@ -24,11 +24,11 @@ class Ready(NamedTuple):
 
 
 class Weighed(NamedTuple):
-    """What we know of the weight of one member of ours.
+    """The weight of one member of ours.
 
-    `weight` was read back last as we wanted it, in that process (`epoch`) of the balancer; -1 while that is not so. `asked` are
-    the weights that we asked for since. `reversals` are the instants at which it was found to have been changed by somebody else, `before` and `after`
-    what the latest of them changed.
+    `weight` is the last one that was read back as we set it, in that process (`epoch`) of the balancer; -1 without one. `asked`
+    are the weights that we have set since. `reversals` are the instants at which another writer had changed it, `before` and
+    `after` the values of the latest such change.
     """
 
     endpoint: Endpoint
@@ -41,19 +41,19 @@ class Weighed(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """That a container lost its weight for its observed health, and when that was decided."""
+    """A container that lost its weight for its observed health, and when that was decided."""
 
     container: str
     at: Instant
 
 
 def ready_row(raw: list[Any]) -> Ready:
-    """A row as it was stored."""
+    """A row from its stored form."""
     return Ready(raw[0], Instant(*raw[1]), *raw[2:])
 
 
 def weighed_rows(raw: list[Any]) -> tuple[Weighed, ...]:
-    """The members of one pool as they were stored."""
+    """The members of one pool from their stored form."""
     return tuple(
         Weighed(Endpoint(*place), weight, epoch, tuple(asked), tuple(Instant(*at) for at in reversals), before, after)
         for place, weight, epoch, asked, reversals, before, after in raw
@@ -61,5 +61,5 @@ def weighed_rows(raw: list[Any]) -> tuple[Weighed, ...]:
 
 
 def cut_rows(raw: list[Any]) -> tuple[Cut, ...]:
-    """The cuts of one pool as they were stored."""
+    """The cuts of one pool from their stored form."""
     return tuple(Cut(container, Instant(*at)) for container, at in raw)

@@ -237,7 +237,7 @@ def test_one_that_was_set_up_otherwise_is_reported_and_never_replaced_by_a_chang
     world = World(stranger(1, setup=setup, image_setup=Setup()), stranger(2, setup=setup._replace(env=())))
     decision = decide(adopting(), world.observed(), NOW)
     (hold,) = [one for one in decision.holds if one.rule is Rule.TEMPLATE_DIFFERS]
-    assert hold.message.startswith("web-1 was adopted and differs from the template: variable DATABASE is set, ")
+    assert hold.message.startswith("adopted container web-1 differs from the template: variable DATABASE is set, ")
     assert {row.name: bool(row.baseline) for row in decision.ledger.adopted.values()} == {"web-1": False, "web-2": True}
     changed = with_image(adopting(), "shop/web:2", revision="f" * 16)
     taken = adoption.adopt(changed, {NODE: world.facts}, (), decision.ledger.adopted)
