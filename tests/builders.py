@@ -23,10 +23,11 @@ from providers.facts import (
     ZoneFact,
     container_name,
 )
-from reconciler.core.health.belief import Sight
+from reconciler.core.health.belief import Belief, Sight
 from reconciler.core.model.instant import FOREVER, Instant, Now
 from reconciler.core.model.ledger import Absence, Ledger
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.reasons import Reason
 from reconciler.core.model.revision import RevisionMark
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
@@ -74,6 +75,11 @@ def down(fact: ContainerFact, cause: ExitCause = ExitCause.EXITED, code: int | N
     return replace(
         fact, state=ContainerState.EXITED, running_since=0, exit_cause=cause, exit_code=code, exited_at=SEEN - SECOND
     )
+
+
+def belief(fact: ContainerFact, ready: ProbeValue = ProbeValue.PASS, since: int = 50) -> Belief:
+    """A live container that has been `ready` for so many seconds."""
+    return Belief(fact, ProbeValue.PASS, ready, SEEN - since * SECOND, FOREVER, Reason.READY)
 
 
 class Scene:
