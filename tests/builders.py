@@ -1,4 +1,4 @@
-"""Values and worlds that tests of several rooms begin with: a world as one look sees it."""
+"""Facts, beliefs and scenes (the facts of one look) for the tests of several rooms."""
 
 from dataclasses import replace
 
@@ -52,7 +52,7 @@ PASS, FAIL = probe(ProbeValue.PASS), probe(ProbeValue.FAIL)
 
 
 def container(spec: Spec, ordinal: int, **changes: object) -> ContainerFact:
-    """A running container of a spec's revision on its node; the number in its address tells workload and ordinal."""
+    """A running container of a spec's revision on its node; its address follows from workload and ordinal."""
     mark = Mark(INSTANCE, spec.name, ordinal, spec.revision)
     name = container_name(mark)
     address = f"10.0.{sum(map(ord, spec.name)) % 256}.{ordinal + 1}"
@@ -83,7 +83,7 @@ def belief(fact: ContainerFact, ready: ProbeValue = ProbeValue.PASS, since: int 
 
 
 class Scene:
-    """A world being set up: everything that its specs ask for is there and healthy, then tests change what they like."""
+    """The facts of one look: all replicas of the specs exist and are healthy, until a test changes them."""
 
     def __init__(self, *specs: Spec) -> None:
         self.specs = specs
@@ -101,14 +101,14 @@ class Scene:
                 self.pools.setdefault(pool, [])
             if spec.publish is not None:
                 key = RecordKey(f"{spec.name}.{ZONE}", "A")
-                mine = tuple(
+                values = tuple(
                     sorted(fact.address for fact in self.facts if fact.mark and fact.mark.workload == spec.name)
                 )
-                self.records[key], self.owners[key] = RecordSet(spec.ttl, mine), f"{INSTANCE}/dnspolicy/{spec.name}"
+                self.records[key], self.owners[key] = RecordSet(spec.ttl, values), f"{INSTANCE}/dnspolicy/{spec.name}"
         self.ledger = replace(self.ledger, revisions={spec.key: RevisionMark(1, spec.revision) for spec in specs})
 
     def add(self, spec: Spec, fact: ContainerFact, weight: int = 100) -> None:
-        """One more container, ready and with weight in all pools of its spec."""
+        """Add a container that is ready and has weight in all pools of its spec."""
         self.facts.append(fact)
         self.probes[fact.generation] = Probes(None, PASS, PASS)
         for pool in spec.pools:
@@ -120,19 +120,19 @@ class Scene:
         self.facts[number] = fact
 
     def sick(self, number: int, probe_name: str = "liveness") -> None:
-        """One probe of one container has failed."""
+        """Let one probe of one container fail."""
         generation = self.facts[number].generation
         self.probes[generation] = self.probes[generation]._replace(**{probe_name: FAIL})
 
     def observed(self) -> Observed:
-        """All of it as `decide` gets it."""
+        """The facts as `decide` gets them."""
 
         def known(name: str, value: object) -> object:
             return Unknown("no answer", name, SEEN - SECOND) if name in self.unknown else Known(value, name, SEEN)
 
         return Observed(
             runtimes={NODE: known(NODE, tuple(self.facts))},  # type: ignore[dict-item]
-            pools={(POOLS, pool): known(POOLS, PoolFact(pool, tuple(those))) for pool, those in self.pools.items()},  # type: ignore[misc]
+            pools={(POOLS, pool): known(POOLS, PoolFact(pool, tuple(members))) for pool, members in self.pools.items()},  # type: ignore[misc]
             zones={(NAMES, ZONE): known(NAMES, ZoneFact(ZONE, 7, self.records, self.owners))},  # type: ignore[dict-item]
             probes=self.probes,
             ledger=self.ledger,
@@ -141,7 +141,7 @@ class Scene:
 
 
 def gone(shop: Shop, scene: Scene, proven: bool = True) -> tuple[Desired, Observed]:
-    """A shop that does not name everything in the scene, after long enough and equal reads of it."""
+    """A shop that lacks some objects of the scene; with `proven`, equal reads have shown that for long enough."""
     desired = shop.desired()
     absent = ["dnspolicy/old", "pool/old", "workload/old"]
     if proven:
@@ -153,5 +153,5 @@ def gone(shop: Shop, scene: Scene, proven: bool = True) -> tuple[Desired, Observ
 def snapshot(roster: Roster, now: Now = NOW) -> Snapshot:
     """A snapshot of which only the roster and the instant matter."""
     desired = Shop((Spec("web"),)).desired()
-    nothing = Sight({}, {}, {}, {}, {}, {}, FOREVER)
-    return Snapshot(desired, Observed(), nothing, roster, now)
+    sight = Sight({}, {}, {}, {}, {}, {}, FOREVER)
+    return Snapshot(desired, Observed(), sight, roster, now)

@@ -31,7 +31,7 @@ def test_the_last_ready_member_keeps_its_weight_and_the_hold_says_so():
     assert {hold.rule for hold in decision.holds} == {Rule.LAST_MEMBER, Rule.LAST_RECORD}
 
 
-def test_one_that_is_not_ready_loses_its_weight_and_its_name_while_others_serve():
+def test_a_replica_that_is_not_ready_loses_weight_and_name():
     scene = Scene(Spec())
     scene.sick(0, "readiness")
     address = scene.facts[0].address
@@ -62,14 +62,17 @@ def test_two_containers_behind_one_address_leave_a_name_only_together():
 @pytest.mark.parametrize(
     ("change", "rule"),
     [
-        (lambda one: replace(one, history_lost=ago(5)), Rule.LEDGER_LOST),
+        (lambda ledger: replace(ledger, history_lost=ago(5)), Rule.LEDGER_LOST),
         (
-            lambda one: replace(one, attempts={"workload/web/1": tuple(ago(n) for n in (50, 40, 30, 20, 10))}),
+            lambda ledger: replace(ledger, attempts={"workload/web/1": tuple(ago(n) for n in (50, 40, 30, 20, 10))}),
             Rule.RESTART_LIMIT,
         ),
-        (lambda one: replace(one, failures={"workload/web/1": Failures(3, ago(1), Generation("x", 1))}), Rule.BACK_OFF),
-        (lambda one: apply_commands(one, (Command("suspend", "*"),)), Rule.SUSPENDED),
-        (lambda one: apply_commands(one, (Command("suspend", "workload/web/1"),)), Rule.SUSPENDED),
+        (
+            lambda ledger: replace(ledger, failures={"workload/web/1": Failures(3, ago(1), Generation("x", 1))}),
+            Rule.BACK_OFF,
+        ),
+        (lambda ledger: apply_commands(ledger, (Command("suspend", "*"),)), Rule.SUSPENDED),
+        (lambda ledger: apply_commands(ledger, (Command("suspend", "workload/web/1"),)), Rule.SUSPENDED),
     ],
 )
 def test_a_restart_is_held_by(change, rule):

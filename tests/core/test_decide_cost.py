@@ -1,7 +1,7 @@
-"""What a decision costs grows with how much there is, whatever happens to all of it at once.
+"""The cost of a decision grows linearly with the number of objects, also when all of them change at once.
 
-Counted in lines of the core that run, so that no machine is too slow or too busy for it: four times as much may cost five times as
-many lines, where something that grows with the square would cost sixteen times as many.
+The unit is lines of the core that run, so that the speed of the machine does not matter: four times as many objects may cost five
+times as many lines; quadratic growth would cost sixteen times as many.
 """
 
 import sys
@@ -37,7 +37,9 @@ FEW = 10
 def _each(observed: Observed, change: Callable[[ContainerFact], ContainerFact]) -> Observed:
     known = observed.runtimes["local"]
     assert isinstance(known, Known)
-    return replace(observed, runtimes={"local": Known(tuple(change(one) for one in known.value), "local", NOW.steady)})
+    return replace(
+        observed, runtimes={"local": Known(tuple(change(fact) for fact in known.value), "local", NOW.steady)}
+    )
 
 
 def _down(fact: ContainerFact) -> ContainerFact:
@@ -53,7 +55,7 @@ def _idle(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
     return desired, observed
 
 
-def _nothing_is_there(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
+def _everything_is_missing(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
     pools = {key: Known(PoolFact(key[1]), "pool", NOW.steady) for key in observed.pools}
     return desired, replace(_unpublished(observed), runtimes={"local": Known((), "local", NOW.steady)}, pools=pools)
 
@@ -67,7 +69,7 @@ def _all_fail(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
     return desired, replace(observed, probes=dict.fromkeys(observed.probes, Probes(None, fail, fail)))
 
 
-def _all_are_down_since_long(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
+def _all_have_been_down_for_an_hour(desired: Desired, observed: Observed) -> tuple[Desired, Observed]:
     observed = _each(observed, _down)
     ledger = decide(
         desired, observed, NOW._replace(wall=NOW.wall - 3600 * SECOND, steady=NOW.steady - 3600 * SECOND)
@@ -86,7 +88,7 @@ def _all_is_destroyed(desired: Desired, observed: Observed) -> tuple[Desired, Ob
 
 
 def _lines(count: int, case: Case) -> int:
-    """How many lines a decision over so many workloads of three replicas runs."""
+    """Lines that run in a decision over so many workloads of three replicas."""
     desired, observed = world(count)
     desired, observed = case(desired, replace(observed, ledger=Ledger(source="/")))
     lines = 0
@@ -109,16 +111,16 @@ def _lines(count: int, case: Case) -> int:
     "case",
     [
         _idle,
-        _nothing_is_there,
+        _everything_is_missing,
         _no_name_is_published,
         _all_fail,
-        _all_are_down_since_long,
+        _all_have_been_down_for_an_hour,
         _all_names_have_moved,
         _all_is_destroyed,
     ],
     ids=lambda case: case.__name__.strip("_"),
 )
-def test_four_times_as_much_costs_about_four_times_as_much(case: Case) -> None:
+def test_four_times_as_many_objects_cost_about_four_times_as_much(case: Case) -> None:
     assert _lines(4 * FEW, case) <= 5 * _lines(FEW, case)
 
 

@@ -1,4 +1,4 @@
-"""What engines change in place, and what they restart by themselves: decided without disturbing anything."""
+"""Settings that engines change in place, and networks that they restore, without a disruption."""
 
 from dataclasses import replace
 
@@ -21,89 +21,89 @@ BEFORE, AFTER = (Live("", 500, 0, "unless-stopped"),), (Live("", 250, 64 << 20, 
 
 
 def scene(**changes: object) -> tuple[Desired, Scene]:
-    """A healthy shop on an engine with settings, of which the manifests now want others."""
-    found = Scene(WEB)
-    found.facts = [replace(fact, live=BEFORE, **changes) for fact in found.facts]
+    """A healthy shop whose containers have other live settings than the manifests declare."""
+    shop = Scene(WEB)
+    shop.facts = [replace(fact, live=BEFORE, **changes) for fact in shop.facts]
     desired = Shop((WEB,)).desired()
-    (one,) = desired.workloads
-    return replace(desired, workloads=(replace(one, template=replace(one.template, live=AFTER)),)), found
+    (web,) = desired.workloads
+    return replace(desired, workloads=(replace(web, template=replace(web.template, live=AFTER)),)), shop
 
 
 def test_other_settings_are_one_step_per_replica_and_disturb_nothing() -> None:
-    desired, found = scene()
-    decision = decide(desired, found.observed(), NOW)
+    desired, shop = scene()
+    decision = decide(desired, shop.observed(), NOW)
     assert [step.action for step in decision.steps] == [
-        UpdateContainer(fact.node, fact.name, fact.generation, AFTER) for fact in found.facts
+        UpdateContainer(fact.node, fact.name, fact.generation, AFTER) for fact in shop.facts
     ]
     assert not decision.ledger.grants
-    plan = forecast(desired, found.observed(), NOW)
-    assert len(plan.steps) == len(found.facts)
+    plan = forecast(desired, shop.observed(), NOW)
+    assert len(plan.steps) == len(shop.facts)
     assert not plan.truncated
 
 
 def test_a_suspended_replica_keeps_its_settings() -> None:
-    desired, found = scene()
-    decision = decide(replace(desired, guard=Guard(suspend=True)), found.observed(), NOW)
+    desired, shop = scene()
+    decision = decide(replace(desired, guard=Guard(suspend=True)), shop.observed(), NOW)
     assert not decision.steps
     assert {hold.rule for hold in decision.holds} == {Rule.SUSPENDED}
 
 
 def test_a_network_that_was_lost_is_one_step_that_disturbs_nothing() -> None:
-    found = Scene(WEB)
-    lost = found.facts[1] = replace(found.facts[1], unjoined=("edge", "logs"))
+    shop = Scene(WEB)
+    lost = shop.facts[1] = replace(shop.facts[1], unjoined=("edge", "logs"))
     desired = Shop((WEB,)).desired()
-    (step,) = decide(desired, found.observed(), NOW).steps
+    (step,) = decide(desired, shop.observed(), NOW).steps
     assert step.action == UpdateContainer(lost.node, lost.name, lost.generation, (), join=("edge", "logs"))
     assert step.cause is Reason.NETWORK_LOST
     assert "not connected to edge, logs any more" in step.message
     assert describe(step.action) == f"update {lost.name}: connect to edge; connect to logs"
-    plan = forecast(desired, found.observed(), NOW)
-    assert [one.step.id for one in plan.steps] == [step.id]
+    plan = forecast(desired, shop.observed(), NOW)
+    assert [planned.step.id for planned in plan.steps] == [step.id]
 
 
-def test_a_container_that_is_not_reached_comes_out_of_the_pool_and_is_connected_again_at_once() -> None:
-    found = Scene(WEB)
-    lost = found.facts[1] = replace(found.facts[1], address="", ports=(), unjoined=("edge",), live=())
-    steps = decide(Shop((WEB,)).desired(), found.observed(), NOW).steps
+def test_an_unreachable_container_is_connected_again_without_a_restart() -> None:
+    shop = Scene(WEB)
+    lost = shop.facts[1] = replace(shop.facts[1], address="", ports=(), unjoined=("edge",), live=())
+    steps = decide(Shop((WEB,)).desired(), shop.observed(), NOW).steps
     (update,) = (step for step in steps if isinstance(step.action, UpdateContainer))
     assert update.action == UpdateContainer(lost.node, lost.name, lost.generation, (), join=("edge",))
     assert not [step for step in steps if isinstance(step.action, StopContainer | StartContainer)]
 
 
 def test_a_lost_network_brings_no_other_settings_with_it() -> None:
-    """They are a planned change, and may have to wait for a window or a person."""
-    desired, found = scene()
-    lost = found.facts[1] = replace(found.facts[1], unjoined=("edge",))
-    actions = {step.action.name: step.action for step in decide(desired, found.observed(), NOW).steps}
+    """They are a planned change, and may have to wait for a window or an operator."""
+    desired, shop = scene()
+    lost = shop.facts[1] = replace(shop.facts[1], unjoined=("edge",))
+    actions = {step.action.name: step.action for step in decide(desired, shop.observed(), NOW).steps}
     assert actions[lost.name] == UpdateContainer(lost.node, lost.name, lost.generation, (), join=("edge",))
-    plan = forecast(desired, found.observed(), NOW)
-    assert [one.step.action.live for one in plan.steps if one.step.target == lost.name] == [(), AFTER]
+    plan = forecast(desired, shop.observed(), NOW)
+    assert [planned.step.action.live for planned in plan.steps if planned.step.target == lost.name] == [(), AFTER]
 
 
 @pytest.mark.parametrize("key", ["", "workload/web", "workload/web/1"])
 def test_a_suspended_replica_is_left_off_its_network(key: str) -> None:
-    found = Scene(WEB)
-    found.facts[1] = replace(found.facts[1], unjoined=("edge",))
+    shop = Scene(WEB)
+    shop.facts[1] = replace(shop.facts[1], unjoined=("edge",))
     desired = Shop((WEB,)).desired()
     if key:
-        found.ledger = replace(found.ledger, suspensions={key: Suspension("somebody", "isolated", 0)})
+        shop.ledger = replace(shop.ledger, suspensions={key: Suspension("ada", "isolated", 0)})
     else:
         desired = replace(desired, guard=Guard(suspend=True))
-    decision = decide(desired, found.observed(), NOW)
+    decision = decide(desired, shop.observed(), NOW)
     assert not decision.steps
     assert {hold.rule for hold in decision.holds} == {Rule.SUSPENDED}
 
 
 def test_a_runtime_without_settings_is_asked_for_none() -> None:
-    desired, found = scene()
-    found.facts = [replace(fact, live=()) for fact in found.facts]
-    assert not decide(desired, found.observed(), NOW).steps
+    desired, shop = scene()
+    shop.facts = [replace(fact, live=()) for fact in shop.facts]
+    assert not decide(desired, shop.observed(), NOW).steps
 
 
-def test_a_container_that_the_engine_is_about_to_restart_is_left_to_it() -> None:
-    desired, found = scene()
-    found.facts[0] = replace(found.facts[0], state=ContainerState.RESTARTING, address="", ports=())
-    decision = decide(desired, found.observed(), NOW)
+def test_a_container_that_the_engine_restarts_is_left_to_it() -> None:
+    desired, shop = scene()
+    shop.facts[0] = replace(shop.facts[0], state=ContainerState.RESTARTING, address="", ports=())
+    decision = decide(desired, shop.observed(), NOW)
     assert not [step for step in decision.steps if isinstance(step.action, StartContainer)]
     waits = [wait for wait in decision.waits if wait.object.endswith("/0")]
     assert [wait.waiting for wait in waits] == [Waiting.READY]
@@ -112,12 +112,12 @@ def test_a_container_that_the_engine_is_about_to_restart_is_left_to_it() -> None
 
 @pytest.mark.parametrize("address", ["", "10.0.9.9"])
 def test_a_start_waits_for_dead_addresses_that_may_become_its_own(address: str) -> None:
-    """An engine gives a freed address to whoever starts next, so any dead one may be it; one's own is known to be other."""
-    desired, found = scene()
-    dead, waiting = found.facts[0], found.facts[1]
-    found.facts[0] = replace(dead, state=ContainerState.EXITED, address="", ports=())
-    found.facts[1] = replace(waiting, state=ContainerState.CREATED, address=address, ports=(), started_at=0)
-    decision = decide(desired, found.observed(), NOW)
+    """An engine gives a freed address to the next container that starts; a container with an address of its own can start."""
+    desired, shop = scene()
+    dead, waiting = shop.facts[0], shop.facts[1]
+    shop.facts[0] = replace(dead, state=ContainerState.EXITED, address="", ports=())
+    shop.facts[1] = replace(waiting, state=ContainerState.CREATED, address=address, ports=(), started_at=0)
+    decision = decide(desired, shop.observed(), NOW)
     starts = {step.action.name for step in decision.steps if isinstance(step.action, StartContainer)}
     assert (waiting.name in starts) == bool(address)
     assert dead.name not in starts

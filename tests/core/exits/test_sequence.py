@@ -50,7 +50,7 @@ def test_a_planned_exit_waits_for_names_then_ttl_then_weight_then_drain(given, e
         (Exit(unreadable_pool="edge/web", unreadable_pool_since=SEEN - 3600 * SECOND), Rule.UNKNOWN_POOL),
     ],
 )
-def test_a_planned_exit_is_held_by_a_last_name_and_by_what_cannot_be_read(exit_, rule):
+def test_a_planned_exit_is_held_by_a_last_name_and_unreadable_providers(exit_, rule):
     progress = leave(grant(names_out=ago(60), weight_out=ago(60)), FACT, exit_, TEN, NOW)
     assert progress.hold is not None
     assert progress.hold.rule is rule
@@ -65,14 +65,14 @@ def test_a_planned_exit_stops_after_its_drain_and_then_removes():
     assert leave(given, down(FACT), Exit(carrying=True), TEN, NOW).wait.waiting is Waiting.WEIGHT
 
 
-def test_a_planned_exit_follows_its_container_into_a_new_generation_and_drains_again():
+def test_a_planned_exit_drains_again_after_a_new_generation_started():
     newer = replace(FACT, started_at=FACT.started_at + 5)
     progress = leave(grant(names_out=ago(60), weight_out=ago(60), pooled=True), newer, Exit(), TEN, NOW)
     assert progress.grant.generation == newer.generation
     assert progress.wait.waiting is Waiting.DRAIN
 
 
-def test_a_weight_is_cut_at_once_for_a_restart_and_after_the_ttl_for_a_planned_exit():
+def test_a_weight_is_cut_at_once_for_a_restart_else_after_the_ttl():
     assert may_cut(grant(Reason.LIVENESS_FAILED), NOW)
     assert not may_cut(grant(), NOW)
     assert not may_cut(grant(names_out=ago(29), ttl=30 * SECOND), NOW)
@@ -97,6 +97,6 @@ def test_a_restart_goes_from_weight_to_drain_to_stop_to_start_to_available():
     assert restart(sick._replace(at=ago(600)), failing, Exit(), web, False, NOW).ended == "deadline passed"
 
 
-def test_a_restart_is_called_off_when_the_container_recovers_before_the_stop():
+def test_a_restart_is_called_off_by_a_recovery_before_the_stop():
     well = Belief(FACT, P, P, SEEN, FOREVER, Reason.READY)
     assert restart(grant(Reason.LIVENESS_FAILED), well, Exit(), workload(WEB), True, NOW).grant is None

@@ -40,14 +40,14 @@ STALE = probe(P, age=17)
         (FAIL, PASS, PASS, (F, F, Reason.STARTUP_FAILED)),
     ],
 )
-def test_what_three_probes_make_of_a_running_container(startup, liveness, readiness, expected):
+def test_three_probes_of_a_running_container_make_one_belief(startup, liveness, readiness, expected):
     probes = {FACT.generation: Probes(startup, liveness, readiness)}
     belief = believe(FACT, MAIN, probes, SEEN)
     assert (belief.live, belief.ready, belief.reason) == expected
 
 
-@pytest.mark.parametrize("state", [one for one in ContainerState if one is not ContainerState.RUNNING])
-def test_what_does_not_run_is_not_ready_whatever_probes_said_and_fails_no_liveness(state):
+@pytest.mark.parametrize("state", [state for state in ContainerState if state is not ContainerState.RUNNING])
+def test_a_container_that_does_not_run_is_not_ready_and_fails_no_liveness(state):
     belief = believe(replace(FACT, state=state), MAIN, {FACT.generation: Probes(PASS, FAIL, PASS)}, SEEN)
     assert (belief.ready, belief.live) == (F, U)
 

@@ -1,4 +1,4 @@
-"""A node that no workload names any more, before anybody has looked at it: what is remembered of it is not gone."""
+"""A node that no workload names any more and that was not observed yet: its rows stay."""
 
 from dataclasses import replace
 
@@ -18,7 +18,7 @@ def leaving(**changes: bool) -> Desired:
 
 
 @pytest.mark.parametrize("how", ["destroy", "prune"])
-def test_an_adopted_container_is_not_forgotten_before_its_node_was_looked_at(how):
+def test_an_adopted_container_is_remembered_until_its_node_is_observed(how):
     scene = Scene(Spec(replicas=0))
     rows = {"id-web-1": Adopted("workload/web", 0, NODE, "web-1")}
     scene.ledger = replace(scene.ledger, adopted=rows)

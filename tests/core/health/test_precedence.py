@@ -1,4 +1,4 @@
-"""Whose word decides whether a container is ready: the whole decision matrix, with both edges, and laws of it."""
+"""Which source decides whether a container is ready: the decision matrix with all its edges, and its laws."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ READY, NOT_READY, STARTUP, DRAINING = PushEvent.READY, PushEvent.NOT_READY, Push
 
 
 def push(event: PushEvent, age: int, since: int | None = None) -> PushFact:
-    """A push received `age` ns ago; its event was first said `since` ns ago."""
+    """A push received `age` ns ago; the first push of its event came `since` ns ago."""
     return PushFact(event, SEEN - age, SEEN - (age if since is None else since), "boot-1", 7)
 
 
@@ -59,12 +59,12 @@ MATRIX = [
 
 @pytest.mark.parametrize(("event", "age", "expected"), MATRIX)
 def test_the_decision_matrix(event, age, expected):
-    said = push(event, AGES[age])
-    assert tuple(rule(said, RULES, observer, False, SEEN).ready for observer in (P, F, U)) == expected
+    pushed = push(event, AGES[age])
+    assert tuple(rule(pushed, RULES, observer, False, SEEN).ready for observer in (P, F, U)) == expected
 
 
 @pytest.mark.parametrize("observer", [P, F, U])
-def test_who_was_never_heard_is_judged_by_its_probes(observer):
+def test_without_a_push_the_probes_decide(observer):
     belief = believe(FACT, MAIN, {FACT.generation: Probes(None, PASS, probe(observer))}, SEEN)
     assert apply_push(belief, None, RULES, NO_CHANNEL, NOW) == belief
 
@@ -80,36 +80,36 @@ def test_who_was_never_heard_is_judged_by_its_probes(observer):
     ],
 )
 @pytest.mark.parametrize("age", MIDDLE)
-def test_the_middle_zone_may_hold_what_was_said_or_follow_the_probes(zone, event, expected, age):
+def test_the_middle_zone_may_hold_the_push_or_follow_the_probes(zone, event, expected, age):
     rules = replace(RULES, middle_zone=zone)
-    assert tuple(rule(push(event, AGES[age]), rules, one, False, SEEN).ready for one in (P, F, U)) == expected
+    assert tuple(rule(push(event, AGES[age]), rules, observer, False, SEEN).ready for observer in (P, F, U)) == expected
 
 
-def test_startup_blocks_like_not_ready_until_its_deadline_and_then_the_probes_decide():
+def test_startup_counts_as_not_ready_until_its_deadline():
     just_before = push(STARTUP, SECOND, RULES.startup_deadline - 1)
     ruling = rule(just_before, RULES, P, False, SEEN)
     assert (ruling.ready, ruling.until) == (F, SEEN + 1)
     assert rule(push(STARTUP, SECOND, RULES.startup_deadline), RULES, P, False, SEEN).ready is P
 
 
-def test_a_fresh_ready_push_promotes_at_once_though_the_startup_probe_is_not_through():
+def test_a_fresh_ready_push_counts_before_the_startup_probe_has_passed():
     waiting = believe(FACT, workload(Spec(startup=True)).template.container, {}, SEEN)
     assert waiting.ready is U
-    told = apply_push(waiting, push(READY, SECOND), RULES, NO_CHANNEL, NOW)
-    assert (told.ready, told.since, told.reason) == (P, SEEN - SECOND, Reason.PUSHED_READY)
+    belief = apply_push(waiting, push(READY, SECOND), RULES, NO_CHANNEL, NOW)
+    assert (belief.ready, belief.since, belief.reason) == (P, SEEN - SECOND, Reason.PUSHED_READY)
 
 
-def test_a_push_never_changes_the_liveness_verdict_and_the_disagreement_is_shown():
+def test_a_push_never_changes_liveness_and_the_disagreement_is_shown():
     sick = believe(FACT, MAIN, {FACT.generation: Probes(None, FAIL, PASS)}, SEEN)
-    told = apply_push(sick, push(READY, SECOND), RULES, NO_CHANNEL, NOW)
-    assert (told.live, told.ready) == (F, P)
-    assert told.claim.overruled
-    assert told.claim.observer is F
+    belief = apply_push(sick, push(READY, SECOND), RULES, NO_CHANNEL, NOW)
+    assert (belief.live, belief.ready) == (F, P)
+    assert belief.claim.overruled
+    assert belief.claim.observer is F
 
 
-@pytest.mark.parametrize("state", [one for one in ContainerState if one is not ContainerState.RUNNING])
+@pytest.mark.parametrize("state", [state for state in ContainerState if state is not ContainerState.RUNNING])
 @pytest.mark.parametrize("event", list(PushEvent))
-def test_facts_outrank_pushes_and_orders(state, event):
+def test_facts_outrank_pushes_and_overrides(state, event):
     gone = believe(replace(FACT, state=state), MAIN, {}, SEEN)
     assert apply_push(gone, push(event, SECOND), RULES, NO_CHANNEL, NOW) == gone
     assert apply_override(gone, Override(Force.UP, ago(5)), NOW) == gone
@@ -125,10 +125,12 @@ def test_facts_outrank_pushes_and_orders(state, event):
     ],
 )
 @pytest.mark.parametrize("event", list(PushEvent))
-def test_a_persons_order_outranks_pushes_and_probes(force, ready, reason, event):
+def test_an_override_outranks_pushes_and_probes(force, ready, reason, event):
     belief = believe(FACT, MAIN, {FACT.generation: Probes(None, PASS, FAIL)}, SEEN)
-    told = apply_override(apply_push(belief, push(event, SECOND), RULES, NO_CHANNEL, NOW), Override(force, ago(5)), NOW)
-    assert (told.ready, told.reason, told.claim.by, told.live) == (ready, reason, By.OVERRIDE, P)
+    belief = apply_override(
+        apply_push(belief, push(event, SECOND), RULES, NO_CHANNEL, NOW), Override(force, ago(5)), NOW
+    )
+    assert (belief.ready, belief.reason, belief.claim.by, belief.live) == (ready, reason, By.OVERRIDE, P)
 
 
 @pytest.mark.parametrize(
@@ -136,23 +138,23 @@ def test_a_persons_order_outranks_pushes_and_probes(force, ready, reason, event)
     [(READY, P, P), (READY, F, U), (READY, U, U), (NOT_READY, P, U), (NOT_READY, F, F), (NOT_READY, U, U)],
 )
 @pytest.mark.parametrize("age", ["exactly 30.0 s", "an hour"])
-def test_silence_decides_nothing_while_the_way_of_the_pushes_is_suspected(event, observer, expected, age):
+def test_silence_decides_nothing_while_the_push_channel_is_suspect(event, observer, expected, age):
     assert rule(push(event, AGES[age]), RULES, observer, True, SEEN).ready is expected
 
 
-def test_a_suspected_way_changes_nothing_for_who_is_heard_or_does_not_repeat_itself():
+def test_a_suspect_channel_does_not_matter_without_silence_or_heartbeats():
     belief = believe(FACT, MAIN, {FACT.generation: Probes(None, PASS, FAIL)}, SEEN)
     assert apply_push(belief, push(READY, SECOND), RULES, SUSPECT, NOW).ready is P
     quiet = replace(RULES, heartbeats=False)
     assert apply_push(belief, push(READY, 3600 * SECOND), quiet, SUSPECT, NOW).ready is F
 
 
-def test_more_than_half_falling_silent_together_makes_the_way_suspect():
+def test_more_than_half_falling_silent_together_is_a_suspect_channel():
     facts = [replace(container(Spec(replicas=4), n), started_at=n + 1) for n in range(4)]
     pushes = {fact.generation: push(READY, 31 * SECOND) for fact in facts}
     senders = [(RULES, fact) for fact in facts]
     assert push_channel.of_containers(senders, pushes, SEEN).suspect
-    half = {one.generation: push(READY, (31 if n < 2 else 3) * SECOND) for n, one in enumerate(facts)}
+    half = {fact.generation: push(READY, (31 if n < 2 else 3) * SECOND) for n, fact in enumerate(facts)}
     assert not push_channel.of_containers(senders, half, SEEN).suspect
 
 
@@ -168,36 +170,36 @@ RULE = st.builds(Push, middle_zone=st.sampled_from(list(MiddleZone)))
 
 
 @given(PUSHES, RULE, st.sampled_from([P, F, U]), st.booleans(), st.integers(1, 300 * SECOND))
-def test_an_answer_holds_until_the_instant_it_names(said, rules, observer, suspect, later):
-    first = rule(said, rules, observer, suspect, SEEN)
+def test_an_answer_holds_until_the_instant_it_names(push_fact, rules, observer, suspect, later):
+    first = rule(push_fact, rules, observer, suspect, SEEN)
     assert first.until > SEEN
     then = min(SEEN + later, first.until - 1)
-    assert rule(said, rules, observer, suspect, then)[:3] == first[:3]
+    assert rule(push_fact, rules, observer, suspect, then)[:3] == first[:3]
 
 
 @given(PUSHES, RULE, st.sampled_from([P, F, U]))
-def test_an_older_push_never_says_more_than_a_fresh_one(said, rules, observer):
-    """What is neither the push's word nor the probes' is never the answer, and unknown comes only from not knowing."""
-    answer = rule(said, rules, observer, False, SEEN).ready
-    word = P if said.event is READY else F
-    assert answer in {word, observer}
+def test_an_older_push_never_counts_more_than_a_fresh_one(push_fact, rules, observer):
+    """The answer is the push's or the probes', and unknown only if one of these is."""
+    answer = rule(push_fact, rules, observer, False, SEEN).ready
+    pushed = P if push_fact.event is READY else F
+    assert answer in {pushed, observer}
 
 
 @given(PUSHES, RULE, st.sampled_from([P, F, U]))
-def test_draining_is_never_left_and_not_ready_is_never_served_before_it_is_stale_or_the_manifest_says_so(
-    said, rules, observer
-):
-    answer = rule(said, rules, observer, False, SEEN).ready
-    age = SEEN - said.at
-    if said.event is DRAINING or (
-        said.event is NOT_READY
+def test_draining_is_final_and_a_fresh_not_ready_never_serves(push_fact, rules, observer):
+    answer = rule(push_fact, rules, observer, False, SEEN).ready
+    age = SEEN - push_fact.at
+    if push_fact.event is DRAINING or (
+        push_fact.event is NOT_READY
         and (age < rules.fresh or (age <= rules.stale and rules.middle_zone is not MiddleZone.OBSERVER))
     ):
         assert answer is F
 
 
 @given(PUSHES, st.sampled_from([P, F, U]), st.integers(0, 3 * 3600))
-def test_a_step_of_the_wall_clock_changes_no_authority(said, observer, jump):
+def test_a_step_of_the_wall_clock_changes_no_claim(push_fact, observer, jump):
     belief = believe(FACT, MAIN, {FACT.generation: Probes(None, PASS, probe(observer))}, SEEN)
     then = Now(NOW.wall + jump * SECOND, NOW.steady, NOW.boot)
-    assert apply_push(belief, said, RULES, NO_CHANNEL, then) == apply_push(belief, said, RULES, NO_CHANNEL, NOW)
+    assert apply_push(belief, push_fact, RULES, NO_CHANNEL, then) == apply_push(
+        belief, push_fact, RULES, NO_CHANNEL, NOW
+    )

@@ -1,4 +1,4 @@
-"""What the runtime's own health check says, as a verdict."""
+"""The verdict from the runtime's own health check."""
 
 import pytest
 from hypothesis import given
@@ -17,46 +17,46 @@ def health(value: ProbeValue = PASS, age: int = 1, streak: int = 0, interval: in
     return RuntimeHealth(value, streak, NOW - age * SECOND, interval * SECOND, "said")
 
 
-def said(
+def verdict_on(
     runtime_health: RuntimeHealth | None, before: ProbeFact | None = None, running_since: int = SECOND
 ) -> ProbeFact:
     return verdict(runtime_health, before, NOW, CADENCE, running_since)
 
 
 def test_a_container_without_a_health_check_cannot_be_asked() -> None:
-    assert said(None).value is CANNOT_RUN
+    assert verdict_on(None).value is CANNOT_RUN
 
 
 @pytest.mark.parametrize("value", [PASS, FAIL, UNKNOWN])
 def test_a_fresh_result_is_the_verdict(value: ProbeValue) -> None:
-    fact = said(health(value, streak=4))
+    fact = verdict_on(health(value, streak=4))
     assert (fact.value, fact.streak, fact.last_at, fact.detail) == (value, 4, NOW - SECOND, "said")
 
 
 @pytest.mark.parametrize(("age", "value"), [(90, FAIL), (91, UNKNOWN)])
-def test_a_check_that_has_not_run_for_three_intervals_says_nothing(age: int, value: ProbeValue) -> None:
-    assert said(health(FAIL, age)).value is value
+def test_a_check_that_has_not_run_for_three_intervals_is_unknown(age: int, value: ProbeValue) -> None:
+    assert verdict_on(health(FAIL, age)).value is value
 
 
-def test_a_check_that_never_ran_or_ran_in_an_earlier_life_says_nothing() -> None:
-    assert said(RuntimeHealth(FAIL, 3, 0, SECOND)).value is UNKNOWN
-    assert said(health(FAIL, age=10), running_since=NOW - 5 * SECOND).value is UNKNOWN
+def test_a_check_that_never_ran_in_this_generation_is_unknown() -> None:
+    assert verdict_on(RuntimeHealth(FAIL, 3, 0, SECOND)).value is UNKNOWN
+    assert verdict_on(health(FAIL, age=10), running_since=NOW - 5 * SECOND).value is UNKNOWN
 
 
-def test_a_check_that_runs_more_often_than_we_look_holds_until_the_next_looks() -> None:
-    fact = said(health(age=1, interval=1))
+def test_a_check_more_frequent_than_looks_counts_until_the_next_looks() -> None:
+    fact = verdict_on(health(age=1, interval=1))
     assert fact.last_at + fact.valid_for == NOW + 3 * CADENCE
 
 
 def test_since_is_kept_while_the_value_is() -> None:
-    first = said(health(age=20))
-    assert said(health(age=1), first).since == first.since
-    assert said(health(FAIL, age=1), first).since == NOW - SECOND
+    first = verdict_on(health(age=20))
+    assert verdict_on(health(age=1), first).since == first.since
+    assert verdict_on(health(FAIL, age=1), first).since == NOW - SECOND
 
 
 @given(st.integers(0, 400), st.integers(1, 60), st.sampled_from([PASS, FAIL, UNKNOWN]))
 def test_only_a_run_within_three_intervals_is_ever_believed(age: int, interval: int, value: ProbeValue) -> None:
-    fact = said(health(value, age, 1, interval))
+    fact = verdict_on(health(value, age, 1, interval))
     assert fact.value in (value, UNKNOWN)
     if age > 3 * interval:
         assert fact.value is UNKNOWN

@@ -26,7 +26,7 @@ def test_replicas_do_not_wait_in_step():
     assert len({backoff.delay(f"workload/web/{n}", 5, Backoff()) for n in range(20)}) == 20
 
 
-def test_a_first_failure_is_acted_on_at_once_and_a_failure_after_the_reset_too():
+def test_a_first_failure_and_one_after_the_reset_do_not_wait():
     old = Failures(9, ago(601), FACT.generation)
     assert backoff.restart_at("x", None, Backoff(), NOW) == SEEN
     assert backoff.restart_at("x", old, Backoff(), NOW) == SEEN

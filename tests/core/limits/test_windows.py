@@ -1,4 +1,4 @@
-"""When windows of the Guard are open: over midnight, over changes of daylight saving, joined where their spans touch."""
+"""Opening times of windows of the Guard: over midnight, over changes of daylight saving, joined where their spans touch."""
 
 from dataclasses import replace
 from datetime import datetime
@@ -49,7 +49,7 @@ def test_spans_that_touch_or_overlap_are_one_opening():
     assert windows.opening(longer, wall("2026-06-10T08:30:00+00:00"))[0] == wall("2026-06-10T12:30:00+00:00")
 
 
-def test_a_window_whose_spans_never_end_has_a_next_look_all_the_same():
+def test_a_window_whose_spans_never_end_still_has_a_next_change():
     always = Window("a", frozenset({Held.HEAL}), "* * * * *", HOUR, "UTC")
     until, change = windows.opening(always, NOW.wall)
     assert NOW.wall < until == change < FOREVER
@@ -67,7 +67,7 @@ def test_the_answer_stays_the_same_until_the_change_it_names(second, zone):
         assert windows.opening(window, (at + change) // 2)[0] == until
 
 
-def test_a_window_that_names_prune_holds_deletions_and_a_decision_wakes_when_it_ends():
+def test_a_window_for_prune_holds_deletions_until_it_ends():
     window = Window("freeze", frozenset({Held.PRUNE}), "*/10 * * * *", 120 * SECOND, "UTC")
     guard = Guard(mass_change=MassChange(100, 50), windows=(window,))
     web, old = Spec(), Spec(name="old", replicas=1, pools=("old",))

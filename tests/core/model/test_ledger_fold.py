@@ -11,13 +11,13 @@ from tests.builders import NOW
     ("kind", "streak"),
     [(OutcomeKind.FAILED, 3), (OutcomeKind.REJECTED, 3), (OutcomeKind.UNKNOWN, 3), (OutcomeKind.CONFLICT, 3), (OutcomeKind.SKIPPED, 2), (OutcomeKind.DONE, None)],
 )  # fmt: skip
-def test_an_outcome_lengthens_keeps_or_ends_the_row_of_failures_of_its_step(kind, streak):
+def test_an_outcome_lengthens_keeps_or_ends_the_failures_of_its_step(kind, streak):
     ledger = fold(fold(Ledger(), (Outcome("x", OutcomeKind.FAILED),), NOW), (Outcome("x", OutcomeKind.FAILED),), NOW)
     after = fold(ledger, (Outcome("x", kind),), NOW).step_failures.get("x")
     assert (after.streak if after else None) == streak
 
 
-def test_commands_suspend_resume_and_approve_and_unknown_ones_change_nothing():
+def test_commands_suspend_resume_and_approve_and_others_change_nothing():
     ledger = apply_commands(
         Ledger(), (Command("suspend", "workload/web", "ann"), Command("approve", "abc"), Command("dance", "*"))
     )

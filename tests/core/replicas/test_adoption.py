@@ -1,4 +1,4 @@
-"""Adoption: who is taken over as which replica, what is only reported, and what never happens to a container that is not ours."""
+"""Adoption: which foreign containers become which replicas, which are only reported, and what is never done to them."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ BY_LABEL = Adopt(labels=LABELS[1:])
 BY_NAME = Adopt(names=("web-1", "web-2"))
 
 
-def stranger(number: int, **changes: object) -> ContainerFact:
+def foreign(number: int, **changes: object) -> ContainerFact:
     """A running container of compose: it exposes no port and carries no mark."""
     fact = ContainerFact(
         NODE,
@@ -69,7 +69,7 @@ def adopting(adopt: Adopt | None = BY_LABEL, spec: Spec = WEB, **changes: object
 
 
 class World(Scene):
-    """Strangers that are probed and healthy, and nothing of ours: no member, no record, an empty ledger."""
+    """Foreign containers that are probed and healthy, and nothing of ours: no member, no record, an empty ledger."""
 
     def __init__(self, *facts: ContainerFact) -> None:
         super().__init__(replace(WEB, replicas=0))
@@ -98,12 +98,12 @@ def rules_of(desired: Desired, observed: Observed) -> set[Rule]:
     return {hold.rule for hold in decide(desired, observed, NOW).holds}
 
 
-# --- taking over ------------------------------------------------------------------------------------------------------
+# --- matching ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("adopt", [BY_LABEL, BY_NAME], ids=["by label", "by name"])
-def test_running_containers_become_replicas_and_nothing_happens_to_them_but_weights_and_names(adopt):
-    world = World(stranger(1), stranger(2))
+def test_adoption_changes_only_weights_and_names(adopt):
+    world = World(foreign(1), foreign(2))
     decision = decide(adopting(adopt), world.observed(), NOW)
     assert all(isinstance(step.action, SetWeight) for step in decision.steps)
     assert [(step.action.name, step.action.endpoint) for step in decision.steps] == [
@@ -116,15 +116,15 @@ def test_running_containers_become_replicas_and_nothing_happens_to_them_but_weig
 
 
 def test_a_whole_forecast_of_an_adoption_touches_no_container():
-    plan = forecast(adopting(), World(stranger(1), stranger(2)).observed(), NOW)
+    plan = forecast(adopting(), World(foreign(1), foreign(2)).observed(), NOW)
     assert {type(step.step.action).__name__ for step in plan.steps} == {"SetWeight", "ChangeRecords"}
 
 
 @given(st.permutations([1, 2, 3, 4, 5]), st.sets(st.sampled_from([1, 2, 3, 4, 5])))
-def test_who_is_which_replica_follows_from_names_and_memory_and_not_from_the_order_of_a_look(order, gone):
+def test_ordinals_depend_on_names_and_memory_not_on_the_order_of_a_look(order, gone):
     spec = Spec(replicas=5)
     desired = adopting(spec=spec)
-    facts = [stranger(number) for number in order]
+    facts = [foreign(number) for number in order]
     first = adoption.adopt(desired, {NODE: facts}, (), {})
     assert {row.name: row.ordinal for row in first.rows.values()} == {f"web-{n}": n - 1 for n in range(1, 6)}
     left = [fact for fact in facts if int(fact.name[-1]) not in gone]
@@ -134,7 +134,7 @@ def test_who_is_which_replica_follows_from_names_and_memory_and_not_from_the_ord
 
 
 def test_a_lost_ledger_loses_no_replica():
-    world = World(stranger(1), stranger(2))
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     desired = adopting()
     world.ledger = Ledger()
@@ -142,14 +142,14 @@ def test_a_lost_ledger_loses_no_replica():
     assert len(decide(desired, world.observed(), NOW).ledger.adopted) == 2
 
 
-def test_what_a_node_that_cannot_be_seen_has_is_not_forgotten():
+def test_adopted_containers_of_an_unreadable_node_are_remembered():
     rows = {"id-web-1": Adopted(WEB.key, 0, NODE, "web-1", WEB.revision)}
     assert adoption.adopt(adopting(), {}, (NODE,), rows).rows == rows
 
 
 def test_a_missing_replica_is_created_beside_the_adopted_ones():
     (action,) = [
-        step for step in steps_of(adopting(), World(stranger(1)).observed()) if isinstance(step, CreateContainer)
+        step for step in steps_of(adopting(), World(foreign(1)).observed()) if isinstance(step, CreateContainer)
     ]
     assert action.mark.ordinal == 1
 
@@ -160,45 +160,45 @@ def test_rows_of_adopted_containers_survive_the_store():
     assert from_rows(to_rows(ledger)).adopted == {"id": row}
 
 
-def test_one_off_containers_of_compose_and_inherited_marks_are_nobodys_replicas():
-    one_off = stranger(1, labels=(*LABELS[:0], ("com.docker.compose.oneoff", "True"), *LABELS))
-    inherited = stranger(2, foreign_mark=True)
+def test_one_off_containers_and_inherited_marks_are_not_adopted():
+    one_off = foreign(1, labels=(*LABELS[:0], ("com.docker.compose.oneoff", "True"), *LABELS))
+    inherited = foreign(2, foreign_mark=True)
     assert not adoption.adopt(adopting(), {NODE: (one_off, inherited)}, (), {}).facts
 
 
-# --- what waits for a person ------------------------------------------------------------------------------------------
+# --- pending matches ------------------------------------------------------------------------------------------
 
 
-def test_nothing_is_created_while_a_match_is_down_and_has_never_been_ours():
-    world = World(stranger(1), stranger(2, state=ContainerState.EXITED, running_since=0, address=""))
+def test_nothing_is_created_while_a_match_is_down_and_not_adopted():
+    world = World(foreign(1), foreign(2, state=ContainerState.EXITED, running_since=0, address=""))
     decision = decide(adopting(), world.observed(), NOW)
-    (hold,) = [one for one in decision.holds if one.rule is Rule.ADOPT_PENDING]
+    (hold,) = [hold for hold in decision.holds if hold.rule is Rule.ADOPT_PENDING]
     assert "web-2 is exited" in hold.message
     assert not [step for step in decision.steps if isinstance(step.action, CreateContainer | StartContainer)]
 
 
-def test_one_match_too_many_is_reported_and_left_alone():
-    world = World(stranger(1), stranger(2), stranger(3))
+def test_a_match_above_spec_replicas_is_reported_and_left_alone():
+    world = World(foreign(1), foreign(2), foreign(3))
     decision = decide(adopting(), world.observed(), NOW)
-    (hold,) = [one for one in decision.holds if one.rule is Rule.ADOPT_PENDING]
+    (hold,) = [hold for hold in decision.holds if hold.rule is Rule.ADOPT_PENDING]
     assert hold.action == "adopt web-3"
     assert {step.action.name for step in decision.steps} == {"web-1", "web-2"}
 
 
-def test_two_workloads_that_want_one_container_are_both_named_and_neither_gets_it():
+def test_a_container_that_matches_two_workloads_is_reported_not_adopted():
     desired = adopting(spec=Spec(replicas=1))
     other = replace(workload(Spec(name="api", replicas=1)), adopt=Adopt(names=("web-1",)))
     desired = replace(desired, workloads=(other, *desired.workloads))
-    decision = decide(desired, World(stranger(1)).observed(), NOW)
-    (hold,) = [one for one in decision.holds if one.rule is Rule.ADOPT_CONFLICT]
+    decision = decide(desired, World(foreign(1)).observed(), NOW)
+    (hold,) = [hold for hold in decision.holds if hold.rule is Rule.ADOPT_CONFLICT]
     assert "workload/api" in hold.message
     assert "workload/web" in hold.message
     assert not decision.steps
     assert not decision.ledger.adopted
 
 
-def test_a_container_that_is_a_replica_already_stays_one_when_a_second_workload_names_it_too():
-    world = World(stranger(1), stranger(2))
+def test_an_adopted_replica_stays_when_a_second_workload_matches_it():
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     desired = adopting()
     other = replace(workload(Spec(name="api", replicas=1)), adopt=Adopt(names=("web-1",)))
@@ -222,72 +222,73 @@ def with_image(desired: Desired, image: str, revision: str | None = None) -> Des
     return replace(desired, workloads=(replace(first, template=template),))
 
 
-def test_another_image_without_a_baseline_is_reported_with_its_name_and_nothing_is_replaced():
-    world = World(stranger(1, image="shop/web:1"), stranger(2, image="shop/web:2"))
+def test_another_image_without_a_baseline_is_reported_and_not_replaced():
+    world = World(foreign(1, image="shop/web:1"), foreign(2, image="shop/web:2"))
     decision = decide(with_image(adopting(), "docker.io/shop/web:2"), world.observed(), NOW)
-    (hold,) = [one for one in decision.holds if one.rule is Rule.TEMPLATE_DIFFERS]
+    (hold,) = [hold for hold in decision.holds if hold.rule is Rule.TEMPLATE_DIFFERS]
     assert "image is shop/web:1, not docker.io/shop/web:2" in hold.message
     assert hold.object == "workload/web/0"
     assert all(isinstance(step.action, SetWeight) for step in decision.steps)
     assert {row.name: bool(row.baseline) for row in decision.ledger.adopted.values()} == {"web-1": False, "web-2": True}
 
 
-def test_one_that_was_set_up_otherwise_is_reported_and_never_replaced_by_a_changed_template():
+def test_a_container_that_never_fitted_is_not_replaced_by_a_new_template():
     setup = Setup(("serve",), ("v1",), (("DATABASE", fingerprint("sentinel")),))
-    world = World(stranger(1, setup=setup, image_setup=Setup()), stranger(2, setup=setup._replace(env=())))
+    world = World(foreign(1, setup=setup, image_setup=Setup()), foreign(2, setup=setup._replace(env=())))
     decision = decide(adopting(), world.observed(), NOW)
-    (hold,) = [one for one in decision.holds if one.rule is Rule.TEMPLATE_DIFFERS]
+    (hold,) = [hold for hold in decision.holds if hold.rule is Rule.TEMPLATE_DIFFERS]
     assert hold.message.startswith("adopted container web-1 differs from the template: variable DATABASE is set, ")
     assert {row.name: bool(row.baseline) for row in decision.ledger.adopted.values()} == {"web-1": False, "web-2": True}
     changed = with_image(adopting(), "shop/web:2", revision="f" * 16)
-    taken = adoption.adopt(changed, {NODE: world.facts}, (), decision.ledger.adopted)
-    assert sorted(fact.mark.revision for fact in taken.facts.values()) == sorted(["f" * 16, WEB.revision])
+    adopted = adoption.adopt(changed, {NODE: world.facts}, (), decision.ledger.adopted)
+    assert sorted(fact.mark.revision for fact in adopted.facts.values()) == sorted(["f" * 16, WEB.revision])
 
 
-def test_a_restart_policy_that_an_adopted_container_keeps_is_told_and_leaves_nothing_wrong():
-    facts = [stranger(1, live=(Live("", restart="no"),)), stranger(2, live=(Live("", restart="always"),))]
+def test_a_kept_restart_policy_is_reported_and_holds_no_replica():
+    facts = [foreign(1, live=(Live("", restart="no"),)), foreign(2, live=(Live("", restart="always"),))]
     world = World(*facts)
     world.in_pool(*facts)
     desired = adopting(template=replace(workload(WEB).template, live=(Live(""),)))
     decision = decide(desired, world.observed(), NOW)
-    (hold,) = [one for one in decision.holds if one.rule is Rule.POLICY_KEPT]
+    (hold,) = [hold for hold in decision.holds if hold.rule is Rule.POLICY_KEPT]
     assert (hold.object, hold.action) == (WEB.key, "change the restart policy of web-1")
     assert [step.action.name for step in decision.steps] == ["web-2"]
 
 
-def test_replace_makes_every_adopted_container_an_outgoing_one_that_goes_only_after_its_replacement():
+def test_with_replace_an_adopted_container_goes_after_its_replacement():
     desired = adopting(replace(BY_LABEL, replace=True))
-    world = World(stranger(1), stranger(2))
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     (first, *_) = steps_of(desired, world.observed())
     assert isinstance(first, CreateContainer)
     plan = forecast(desired, world.observed(), NOW)
-    done = [one.step for one in plan.steps]
+    done = [planned.step for planned in plan.steps]
     removed = [step.action for step in done if isinstance(step.action, RemoveContainer)]
-    assert {(one.name, one.adopted) for one in removed} == {("web-1", True), ("web-2", True)}
-    assert {one.name for one in (step.action for step in done) if isinstance(one, StopContainer)} == {"web-1", "web-2"}
+    assert {(action.name, action.adopted) for action in removed} == {("web-1", True), ("web-2", True)}
+    stopped = {step.action.name for step in done if isinstance(step.action, StopContainer)}
+    assert stopped == {"web-1", "web-2"}
     first_stop = next(n for n, step in enumerate(done) if isinstance(step.action, StopContainer))
     assert any(isinstance(step.action, StartContainer) for step in done[:first_stop])
 
 
-def test_a_template_that_changes_after_it_fitted_replaces_like_any_other_revision():
-    world = World(stranger(1), stranger(2))
+def test_a_template_changed_after_it_fitted_is_rolled_out():
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     desired = with_image(adopting(), "shop/web:2", revision="f" * 16)
     assert isinstance(steps_of(desired, world.observed())[0], CreateContainer)
 
 
-def test_a_replica_of_ours_in_its_place_leaves_the_adopted_one_another_ordinal():
+def test_an_ordinal_of_our_replica_is_not_given_to_an_adopted_one():
     ours = container(WEB, 0)
     rows = {"id-web-1": Adopted(WEB.key, 0, NODE, "web-1", WEB.revision)}
-    taken = adoption.adopt(adopting(), {NODE: (ours, stranger(1))}, (), rows)
-    assert taken.rows["id-web-1"].ordinal == 1
+    adopted = adoption.adopt(adopting(), {NODE: (ours, foreign(1))}, (), rows)
+    assert adopted.rows["id-web-1"].ordinal == 1
 
 
 def test_only_the_policy_always_is_changed_in_place():
     facts = [
-        stranger(1, live=(Live("", 500, 1024, "always"),)),
-        stranger(2, live=(Live("", 0, 0, "on-failure:3"),)),
+        foreign(1, live=(Live("", 500, 1024, "always"),)),
+        foreign(2, live=(Live("", 0, 0, "on-failure:3"),)),
     ]
     world = World(*facts)
     world.in_pool(*facts)
@@ -301,8 +302,8 @@ def test_only_the_policy_always_is_changed_in_place():
 # --- health -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_failed_liveness_restarts_an_adopted_container_in_place_and_by_its_identity():
-    world = World(stranger(1), stranger(2))
+def test_a_failed_liveness_restarts_an_adopted_container_by_its_identity():
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     desired = adopting()
     generation = world.facts[0].generation
@@ -311,28 +312,28 @@ def test_a_failed_liveness_restarts_an_adopted_container_in_place_and_by_its_ide
     decision = decide(desired, world.observed(), NOW)
     assert decision.ledger.grants["id-web-1"].object == "workload/web/0"
     assert [step.action.weight for step in decision.steps if isinstance(step.action, SetWeight)] == [0]
-    done = [one.step.action for one in forecast(desired, world.observed(), NOW).steps]
-    (stop,) = [one for one in done if isinstance(one, StopContainer)]
-    (start,) = [one for one in done if isinstance(one, StartContainer)]
+    done = [planned.step.action for planned in forecast(desired, world.observed(), NOW).steps]
+    (stop,) = [action for action in done if isinstance(action, StopContainer)]
+    (start,) = [action for action in done if isinstance(action, StartContainer)]
     assert (stop.name, stop.adopted, stop.expect) == ("web-1", True, generation)
     assert (start.name, start.adopted) == ("web-1", True)
-    assert not [one for one in done if isinstance(one, CreateContainer | RemoveContainer)]
+    assert not [action for action in done if isinstance(action, CreateContainer | RemoveContainer)]
 
 
 def test_an_adopted_container_that_crashed_is_started_again():
-    down = stranger(1, state=ContainerState.EXITED, running_since=0, exit_code=1)
-    world = World(down, stranger(2))
+    down = foreign(1, state=ContainerState.EXITED, running_since=0, exit_code=1)
+    world = World(down, foreign(2))
     world.in_pool(*world.facts)
     world.pools["web"] = world.pools["web"][1:]
     starts = [step for step in steps_of(adopting(), world.observed()) if isinstance(step, StartContainer)]
     assert [(start.name, start.adopted) for start in starts] == [("web-1", True)]
 
 
-# --- letting go -------------------------------------------------------------------------------------------------------
+# --- release -------------------------------------------------------------------------------------------------------
 
 
-def test_destroy_lets_adopted_containers_go_and_takes_only_weights_and_names_away():
-    world = World(stranger(1), stranger(2))
+def test_destroy_removes_only_weights_and_names_of_adopted_containers():
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     desired = replace(adopting(), workloads=(), services=(), policies=(), services_of={}, destroy=True)
     plan = forecast(desired, world.observed(), NOW)
@@ -341,8 +342,8 @@ def test_destroy_lets_adopted_containers_go_and_takes_only_weights_and_names_awa
     assert all(row.left for row in decide(desired, world.observed(), NOW).ledger.adopted.values())
 
 
-def test_the_weight_of_an_adopted_container_stays_when_its_manifest_goes_and_pruning_is_off():
-    world = World(stranger(1), stranger(2))
+def test_an_adopted_container_keeps_its_weight_while_pruning_is_off():
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     desired = replace(adopting(), workloads=(), services=(), policies=(), services_of={})
     assert not steps_of(desired, world.observed())
@@ -350,54 +351,54 @@ def test_the_weight_of_an_adopted_container_stays_when_its_manifest_goes_and_pru
 
 
 def test_prune_removes_no_adopted_container():
-    world = World(stranger(1), stranger(2))
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     desired = replace(adopting(), workloads=(), services=(), policies=(), services_of={}, prune=True)
     done = [step.step.action for step in forecast(desired, world.observed(), NOW).steps]
-    assert not [one for one in done if isinstance(one, StopContainer | RemoveContainer)]
+    assert not [action for action in done if isinstance(action, StopContainer | RemoveContainer)]
 
 
-def test_one_that_is_not_named_any_more_leaves_service_after_its_replacement_and_keeps_running():
-    world = World(stranger(1), stranger(2))
+def test_a_container_that_no_longer_matches_is_replaced_and_keeps_running():
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     desired = adopting(Adopt(names=("web-1",)))
     decision = decide(desired, world.observed(), NOW)
     assert isinstance(decision.steps[0].action, CreateContainer)
     plan = forecast(desired, world.observed(), NOW)
-    done = [one.step for one in plan.steps]
+    done = [planned.step for planned in plan.steps]
     assert not [step for step in done if isinstance(step.action, StopContainer | RemoveContainer)]
     cut = next(n for n, step in enumerate(done) if isinstance(step.action, SetWeight) and step.action.name == "web-2")
     assert any(isinstance(step.action, StartContainer) for step in done[:cut])
     assert any(step.cause in (Reason.DRAINING, Reason.GONE) for step in done[cut:])
 
 
-def test_a_replica_too_many_that_was_adopted_is_stopped_and_not_removed():
-    world = World(stranger(1), stranger(2))
+def test_a_surplus_adopted_replica_is_stopped_and_not_removed():
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     desired = adopting(spec=Spec(replicas=1))
     done = [step.step.action for step in forecast(desired, world.observed(), NOW).steps]
-    assert [one.name for one in done if isinstance(one, StopContainer)] == ["web-2"]
-    assert not [one for one in done if isinstance(one, RemoveContainer)]
+    assert [action.name for action in done if isinstance(action, StopContainer)] == ["web-2"]
+    assert not [action for action in done if isinstance(action, RemoveContainer)]
 
 
 @pytest.mark.parametrize("strategy", list(Strategy))
-def test_what_replaces_adopted_containers_of_any_strategy_ends_with_all_of_them_ours(strategy):
+def test_with_replace_every_strategy_ends_with_our_containers_only(strategy):
     desired = adopting(replace(BY_LABEL, replace=True), strategy=strategy)
-    world = World(stranger(1), stranger(2))
+    world = World(foreign(1), foreign(2))
     world.in_pool(*world.facts)
     done = [step.step.action for step in forecast(desired, world.observed(), NOW).steps]
-    assert len([one for one in done if isinstance(one, CreateContainer)]) == 2
-    assert len([one for one in done if isinstance(one, RemoveContainer)]) == 2
+    assert len([action for action in done if isinstance(action, CreateContainer)]) == 2
+    assert len([action for action in done if isinstance(action, RemoveContainer)]) == 2
 
 
-@pytest.mark.parametrize("why", ["destroy", "its manifest went"])
-def test_one_that_is_down_in_the_middle_of_its_restart_is_started_before_it_is_let_go(why):
-    down = stranger(1, state=ContainerState.EXITED, running_since=0, exit_cause=ExitCause.STOPPED_BY_US)
-    world = World(down, stranger(2))
+@pytest.mark.parametrize("cause", ["destroy", "the manifest is deleted"])
+def test_a_container_in_the_middle_of_a_restart_is_started_before_release(cause):
+    down = foreign(1, state=ContainerState.EXITED, running_since=0, exit_cause=ExitCause.STOPPED_BY_US)
+    world = World(down, foreign(2))
     world.in_pool(*world.facts)
     world.pools["web"] = []
     grant = Grant("workload/web/0", down.generation, Reason.LIVENESS_FAILED, ago(5), weight_out=ago(4))
     world.ledger = replace(world.ledger, grants={down.id: grant})
-    desired = replace(adopting(), workloads=(), services=(), policies=(), services_of={}, destroy=why == "destroy")
+    desired = replace(adopting(), workloads=(), services=(), policies=(), services_of={}, destroy=cause == "destroy")
     starts = [step for step in steps_of(desired, world.observed()) if isinstance(step, StartContainer)]
     assert [(start.name, start.adopted) for start in starts] == [("web-1", True)]

@@ -1,4 +1,4 @@
-"""Pins: a revision keeps the images that it began with."""
+"""Pins: a revision keeps the images of its first containers."""
 
 import itertools
 from dataclasses import replace
@@ -31,7 +31,7 @@ def fact(ordinal: int, digests=ONE, revision: str = NEW) -> ContainerFact:
     )
 
 
-def seen(*facts: ContainerFact, workload: Workload = WEB) -> Snapshot:
+def snap(*facts: ContainerFact, workload: Workload = WEB) -> Snapshot:
     beliefs = [believe(fact, Container("web", ()), {}, 0) for fact in facts]
     group = Group(
         workload, current={belief.fact.mark.ordinal: belief for belief in beliefs if belief.fact.mark.revision == NEW}
@@ -40,55 +40,55 @@ def seen(*facts: ContainerFact, workload: Workload = WEB) -> Snapshot:
     return snapshot(Roster({workload.key: group}, (), {}, (), ()))
 
 
-def test_a_revision_keeps_what_its_first_container_was_made_from():
-    ledger = learn(seen(fact(0)), Ledger())
+def test_a_revision_keeps_the_image_of_its_first_container():
+    ledger = learn(snap(fact(0)), Ledger())
     assert pins_of(ledger, "workload/web", NEW) == ONE
-    assert learn(seen(fact(0), fact(1, TWO)), ledger) == ledger
-    assert learn(seen(), ledger) == ledger
+    assert learn(snap(fact(0), fact(1, TWO)), ledger) == ledger
+    assert learn(snap(), ledger) == ledger
 
 
-def test_each_revision_has_its_own_and_one_that_is_gone_has_none():
-    ledger = learn(seen(fact(0), fact(1, TWO, OLD)), Ledger())
+def test_each_revision_has_its_pins_and_one_that_is_gone_has_none():
+    ledger = learn(snap(fact(0), fact(1, TWO, OLD)), Ledger())
     assert pins_of(ledger, "workload/web", OLD) == TWO
-    later = learn(seen(fact(0)), ledger)
+    later = learn(snap(fact(0)), ledger)
     assert dict(later.pins) == {f"workload/web@{NEW}": ONE}
     other = replace(WEB, template=replace(WEB.template, revision="c" * 16))
     assert dict(learn(snapshot(Roster({other.key: Group(other)}, (), {}, (), ())), later).pins) == {}
 
 
-def test_a_sidecar_that_is_told_later_is_added():
-    ledger = learn(seen(fact(0)), Ledger())
-    later = learn(seen(fact(0, (*TWO, ("log", "r.test/log@sha256:3")))), ledger)
+def test_the_digest_of_a_sidecar_is_added_later():
+    ledger = learn(snap(fact(0)), Ledger())
+    later = learn(snap(fact(0, (*TWO, ("log", "r.test/log@sha256:3")))), ledger)
     assert pins_of(later, "workload/web", NEW) == (*ONE, ("log", "r.test/log@sha256:3"))
 
 
-def test_what_is_not_told_and_what_was_adopted_pins_nothing():
-    assert learn(seen(fact(0, ()), replace(fact(1), adopted=True)), Ledger()) == Ledger()
-    assert learn(seen(fact(0), workload=replace(WEB, restart_only=True)), Ledger()) == Ledger()
+def test_unknown_digests_and_adopted_containers_pin_nothing():
+    assert learn(snap(fact(0, ()), replace(fact(1), adopted=True)), Ledger()) == Ledger()
+    assert learn(snap(fact(0), workload=replace(WEB, restart_only=True)), Ledger()) == Ledger()
 
 
 @given(st.permutations([fact(0, TWO), fact(1, ONE), fact(2, TWO, OLD), fact(3, ONE, OLD)]))
 def test_the_order_in_which_containers_are_seen_does_not_matter(facts):
     wanted = {f"workload/web@{NEW}": ONE, f"workload/web@{OLD}": ONE}
-    assert dict(learn(seen(*facts), Ledger()).pins) == wanted
+    assert dict(learn(snap(*facts), Ledger()).pins) == wanted
 
 
 def test_pins_outlive_the_program():
-    ledger = learn(seen(fact(0), fact(1, TWO, OLD)), Ledger())
+    ledger = learn(snap(fact(0), fact(1, TWO, OLD)), Ledger())
     assert from_rows(to_rows(ledger)) == ledger
-    assert all(isinstance(one, tuple) for one in itertools.chain(*from_rows(to_rows(ledger)).pins.values()))
+    assert all(isinstance(pin, tuple) for pin in itertools.chain(*from_rows(to_rows(ledger)).pins.values()))
 
 
-def test_a_missing_replica_is_created_from_what_its_revision_began_with():
+def test_a_missing_replica_is_created_from_the_pins_of_its_revision():
     spec = Spec()
     scene = Scene(spec)
     name = scene.facts[2].name
     scene.facts = [replace(fact, digests=ONE) for fact in scene.facts[:2]]
     decision = decide(shop().desired(), scene.observed(), NOW)
-    [step] = [one for one in decision.steps if isinstance(one.action, CreateContainer)]
+    (step,) = [step for step in decision.steps if isinstance(step.action, CreateContainer)]
     assert (step.action.name, step.action.pins) == (name, ONE)
-    # Also when nothing of it is left but what is remembered.
+    # Also when no container of it is left and only the ledger knows its pins.
     scene.facts, scene.ledger = [], decision.ledger
     decision = decide(shop().desired(), scene.observed(), NOW)
-    found = [one.action.pins for one in decision.steps if isinstance(one.action, CreateContainer)]
-    assert found == [ONE] * spec.replicas
+    pins = [step.action.pins for step in decision.steps if isinstance(step.action, CreateContainer)]
+    assert pins == [ONE] * spec.replicas

@@ -56,13 +56,13 @@ def labelled(number: int, text: str = TEXT, **changes: object) -> ContainerFact:
 
 
 def wanted(enhanced: bool = True, **guard: object) -> Desired:
-    """A shop without workloads, whose Instance looks at labels."""
+    """A shop without workloads, whose Instance reads labels."""
     desired = Shop(()).desired()
     limits = replace(desired.guard, **guard) if guard else desired.guard
     return replace(desired, instance=replace(desired.instance, enhanced_liveness=enhanced), guard=limits)
 
 
-def seen(
+def observed_with(
     *facts: ContainerFact, sick: tuple[str, ...] = (), ledger: Ledger = GATES, context: Context | None = None
 ) -> Observed:
     probes = {fact.generation: Probes(None, FAIL if fact.id in sick else PASS) for fact in facts}
@@ -75,25 +75,25 @@ def seen(
     )
 
 
-def test_a_failing_container_is_stopped_and_started_once_and_nothing_else_ever_happens_to_it():
-    observed = seen(labelled(1), labelled(2), labelled(3), sick=("id-2",))
-    done = [one.step for one in forecast(wanted(), observed, NOW).steps]
+def test_a_failing_container_is_stopped_and_started_once_and_nothing_else():
+    observed = observed_with(labelled(1), labelled(2), labelled(3), sick=("id-2",))
+    done = [planned.step for planned in forecast(wanted(), observed, NOW).steps]
     assert [type(step.action) for step in done] == [StopContainer, StartContainer]
     assert {step.object for step in done} == {f"{KEY}/2"}
     assert {step.cause for step in done} == {Reason.LIVENESS_FAILED}
     assert all(step.action.adopted and step.action.name == "shop-web-2" for step in done)
 
 
-def test_healthy_labelled_containers_are_a_workload_with_a_status_and_cause_nothing():
-    decision = decide(wanted(), seen(labelled(1), labelled(2)), NOW)
+def test_healthy_labelled_containers_have_a_status_and_cause_no_steps():
+    decision = decide(wanted(), observed_with(labelled(1), labelled(2)), NOW)
     assert not decision.steps
     assert not decision.holds
     (row,) = decision.status.workloads
     assert (row.key, row.wanted, row.available) == (KEY, 2, 2)
 
 
-def test_without_the_instances_word_labels_mean_nothing():
-    decision = decide(wanted(enhanced=False), seen(labelled(1), labelled(2), sick=("id-1",)), NOW)
+def test_labels_count_only_with_enhanced_liveness_of_the_instance():
+    decision = decide(wanted(enhanced=False), observed_with(labelled(1), labelled(2), sick=("id-1",)), NOW)
     assert not decision.steps
     assert not decision.status.workloads
 
@@ -106,22 +106,24 @@ def test_without_the_instances_word_labels_mean_nothing():
         ({"suspend": True}, Rule.SUSPENDED),
     ],
 )
-def test_the_guard_holds_them_by_their_key(change, rule):
-    decision = decide(wanted(**change), seen(labelled(1), labelled(2), labelled(3), sick=("id-1",)), NOW)
+def test_the_guard_holds_groups_by_their_key(change, rule):
+    decision = decide(wanted(**change), observed_with(labelled(1), labelled(2), labelled(3), sick=("id-1",)), NOW)
     assert not decision.steps
     assert [hold.rule for hold in decision.holds] == [rule]
 
 
-def test_a_persons_suspension_of_the_group_holds_its_restarts():
+def test_a_suspension_of_the_group_holds_its_restarts():
     ledger = apply_commands(GATES, (Command("suspend", KEY, "ann", "looking"),))
-    decision = decide(wanted(), seen(labelled(1), labelled(2), labelled(3), sick=("id-1",), ledger=ledger), NOW)
+    decision = decide(
+        wanted(), observed_with(labelled(1), labelled(2), labelled(3), sick=("id-1",), ledger=ledger), NOW
+    )
     assert [hold.rule for hold in decision.holds] == [Rule.SUSPENDED]
     assert not decision.steps
 
 
-def test_two_of_one_service_that_fail_are_never_restarted_together():
+def test_two_failing_containers_of_a_service_do_not_restart_together():
     facts = tuple(labelled(number) for number in range(1, 6))
-    decision = decide(wanted(), seen(*facts, sick=("id-1", "id-2")), NOW)
+    decision = decide(wanted(), observed_with(*facts, sick=("id-1", "id-2")), NOW)
     assert len(decision.ledger.grants) == 1
     assert (
         len([hold for hold in decision.holds if hold.rule in (Rule.RESTART_IN_PROGRESS, Rule.MASS_FAILURE, Rule.RATE)])
@@ -134,25 +136,25 @@ def test_a_container_without_a_compose_service_is_a_group_of_its_own():
     labels = tuple(label for label in lone.labels if "compose" not in label[0])
     lone = replace(lone, labels=labels)
     assert group_key(lone) == f"container/{NODE}/lone"
-    decision = decide(wanted(), seen(lone, sick=("id-1",)), NOW)
+    decision = decide(wanted(), observed_with(lone, sick=("id-1",)), NOW)
     assert [grant.object for grant in decision.ledger.grants.values()] == [f"container/{NODE}/lone/0"]
 
 
 @pytest.mark.parametrize("state", [ContainerState.EXITED, ContainerState.CREATED])
-def test_one_that_ended_without_us_is_not_started(state):
+def test_a_container_that_ended_without_us_is_not_started(state):
     down = labelled(1, state=state, running_since=0, exit_cause=ExitCause.EXITED, exit_code=1)
-    decision = decide(wanted(), seen(down, labelled(2)), NOW)
+    decision = decide(wanted(), observed_with(down, labelled(2)), NOW)
     assert not decision.steps
     assert not decision.status.workloads[0].key.endswith("/1")
 
 
 @given(hours=st.integers(0, 100))
-def test_one_that_we_stopped_is_started_however_late_that_is(hours):
+def test_a_container_that_we_stopped_is_started_however_late(hours):
     down = labelled(1, state=ContainerState.EXITED, running_since=0, exit_cause=ExitCause.STOPPED_BY_US)
     then = Instant(NOW.wall - hours * 3600 * SECOND, NOW.steady - hours * 3600 * SECOND, NOW.boot)
     grant = Grant(f"{KEY}/1", down.generation, Reason.LIVENESS_FAILED, then, weight_out=then)
     ledger = replace(GATES, grants={down.id: grant})
-    (step,) = decide(wanted(), seen(down, labelled(2), ledger=ledger), NOW).steps
+    (step,) = decide(wanted(), observed_with(down, labelled(2), ledger=ledger), NOW).steps
     assert isinstance(step.action, StartContainer)
     assert step.action.adopted
 
@@ -161,7 +163,7 @@ def test_one_that_we_stopped_is_started_however_late_that_is(hours):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("", "no label reconciler.container-probe-context"),
         ("{", "the label is not JSON"),
@@ -177,7 +179,7 @@ def test_one_that_we_stopped_is_started_however_late_that_is(hours):
     ],
     ids=range(11),
 )
-def test_a_context_that_makes_no_sense_is_said_and_never_a_reason_to_restart(text, told):
+def test_an_invalid_context_is_reported_and_never_causes_a_restart(text, message):
     fact = labelled(1, text)
     runtimes = {NODE: Known((fact,), NODE, SEEN)}
     foreigners = LabelContexts()
@@ -191,13 +193,13 @@ def test_a_context_that_makes_no_sense_is_said_and_never_a_reason_to_restart(tex
     decision = decide(wanted(), observed, NOW)
     (hold,) = decision.holds
     assert hold.rule is Rule.PROBE_CONTEXT
-    assert told in hold.message
+    assert message in hold.message
     assert hold.next_step
     assert not decision.steps
     assert not decision.ledger.grants
 
 
-def test_a_context_is_read_with_the_vocabulary_of_manifests():
+def test_a_context_has_the_fields_of_manifests():
     text = (
         '[{"name": "web", "livenessProbe": {"httpGet": {"path": "/live", "port": 8080, "httpHeaders": '
         '[{"name": "X-Probe", "value": "1"}]}, "periodSeconds": 0.5, "failureThreshold": 2, '
@@ -218,12 +220,12 @@ def test_a_context_is_read_with_the_vocabulary_of_manifests():
     ],
     ids=["a secret of ours", "a file of ours", "a command that the Guard does not allow"],
 )
-def test_a_label_cannot_reach_for_what_is_ours(probe):
+def test_a_label_cannot_use_secrets_files_or_commands_of_ours(probe):
     with pytest.raises(ValueError, match="web: "):
         parse_context(f'[{{"name": "web", "livenessProbe": {probe}}}]', [["healthcheck"]])
 
 
-def test_only_what_is_read_is_probed_and_a_changed_guard_reads_again():
+def test_a_changed_guard_parses_contexts_again():
     fact = labelled(1, '[{"name": "web", "livenessProbe": {"exec": {"command": ["check"]}}}]')
     runtimes = {NODE: Known((fact,), NODE, SEEN)}
     foreigners = LabelContexts()
@@ -238,24 +240,29 @@ def test_only_what_is_read_is_probed_and_a_changed_guard_reads_again():
 
 @given(st.permutations(range(1, 6)))
 def test_the_order_of_a_look_changes_nothing(order):
-    one = decide(wanted(), seen(*(labelled(number) for number in range(1, 6)), sick=("id-3",)), NOW)
-    other = decide(wanted(), seen(*(labelled(number) for number in order), sick=("id-3",)), NOW)
-    assert (one.steps, one.holds, one.ledger, one.wake_at) == (other.steps, other.holds, other.ledger, other.wake_at)
+    first = decide(wanted(), observed_with(*(labelled(number) for number in range(1, 6)), sick=("id-3",)), NOW)
+    other = decide(wanted(), observed_with(*(labelled(number) for number in order), sick=("id-3",)), NOW)
+    assert (first.steps, first.holds, first.ledger, first.wake_at) == (
+        other.steps,
+        other.holds,
+        other.ledger,
+        other.wake_at,
+    )
 
 
 def test_the_answer_stays_the_same_until_it_wakes():
-    observed = seen(labelled(1), labelled(2), labelled(3), sick=("id-2",))
+    observed = observed_with(labelled(1), labelled(2), labelled(3), sick=("id-2",))
     first = decide(wanted(), observed, NOW)
     just_before = Now(NOW.wall + first.wake_at - NOW.steady - 1, first.wake_at - 1, NOW.boot)
     later = decide(wanted(), replace(observed, ledger=first.ledger), just_before)
     assert later.steps == first.steps
 
 
-def test_one_that_is_down_in_the_middle_of_its_restart_is_started_though_labels_count_no_more():
+def test_a_restart_is_finished_after_labels_are_switched_off():
     down = labelled(1, state=ContainerState.EXITED, running_since=0, exit_cause=ExitCause.STOPPED_BY_US)
     then = Instant(NOW.wall - SECOND, NOW.steady - SECOND, NOW.boot)
     grant = Grant(f"{KEY}/1", down.generation, Reason.LIVENESS_FAILED, then, weight_out=then)
     ledger = replace(GATES, grants={down.id: grant})
-    (step,) = decide(wanted(enhanced=False), seen(down, labelled(2), ledger=ledger), NOW).steps
+    (step,) = decide(wanted(enhanced=False), observed_with(down, labelled(2), ledger=ledger), NOW).steps
     assert isinstance(step.action, StartContainer)
     assert step.action.adopted

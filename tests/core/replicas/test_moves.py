@@ -35,7 +35,7 @@ def test_two_containers_of_one_name_are_stopped_one_after_the_other() -> None:
         f"another call on {here.name} goes first"
     ]
     left, other = (there, here) if stops[0].expect == here.generation else (here, there)
-    both[other.node] = Known(tuple(one for one in both[other.node].value if one.id != other.id), other.node, SEEN)
+    both[other.node] = Known(tuple(fact for fact in both[other.node].value if fact.id != other.id), other.node, SEEN)
     second = decide(desired, replace(observed, runtimes=both, ledger=first.ledger), NOW)
     (stop,) = [step.action for step in second.steps if isinstance(step.action, StopContainer)]
     assert stop.expect == left.generation

@@ -1,4 +1,4 @@
-"""What a container of somebody else's has otherwise than a template: every field, in words that tell no values."""
+"""Differences between a foreign container and a template: every field, without values."""
 
 from dataclasses import replace
 
@@ -37,21 +37,21 @@ FITS = Setup(
 )
 
 
-def stranger(setup: Setup | None, image: Setup | None = IMAGE, **changes: object) -> ContainerFact:
+def foreign(setup: Setup | None, image: Setup | None = IMAGE, **changes: object) -> ContainerFact:
     fact = ContainerFact("here", "web-1", "id", ContainerState.RUNNING, NOW.wall, SEEN, setup=setup, image_setup=image)
     return replace(fact, **changes)
 
 
-def test_one_that_was_made_as_the_template_says_has_nothing_otherwise():
-    assert differing(TEMPLATE, stranger(FITS)) == []
+def test_a_container_that_fits_has_no_differences():
+    assert differing(TEMPLATE, foreign(FITS)) == []
 
 
-def test_what_a_runtime_does_not_tell_is_no_difference():
-    assert differing(TEMPLATE, stranger(None)) == []
+def test_an_unknown_setup_is_no_difference():
+    assert differing(TEMPLATE, foreign(None)) == []
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"entrypoint": ("shell",)}, "it runs shell, not serve"),
         ({"arguments": ("--port", "sentinel-port")}, "it runs serve with other arguments"),
@@ -78,45 +78,45 @@ def test_what_a_runtime_does_not_tell_is_no_difference():
         ),
     ],
 )
-def test_every_difference_is_told_without_values(changes, told):
-    found = differing(TEMPLATE, stranger(FITS._replace(**changes)))
-    assert found == [told]
-    assert "sentinel" not in "".join(found)
+def test_every_difference_is_reported_without_values(changes, message):
+    differences = differing(TEMPLATE, foreign(FITS._replace(**changes)))
+    assert differences == [message]
+    assert "sentinel" not in "".join(differences)
 
 
 @pytest.mark.parametrize(
-    ("container", "there"),
+    ("container", "actual"),
     [
         (Container("web", ()), IMAGE),
         (Container("web", (), engine=Engine(args=("mine",))), IMAGE._replace(arguments=("mine",))),
         (Container("web", (), engine=Engine(user="0")), IMAGE._replace(user="root")),
     ],
 )
-def test_what_the_template_leaves_to_the_image_is_compared_with_the_image(container, there):
+def test_fields_that_the_template_lacks_are_compared_with_the_image(container, actual):
     template = Template((), container)
-    assert differing(template, stranger(there)) == []
-    other = there._replace(entrypoint=("other",))
-    assert differing(template, stranger(other)) == ["it runs other, not entry"]
+    assert differing(template, foreign(actual)) == []
+    other = actual._replace(entrypoint=("other",))
+    assert differing(template, foreign(other)) == ["it runs other, not entry"]
 
 
-def test_without_a_word_of_the_image_only_what_the_template_says_itself_is_compared():
-    assert differing(Template((), Container("web", ())), stranger(FITS._replace(mounts=()), None)) == []
+def test_without_the_setup_of_the_image_only_template_fields_are_compared():
+    assert differing(Template((), Container("web", ())), foreign(FITS._replace(mounts=()), None)) == []
     wrong = FITS._replace(env=(*FITS.env, ("DEBUG", fingerprint("1"))), user="1001")
-    assert differing(TEMPLATE, stranger(wrong, None)) == ["user is 1001, not 1000"]
+    assert differing(TEMPLATE, foreign(wrong, None)) == ["user is 1001, not 1000"]
 
 
 def test_ports_and_networks_are_compared_while_it_runs():
     container = Container("web", ("serve",), ports=(Port("http", 8080, host_port=80),))
     template = Template((), container, networks=("edge",))
-    wrong = stranger(None, addresses=(("shop_default", "10.1.0.1"),))
+    wrong = foreign(None, addresses=(("shop_default", "10.1.0.1"),))
     assert differing(template, wrong) == ["port 8080 is not published as hostPort 80", "it is not in network edge"]
     assert differing(template, replace(wrong, state=ContainerState.EXITED)) == []
-    fine = stranger(None, addresses=(("edge", "10.1.0.1"),), published=(PortFact(8080, "192.0.2.1", 80),))
+    fine = foreign(None, addresses=(("edge", "10.1.0.1"),), published=(PortFact(8080, "192.0.2.1", 80),))
     assert differing(template, fine) == []
 
 
 @pytest.mark.parametrize(
-    ("there", "wanted", "told"),
+    ("actual", "wanted", "reported"),
     [
         ("no", "unless-stopped", True),
         ("on-failure:3", "unless-stopped", True),
@@ -125,11 +125,11 @@ def test_ports_and_networks_are_compared_while_it_runs():
         ("unless-stopped", "no", True),
     ],
 )
-def test_a_restart_policy_that_stays_is_told_where_it_differs(there, wanted, told):
+def test_a_kept_restart_policy_is_reported_where_it_differs(actual, wanted, reported):
     template = replace(TEMPLATE, live=(Live("", restart=wanted), Live("proxy", restart="no")))
-    fact = stranger(FITS, live=(Live("", restart=there),))
-    assert policy_kept(template, fact) == ((there, wanted) if told else None)
+    fact = foreign(FITS, live=(Live("", restart=actual),))
+    assert policy_kept(template, fact) == ((actual, wanted) if reported else None)
 
 
 def test_a_runtime_without_policies_keeps_none():
-    assert policy_kept(replace(TEMPLATE, live=(Live(""),)), stranger(FITS)) is None
+    assert policy_kept(replace(TEMPLATE, live=(Live(""),)), foreign(FITS)) is None

@@ -1,4 +1,4 @@
-"""What a revision was made from outlives its declaration: a replica of it that somebody removes is made again."""
+"""Templates of revisions are kept after their declaration: a removed replica of such a revision is recreated."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from reconciler.core.decide import decide
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.reasons import Rule
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
-from reconciler.core.model.revision import Rollout as Books
+from reconciler.core.model.revision import Rollout as RolloutRow
 from reconciler.core.replicas import templates
 from tests.builders import NOW, Scene, ago, container
 from tests.core.rollouts.world import names_of, of, revision, staged, standing, up
@@ -56,7 +56,7 @@ FULL = Template(
 # --- as text ------------------------------------------------------------------------------------------------------
 
 
-def test_a_template_comes_back_from_its_text_as_it_was():
+def test_a_template_survives_its_text_form():
     assert templates.read(templates.write(FULL)) == FULL
     bare = Template((), Container("main", ("x",)))
     assert templates.read(templates.write(bare)) == bare
@@ -73,21 +73,21 @@ def test_a_template_comes_back_from_its_text_as_it_was():
         ("{", "["),
     ],
 )
-def test_what_does_not_mean_the_same_here_is_not_used(old, new):
+def test_a_text_with_other_fields_is_not_used(old, new):
     text = templates.write(FULL)
     assert old in text
     assert templates.read(text.replace(old, new, 1)) is None
 
 
-# --- what it is for -----------------------------------------------------------------------------------------------
+# --- recreation -----------------------------------------------------------------------------------------------
 
 
 def gone(world: World, image: str, ordinal: int) -> None:
-    """Somebody removes a container behind our back."""
+    """Another program removes a container."""
     world.runtime.vanish(names_of(image)[ordinal])
 
 
-def test_a_removed_replica_of_the_active_revision_is_made_again_while_a_newer_one_waits(world):
+def test_a_removed_active_replica_is_recreated_while_a_newer_one_waits(world):
     here = world(staged())
     here.push(staged("v2", delay=7200 * SECOND))
     here.run(60 * SECOND)
@@ -100,7 +100,7 @@ def test_a_removed_replica_of_the_active_revision_is_made_again_while_a_newer_on
     assert not here.tape.last.holds
 
 
-def test_it_is_made_again_by_the_next_process_too(world):
+def test_the_next_process_recreates_a_removed_active_replica_too(world):
     here = world(staged())
     here.push(staged("v2", delay=7200 * SECOND))
     here.run(60 * SECOND)
@@ -111,7 +111,7 @@ def test_it_is_made_again_by_the_next_process_too(world):
     assert all(of(here, "v1").values())
 
 
-def test_a_revision_that_waits_in_line_gets_its_removed_replica_back(world):
+def test_a_removed_replica_of_a_waiting_revision_is_recreated(world):
     here = world(staged(supersede=Supersede.ON_ACTIVATION))
     here.push(staged("v2", delay=600 * SECOND, supersede=Supersede.ON_ACTIVATION))
     here.run(60 * SECOND)
@@ -124,7 +124,7 @@ def test_a_revision_that_waits_in_line_gets_its_removed_replica_back(world):
     assert up(here, "v2") == up(here, "v3") == 3
 
 
-def test_after_a_way_back_the_revision_before_is_made_whole_again(world):
+def test_after_a_rollback_the_previous_revision_is_made_complete(world):
     here = world(staged(replicas=2))
     here.push(staged("v2", replicas=4))
     here.run(300 * SECOND)
@@ -136,7 +136,7 @@ def test_after_a_way_back_the_revision_before_is_made_whole_again(world):
     assert not any(of(here, "v2").values())
 
 
-def test_only_templates_that_may_be_needed_are_remembered(world):
+def test_only_templates_that_may_be_needed_are_kept(world):
     here = world(staged())
     for number in range(2, 6):
         here.push(staged(f"v{number}", delay=30 * SECOND))
@@ -165,14 +165,14 @@ def waiting():
     del scene.facts[1]
     old = Revision(OLD.revision, 1, Standing.ACTIVE, ago(9999), activated=ago(9999))
     new = Revision(NEW.revision, 2, Standing.SCHEDULED, ago(99), at=later.activate_at)
-    rollouts = {OLD.key: Books(OLD.revision, rows=(old, new))}
+    rollouts = {OLD.key: RolloutRow(OLD.revision, rows=(old, new))}
     scene.ledger = replace(
         scene.ledger, rollouts=rollouts, clock=ago(99), revisions={OLD.key: RevisionMark(2, NEW.revision)}
     )
     return desired, scene
 
 
-def test_what_is_remembered_is_what_is_made_and_the_digest_stays():
+def test_a_replica_is_recreated_from_the_kept_template_and_pins():
     desired, scene = waiting()
     (web,) = shop(replicas=2, image="v1").desired().workloads
     name = f"{OLD.key}@{OLD.revision}"
@@ -188,17 +188,17 @@ def test_what_is_remembered_is_what_is_made_and_the_digest_stays():
 
 
 @pytest.mark.parametrize("text", [None, "{}", "nonsense"])
-def test_what_is_not_remembered_is_reported_and_the_others_go_on(text):
+def test_a_lost_template_is_reported_and_other_replicas_go_on(text):
     desired, scene = waiting()
     known = {} if text is None else {f"{OLD.key}@{OLD.revision}": text}
     scene.ledger = replace(scene.ledger, templates=known)
     decision = decide(desired, scene.observed(), NOW)
-    (hold,) = [one for one in decision.holds if one.rule is Rule.TEMPLATE_GONE]
+    (hold,) = [hold for hold in decision.holds if hold.rule is Rule.TEMPLATE_GONE]
     assert hold.next_step
     assert not any(isinstance(step.action, CreateContainer) for step in decision.steps)
 
 
-def test_limits_of_a_container_that_only_the_declared_revision_has_are_not_asked_of_the_one_that_serves():
+def test_settings_of_a_container_that_only_the_declared_revision_has():
     desired, scene = waiting()
     (web,) = desired.workloads
     live = (Live("", 500), Live("proxy", 100, restart="no"))
