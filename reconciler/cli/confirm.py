@@ -29,7 +29,7 @@ def plan_confirmed(path: Path, options: Options, intent: "Intent", question: str
         question: with `{steps}` for their number and `{instance}` for the instance's id.
     """
     from reconciler.cli import run  # noqa: PLC0415  (imported when it is needed)
-    from reconciler.core.decision import to_text  # noqa: PLC0415
+    from reconciler.core.plan_text import to_text  # noqa: PLC0415
 
     plan, decision, _ = run.make_plan(path, options, intent)
     options.view.err(to_text(plan).rstrip())

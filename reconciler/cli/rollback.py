@@ -14,7 +14,7 @@ from reconciler.cli.inbox import LATER, current_user, send
 from reconciler.cli.objects import known_objects, unknown_object
 from reconciler.cli.options import Options, common_options, target_options, usage_error
 from reconciler.cli.where import Place, find, joined, path_optional
-from reconciler.core.model.revision import may_go_back, read_rollout
+from reconciler.core.model.revision import can_roll_back, read_rollout
 from reconciler.exits import Exit
 
 
@@ -81,7 +81,7 @@ def _check(key: str, place: Place) -> None:
         hint = "change the template back in the manifest, which takes effect at once"
         raise usage_error(f"{key} has strategy {strategy.value}, which keeps no previous revision", hint)
     try:
-        possible = may_go_back(read_rollout(json.loads(row)))
+        possible = can_roll_back(read_rollout(json.loads(row)))
     except (ValueError, TypeError):  # a newer version wrote it; the process that holds the instance decides
         return
     if not possible:

@@ -111,7 +111,7 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
         out.wants.append(_want(group, ordinal, Kind.START, cause, message, belief))
         return
     if belief.live is _FAIL:
-        drains_until = belief.word.said_at + workload.drain_max if belief.word and belief.word.draining else 0
+        drains_until = belief.claim.said_at + workload.drain_max if belief.claim and belief.claim.draining else 0
         if drains_until > now.steady:
             message = (
                 f"{fact.name} reports that it is draining; it is not restarted for its health before the drain ends"
@@ -144,7 +144,7 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
         message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready yet'}"
         out.waits.append(Wait(name, Waiting.READY, message))
     else:
-        ripe = availability.ripe_at(belief, workload.min_ready)
+        ripe = availability.available_at(belief, workload.min_ready)
         if ripe > now.steady:
             message = f"{fact.name} is ready, but not for minReadySeconds yet"
             out.waits.append(Wait(name, Waiting.MIN_READY, message, ripe))
@@ -172,7 +172,7 @@ def _missing(
         if ordinal in exist:
             continue
         name, node = roster.replica_name(workload, instance, ordinal), roster.node_of(workload, ordinal)
-        if node in group.blind:
+        if node in group.unreadable_nodes:
             continue
         obj = memory.replica_of(workload.key, ordinal)
         if (node, name) in snap.roster.foreign:
@@ -276,7 +276,9 @@ def _partly_blind(
     snap: Snapshot, key: str, group: Group, instance: str, grants: Mapping[str, Grant], out: Differences
 ) -> None:
     """A workload with a node that cannot be seen: what is down on the others is started, nothing that runs is disrupted."""
-    message = f"node {', '.join(group.blind)} cannot be read; running containers are neither stopped nor removed"
+    message = (
+        f"node {', '.join(group.unreadable_nodes)} cannot be read; running containers are neither stopped nor removed"
+    )
     out.waits.append(Wait(key, Waiting.NODE, message))
     for ordinal, belief in group.current.items():
         if belief.fact.state in _DOWN and belief.fact.id not in grants:
@@ -300,7 +302,7 @@ def find(snap: Snapshot, ledger: Ledger) -> Differences:
     for key, group in snap.roster.groups.items():
         workload = group.workload
         min_ready = workload.min_ready
-        if group.blind:
+        if group.unreadable_nodes:
             _partly_blind(snap, key, group, instance, grants, out)
             continue
         for ordinal, belief in group.current.items():

@@ -196,7 +196,7 @@ class _Gate:
         # within the budget too. A replaced one that is not available has an available one in its place already.
         runs = want.fact is not None and want.fact.state in UP
         counted = available or unknown or (runs and want.kind is not Kind.RETIRE)
-        if counted and grants.in_flight(self.counters.ledger.grants.values(), prefix) >= limit:
+        if counted and grants.disrupted(self.counters.ledger.grants.values(), prefix) >= limit:
             message = f"{workload.key} allows {limit} disruption{'' if limit == 1 else 's'} at a time"
             return Wait(want.object, Waiting.REPLACEMENT, message)
         if available:

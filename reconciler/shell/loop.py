@@ -15,7 +15,8 @@ from manifests.values.desired import SECOND, Role
 from reconciler.core.decide import decide
 from reconciler.core.decision import Decision
 from reconciler.core.model.instant import FOREVER, Now
-from reconciler.core.model.ledger import Command, Ledger, Outcome, OutcomeKind, fold, obey
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_fold import Command, Outcome, OutcomeKind, apply_commands, fold
 from reconciler.core.model.observed import Observed
 from reconciler.core.model.step import Step
 from reconciler.core.rollouts.revisions import quiet
@@ -161,7 +162,7 @@ class Loop:
         self.ledger = self.ledger_store.load()
         self.reporting.begin(self.ledger)
         if self.parts.approve and write:
-            self.ledger = obey(self.ledger, (Command("approve", self.parts.approve),))
+            self.ledger = apply_commands(self.ledger, (Command("approve", self.parts.approve),))
         if write:
             for message in self.memory.close_open_entries():
                 self.reporter.note(message, level=logging.WARNING)
@@ -238,7 +239,9 @@ class Loop:
             task.result()
         now = self.clock.now()
         commands = tuple(self.memory.commands())
-        self.ledger = obey(self.ledger, tuple(command for _, command in commands)) if commands else self.ledger
+        self.ledger = (
+            apply_commands(self.ledger, tuple(command for _, command in commands)) if commands else self.ledger
+        )
         self.ledger = fold(self.ledger, tuple(self._outcomes), now)
         self._outcomes.clear()
         await self._reread(now)
@@ -298,7 +301,7 @@ class Loop:
             busy=looks.providers.busy() - self.applier.busy,
             contexts=self.probing.label_contexts.contexts,
             under_way=frozenset(self.applier.busy),
-            leaves=dict(self.probing.name_targets.verdicts),
+            target_answers=dict(self.probing.name_targets.verdicts),
         )
 
     def _act(self, steps: tuple[Step, ...]) -> None:

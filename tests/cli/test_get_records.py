@@ -22,8 +22,8 @@ from manifests.values.dns import (
 )
 from providers.facts import Known, ProbeFact, ProbeValue, RecordKey, RecordSet, Unknown, ZoneFact
 from reconciler.core.decide import decide
-from reconciler.core.model.leaf_probe import LeafProbe
 from reconciler.core.model.observed import Observed
+from reconciler.core.model.target_probe import TargetProbe
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.report.summary import decision_json
 from reconciler.shell.store.state_db import Store
@@ -91,13 +91,15 @@ def keep(home: Path) -> Callable[..., None]:
         clock = SystemClock()
         now = clock.now()
         facts = {
-            LeafProbe("203.0.113.1", CHECK): probe_fact(PASS, PASS, 40, "HTTP 200", now.steady, 1),
-            LeafProbe("203.0.113.2", CHECK): probe_fact(FAIL, FAIL, 6, "HTTP 503", now.steady),
-            LeafProbe("203.0.113.3", CHECK): probe_fact(CANNOT_RUN, CANNOT_RUN, 0, "the secret is missing", now.steady),
-            LeafProbe(CLOUD.address, CLOUD.check): probe_fact(PASS, FAIL, 2, "203.0.113.80: HTTP 500", now.steady),
+            TargetProbe("203.0.113.1", CHECK): probe_fact(PASS, PASS, 40, "HTTP 200", now.steady, 1),
+            TargetProbe("203.0.113.2", CHECK): probe_fact(FAIL, FAIL, 6, "HTTP 503", now.steady),
+            TargetProbe("203.0.113.3", CHECK): probe_fact(
+                CANNOT_RUN, CANNOT_RUN, 0, "the secret is missing", now.steady
+            ),
+            TargetProbe(CLOUD.address, CLOUD.check): probe_fact(PASS, FAIL, 2, "203.0.113.80: HTTP 500", now.steady),
         }
         known = Unknown("no answer", "zone", now.steady) if zone is None else Known(zone, "zone", now.steady)
-        observed = Observed(zones={("zone", ZONE): known}, leaves=facts, source_read_at=now.steady)
+        observed = Observed(zones={("zone", ZONE): known}, target_answers=facts, source_read_at=now.steady)
         with Store.open(home / "small", clock) as kept:
             kept.put_decision(decision_json(decide(wanted, observed, now), wanted, now))
 

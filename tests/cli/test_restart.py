@@ -8,7 +8,8 @@ import pytest
 
 from manifests.values.desired import SECOND
 from reconciler.core.model.instant import instant
-from reconciler.core.model.ledger import from_rows, obey, to_rows
+from reconciler.core.model.ledger_codec import from_rows, to_rows
+from reconciler.core.model.ledger_fold import apply_commands
 from reconciler.core.model.restart_request import Fate, Member, Request
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.looks.wake_pipe import wake_holder
@@ -37,7 +38,7 @@ def daemon(stored, answer: Callable[[Request], Request]) -> tuple[threading.Thre
                 found = memory.commands()
                 if not found:
                     continue
-                ledger = obey(from_rows(store.load_ledger()), tuple(command for _, command in found))
+                ledger = apply_commands(from_rows(store.load_ledger()), tuple(command for _, command in found))
                 requests = {name: answer(request) for name, request in ledger.requests.items()}
                 store.save_ledger(to_rows(replace(ledger, requests=requests)), [number for number, _ in found])
 

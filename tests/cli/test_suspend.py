@@ -1,7 +1,8 @@
 import json
 import threading
 
-from reconciler.core.model.ledger import from_rows, obey, to_rows
+from reconciler.core.model.ledger_codec import from_rows, to_rows
+from reconciler.core.model.ledger_fold import apply_commands
 from reconciler.core.model.reasons import Rule
 from reconciler.shell.clock import SystemClock
 from reconciler.shell.store.lock import Lock
@@ -29,7 +30,7 @@ def test_a_node_and_its_probes_can_be_suspended_and_resumed(stored, reconcile):
     [(_, word, _)] = inbox(stored)
     assert (word["object"], word["probes"]) == ("node/local", True)
     with Store.open(stored, SystemClock()) as store:
-        ledger = obey(
+        ledger = apply_commands(
             from_rows(store.load_ledger()), tuple(command for _, command in StoreMemory(store, "test").commands())
         )
     assert ledger.suspensions["node/local"].probes is True
@@ -44,7 +45,7 @@ def test_the_next_run_obeys_what_is_in_the_inbox(stored, reconcile):
     reconcile("resume", "workload/web")
     with Store.open(stored, SystemClock()) as store:
         words = tuple(command for _, command in StoreMemory(store, "test").commands())
-        ledger = obey(from_rows(store.load_ledger()), words)
+        ledger = apply_commands(from_rows(store.load_ledger()), words)
     assert set(ledger.suspensions) == {"*"}
     assert ledger.suspensions["*"][:2] == ("ada", "maintenance")
 

@@ -55,7 +55,7 @@ def test_a_network_that_was_lost_is_one_step_that_disturbs_nothing() -> None:
     (step,) = decide(desired, shop.observed(), NOW).steps
     assert step.action == UpdateContainer(lost.node, lost.name, lost.generation, (), join=("edge", "logs"))
     assert step.cause is Reason.NETWORK_LOST
-    assert "not connected to edge, logs any more" in step.message
+    assert "no longer connected to edge, logs" in step.message
     assert describe(step.action) == f"update {lost.name}: connect to edge; connect to logs"
     plan = forecast(desired, shop.observed(), NOW)
     assert [planned.step.id for planned in plan.steps] == [step.id]
@@ -107,7 +107,7 @@ def test_a_container_that_the_engine_restarts_is_left_to_it() -> None:
     assert not [step for step in decision.steps if isinstance(step.action, StartContainer)]
     waits = [wait for wait in decision.waits if wait.object.endswith("/0")]
     assert [wait.waiting for wait in waits] == [Waiting.READY]
-    assert "by itself" in waits[0].message
+    assert "the runtime is restarting" in waits[0].message
 
 
 @pytest.mark.parametrize("address", ["", "10.0.9.9"])

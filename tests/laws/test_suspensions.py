@@ -4,7 +4,7 @@ import pytest
 
 from manifests.values.desired import SECOND
 from providers.facts import Generation
-from reconciler.core.model.ledger import Command
+from reconciler.core.model.ledger_fold import Command
 from tests.laws.helpers import WEB, ready
 from tests.sim.manifest import shop
 from tests.sim.world import World

@@ -10,7 +10,7 @@ from manifests.values.desired import SECOND, Desired
 from manifests.values.dns import Check, DNSPolicy, HealthCheck, Publish, Target
 from manifests.values.pod import SecretSource
 from providers.facts import ProbeFact, ProbeValue
-from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.model.target_probe import TargetProbe
 from reconciler.probes.target import Target as ProbeTarget
 from reconciler.shell.probing.name_targets import LEAF, MAX_UNCLEAR, generation_of, probe_of
 from reconciler.shell.probing.targets import EVERYTHING
@@ -46,7 +46,7 @@ class World(Shell):
         await self.probing.retarget(self.desired, (), silent)
         return sorted(self.prober.targets.values(), key=lambda target: target.address)
 
-    def report(self, check_target: LeafProbe, value: ProbeValue, last: ProbeValue | None = None) -> tuple[bool, bool]:
+    def report(self, check_target: TargetProbe, value: ProbeValue, last: ProbeValue | None = None) -> tuple[bool, bool]:
         now = self.clock.now().steady
         fact = ProbeFact(value, last or value, 1, 5, now, now, 33 * SECOND, "said")
         self.prober.results[generation_of(check_target), LEAF] = fact
@@ -95,18 +95,18 @@ async def test_a_health_check_without_a_policy_is_probed(tmp_path: Path) -> None
 
 
 async def test_the_host_of_a_check_defaults_to_the_host_name() -> None:
-    probe = probe_of(LeafProbe("lb.cloud.example.", replace(CHECK, host="")))
+    probe = probe_of(TargetProbe("lb.cloud.example.", replace(CHECK, host="")))
     assert probe.host == "lb.cloud.example"
     assert probe.tls is not None
     assert probe.tls.server_name == "lb.cloud.example"
-    plain = probe_of(LeafProbe("203.0.113.1", replace(CHECK, host="", protocol="HTTP")))
+    plain = probe_of(TargetProbe("203.0.113.1", replace(CHECK, host="", protocol="HTTP")))
     assert (plain.host, plain.tls) == ("", None)
 
 
 async def test_a_changed_verdict_wakes_the_loop_without_a_look_at_containers(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
-    check_target = LeafProbe("203.0.113.1", CHECK)
+    check_target = TargetProbe("203.0.113.1", CHECK)
     assert world.report(check_target, PASS) == (True, False)
     assert world.report(check_target, PASS) == (False, False)
     assert world.report(check_target, FAIL) == (True, False)
@@ -116,8 +116,8 @@ async def test_a_changed_verdict_wakes_the_loop_without_a_look_at_containers(tmp
 async def test_a_verdict_stays_until_its_address_or_check_changes(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1", "203.0.113.2"))
     await world.aim()
-    world.report(LeafProbe("203.0.113.1", CHECK), FAIL)
-    world.report(LeafProbe("203.0.113.2", CHECK), PASS)
+    world.report(TargetProbe("203.0.113.1", CHECK), FAIL)
+    world.report(TargetProbe("203.0.113.2", CHECK), PASS)
     world.want(policy("203.0.113.1", weight=7))
     await world.aim()
     assert world.verdicts == {"203.0.113.1": FAIL}
@@ -131,7 +131,7 @@ async def test_a_late_result_of_a_removed_check_is_ignored(tmp_path: Path) -> No
     await world.aim()
     world.want()
     await world.aim()
-    assert world.report(LeafProbe("203.0.113.1", CHECK), FAIL) == (False, False)
+    assert world.report(TargetProbe("203.0.113.1", CHECK), FAIL) == (False, False)
     assert world.verdicts == {}
 
 
@@ -148,7 +148,7 @@ async def test_the_engine_gets_targets_only_when_they_changed(tmp_path: Path) ->
 async def test_a_restarted_engine_gets_all_targets_and_verdicts_are_forgotten(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
-    world.report(LeafProbe("203.0.113.1", CHECK), FAIL)
+    world.report(TargetProbe("203.0.113.1", CHECK), FAIL)
     world.probing.forget()
     world.prober.restart()
     assert world.verdicts == {}
@@ -181,7 +181,7 @@ async def test_a_check_cannot_run_until_its_secret_exists(tmp_path: Path, monkey
 async def test_a_single_run_waits_only_for_possible_verdicts(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
-    leaves, check_target = world.probing.name_targets, LeafProbe("203.0.113.1", CHECK)
+    leaves, check_target = world.probing.name_targets, TargetProbe("203.0.113.1", CHECK)
     assert leaves.unanswered()
     assert leaves.undecided()
     world.report(check_target, UNKNOWN, FAIL)
@@ -200,7 +200,7 @@ async def test_a_single_run_waits_only_for_possible_verdicts(tmp_path: Path) -> 
 
 
 async def test_a_target_address_has_the_same_identity_in_every_process() -> None:
-    first = generation_of(LeafProbe("203.0.113.1", CHECK))
-    assert first == generation_of(LeafProbe("203.0.113.1", replace(CHECK)))
-    assert first != generation_of(LeafProbe("203.0.113.1", replace(CHECK, path="/other")))
-    assert first != generation_of(LeafProbe("203.0.113.2", CHECK))
+    first = generation_of(TargetProbe("203.0.113.1", CHECK))
+    assert first == generation_of(TargetProbe("203.0.113.1", replace(CHECK)))
+    assert first != generation_of(TargetProbe("203.0.113.1", replace(CHECK, path="/other")))
+    assert first != generation_of(TargetProbe("203.0.113.2", CHECK))

@@ -7,17 +7,16 @@ from hypothesis import strategies as st
 
 from manifests.values.desired import SECOND, Push
 from providers.facts import Generation
+from reconciler.core.health import push_channel
 from reconciler.core.health.pushes import (
     BURST,
     EARLY,
     RATE,
     RESTORED_WITHIN,
     SLACK,
-    SUSPECT_LIMIT,
-    Life,
+    ObservedContainer,
     Record,
     Sent,
-    channel,
     is_full,
     observed,
     receive,
@@ -27,7 +26,8 @@ from reconciler.core.health.pushes import (
     unseen,
 )
 from reconciler.core.model.instant import FOREVER, Instant
-from reconciler.core.model.ledger import Ledger, PushRow, from_rows, to_rows
+from reconciler.core.model.ledger import Ledger, PushRow
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.replicas.memory import is_empty
 
@@ -38,15 +38,15 @@ SECOND_LIFE = Generation("c1", 200)
 READY, NOT_READY, STARTUP, DRAINING = PushEvent.READY, PushEvent.NOT_READY, PushEvent.STARTUP, PushEvent.DRAINING
 
 
-def life(generation=FIRST, since=T - 100 * SECOND, looked_at=T, running=True) -> Life:
-    return Life(generation, running, since, looked_at)
+def life(generation=FIRST, since=T - 100 * SECOND, looked_at=T, running=True) -> ObservedContainer:
+    return ObservedContainer(generation, running, since, looked_at)
 
 
 def sent(event=READY, boot="b1", seq=1, at=T, inflight=None) -> Sent:
     return Sent(event, boot, seq, inflight, at)
 
 
-def taken(*messages: Sent, of: Life | None = None) -> Record:
+def taken(*messages: Sent, of: ObservedContainer | None = None) -> Record:
     """The record after these messages, all of which must be accepted."""
     record = None
     for message in messages:
@@ -196,44 +196,44 @@ def senders(*ages: int) -> list[tuple[Push, PushFact]]:
 
 
 def test_more_than_half_of_the_senders_silent_together_suspends_silence():
-    state = channel(senders(31, 35, 40, 5), T)
+    state = push_channel.judge(senders(31, 35, 40, 5), T)
     assert (state.suspect, state.silent, state.total) == (True, 3, 4)
-    assert not channel(senders(31, 35, 5, 5), T).suspect
+    assert not push_channel.judge(senders(31, 35, 5, 5), T).suspect
 
 
 def test_senders_silent_one_by_one_do_not_suspend_silence():
-    assert not channel(senders(31, 120, 210, 5), T).suspect
+    assert not push_channel.judge(senders(31, 120, 210, 5), T).suspect
 
 
 def test_one_silent_sender_does_not_suspend_silence():
-    assert not channel(senders(60), T).suspect
+    assert not push_channel.judge(senders(60), T).suspect
 
 
 def test_a_sender_is_silent_from_the_edge_of_its_window_on():
-    assert not channel(senders(29, 29), T).suspect
-    assert channel(senders(29, 29), T).until == T + SECOND
-    assert channel(senders(30, 30), T).suspect
+    assert not push_channel.judge(senders(29, 29), T).suspect
+    assert push_channel.judge(senders(29, 29), T).until == T + SECOND
+    assert push_channel.judge(senders(30, 30), T).suspect
 
 
 def test_senders_without_heartbeats_are_not_counted():
     quiet = [(replace(rules, heartbeats=False), fact) for rules, fact in senders(300, 300, 300)]
-    assert channel([*quiet, *senders(5)], T).total == 1
+    assert push_channel.judge([*quiet, *senders(5)], T).total == 1
 
 
 def test_suspended_silence_ends_by_itself():
-    now = T + SUSPECT_LIMIT
-    state = channel(senders(40, 40), now - 10 * SECOND - 1)
+    now = T + push_channel.SUSPECT_LIMIT
+    state = push_channel.judge(senders(40, 40), now - 10 * SECOND - 1)
     assert state.suspect
     assert state.until == now - 10 * SECOND
-    assert not channel(senders(40, 40), state.until).suspect
+    assert not push_channel.judge(senders(40, 40), state.until).suspect
 
 
 @given(st.lists(st.integers(0, 2_000), max_size=12), st.integers(0, 2_000))
 def test_the_channel_state_is_valid_until_its_instant(ages, jump):
-    state = channel(senders(*ages), T)
+    state = push_channel.judge(senders(*ages), T)
     later = T + jump * SECOND
     if later < state.until:
-        assert channel(senders(*ages), later)._replace(until=0) == state._replace(until=0)
+        assert push_channel.judge(senders(*ages), later)._replace(until=0) == state._replace(until=0)
     assert state.until > T
     assert state.until <= FOREVER
 

@@ -36,7 +36,7 @@ def _history_lost(candidate: Candidate) -> Hold | None:
     want, counters = candidate.want, candidate.counters
     if counters.ledger.history_lost is None:
         return None
-    until = due(counters.ledger.history_lost, memory.amnesia(counters.snap.desired), counters.snap.now)
+    until = due(counters.ledger.history_lost, memory.history_lost_for(counters.snap.desired), counters.snap.now)
     message = "the ledger was lost, so the number of recent restarts is unknown"
     return _hold(want, Rule.LEDGER_LOST, message, until)
 

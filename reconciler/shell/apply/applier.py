@@ -26,9 +26,9 @@ from providers.actions import (
 from providers.errors import OutcomeUnknown, ProviderError, Retry
 from providers.facts import ContainerState, Endpoint, MemberFact, PoolFact
 from providers.spi import Performed
-from reconciler.core.decision import describe, spelled_out
-from reconciler.core.model.ledger import Outcome, OutcomeKind
+from reconciler.core.model.ledger_fold import Outcome, OutcomeKind
 from reconciler.core.model.step import Step, target_of
+from reconciler.core.plan_text import describe, spelled_out
 from reconciler.shell.apply.batch import Batch, RaisesFirst, alone, batches
 from reconciler.shell.clock import Clock
 from reconciler.shell.looks.facts import Looks

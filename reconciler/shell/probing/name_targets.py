@@ -1,7 +1,7 @@
 """Probes of the target addresses of names, made by the same engine as probes of containers. Used by `targets.py`.
 
 `core/dns/target_health.py` says what to probe. Here that becomes targets of the engine, and their results become
-`Observed.leaves`. A verdict is kept while any policy asks for that probe: a new weight of a target keeps it. A dead engine loses
+`Observed.target_answers`. A verdict is kept while any policy asks for that probe: a new weight of a target keeps it. A dead engine loses
 all verdicts, which leaves the published records unchanged.
 """
 
@@ -12,8 +12,8 @@ from manifests.values.desired import Desired, Probe, ProbeTLS
 from manifests.values.dns import Publish
 from manifests.values.pod import SecretSource
 from providers.facts import Generation, ProbeFact, ProbeValue
-from reconciler.core.dns.target_health import leaf_probes
-from reconciler.core.model.leaf_probe import LeafProbe
+from reconciler.core.dns.target_health import target_probes
+from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.replicas.roster import Roster
 from reconciler.probes.target import Target
 from reconciler.shell.probing.inputs import ProbeInputs
@@ -29,7 +29,7 @@ MAX_UNCLEAR = 3
 class _Running:
     """One probe in the engine; `unclear` counts its results in a row that are neither pass nor fail."""
 
-    leaf: LeafProbe
+    leaf: TargetProbe
     probe: Probe
     unclear: int = 0
 
@@ -44,11 +44,11 @@ class NameTargets:
     """
 
     def __init__(self) -> None:
-        self.verdicts: dict[LeafProbe, ProbeFact] = {}
+        self.verdicts: dict[TargetProbe, ProbeFact] = {}
         self.with_secrets: tuple[Probe, ...] = ()
         self.suspended = False
         self._running: dict[Generation, _Running] = {}
-        self._leaves: tuple[LeafProbe, ...] = ()
+        self._leaves: tuple[TargetProbe, ...] = ()
         self._desired: Desired | None = None
         self._roster: Roster | None = None
         self._allowed: tuple[str, ...] = ()
@@ -58,13 +58,13 @@ class NameTargets:
         if not by_endpoint(desired):
             return False
         self._roster = roster
-        return leaf_probes(desired, roster) != self._leaves
+        return target_probes(desired, roster) != self._leaves
 
     def set_desired(self, desired: Desired) -> bool:
         """Run exactly the probes of these manifests. Whether the probes changed."""
         if desired is self._desired and not by_endpoint(desired):
             return False
-        leaves = leaf_probes(desired, self._roster)
+        leaves = target_probes(desired, self._roster)
         allowed = desired.instance.allow_addresses
         self._desired = desired
         if leaves == self._leaves and allowed == self._allowed:
@@ -142,7 +142,7 @@ class NameTargets:
 _CLEAR = {ProbeValue.PASS, ProbeValue.FAIL}
 
 
-def probe_of(leaf: LeafProbe) -> Probe:
+def probe_of(leaf: TargetProbe) -> Probe:
     """The probe of a target address. For a host name, Host header and TLS name default to the host name itself."""
     probe = leaf.probe()
     if probe.host or not leaf.is_name:
@@ -152,7 +152,7 @@ def probe_of(leaf: LeafProbe) -> Probe:
     return replace(probe, host=host, tls=tls)
 
 
-def generation_of(leaf: LeafProbe) -> Generation:
+def generation_of(leaf: TargetProbe) -> Generation:
     """The id of a target address in the engine: equal in every process, so that its phase within the interval stays."""
     digest = blake2b(repr(leaf.check).encode(), digest_size=16).hexdigest()
     return Generation(f"{LEAF} {leaf.address} {digest}", 0)

@@ -15,7 +15,7 @@ from reconciler.core.health.pushes import (
     EARLY,
     EARLY_SENDERS,
     Bucket,
-    Life,
+    ObservedContainer,
     Record,
     Ruling,
     Sent,
@@ -316,11 +316,11 @@ class Pushing:
         for container_id, container in self._containers.items():
             self._names.setdefault(container.fact.name, []).append(container_id)
 
-    def _life(self, container: _Container) -> Life:
+    def _life(self, container: _Container) -> ObservedContainer:
         known = self.looks.runtimes.get(container.node)
         running = container.fact.state is ContainerState.RUNNING
         looked_at = known.observed_at if isinstance(known, Known) else 0
-        return Life(container.fact.generation, running, container.fact.running_since, looked_at)
+        return ObservedContainer(container.fact.generation, running, container.fact.running_since, looked_at)
 
 
 def _row(record: Record, now: Now) -> PushRow:

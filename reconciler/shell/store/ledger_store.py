@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Collection
 
-from reconciler.core.model.ledger import Ledger, from_rows, to_rows
+from reconciler.core.model.ledger import Ledger
+from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.shell.reporter import Reporter
 from reconciler.shell.store.ports import Memory
 

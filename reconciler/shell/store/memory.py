@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from reconciler.core.model.instant import Now, instant
-from reconciler.core.model.ledger import Command, Outcome
+from reconciler.core.model.ledger_fold import Command, Outcome
 from reconciler.core.model.restart_request import DEADLINE, FailurePolicy, Request
 from reconciler.core.model.step import Step
 from reconciler.shell.store.audit import Event, HoldKey, stored_holds

@@ -20,8 +20,26 @@ SECTIONS = {"taken": "taken_over", "leaving": "exit_times"}
 """Sections of the ledger: the names before schema 3 -> the names now."""
 
 
-def _renamed(rules: Mapping[str, str], reasons: Mapping[str, str], sections: Mapping[str, str]) -> tuple[str, ...]:
-    """Statements that rename rules, reasons and sections in the rows of schema 2. Names contain no quotes.
+WAITS = {
+    "ready": "readiness",
+    "probe verdict": "probe result",
+    "name withdrawn": "DNS withdrawal",
+    "weight 0 read back": "weight 0 in the balancer",
+    "dead endpoint at weight 0": "stale endpoint at weight 0",
+    "replacement available": "available replacement",
+    "node readable": "readable node",
+    "call under way": "call in progress",
+    "revision verified": "revision verification",
+    "weight read back": "weight in the balancer",
+    "the balancer's own checks": "balancer health checks",
+}
+"""Waits of the stored decision: the names before schema 3 -> the names now."""
+
+
+def _renamed(
+    rules: Mapping[str, str], reasons: Mapping[str, str], sections: Mapping[str, str], waits: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Statements that rename rules, reasons, sections and waits in the rows of schema 2. Names contain no double quotes.
 
     The stored decision and grants are JSON as `json.dumps` writes it. Quotes inside its strings are escaped, so a quoted name
     never matches inside a message.
@@ -34,6 +52,9 @@ def _renamed(rules: Mapping[str, str], reasons: Mapping[str, str], sections: Map
             f"""UPDATE {table} SET value = replace(value, '"{old}"', '"{new}"')"""  # noqa: S608
             for table in ("decision", "ledger", "evidence")
         ]
+    for old, new in waits.items():
+        before, after = (f'"waiting": "{wait}"'.replace("'", "''") for wait in (old, new))
+        statements.append(f"UPDATE decision SET value = replace(value, '{before}', '{after}')")  # noqa: S608
     statements += ["""UPDATE decision SET value = replace(value, '"person": ', '"next_step": ')"""]
     statements += [f"UPDATE ledger SET section = '{new}' WHERE section = '{old}'" for old, new in sections.items()]  # noqa: S608
     statements += ["UPDATE ledger SET key = 'history_lost' WHERE section = 'ledger' AND key = 'amnesic'"]
@@ -68,6 +89,6 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
             value TEXT NOT NULL CHECK (json_valid(value)))""",
         "CREATE INDEX evidence_object ON evidence (object, id)",
     ),
-    _renamed(RULES, REASONS, SECTIONS),
+    _renamed(RULES, REASONS, SECTIONS, WAITS),
 )
 """Entry n brings a file from schema version n to n + 1 (SQLite's `user_version`). Only ever append."""

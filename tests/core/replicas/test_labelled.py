@@ -182,13 +182,13 @@ def test_a_container_that_we_stopped_is_started_however_late(hours):
 def test_an_invalid_context_is_reported_and_never_causes_a_restart(text, message):
     fact = labelled(1, text)
     runtimes = {NODE: Known((fact,), NODE, SEEN)}
-    foreigners = LabelContexts()
-    foreigners.find(wanted(), runtimes, GATES)
+    label_contexts = LabelContexts()
+    label_contexts.find(wanted(), runtimes, GATES)
     observed = Observed(
         runtimes=runtimes,
         probes={fact.generation: Probes(None, FAIL)},
         ledger=GATES,
-        contexts=foreigners.contexts,
+        contexts=label_contexts.contexts,
     )
     decision = decide(wanted(), observed, NOW)
     (hold,) = decision.holds
@@ -228,14 +228,14 @@ def test_a_label_cannot_use_secrets_files_or_commands_of_ours(probe):
 def test_a_changed_guard_parses_contexts_again():
     fact = labelled(1, '[{"name": "web", "livenessProbe": {"exec": {"command": ["check"]}}}]')
     runtimes = {NODE: Known((fact,), NODE, SEEN)}
-    foreigners = LabelContexts()
-    (_, key, container), *_ = foreigners.find(wanted(), runtimes, GATES).values()
+    label_contexts = LabelContexts()
+    (_, key, container), *_ = label_contexts.find(wanted(), runtimes, GATES).values()
     assert key == KEY
     assert container.liveness.command == ("check",)
     strict = replace(wanted(), guard=Guard(exec_commands=()))
-    (_, _, container), *_ = foreigners.find(strict, runtimes, GATES).values()
+    (_, _, container), *_ = label_contexts.find(strict, runtimes, GATES).values()
     assert container.liveness is None
-    assert not foreigners.find(wanted(enhanced=False), runtimes, GATES)
+    assert not label_contexts.find(wanted(enhanced=False), runtimes, GATES)
 
 
 @given(st.permutations(range(1, 6)))

@@ -32,7 +32,7 @@ def test_two_containers_of_one_name_are_stopped_one_after_the_other() -> None:
     stops = [step.action for step in first.steps if isinstance(step.action, StopContainer)]
     assert len(stops) == 1, first.steps
     assert [wait.message for wait in first.waits if wait.waiting is Waiting.CALL] == [
-        f"another call on {here.name} goes first"
+        f"another call on {here.name} runs first"
     ]
     left, other = (there, here) if stops[0].expect == here.generation else (here, there)
     both[other.node] = Known(tuple(fact for fact in both[other.node].value if fact.id != other.id), other.node, SEEN)
