@@ -122,8 +122,3 @@ def next_at(taken: Iterable[Instant], rate: Rate, now: Now) -> int:
 def remembered(taken: tuple[Instant, ...], now: Now) -> tuple[Instant, ...]:
     """The instants that a bucket may still count."""
     return tuple(at for at in taken if elapsed(at, now) < MEMORY)
-
-
-def room_at(instants: Iterable[Iterable[Instant]], rate: Rate, now: Now) -> int:
-    """`next_at` over several objects that share a bucket."""
-    return next_at([at for taken in instants for at in taken], rate, now)
