@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from reconciler.shell.store.state import Store
 
 from reconciler.core.model.instant import Instant
 from reconciler.core.model.revision import Revision, Rollout, Standing
 from reconciler.shell.clock import SystemClock
+from reconciler.shell.store.state_db import Store
 
 LONG_AGO = Instant(5, 5, "before")
 
