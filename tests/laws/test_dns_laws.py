@@ -39,7 +39,7 @@ def policies(draw: st.DrawFn, mode: AllUnhealthy | None = None) -> DNSPolicy:
     return policy(*targets, routing=routing, all_unhealthy=chosen, host=ZONE if top else HOST)
 
 
-def target_addresses(dns_policy: DNSPolicy) -> list[str]:
+def addresses_of(dns_policy: DNSPolicy) -> list[str]:
     return sorted({at for target in dns_policy.targets for at in (*target.addresses, target.hostname) if at})
 
 
@@ -49,7 +49,7 @@ def histories(
 ) -> tuple[DNSPolicy, list[dict[str, ProbeValue]]]:
     """A policy, and the verdicts of its target addresses from one moment to the next."""
     dns_policy = draw(policies(mode))
-    verdict = st.fixed_dictionaries({at: st.sampled_from(values) for at in target_addresses(dns_policy)})
+    verdict = st.fixed_dictionaries({at: st.sampled_from(values) for at in addresses_of(dns_policy)})
     return dns_policy, draw(st.lists(verdict, min_size=1, max_size=4))
 
 
@@ -83,7 +83,7 @@ def test_a_kill_between_any_two_writes_leaves_no_dangling_name(
 ) -> None:
     """`World.write` checks after each single write. Here the process also dies after any of them, with or without a pause."""
     dns_policy, moments = history
-    world = World((dns_policy,), dict.fromkeys(target_addresses(dns_policy), PASS), can=can)  # type: ignore[arg-type]
+    world = World((dns_policy,), dict.fromkeys(addresses_of(dns_policy), PASS), can=can)  # type: ignore[arg-type]
     world.settle()
     for health in moments:
         world.health = dict(health)
@@ -124,7 +124,7 @@ def test_a_decision_on_names_does_not_change_before_its_wake_at(
     history: tuple[DNSPolicy, list[dict[str, ProbeValue]]],
 ) -> None:
     dns_policy, moments = history
-    world = World((dns_policy,), dict.fromkeys(target_addresses(dns_policy), PASS))
+    world = World((dns_policy,), dict.fromkeys(addresses_of(dns_policy), PASS))
     world.settle()
     world.health = dict(moments[0])
     observed, first = world.observed(), world.decide()

@@ -181,22 +181,22 @@ async def test_a_check_cannot_run_until_its_secret_exists(tmp_path: Path, monkey
 async def test_a_single_run_waits_only_for_possible_verdicts(tmp_path: Path) -> None:
     world = World(tmp_path, policy("203.0.113.1"))
     await world.aim()
-    leaves, check_target = world.probing.name_targets, TargetProbe("203.0.113.1", CHECK)
-    assert leaves.unanswered()
-    assert leaves.undecided()
+    target_addresses, check_target = world.probing.name_targets, TargetProbe("203.0.113.1", CHECK)
+    assert target_addresses.unanswered()
+    assert target_addresses.undecided()
     world.report(check_target, UNKNOWN, FAIL)
-    assert not leaves.unanswered()
-    assert leaves.undecided()
+    assert not target_addresses.unanswered()
+    assert target_addresses.undecided()
     world.report(check_target, FAIL)
-    assert not leaves.undecided()
+    assert not target_addresses.undecided()
     for _ in range(MAX_UNCLEAR):
         assert world.report(check_target, UNKNOWN, UNKNOWN) is not None
-    assert not leaves.undecided()
+    assert not target_addresses.undecided()
     world.report(check_target, CANNOT_RUN)
-    assert not leaves.undecided()
-    assert leaves.open() == ("203.0.113.1: its check has no verdict (said)",)
+    assert not target_addresses.undecided()
+    assert target_addresses.open() == ("203.0.113.1: its check has no verdict (said)",)
     world.report(check_target, PASS)
-    assert leaves.open() == ()
+    assert target_addresses.open() == ()
 
 
 async def test_a_target_address_has_the_same_identity_in_every_process() -> None:

@@ -17,7 +17,7 @@ from reconciler.core.dns.publication import Answer, Mode
 from reconciler.core.dns.published import ByName, Sets, addresses, names_of, reached, unseen
 from reconciler.core.dns.records import RecordDiff, owner_mark, owner_of, protected, why
 from reconciler.core.dns.takeover import ANSWERS, Claims
-from reconciler.core.dns.targets import Leaf
+from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.dns_memory import NOTHING, NameRow
 from reconciler.core.model.instant import FOREVER
 from reconciler.core.model.ledger import Ledger
@@ -33,7 +33,7 @@ _PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
 class Named:
     """One policy, for status: its leaves, what was decided about them, and what the provider cannot hold."""
 
-    leaves: tuple[Leaf, ...]
+    target_addresses: tuple[TargetAddress, ...]
     answer: Answer
     published: frozenset[str] | None
     notes: tuple[Note, ...] = ()
@@ -74,21 +74,23 @@ def name_all(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
     there = {key: ByName(zone) for key, zone in snap.sight.zones.items()}
     for policy in sorted(snap.desired.policies, key=lambda one: one.key):
         mark = owner_mark(snap.desired.instance.id, policy.key)
-        leaves = targets.leaves_of(policy, here)
+        target_addresses = targets.target_addresses_of(policy, here)
         place = (policy.provider, policy.zone)
         zone = snap.sight.zones.get(place)
         row = ledger.names.get(policy.key, NOTHING)
         if zone is None:
-            for leaf in leaves:
-                for name in leaf.behind:
+            for target_address in target_addresses:
+                for name in target_address.behind:
                     out.hidden.setdefault(name, policy.zone)
             if row != NOTHING:
                 out.rows[policy.key] = row
-            out.policies[policy.key] = Named(leaves, Answer(Mode.WAITING, {}, row), None)
+            out.policies[policy.key] = Named(target_addresses, Answer(Mode.WAITING, {}, row), None)
             continue
         mine = {key: zone.records[key] for key in marked[place].get(mark, ()) if tree.managed(policy, key.name)}
         inherited = {key: zone.records[key] for key in claims.inherit(policy)}
-        _Judge(snap, policy, there[place], leaves, _Current(mine | inherited, bool(inherited)), out).judge(row)
+        _Judge(snap, policy, there[place], target_addresses, _Current(mine | inherited, bool(inherited)), out).judge(
+            row
+        )
     for record in snap.desired.records:
         _record(snap, record, owner_mark(snap.desired.instance.id, record.key), there, claims, out)
     _strays(snap, marked, out)
@@ -122,22 +124,31 @@ class _Judge:
     """One policy while it is compared with its zone."""
 
     def __init__(
-        self, snap: Snapshot, policy: DNSPolicy, there: ByName, leaves: tuple[Leaf, ...], current: _Current, out: Names
+        self,
+        snap: Snapshot,
+        policy: DNSPolicy,
+        there: ByName,
+        target_addresses: tuple[TargetAddress, ...],
+        current: _Current,
+        out: Names,
     ) -> None:
         self.policy, self.zone, self.there, self.out, self.now = policy, there.zone, there, out, snap.now
         self.mark, blind = owner_mark(snap.desired.instance.id, policy.key), bool(snap.roster.unreadable_nodes)
         self.current, self.inherited = current.sets, current.inherited
         self.reached = reached(policy.host, self.current)
-        leaves = tuple(targets.proven(leaf, self.reached) if leaf.unproven else leaf for leaf in leaves)
+        target_addresses = tuple(
+            targets.proven(target_address, self.reached) if target_address.unproven else target_address
+            for target_address in target_addresses
+        )
         if blind:
-            leaves = (*leaves, *unseen(policy, leaves, self.reached))
-        self.leaves, self.blind = leaves, blind
+            target_addresses = (*target_addresses, *unseen(policy, target_addresses, self.reached))
+        self.target_addresses, self.blind = target_addresses, blind
 
     def judge(self, row: NameRow) -> None:
         """Decide what should be published, and note what differs."""
         policy, out = self.policy, self.out
-        answer = publication.omit(policy, self.leaves, self.reached, row, self.blind, self.now)
-        named = Named(self.leaves, answer, self.reached)
+        answer = publication.omit(policy, self.target_addresses, self.reached, row, self.blind, self.now)
+        named = Named(self.target_addresses, answer, self.reached)
         out.policies[policy.key] = named
         if answer.row != NOTHING:
             out.rows[policy.key] = answer.row
@@ -170,7 +181,7 @@ class _Judge:
         It is `current` itself where nothing differs.
         """
         policy = self.policy
-        wanted = tree.tree(policy, answer.leaves)
+        wanted = tree.tree(policy, answer.target_addresses)
         if wanted == self.current:
             return self.current
         order = sorted({target.geo for target in policy.targets if target.default})
@@ -189,8 +200,12 @@ class _Judge:
     def _keep(self, answer: Answer) -> Sets:
         """What is published stays as it is; say so where something would change otherwise."""
         policy, there = self.policy, self.reached
-        sure_not = {leaf.address for leaf in self.leaves if leaf.value is _FAIL or leaf.leaving}
-        known = {leaf.address for leaf in self.leaves}
+        sure_not = {
+            target_address.address
+            for target_address in self.target_addresses
+            if target_address.value is _FAIL or target_address.leaving
+        }
+        known = {target_address.address for target_address in self.target_addresses}
         going = sorted(there & sure_not | (there - known))
         if going:
             message = f"no address of {policy.host} is sure to be ready, so what is published stays: {', '.join(sorted(there))}"
@@ -205,19 +220,23 @@ class _Judge:
         """Which containers still have a name, and which keep it because they are its last."""
         out = self.out
         out.wanted.append(wanted)
-        doubtful = [leaf for leaf in self.leaves if leaf.value is not _PASS and leaf.behind]
+        doubtful = [
+            target_address
+            for target_address in self.target_addresses
+            if target_address.value is not _PASS and target_address.behind
+        ]
         if not doubtful:
             return
         there, after = addresses(self.current), addresses(wanted)
-        sure = {leaf.address for leaf in self.leaves if leaf.value is _PASS}
-        for leaf in doubtful:
-            ttl = there.get(leaf.address)
-            if ttl is None or leaf.address in sure:
+        sure = {target_address.address for target_address in self.target_addresses if target_address.value is _PASS}
+        for target_address in doubtful:
+            ttl = there.get(target_address.address)
+            if ttl is None or target_address.address in sure:
                 # Where another endpoint shares the address, it does not disappear and nobody waits for a TTL.
                 continue
-            stays = kept and (leaf.value is _FAIL or leaf.leaving)
-            for name in leaf.behind:
-                if stays or leaf.address not in after:
+            stays = kept and (target_address.value is _FAIL or target_address.leaving)
+            for name in target_address.behind:
+                if stays or target_address.address not in after:
                     out.named[name] = max(out.named.get(name, 0), max(ttl, self.policy.ttl) * SECOND)
                 if stays:
                     out.kept.add(name)

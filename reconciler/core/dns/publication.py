@@ -13,7 +13,7 @@ from manifests.values.desired import SECOND
 from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish
 from providers.facts import ProbeValue
 from reconciler.core.dns import target_health
-from reconciler.core.dns.targets import Leaf
+from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.dns_memory import NOTHING, NameRow
 from reconciler.core.model.instant import FOREVER, Now, due, instant
 
@@ -49,14 +49,19 @@ class Answer(NamedTuple):
     """
 
     mode: Mode
-    leaves: Mapping[str, frozenset[str]]
+    target_addresses: Mapping[str, frozenset[str]]
     row: NameRow
     until: int = FOREVER
     wait: int | None = None
 
 
 def omit(
-    policy: DNSPolicy, leaves: Collection[Leaf], published: frozenset[str], row: NameRow, blind: bool, now: Now
+    policy: DNSPolicy,
+    target_addresses: Collection[TargetAddress],
+    published: frozenset[str],
+    row: NameRow,
+    blind: bool,
+    now: Now,
 ) -> Answer:
     """Which leaves are published.
 
@@ -68,13 +73,17 @@ def omit(
         blind: a node cannot be seen, so there may be endpoints that are not among the leaves.
         now: this instant.
     """
-    until = min([leaf.until for leaf in leaves], default=FOREVER)
-    regular = [leaf for leaf in leaves if leaf.target != policy.fallback] if policy.fallback else leaves
+    until = min([target_address.until for target_address in target_addresses], default=FOREVER)
+    regular = (
+        [target_address for target_address in target_addresses if target_address.target != policy.fallback]
+        if policy.fallback
+        else target_addresses
+    )
     blind = blind and any(target.publish is Publish.ENDPOINTS for target in policy.targets)
-    case = _Case(policy, tuple(leaves), tuple(regular), published, row, until, now)
-    if any(leaf.value is _PASS for leaf in regular):
+    case = _Case(policy, tuple(target_addresses), tuple(regular), published, row, until, now)
+    if any(target_address.value is _PASS for target_address in regular):
         return _healthy(case)
-    if blind or any(leaf.value is _UNKNOWN for leaf in regular):
+    if blind or any(target_address.value is _UNKNOWN for target_address in regular):
         return _undecided(case)
     return _all_unhealthy(case)
 
@@ -83,8 +92,8 @@ class _Case(NamedTuple):
     """What one policy is judged by. `regular` are the leaves of all targets but the fallback."""
 
     policy: DNSPolicy
-    leaves: tuple[Leaf, ...]
-    regular: tuple[Leaf, ...]
+    target_addresses: tuple[TargetAddress, ...]
+    regular: tuple[TargetAddress, ...]
     published: frozenset[str]
     row: NameRow
     until: int
@@ -104,9 +113,11 @@ def _healthy(case: _Case) -> Answer:
     # Only what is there is kept: nothing unhealthy joins because something else has become healthy.
     sure = {one.address for one in chosen}
     kept = [
-        leaf
-        for leaf in case.leaves
-        if leaf.address in case.published and leaf.address not in sure and _spare(case.policy, leaf)
+        target_address
+        for target_address in case.target_addresses
+        if target_address.address in case.published
+        and target_address.address not in sure
+        and _spare(case.policy, target_address)
     ]
     if not kept:
         return Answer(_HEALTHY, _by_target(chosen), NOTHING, case.until)
@@ -140,7 +151,11 @@ def _all_unhealthy(case: _Case) -> Answer:
     if case.policy.all_unhealthy is AllUnhealthy.CLOSED and (candidates or not case.published):
         return Answer(Mode.ALL_UNHEALTHY, {}, row, case.until)
     if case.policy.all_unhealthy is AllUnhealthy.FALLBACK:
-        spare = [leaf for leaf in case.leaves if leaf.target == case.policy.fallback and not leaf.leaving]
+        spare = [
+            target_address
+            for target_address in case.target_addresses
+            if target_address.target == case.policy.fallback and not target_address.leaving
+        ]
         if spare:
             return Answer(Mode.ALL_UNHEALTHY, _by_target(spare), row, case.until)
     if case.policy.all_unhealthy is AllUnhealthy.PUBLISH_ALL and candidates:
@@ -148,11 +163,11 @@ def _all_unhealthy(case: _Case) -> Answer:
     return Answer(Mode.KEPT if case.published else Mode.NOTHING, {}, NameRow(waiting=row.waiting), case.until)
 
 
-def _spare(policy: DNSPolicy, leaf: Leaf) -> bool:
+def _spare(policy: DNSPolicy, target_address: TargetAddress) -> bool:
     """Whether a leaf may be published while nothing is healthy."""
     if policy.all_unhealthy is AllUnhealthy.FALLBACK:
-        return leaf.target == policy.fallback
-    return leaf.target != policy.fallback and not leaf.leaving
+        return target_address.target == policy.fallback
+    return target_address.target != policy.fallback and not target_address.leaving
 
 
 def _swings(policy: DNSPolicy) -> bool:
@@ -165,8 +180,8 @@ def _hold_down(policy: DNSPolicy) -> int:
     return HOLD_DOWN if policy.check is None else max(HOLD_DOWN, 2 * policy.check.interval)
 
 
-def _by_target(leaves: Iterable[Leaf]) -> dict[str, frozenset[str]]:
+def _by_target(target_addresses: Iterable[TargetAddress]) -> dict[str, frozenset[str]]:
     found: dict[str, list[str]] = {}
-    for leaf in leaves:
-        found.setdefault(leaf.target, []).append(leaf.address)
+    for target_address in target_addresses:
+        found.setdefault(target_address.target, []).append(target_address.address)
     return {target: frozenset(found[target]) for target in sorted(found)}

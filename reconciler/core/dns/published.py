@@ -10,7 +10,7 @@ from manifests.values.dns import DNSPolicy
 from manifests.values.dns_names import balancer_name, place_name, target_name
 from providers.facts import ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.dns import records
-from reconciler.core.dns.targets import Leaf
+from reconciler.core.dns.targets import TargetAddress
 
 _TYPES = ("A", "AAAA")
 
@@ -66,14 +66,16 @@ def reached(host: str, current: Sets) -> frozenset[str]:
     return frozenset(found)
 
 
-def unseen(policy: DNSPolicy, leaves: tuple[Leaf, ...], there: frozenset[str]) -> list[Leaf]:
+def unseen(
+    policy: DNSPolicy, target_addresses: tuple[TargetAddress, ...], there: frozenset[str]
+) -> list[TargetAddress]:
     """Published addresses without an endpoint that can be seen, while a node cannot: they may well be alive."""
     target = next((one for one in policy.targets if one.publish == "endpoints"), None)
     if target is None:
         return []
-    alive = {leaf.address for leaf in leaves}
+    alive = {target_address.address for target_address in target_addresses}
     return [
-        Leaf(target.name, address, ProbeValue.UNKNOWN, service=ProbeValue.UNKNOWN)
+        TargetAddress(target.name, address, ProbeValue.UNKNOWN, service=ProbeValue.UNKNOWN)
         for address in sorted(there - alive)
         if not address.endswith(".")
     ]

@@ -15,7 +15,7 @@ from reconciler.core.replicas.roster import Roster
 from reconciler.core.traffic import pools
 
 
-class LeafVerdict(NamedTuple):
+class AddressVerdict(NamedTuple):
     """What is known of a leaf now: pass, fail or unknown, and the steady instant until which that holds on the same facts."""
 
     value: ProbeValue
@@ -59,26 +59,26 @@ def probe_of(policy: DNSPolicy, target: Target, address: str, checks: Mapping[st
     return None if policy.check is None else TargetProbe(address, policy.check)
 
 
-def verdict(leaves: Mapping[TargetProbe, ProbeFact], probe: TargetProbe, steady: int) -> LeafVerdict:
+def verdict(target_addresses: Mapping[TargetProbe, ProbeFact], probe: TargetProbe, steady: int) -> AddressVerdict:
     """What the latest results of a probe mean at this instant. No result, or one that is too old, is unknown."""
-    fact = leaves.get(probe)
+    fact = target_addresses.get(probe)
     if fact is None:
-        return LeafVerdict(ProbeValue.UNKNOWN, FOREVER)
+        return AddressVerdict(ProbeValue.UNKNOWN, FOREVER)
     limit = fact.last_at + fact.valid_for
     if limit <= steady:
-        return LeafVerdict(ProbeValue.UNKNOWN, FOREVER)
+        return AddressVerdict(ProbeValue.UNKNOWN, FOREVER)
     if fact.value is ProbeValue.PASS or fact.value is ProbeValue.FAIL:
-        return LeafVerdict(fact.value, limit)
-    return LeafVerdict(ProbeValue.UNKNOWN, limit)
+        return AddressVerdict(fact.value, limit)
+    return AddressVerdict(ProbeValue.UNKNOWN, limit)
 
 
-def both(leaf_verdict: LeafVerdict, other: LeafVerdict) -> LeafVerdict:
+def both(verdict: AddressVerdict, other: AddressVerdict) -> AddressVerdict:
     """Two opinions on one leaf, both of which must hold; where one is unknown the other decides."""
-    until = min(leaf_verdict.until, other.until)
-    values = {leaf_verdict.value, other.value}
+    until = min(verdict.until, other.until)
+    values = {verdict.value, other.value}
     if ProbeValue.FAIL in values:
-        return LeafVerdict(ProbeValue.FAIL, until)
-    return LeafVerdict(ProbeValue.PASS if ProbeValue.PASS in values else ProbeValue.UNKNOWN, until)
+        return AddressVerdict(ProbeValue.FAIL, until)
+    return AddressVerdict(ProbeValue.PASS if ProbeValue.PASS in values else ProbeValue.UNKNOWN, until)
 
 
 def _addresses(target: Target, service: Service | None, roster: Roster | None) -> Iterator[str]:

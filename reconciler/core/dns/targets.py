@@ -11,7 +11,7 @@ from manifests.values.desired import Service
 from manifests.values.dns import DNSPolicy, HealthCheck, Publish, Target
 from providers.facts import ContainerState, ProbeFact, ProbeValue
 from reconciler.core.dns import target_health
-from reconciler.core.dns.target_health import LeafVerdict
+from reconciler.core.dns.target_health import AddressVerdict
 from reconciler.core.health import overrides
 from reconciler.core.model.instant import FOREVER, Now
 from reconciler.core.model.ledger import Ledger
@@ -26,7 +26,7 @@ _RUNNING = ContainerState.RUNNING
 _ADDRESSES, _HOSTNAME, _ENDPOINTS = Publish.ADDRESSES, Publish.HOSTNAME, Publish.ENDPOINTS
 
 
-class Leaf(NamedTuple):
+class TargetAddress(NamedTuple):
     """One address or host name of one target.
 
     `value` is pass, fail or unknown, until the steady instant `until`. `service` is the opinion of the service behind it, None
@@ -77,44 +77,44 @@ def around(snap: Snapshot, ledger: Ledger, weights: Weights) -> Around:
     )
 
 
-def leaves_of(policy: DNSPolicy, here: Around) -> tuple[Leaf, ...]:
+def target_addresses_of(policy: DNSPolicy, here: Around) -> tuple[TargetAddress, ...]:
     """All leaves of a policy, by target and address."""
-    found: list[Leaf] = []
+    found: list[TargetAddress] = []
     for target in policy.targets:
-        leaves = _of_target(target, here)
+        target_addresses = _of_target(target, here)
         if policy.check is not None or target.check:
-            leaves = [_asked(policy, target, leaf, here) for leaf in leaves]
+            target_addresses = [_asked(policy, target, target_address, here) for target_address in target_addresses]
         orders = here.ledger.overrides
         order = overrides.in_force(orders, overrides.target_key(policy.key, target.name), here.now) if orders else None
         if target.force or order is not None:
-            leaves = [_forced(target, leaf, order, here.now) for leaf in leaves]
-        found += leaves
+            target_addresses = [_forced(target, target_address, order, here.now) for target_address in target_addresses]
+        found += target_addresses
     return tuple(found)
 
 
-def _forced(target: Target, leaf: Leaf, order: Override | None, now: Now) -> Leaf:
+def _forced(target: Target, target_address: TargetAddress, order: Override | None, now: Now) -> TargetAddress:
     """The leaf with a person's word on it. What leaves or is not in traffic yet does not become healthy by a word."""
     force = target.force if order is None else order.force.value
     until = FOREVER if order is None else overrides.expires_at(order, now)
     if force == "down":
-        return leaf._replace(value=_FAIL, until=until, leaving=True, force="down", order=order)
-    if force == "up" and not leaf.leaving and not leaf.early:
-        return leaf._replace(value=_PASS, until=until, force="up", order=order)
-    return leaf if order is None else leaf._replace(until=min(leaf.until, until))
+        return target_address._replace(value=_FAIL, until=until, leaving=True, force="down", order=order)
+    if force == "up" and not target_address.leaving and not target_address.early:
+        return target_address._replace(value=_PASS, until=until, force="up", order=order)
+    return target_address if order is None else target_address._replace(until=min(target_address.until, until))
 
 
-def _asked(policy: DNSPolicy, target: Target, leaf: Leaf, here: Around) -> Leaf:
+def _asked(policy: DNSPolicy, target: Target, target_address: TargetAddress, here: Around) -> TargetAddress:
     """The leaf with the answer of its check, if one is asked."""
-    probe = target_health.probe_of(policy, target, leaf.address, here.checks)
+    probe = target_health.probe_of(policy, target, target_address.address, here.checks)
     if probe is None:
-        return leaf
+        return target_address
     answer = target_health.verdict(here.answers, probe, here.now.steady)
-    unproven = leaf.service is not None and answer.value is _UNKNOWN and _pending(here.answers.get(probe))
-    if leaf.service is not None:
-        answer = target_health.both(answer, LeafVerdict(leaf.service, FOREVER))
-    if leaf.early and answer.value is _PASS:
+    unproven = target_address.service is not None and answer.value is _UNKNOWN and _pending(here.answers.get(probe))
+    if target_address.service is not None:
+        answer = target_health.both(answer, AddressVerdict(target_address.service, FOREVER))
+    if target_address.early and answer.value is _PASS:
         answer = answer._replace(value=_UNKNOWN)
-    return leaf._replace(value=answer.value, until=answer.until, probe=probe, unproven=unproven)
+    return target_address._replace(value=answer.value, until=answer.until, probe=probe, unproven=unproven)
 
 
 def _pending(fact: ProbeFact | None) -> bool:
@@ -123,35 +123,40 @@ def _pending(fact: ProbeFact | None) -> bool:
     return fact is None or fact.last in (_PASS, _FAIL)
 
 
-def proven(leaf: Leaf, published: Container[str]) -> Leaf:
+def proven(target_address: TargetAddress, published: Container[str]) -> TargetAddress:
     """The leaf as it counts: what is not published joins after the first success of its check."""
-    waits = leaf.unproven and not leaf.force and leaf.value is _PASS and leaf.address not in published
-    return leaf._replace(value=_UNKNOWN) if waits else leaf
+    waits = (
+        target_address.unproven
+        and not target_address.force
+        and target_address.value is _PASS
+        and target_address.address not in published
+    )
+    return target_address._replace(value=_UNKNOWN) if waits else target_address
 
 
-def _of_target(target: Target, here: Around) -> list[Leaf]:
+def _of_target(target: Target, here: Around) -> list[TargetAddress]:
     publish = target.publish
     if publish is _ADDRESSES:
-        return [Leaf(target.name, address, _PASS) for address in target.addresses]
+        return [TargetAddress(target.name, address, _PASS) for address in target.addresses]
     if publish is _HOSTNAME:
-        return [Leaf(target.name, target.hostname, _PASS)]
+        return [TargetAddress(target.name, target.hostname, _PASS)]
     service = here.services.get(target.service)
     if service is None:
         return []
     found = _endpoints(target, service, here)
     if publish is _ENDPOINTS:
         return found
-    value = _best(leaf for leaf in found if not leaf.leaving)
-    early = value is _UNKNOWN and any(leaf.early for leaf in found)
+    value = _best(target_address for target_address in found if not target_address.leaving)
+    early = value is _UNKNOWN and any(target_address.early for target_address in found)
     addresses = sorted({address for balancer in service.balancers for address in balancer.addresses})
-    return [Leaf(target.name, address, value, service=value, early=early) for address in addresses]
+    return [TargetAddress(target.name, address, value, service=value, early=early) for address in addresses]
 
 
-def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
+def _endpoints(target: Target, service: Service, here: Around) -> list[TargetAddress]:
     """Distinct addresses of endpoints; the best of those that share an address counts."""
     grants, suspect = here.ledger.grants, here.weights.suspect
     pooled = bool(service.balancers)
-    found: dict[str, list[Leaf]] = {}
+    found: dict[str, list[TargetAddress]] = {}
     for endpoint, belief in here.weights.endpoints[service.key]:
         fact, value = belief.fact, belief.ready
         name, share = fact.id, here.roster.share(fact)
@@ -161,12 +166,12 @@ def _endpoints(target: Target, service: Service, here: Around) -> list[Leaf]:
         out = share == 0 or name in grants or fact.state is not _RUNNING
         if out:
             value, early = _FAIL, False
-        leaf = Leaf(target.name, endpoint.address, value, FOREVER, value, None, out, (name,), early)
-        found.setdefault(endpoint.address, []).append(leaf)
+        target_address = TargetAddress(target.name, endpoint.address, value, FOREVER, value, None, out, (name,), early)
+        found.setdefault(endpoint.address, []).append(target_address)
     return [many[0] if len(many) == 1 else _shared(many) for _, many in sorted(found.items())]
 
 
-def _shared(many: list[Leaf]) -> Leaf:
+def _shared(many: list[TargetAddress]) -> TargetAddress:
     """One leaf of several endpoints that have the same address."""
     value = _best(many)
     leaving = all(one.leaving for one in many)
@@ -175,7 +180,7 @@ def _shared(many: list[Leaf]) -> Leaf:
     return many[0]._replace(value=value, service=value, leaving=leaving, behind=behind, early=early)
 
 
-def _best(leaves: Iterable[Leaf]) -> ProbeValue:
+def _best(target_addresses: Iterable[TargetAddress]) -> ProbeValue:
     """Passes if any does, and fails only if all do."""
-    values = {leaf.value for leaf in leaves}
+    values = {target_address.value for target_address in target_addresses}
     return _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL

@@ -14,7 +14,7 @@ from manifests.values.geo import DEFAULT
 from providers.facts import RecordKey, RecordSet
 from reconciler.core.dns import records
 
-Leaves = Mapping[str, frozenset[str]]
+TargetAddresses = Mapping[str, frozenset[str]]
 """Target name -> its leaves that are in: addresses, or one host name (final dot)."""
 
 CATCH_ALL = "default"
@@ -24,21 +24,25 @@ _CNAME = "CNAME"
 _SIMPLE = Routing.SIMPLE
 
 
-def tree(policy: DNSPolicy, leaves: Leaves) -> dict[RecordKey, RecordSet]:
+def tree(policy: DNSPolicy, target_addresses: TargetAddresses) -> dict[RecordKey, RecordSet]:
     """The wanted record sets of one policy; none at all without any leaf."""
-    alive = [target for target in policy.targets if leaves.get(target.name)]
+    alive = [target for target in policy.targets if target_addresses.get(target.name)]
     if not alive:
         return {}
     if policy.routing is _SIMPLE:
-        return _simple(policy, {value for target in alive for value in leaves[target.name]})
+        return _simple(policy, {value for target in alive for value in target_addresses[target.name]})
     top = policy.host == policy.zone
-    kinds = _families(leaves, alive) if top else (_CNAME,)
+    kinds = _families(target_addresses, alive) if top else (_CNAME,)
     sets: dict[RecordKey, RecordSet] = {}
     for kind in kinds:
-        _Level(policy, leaves, kind, sets).build([one for one in alive if _has(leaves[one.name], kind)])
+        _Level(policy, target_addresses, kind, sets).build(
+            [one for one in alive if _has(target_addresses[one.name], kind)]
+        )
     for target in alive:
         if target.publish is not Publish.HOSTNAME:
-            sets.update(records.address_sets(target_name(policy.host, target.name), policy.ttl, leaves[target.name]))
+            sets.update(
+                records.address_sets(target_name(policy.host, target.name), policy.ttl, target_addresses[target.name])
+            )
     return sets
 
 
@@ -53,9 +57,9 @@ def _simple(policy: DNSPolicy, values: set[str]) -> dict[RecordKey, RecordSet]:
     return {RecordKey(policy.host, _CNAME): RecordSet(policy.ttl, (name,))}
 
 
-def _families(leaves: Leaves, alive: list[Target]) -> tuple[str, ...]:
+def _families(target_addresses: TargetAddresses, alive: list[Target]) -> tuple[str, ...]:
     """The address types that any leaf has. A host name may have either."""
-    return tuple(kind for kind in ("A", "AAAA") if any(_has(leaves[target.name], kind) for target in alive))
+    return tuple(kind for kind in ("A", "AAAA") if any(_has(target_addresses[target.name], kind) for target in alive))
 
 
 def _has(values: frozenset[str], kind: str) -> bool:
@@ -73,8 +77,10 @@ class _Place(NamedTuple):
 class _Level:
     """The levels above the addresses, made of one type: CNAME, or at the top of a zone, where none may stand, aliases."""
 
-    def __init__(self, policy: DNSPolicy, leaves: Leaves, kind: str, sets: dict[RecordKey, RecordSet]) -> None:
-        self.policy, self.leaves, self.kind, self.sets = policy, leaves, kind, sets
+    def __init__(
+        self, policy: DNSPolicy, target_addresses: TargetAddresses, kind: str, sets: dict[RecordKey, RecordSet]
+    ) -> None:
+        self.policy, self.target_addresses, self.kind, self.sets = policy, target_addresses, kind, sets
 
     def build(self, alive: list[Target]) -> None:
         """Add the sets from the host down to what points at targets."""

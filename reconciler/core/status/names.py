@@ -13,7 +13,7 @@ from providers.facts import ProbeFact, ProbeValue, RecordKey, ZoneFact
 from reconciler.core.dns import target_health
 from reconciler.core.dns.policies import Named, Names
 from reconciler.core.dns.publication import Mode
-from reconciler.core.dns.targets import Leaf
+from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.instant import Now
 from reconciler.core.model.target_probe import TargetProbe
 from reconciler.core.replicas.snapshot import Snapshot
@@ -60,7 +60,7 @@ def name_rows(snap: Snapshot, names: Names | None) -> list[dict[str, Any]]:
                 "notes": [
                     {"name": note.key.name, "lack": note.lack.value, "message": note.message} for note in named.notes
                 ],
-                "leaves": [_leaf(snap, policy, leaf, named) for leaf in named.leaves],
+                "leaves": [_leaf(snap, policy, target_address, named) for target_address in named.target_addresses],
             }
         found.append(row)
     return found
@@ -104,7 +104,7 @@ def _condition(named: Named, zone: ZoneFact | None) -> NameCondition:
         return NameCondition.UNKNOWN
     if mode is Mode.WAITING or mode is Mode.HOLD_DOWN:
         return NameCondition.PROGRESSING
-    values = {leaf.value for leaf in named.leaves}
+    values = {target_address.value for target_address in named.target_addresses}
     if mode is Mode.KEPT:
         return NameCondition.UNKNOWN if ProbeValue.UNKNOWN in values else NameCondition.UNHEALTHY
     if mode is Mode.HEALTHY:
@@ -113,23 +113,29 @@ def _condition(named: Named, zone: ZoneFact | None) -> NameCondition:
     return NameCondition.UNHEALTHY
 
 
-def _leaf(snap: Snapshot, policy: DNSPolicy, leaf: Leaf, named: Named) -> dict[str, Any]:
-    published = named.published is not None and leaf.address in named.published
+def _leaf(snap: Snapshot, policy: DNSPolicy, target_address: TargetAddress, named: Named) -> dict[str, Any]:
+    published = named.published is not None and target_address.address in named.published
     kept = named.answer.mode is Mode.KEPT
-    wanted = published if kept else leaf.address in named.answer.leaves.get(leaf.target, frozenset())
+    wanted = (
+        published
+        if kept
+        else target_address.address in named.answer.target_addresses.get(target_address.target, frozenset())
+    )
     row: dict[str, Any] = {
-        "target": leaf.target,
-        "address": leaf.address,
-        "healthy": _as_bool(leaf.value),
+        "target": target_address.target,
+        "address": target_address.address,
+        "healthy": _as_bool(target_address.value),
         "published": None if named.published is None else published,
         "wanted": wanted,
-        "forced": leaf.force or None,
-        "override": None if leaf.order is None else endpoints.order_words(leaf.order, snap.now),
-        "why": _why(policy, leaf, named, wanted=wanted, published=published),
-        "service": None if leaf.service is None else leaf.service.value,
+        "forced": target_address.force or None,
+        "override": None if target_address.order is None else endpoints.order_words(target_address.order, snap.now),
+        "why": _why(policy, target_address, named, wanted=wanted, published=published),
+        "service": None if target_address.service is None else target_address.service.value,
     }
     return row | {
-        "check": None if leaf.probe is None else answer_row(leaf.probe, snap.observed.target_answers, snap.now)
+        "check": None
+        if target_address.probe is None
+        else answer_row(target_address.probe, snap.observed.target_answers, snap.now)
     }
 
 
@@ -147,71 +153,73 @@ _BY_MODE = {
 }
 
 
-def _why(policy: DNSPolicy, leaf: Leaf, named: Named, *, wanted: bool, published: bool) -> str:
+def _why(policy: DNSPolicy, target_address: TargetAddress, named: Named, *, wanted: bool, published: bool) -> str:
     """Why a leaf is in or out, in a few words."""
     mode = named.answer.mode
-    if leaf.force == "down" and not (mode is Mode.KEPT and published):
-        return f"{_by(leaf)}, about to be withdrawn" if published else _by(leaf)
+    if target_address.force == "down" and not (mode is Mode.KEPT and published):
+        return f"{_by(target_address)}, about to be withdrawn" if published else _by(target_address)
     if mode is Mode.ALL_UNHEALTHY:
         if wanted:
-            fallback = leaf.target == policy.fallback
+            fallback = target_address.target == policy.fallback
             return "nothing else is healthy" if fallback else "all are unhealthy, so all are published"
         return f"all are unhealthy, and the policy says {policy.fallback or policy.all_unhealthy.value}"
     if mode is not Mode.HEALTHY:
         return _BY_MODE[mode]
-    if leaf.target == policy.fallback:
+    if target_address.target == policy.fallback:
         return "serves only when nothing else is healthy"
-    if leaf.leaving:
+    if target_address.leaving:
         return "is on its way out"
-    if leaf.value is ProbeValue.PASS:
-        healthy = _by(leaf) if leaf.force else "healthy"
+    if target_address.value is ProbeValue.PASS:
+        healthy = _by(target_address) if target_address.force else "healthy"
         return healthy if published else f"{healthy}, about to be published"
-    if leaf.value is ProbeValue.FAIL:
+    if target_address.value is ProbeValue.FAIL:
         return "unhealthy, about to be withdrawn" if published else "unhealthy"
     return "not known, so it stays" if wanted else "joins after its first success"
 
 
-def _by(leaf: Leaf) -> str:
+def _by(target_address: TargetAddress) -> str:
     """Whose word forces a leaf, and why."""
-    if leaf.order is None:
-        return f"forced {leaf.force} by the policy"
-    return f"forced {leaf.force} by {leaf.order.who or 'somebody'} ({leaf.order.reason or 'no reason given'})"
+    if target_address.order is None:
+        return f"forced {target_address.force} by the policy"
+    return f"forced {target_address.force} by {target_address.order.who or 'somebody'} ({target_address.order.reason or 'no reason given'})"
 
 
 _HEALTHY = {ProbeValue.PASS: True, ProbeValue.FAIL: False}
 """Everything else is not known: None."""
 
 
-def failures(fact: ProbeFact, leaf: TargetProbe) -> int:
+def failures(fact: ProbeFact, target_address: TargetProbe) -> int:
     """How many checks in a row failed; one that says nothing of the leaf neither adds to them nor ends them."""
     if fact.last is ProbeValue.PASS:
         return 0
     if fact.last is ProbeValue.FAIL or fact.value is ProbeValue.FAIL:
         return fact.streak
-    fails, passes = leaf.check.failure_threshold, leaf.check.success_threshold
+    fails, passes = target_address.check.failure_threshold, target_address.check.success_threshold
     return fact.streak if fails != passes and fact.threshold == fails else 0
 
 
-def answer_row(leaf: TargetProbe | None, answers: Mapping[TargetProbe, ProbeFact], now: Now) -> dict[str, Any]:
+def answer_row(
+    target_address: TargetProbe | None, answers: Mapping[TargetProbe, ProbeFact], now: Now
+) -> dict[str, Any]:
     """What is known of one leaf by its check: `healthy` (None = not known), `consecutive_failures` of `failure_threshold`,
     `reason`, and `last_check_wall` (ns, None = none yet). Without a check, all of it is None."""
-    fact = None if leaf is None else answers.get(leaf)
-    if leaf is None or fact is None:
+    fact = None if target_address is None else answers.get(target_address)
+    if target_address is None or fact is None:
         return {
             "healthy": None,
-            "consecutive_failures": None if leaf is None else 0,
-            "failure_threshold": None if leaf is None else leaf.check.failure_threshold,
-            "reason": "no check is asked" if leaf is None else "not checked yet",
+            "consecutive_failures": None if target_address is None else 0,
+            "failure_threshold": None if target_address is None else target_address.check.failure_threshold,
+            "reason": "no check is asked" if target_address is None else "not checked yet",
             "last_check_wall": None,
         }
-    value = target_health.verdict(answers, leaf, now.steady).value
+    value = target_health.verdict(answers, target_address, now.steady).value
     reason = fact.detail
     if value is ProbeValue.UNKNOWN and fact.last_at + fact.valid_for <= now.steady:
         reason = f"the last check is too old to count: {reason}"
     return {
         "healthy": _HEALTHY.get(value),
-        "consecutive_failures": failures(fact, leaf),
-        "failure_threshold": leaf.check.failure_threshold,
+        "consecutive_failures": failures(fact, target_address),
+        "failure_threshold": target_address.check.failure_threshold,
         "reason": reason,
         "last_check_wall": now.wall - now.steady + fact.last_at,
     }

@@ -29,7 +29,7 @@ MAX_UNCLEAR = 3
 class _Running:
     """One probe in the engine; `unclear` counts its results in a row that are neither pass nor fail."""
 
-    leaf: TargetProbe
+    target_address: TargetProbe
     probe: Probe
     unclear: int = 0
 
@@ -64,21 +64,23 @@ class NameTargets:
         """Run exactly the probes of these manifests. Whether the probes changed."""
         if desired is self._desired and not by_endpoint(desired):
             return False
-        leaves = target_probes(desired, self._roster)
+        target_addresses = target_probes(desired, self._roster)
         allowed = desired.instance.allow_addresses
         self._desired = desired
-        if leaves == self._leaves and allowed == self._allowed:
+        if target_addresses == self._leaves and allowed == self._allowed:
             return False
-        self._leaves, self._allowed = leaves, allowed
+        self._leaves, self._allowed = target_addresses, allowed
         before = self._running
         self._running = {
-            key: before.get(key) or _Running(leaf, probe_of(leaf))
-            for key, leaf in ((generation_of(leaf), leaf) for leaf in leaves)
+            key: before.get(key) or _Running(target_address, probe_of(target_address))
+            for key, target_address in (
+                (generation_of(target_address), target_address) for target_address in target_addresses
+            )
         }
         self.verdicts = {
-            running.leaf: self.verdicts[running.leaf]
+            running.target_address: self.verdicts[running.target_address]
             for running in self._running.values()
-            if running.leaf in self.verdicts
+            if running.target_address in self.verdicts
         }
         self.with_secrets = tuple(running.probe for running in self._running.values() if _needs_secret(running.probe))
         return True
@@ -91,7 +93,7 @@ class NameTargets:
                 key,
                 LEAF,
                 running.probe,
-                running.leaf.address,
+                running.target_address.address,
                 running.probe.port,
                 0,
                 None,
@@ -108,8 +110,8 @@ class NameTargets:
         if running is None:
             return False  # the probe was removed meanwhile
         running.unclear = 0 if fact.last in _CLEAR else running.unclear + 1
-        before = self.verdicts.get(running.leaf)
-        self.verdicts[running.leaf] = fact
+        before = self.verdicts.get(running.target_address)
+        self.verdicts[running.target_address] = fact
         return before is None or before.value is not fact.value
 
     def forget(self) -> None:
@@ -118,12 +120,14 @@ class NameTargets:
 
     def unanswered(self) -> bool:
         """Whether a probe has no result yet."""
-        return not self.suspended and any(running.leaf not in self.verdicts for running in self._running.values())
+        return not self.suspended and any(
+            running.target_address not in self.verdicts for running in self._running.values()
+        )
 
     def undecided(self) -> bool:
         """Whether waiting may still bring a verdict: not for probes with only unclear results."""
         for running in self._running.values():
-            fact = self.verdicts.get(running.leaf)
+            fact = self.verdicts.get(running.target_address)
             if fact is None or (fact.value is ProbeValue.UNKNOWN and running.unclear < MAX_UNCLEAR):
                 return not self.suspended
         return False
@@ -132,30 +136,32 @@ class NameTargets:
         """One message with the reason for each probe without a verdict. Called at the end of a single run."""
         messages = []
         for running in self._running.values():
-            fact = self.verdicts.get(running.leaf)
+            fact = self.verdicts.get(running.target_address)
             if fact is None or fact.value not in _CLEAR:
                 detail = "no answer yet" if fact is None else fact.detail
-                messages.append(f"{running.leaf.address.removesuffix('.')}: its check has no verdict ({detail})")
+                messages.append(
+                    f"{running.target_address.address.removesuffix('.')}: its check has no verdict ({detail})"
+                )
         return tuple(messages)
 
 
 _CLEAR = {ProbeValue.PASS, ProbeValue.FAIL}
 
 
-def probe_of(leaf: TargetProbe) -> Probe:
+def probe_of(target_address: TargetProbe) -> Probe:
     """The probe of a target address. For a host name, Host header and TLS name default to the host name itself."""
-    probe = leaf.probe()
-    if probe.host or not leaf.is_name:
+    probe = target_address.probe()
+    if probe.host or not target_address.is_name:
         return probe
-    host = leaf.address.removesuffix(".")
+    host = target_address.address.removesuffix(".")
     tls = replace(probe.tls, server_name=host) if isinstance(probe.tls, ProbeTLS) else None
     return replace(probe, host=host, tls=tls)
 
 
-def generation_of(leaf: TargetProbe) -> Generation:
+def generation_of(target_address: TargetProbe) -> Generation:
     """The id of a target address in the engine: equal in every process, so that its phase within the interval stays."""
-    digest = blake2b(repr(leaf.check).encode(), digest_size=16).hexdigest()
-    return Generation(f"{LEAF} {leaf.address} {digest}", 0)
+    digest = blake2b(repr(target_address.check).encode(), digest_size=16).hexdigest()
+    return Generation(f"{LEAF} {target_address.address} {digest}", 0)
 
 
 def by_endpoint(desired: Desired) -> bool:

@@ -213,5 +213,5 @@ def fingerprint(decision: Decision) -> tuple[object, ...]:
             (key, rollout.active, [row[:3] for row in rollout.rows])
             for key, rollout in sorted(decision.ledger.rollouts.items())
         ),
-        tuple((leaf, fact.value) for leaf, fact in decision.status.observed.target_answers.items()),
+        tuple((target_address, fact.value) for target_address, fact in decision.status.observed.target_answers.items()),
     )

@@ -31,8 +31,8 @@ def told(value: ProbeValue, last: ProbeValue) -> ProbeFact:
 
 def published(scene: Scene, answers: dict[str, ProbeFact]) -> tuple[str, ...]:
     """The addresses that the name has after the steps that are due."""
-    leaves = {TargetProbe(address, CHECK): fact for address, fact in answers.items()}
-    decision = decide(desired(), replace(scene.observed(), target_answers=leaves), NOW)
+    target_addresses = {TargetProbe(address, CHECK): fact for address, fact in answers.items()}
+    decision = decide(desired(), replace(scene.observed(), target_answers=target_addresses), NOW)
     for step in decision.steps:
         for change in getattr(step.action, "changes", ()):
             if change.key == KEY:
@@ -79,10 +79,10 @@ def test_after_a_start_a_failing_replica_still_leaves_its_name_at_once(scene: Sc
 
 def test_a_plan_foresees_that_the_checks_of_what_it_starts_pass(scene: Scene) -> None:
     addresses = [fact.address for fact in scene.facts]
-    leaves = {TargetProbe(address, CHECK): told(PASS, PASS) for address in addresses}
+    target_addresses = {TargetProbe(address, CHECK): told(PASS, PASS) for address in addresses}
     wanted = desired()
     more = replace(wanted, workloads=(replace(wanted.workloads[0], replicas=4),))
-    plan = forecast(more, replace(scene.observed(), target_answers=leaves), NOW)
+    plan = forecast(more, replace(scene.observed(), target_answers=target_addresses), NOW)
     last = [change.after for step in plan.steps for change in getattr(step.step.action, "changes", ())][-1]
 
     assert len(last.values) == 4

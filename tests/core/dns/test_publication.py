@@ -334,8 +334,11 @@ def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_its
     status = world.decide().status
     snap = Snapshot(world.desired(), world.observed(), status.sight, status.roster, world.now)
     rows = name_rows(snap, status.names)
-    (leaf,) = (one for one in rows[0]["leaves"] if one["target"] == "gw3")
-    assert (leaf["why"], leaf["override"]["until_wall"]) == ("forced down by jo (work on the line)", end)
+    (target_address,) = (one for one in rows[0]["leaves"] if one["target"] == "gw3")
+    assert (target_address["why"], target_address["override"]["until_wall"]) == (
+        "forced down by jo (work on the line)",
+        end,
+    )
 
     world.pass_time(61)
     world.settle()

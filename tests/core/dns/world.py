@@ -89,14 +89,17 @@ class World:
         )
 
     def observed(self) -> Observed:
-        leaves: dict[TargetProbe, ProbeFact] = {
+        target_addresses: dict[TargetProbe, ProbeFact] = {
             probe: answer(self.health[probe.address], self.now.steady - SECOND)
             for probe in target_probes(self.desired())
             if probe.address in self.health
         }
         zone = replace(self.zone, observed_at=self.now.steady)
         return Observed(
-            zones={(NAMES, ZONE): zone}, ledger=self.ledger, source_read_at=self.now.steady, target_answers=leaves
+            zones={(NAMES, ZONE): zone},
+            ledger=self.ledger,
+            source_read_at=self.now.steady,
+            target_answers=target_addresses,
         )
 
     def decide(self) -> Decision:
