@@ -59,7 +59,7 @@ BUILT_IN: Mapping[str, BuiltIn] = {
     "process": BuiltIn(
         Role.RUNTIME, f"{_RUNTIME}.process.runtime:ProcessSettings", f"{_RUNTIME}.process.runtime:ProcessRuntime"
     ),
-    "rfc2136": BuiltIn(Role.DNS, f"{_DNS}.rfc2136.settings:RFC2136Settings", f"{_DNS}.rfc2136.zones:RFC2136Zones"),
+    "rfc2136": BuiltIn(Role.DNS, f"{_DNS}.rfc2136.settings:RFC2136Settings", f"{_DNS}.rfc2136.provider:RFC2136Zones"),
     "route53": BuiltIn(Role.DNS, f"{_DNS}.route53.settings:Route53Settings", f"{_DNS}.route53.provider:Route53Zones"),
     "zonefile": BuiltIn(Role.DNS, f"{_DNS}.zonefile.provider:ZoneFileSettings", f"{_DNS}.zonefile.provider:ZoneFiles"),
 }

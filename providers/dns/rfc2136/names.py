@@ -1,7 +1,7 @@
 """Which record sets to query where zones cannot be transferred: a file per zone in the state directory.
 
 Without it a restarted program would not know which record sets it has published. A name is saved before its record set is
-written, and dropped after its removal was read back, so that a kill -9 in between only costs a query. Used by `zones.py` with
+written, and dropped after its removal was read back, so that a kill -9 in between only costs a query. Used by `provider.py` with
 `readBack: queries`.
 """
 

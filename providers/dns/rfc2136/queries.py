@@ -1,4 +1,4 @@
-"""Reads record sets one by one, from servers that refuse transfers. Used by `zones.py` with `readBack: queries`.
+"""Reads record sets one by one, from servers that refuse transfers. Used by `provider.py` with `readBack: queries`.
 
 An answer does not prove that a set exists: a wildcard answers for missing names. When the answer equals that of a wildcard
 above, an update without changes asks the server whether the set itself exists.

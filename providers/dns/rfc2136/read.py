@@ -1,6 +1,6 @@
 """Reads the serial of a zone and single answers from a name server, and gathers records into record sets.
 
-Used by `zones.py`, `queries.py`, `transfer.py` (whole zones) and `update.py`.
+Used by `provider.py`, `queries.py`, `transfer.py` (whole zones) and `update.py`.
 """
 
 from collections.abc import Iterable

@@ -1,6 +1,6 @@
 """Reads zones by transfer: whole (AXFR, RFC 5936), or the changes since a serial (IXFR, RFC 1995) applied to the known zone.
 
-Used by `zones.py`. An incomplete transfer raises; a part of a zone is never returned. Changes must fit the known zone exactly
+Used by `provider.py`. An incomplete transfer raises; a part of a zone is never returned. Changes must fit the known zone exactly
 (removed records were present, added ones were not), else the known zone was not of that serial, and no change is used.
 """
 

@@ -1,6 +1,6 @@
 """Dynamic updates (RFC 2136) with prerequisites as compare-and-swap: the server checks the state that the plan expects.
 
-Used by `zones.py` and `queries.py`. By the protocol a message is all or nothing. Changes that do not fit into one message
+Used by `provider.py` and `queries.py`. By the protocol a message is all or nothing. Changes that do not fit into one message
 (64 KB) are split between names; a record set, its owner mark and all other sets at its name stay in one message.
 """
 

@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+from providers.dns.rfc2136.provider import RFC2136Zones
 from providers.dns.rfc2136.settings import RFC2136Settings
-from providers.dns.rfc2136.zones import RFC2136Zones
 from providers.spi import Context
 from providers.testing.checks import wait_until
 from tests.free_ports import free_port

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from providers.actions import ChangeRecords, RecordChange
+from providers.dns.rfc2136.provider import RFC2136Zones
 from providers.dns.rfc2136.settings import RFC2136Settings
-from providers.dns.rfc2136.zones import RFC2136Zones
 from providers.errors import Conflict, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context

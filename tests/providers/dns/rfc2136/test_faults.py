@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from providers.actions import ChangeRecords, RecordChange
-from providers.dns.rfc2136.zones import RFC2136Zones
+from providers.dns.rfc2136.provider import RFC2136Zones
 from providers.errors import Conflict, Gone, OutcomeUnknown, ProviderError, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context

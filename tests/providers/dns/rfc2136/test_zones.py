@@ -9,7 +9,7 @@ from manifests.values.desired import SECOND
 from providers.actions import ChangeRecords, RecordChange
 from providers.dns.common.ownership import mark_key, quote
 from providers.dns.rfc2136.names import Names
-from providers.dns.rfc2136.zones import RFC2136Zones
+from providers.dns.rfc2136.provider import RFC2136Zones
 from providers.errors import Conflict, Foreign, Gone, OutcomeUnknown, Rejected, Unreachable
 from providers.facts import RecordKey, RecordSet
 from providers.spi import Context
