@@ -90,7 +90,8 @@ def _mismatch(action: EndpointAction, members: Members) -> str:
     """How a pool differs from what the action asked for; empty when it does not."""
     member = members.get(action.endpoint)
     if isinstance(action, CutSessions):
-        return f"{member.in_flight} requests in flight" if member is not None and member.in_flight else ""
+        count = 0 if member is None else member.in_flight or 0
+        return f"{count} request{'' if count == 1 else 's'} in flight" if count else ""
     weight = None if member is None else member.weight
     desired = action.weight if isinstance(action, SetWeight) else None
     return "" if weight == desired else f"weight {'absent' if weight is None else weight}"
