@@ -113,7 +113,7 @@ class _Work:
         """Leave out sets of types that the provider does not have."""
         for key in [key for key in self.sets if self.can.types and key.type not in self.can.types]:
             self.drop(key)
-            self._note(key, Lack.TYPE, f"the provider has no records of type {key.type}: left out")
+            self._note(key, Lack.TYPE, f"the provider does not support type {key.type}: left out")
 
     def aliases(self) -> None:
         """Replace aliases that the provider cannot hold: by a CNAME where one may stand, else by addresses."""
@@ -126,17 +126,17 @@ class _Work:
                 self.put(
                     RecordKey(key.name, "CNAME", key.set_id), record._replace(ttl=self._ttl_of(target), alias=False)
                 )
-                self._note(key, Lack.ALIAS, f"published as a CNAME to {target}")
+                self._note(key, Lack.ALIAS, f"the provider cannot hold an alias of {target}: published as a CNAME")
                 continue
             found = self._addresses(target, key.type)
             if found and found[0]:
                 values, ttl = found
                 self.put(key, record._replace(ttl=ttl, values=values, alias=False))
-                self._note(key, Lack.ALIAS, f"published as the addresses of {target}")
+                self._note(key, Lack.ALIAS, f"the provider cannot hold an alias of {target}: published as its addresses")
             elif found:
-                self._note(key, Lack.ALIAS, f"left out: {target} has no address of type {key.type}")
+                self._note(key, Lack.ALIAS, f"the provider cannot hold an alias of {target}, which has no {key.type} address: left out")
             else:
-                self._note(key, Lack.ALIAS, f"left out: no address of {target} is known, and a CNAME cannot stand here")
+                self._note(key, Lack.ALIAS, f"the provider cannot hold an alias of {target}, whose addresses are unknown: left out")
 
     def places(self) -> None:
         """Keep members for places that the provider knows; without any, one member stands for all places."""
@@ -151,13 +151,13 @@ class _Work:
                 self._remove(members)
                 self.put(RecordKey(name, kind), members[chosen]._replace(geo=""))
                 for key, record in members.items():
-                    action = "stands for all places" if key == chosen else "is not published"
-                    self._note(key, Lack.GEO, f"the provider cannot route by place: {record.geo} {action}")
+                    action = "is published for all clients" if key == chosen else "is not published"
+                    self._note(key, Lack.GEO, f"the provider does not support geo routing: {record.geo} {action}")
                 continue
             for key, record in members.items():
                 if key not in kept:
                     self.drop(key)
-                    self._note(key, Lack.GEO, f"the provider cannot route to {record.geo}: its clients get the others")
+                    self._note(key, Lack.GEO, f"the provider does not support geo {record.geo}: its clients get other members")
 
     def weights(self) -> None:
         """Scale weights into the provider's range; without weights, give the members equal shares."""
@@ -177,28 +177,29 @@ class _Work:
             elif not self._flattened(name, members, serving):
                 best = min(serving, key=lambda key: (-(serving[key].weight or 0), key.set_id))
                 self.put(RecordKey(name, kind), serving[best]._replace(weight=None))
-                self._lost(members, {best: serving[best]}, "only the member of the largest weight is published")
+                self._lost(members, {best: serving[best]}, "only the member with the largest weight is published")
 
     def ttls(self) -> None:
         """Bring TTLs into the provider's range; an alias has none."""
+        allowed = f"{self.can.ttl_min}-{self.can.ttl_max}"
         for key, record in list(self.sets.items()):
             ttl = 0 if record.alias else min(max(record.ttl, self.can.ttl_min), self.can.ttl_max)
             if ttl == record.ttl:
                 continue
             self.put(key, record._replace(ttl=ttl))
             if not record.alias:
-                self._note(key, Lack.TTL, f"TTL {ttl} instead of {record.ttl}, which the provider does not take")
+                self._note(key, Lack.TTL, f"TTL {ttl} instead of {record.ttl}: the provider allows {allowed}")
 
     # --- what they need ---------------------------------------------------------------------------------------------
 
     def _note(self, key: RecordKey, lack: Lack, message: str) -> None:
         self.notes.append(Note(key, lack, message))
 
-    def _lost(self, members: Iterable[RecordKey], kept: Iterable[RecordKey], what: str) -> None:
+    def _lost(self, members: Iterable[RecordKey], kept: Iterable[RecordKey], effect: str) -> None:
         published = set(kept)
         for key in members:
-            out = "" if key in published else "; this one is not published"
-            self._note(key, Lack.WEIGHT, f"the provider cannot weigh record sets: {what}{out}")
+            result = effect if key in published else f"member {key.set_id} is not published"
+            self._note(key, Lack.WEIGHT, f"the provider does not support weights: {result}")
 
     def _remove(self, keys: Iterable[RecordKey]) -> None:
         for key in list(keys):
@@ -237,13 +238,13 @@ class _Work:
             record = members[key]
             if weight == 0 and least > 0 and largest > 0:
                 self.drop(key)
-                self._note(key, Lack.WEIGHT_RANGE, "the provider has no weight 0: left out")
+                self._note(key, Lack.WEIGHT_RANGE, "the provider does not support weight 0: left out")
                 continue
             scaled = weight if largest <= most else round(weight * most / largest)
             scaled = max(scaled, least, 1 if weight else 0)
             if scaled != weight:
                 self.put(key, record._replace(weight=scaled))
-                self._note(key, Lack.WEIGHT_RANGE, f"weight {scaled} instead of {weight}: the range is {least}-{most}")
+                self._note(key, Lack.WEIGHT_RANGE, f"weight {scaled} instead of {weight}: the provider allows {least}-{most}")
 
     def _flattened(
         self, name: str, members: Mapping[RecordKey, RecordSet], serving: Mapping[RecordKey, RecordSet]

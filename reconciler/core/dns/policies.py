@@ -154,12 +154,12 @@ class _Judge:
             out.rows[policy.key] = answer.row
         out.until = min(out.until, answer.until)
         if answer.wait is not None:
-            what = (
-                "first verdicts are awaited"
+            message = (
+                f"{policy.host} has no probe results yet"
                 if answer.mode is Mode.WAITING
-                else "healthy again, but not for long enough"
+                else f"{policy.host} is healthy again, but not yet for long enough to withdraw the other addresses"
             )
-            out.waits.append(Wait(policy.key, Waiting.VERDICT, f"{policy.host}: {what}", answer.wait))
+            out.waits.append(Wait(policy.key, Waiting.VERDICT, message, answer.wait))
         foreign = self._foreign((policy.host, kind, "") for kind in ANSWERS)
         if foreign:
             self._refuse(foreign)
@@ -189,8 +189,8 @@ class _Judge:
         named.notes = adapted.notes
         if wanted and not any(key.name == policy.host for key in adapted.records):
             why_not = "; ".join(sorted({note.message for note in adapted.notes if note.key.name == policy.host}))
-            message = f"provider {policy.provider} cannot hold {policy.host} as it is wanted: {why_not}"
-            next_step = "give the target addresses instead of a name, or use a provider with aliases"
+            message = f"provider {policy.provider} cannot publish {policy.host}: {why_not}"
+            next_step = "give the target addresses instead of a host name, or use a provider that supports aliases"
             self.out.holds.append(
                 Hold(policy.key, f"publish {policy.host}", Rule.CANNOT_PUBLISH, message, next_step=next_step)
             )
@@ -208,7 +208,7 @@ class _Judge:
         known = {target_address.address for target_address in self.target_addresses}
         going = sorted(there & sure_not | (there - known))
         if going:
-            message = f"no address of {policy.host} is sure to be ready, so what is published stays: {', '.join(sorted(there))}"
+            message = f"no address of {policy.host} is known to be ready, so the published ones stay: {', '.join(sorted(there))}"
             next_step = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
             self.out.holds.append(
                 Hold(policy.key, f"withdraw {', '.join(going)}", Rule.LAST_RECORD, message, next_step=next_step)
@@ -284,13 +284,21 @@ class _Judge:
 
     def _refuse(self, foreign: list[RecordKey]) -> None:
         policy = self.policy
-        listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
-        message = f"{listed} in zone {policy.zone} carries no owner mark of {self.mark}"
-        next_step = "remove that record by hand, or give the policy another host"
+        message = _without_mark(foreign, policy.zone, self.mark)
+        next_step = f"remove {_those(foreign)} by hand, or give the policy another host"
         self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in self.current)
         self.out.holds.append(
             Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, next_step=next_step)
         )
+
+
+def _without_mark(foreign: list[RecordKey], zone: str, mark: str) -> str:
+    listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
+    return f"{listed} in zone {zone} {'carries' if len(foreign) == 1 else 'carry'} no owner mark of {mark}"
+
+
+def _those(foreign: list[RecordKey]) -> str:
+    return "that record" if len(foreign) == 1 else "those records"
 
 
 # --- records, strays, orphans ------------------------------------------------------------------------------------------
@@ -313,17 +321,16 @@ def _record(
     fitted = capabilities_fit.adapt({key: wanted}, record.zone, zone.capabilities)
     after = fitted.records.get(key)
     if after is None:
-        message = "; ".join(note.message for note in fitted.notes) or "it is left out"
-        next_step = f"use a provider that has records of type {record.type}"
+        message = "; ".join(note.message for note in fitted.notes) or "the provider cannot hold it"
+        next_step = f"use a provider that supports type {record.type}"
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.CANNOT_PUBLISH, message, next_step=next_step))
         return
     beside = _beside(record, there[place])
     free = [one for one in beside if claims.yields(record, one)]
     others = [one for one in beside if one not in free and not record_lists.yields(zone.owners.get(one, ""), mark)]
     if others:
-        listed = ", ".join(f"{other.name} {other.type}" for other in others)
-        message = f"{listed} in zone {record.zone} carries no owner mark of {mark}"
-        next_step = "remove that record by hand, or remove the Record"
+        message = _without_mark(others, record.zone, mark)
+        next_step = f"remove {_those(others)} by hand, or remove the Record"
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, next_step=next_step))
         return
     claims.take(place, free)

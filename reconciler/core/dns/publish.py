@@ -111,7 +111,8 @@ def _suspended(snap: Snapshot, ledger: Ledger, names: Names) -> dict[Place, Prun
         share = count * 100 // max(owned, 1)
         why = f"more than {limit.records}" if count > limit.records else f"more than {limit.share} %"
         if few and count <= limit.records:
-            why = f"{ending} name{'' if ending == 1 else 's'} would lose the last one, more than {limit.names}"
+            names_lost = "1 name would lose its" if ending == 1 else f"{ending} names would lose their"
+            why = f"and {names_lost} last record set, more than {limit.names}"
         mass = f"{count} of {owned} owned record sets ({share} %) of zone {place[1]} would be deleted, {why}"
         found[place] = Pruning(digest, mass, snap.observed.source_read_at)
     return found

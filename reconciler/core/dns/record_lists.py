@@ -107,8 +107,8 @@ def _changes(desired: Desired, record_list: RecordList, zone: _Zone, claims: Cla
     sets, lacking = fitted(record_list, zone.fact.capabilities)
     if lacking:
         kinds = ", ".join(sorted({kind for _, kind, _ in lacking}))
-        message = f"the provider has no records of type {kinds}: {_shown(lacking)} left out"
-        next_step = f"take them out of the list, or use a provider that has {kinds}"
+        message = f"the provider does not support type {kinds}: {_shown(lacking)} left out"
+        next_step = f"take them out of the list, or use a provider that supports {kinds}"
         out.holds.append(
             Hold(record_list.key, f"publish {_count(lacking)}", Rule.CANNOT_PUBLISH, message, next_step=next_step)
         )

@@ -61,12 +61,9 @@ class Order:
             aims = {name for diff in group for name in _new_targets(diff) if name in wanted}
             missing = sorted(name for name in aims if name not in self._index())
             if missing:
-                names = ", ".join(missing)
-                out.waits.append(
-                    Wait(
-                        group[0].object, Waiting.NAMES, f"{group[0].key.name} is to point at {names}, which comes first"
-                    )
-                )
+                be, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+                message = f"{', '.join(missing)} {be} not published yet, so {group[0].key.name} cannot point at {them}"
+                out.waits.append(Wait(group[0].object, Waiting.NAMES, message))
             elif not self._vanishes(group) or self._may_go(group[0], rows, patience, out):
                 out.groups.append(group)
         return out
@@ -80,7 +77,7 @@ class Order:
         pointed = self._pointed_at().get(name)
         if pointed is not None:
             out.withdrawals.setdefault(diff.object, []).append(Withdrawal(place, pointed))
-            out.waits.append(Wait(diff.object, Waiting.NAMES, f"{name} goes after what points at it"))
+            out.waits.append(Wait(diff.object, Waiting.NAMES, f"other records still point at {name}"))
             return False
         known = next(
             (farewell for farewell in rows.get(diff.object, NameRow()).withdrawals if farewell.place == place), None
@@ -95,7 +92,7 @@ class Order:
             out.withdrawals.setdefault(diff.object, []).append(known)
         if until <= self.now.steady or not self.patient:
             return True
-        out.waits.append(Wait(diff.object, Waiting.TTL, f"resolvers may still come by {name}", until))
+        out.waits.append(Wait(diff.object, Waiting.TTL, f"resolvers may still follow a pointer to {name} until its TTL expires", until))
         return False
 
     def _vanishes(self, group: Sequence[RecordDiff]) -> bool:

@@ -68,7 +68,7 @@ def test_a_whole_list_is_one_step_and_then_comes_what_points_at_it() -> None:
 
     assert (step.object, step.message) == ("recordlist/all", "in: 900 record sets")
     assert [wait.message for wait in world.decide().waits] == [
-        f"www.{ZONE} is to point at n1.{ZONE}, which comes first; and 1 more"
+        f"n1.{ZONE} is not published yet, so www.{ZONE} cannot point at it; and 1 more"
     ]
     assert len(changes(step).changes) == len(spelled_out(step.action)) == 900
     world.settle()
@@ -196,7 +196,7 @@ def test_what_the_provider_cannot_hold_is_fitted_or_told() -> None:
     assert dict(world.sets) == {RecordKey(f"a.{ZONE}", "A"): RecordSet(600, ("192.0.2.1",))}
     assert (hold.rule, hold.message) == (
         Rule.CANNOT_PUBLISH,
-        f"the provider has no records of type TXT: a.{ZONE} TXT left out",
+        f"the provider does not support type TXT: a.{ZONE} TXT left out",
     )
 
 

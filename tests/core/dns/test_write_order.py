@@ -157,10 +157,8 @@ def test_so_many_names_may_lose_their_last_record_without_a_person(allowed: int,
     assert {hold.rule for hold in found.holds} == ({Rule.MASS_CHANGE} if held else set())
     assert bool(found.guard_hash) is held
     if held:
-        assert (
-            f"{gone} name{'s' if gone > 1 else ''} would lose the last one, more than {allowed}"
-            in found.holds[0].message
-        )
+        names_lost = "1 name would lose its" if gone == 1 else f"{gone} names would lose their"
+        assert f"deleted, and {names_lost} last record set, more than {allowed}" in found.holds[0].message
         world.ledger = replace(world.ledger, approvals=frozenset({found.guard_hash}))
     world.settle()
     assert sum(key.type == "A" for key in world.sets) == 80 - gone
