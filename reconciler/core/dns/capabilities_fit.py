@@ -132,11 +132,21 @@ class _Work:
             if found and found[0]:
                 values, ttl = found
                 self.put(key, record._replace(ttl=ttl, values=values, alias=False))
-                self._note(key, Lack.ALIAS, f"the provider cannot hold an alias of {target}: published as its addresses")
+                self._note(
+                    key, Lack.ALIAS, f"the provider cannot hold an alias of {target}: published as its addresses"
+                )
             elif found:
-                self._note(key, Lack.ALIAS, f"the provider cannot hold an alias of {target}, which has no {key.type} address: left out")
+                self._note(
+                    key,
+                    Lack.ALIAS,
+                    f"the provider cannot hold an alias of {target}, which has no {key.type} address: left out",
+                )
             else:
-                self._note(key, Lack.ALIAS, f"the provider cannot hold an alias of {target}, whose addresses are unknown: left out")
+                self._note(
+                    key,
+                    Lack.ALIAS,
+                    f"the provider cannot hold an alias of {target}, whose addresses are unknown: left out",
+                )
 
     def places(self) -> None:
         """Keep members for places that the provider knows; without any, one member stands for all places."""
@@ -157,7 +167,9 @@ class _Work:
             for key, record in members.items():
                 if key not in kept:
                     self.drop(key)
-                    self._note(key, Lack.GEO, f"the provider does not support geo {record.geo}: its clients get other members")
+                    self._note(
+                        key, Lack.GEO, f"the provider does not support geo {record.geo}: its clients get other members"
+                    )
 
     def weights(self) -> None:
         """Scale weights into the provider's range; without weights, give the members equal shares."""
@@ -244,7 +256,9 @@ class _Work:
             scaled = max(scaled, least, 1 if weight else 0)
             if scaled != weight:
                 self.put(key, record._replace(weight=scaled))
-                self._note(key, Lack.WEIGHT_RANGE, f"weight {scaled} instead of {weight}: the provider allows {least}-{most}")
+                self._note(
+                    key, Lack.WEIGHT_RANGE, f"weight {scaled} instead of {weight}: the provider allows {least}-{most}"
+                )
 
     def _flattened(
         self, name: str, members: Mapping[RecordKey, RecordSet], serving: Mapping[RecordKey, RecordSet]

@@ -14,8 +14,17 @@ from providers.facts import ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.dns import capabilities_fit, publication, record_lists, targets, tree
 from reconciler.core.dns.capabilities_fit import Note
 from reconciler.core.dns.publication import Answer, Mode
-from reconciler.core.dns.published import ByName, Sets, addresses, names_of, reached, unseen
-from reconciler.core.dns.records import RecordDiff, owner_mark, owner_of, protected, why
+from reconciler.core.dns.records import (
+    ADDRESS_TYPES,
+    ByName,
+    RecordDiff,
+    Sets,
+    addresses,
+    owner_mark,
+    owner_of,
+    protected,
+    why,
+)
 from reconciler.core.dns.takeover import ANSWERS, Claims
 from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.dns_memory import NOTHING, NameRow
@@ -25,7 +34,6 @@ from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.pools import Weights
 
-_TYPES = ("A", "AAAA")
 _PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
 
 
@@ -135,13 +143,13 @@ class _Judge:
         self.policy, self.zone, self.there, self.out, self.now = policy, there.zone, there, out, snap.now
         self.mark, blind = owner_mark(snap.desired.instance.id, policy.key), bool(snap.roster.unreadable_nodes)
         self.current, self.inherited = current.sets, current.inherited
-        self.reached = reached(policy.host, self.current)
+        self.reached = publication.reached(policy.host, self.current)
         target_addresses = tuple(
             targets.proven(target_address, self.reached) if target_address.unproven else target_address
             for target_address in target_addresses
         )
         if blind:
-            target_addresses = (*target_addresses, *unseen(policy, target_addresses, self.reached))
+            target_addresses = (*target_addresses, *publication.unseen(policy, target_addresses, self.reached))
         self.target_addresses, self.blind = target_addresses, blind
 
     def judge(self, row: NameRow) -> None:
@@ -249,7 +257,7 @@ class _Judge:
         notes: dict[str, set[str]] = {}
         for one in named.notes:
             notes.setdefault(one.key.name, set()).add(one.message)
-        names = names_of(policy)
+        names = tree.names_of(policy)
         for key in sorted(wanted.keys() | current.keys()):
             before, after = current.get(key), wanted.get(key)
             owner = "" if before is None else self.zone.owners.get(key, "")
@@ -385,7 +393,7 @@ def _orphans(snap: Snapshot, out: Names) -> None:
     for zone in snap.sight.zones.values():
         for key, mark in zone.owners.items():
             record = zone.records.get(key)
-            if record is None or key.type not in _TYPES or owner_of(mark)[0] != snap.desired.instance.id:
+            if record is None or key.type not in ADDRESS_TYPES or owner_of(mark)[0] != snap.desired.instance.id:
                 continue
             for value in record.values:
                 published[value] = max(published.get(value, 0), record.ttl * SECOND)

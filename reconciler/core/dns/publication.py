@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from manifests.values.desired import SECOND
 from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish
-from providers.facts import ProbeValue
-from reconciler.core.dns import target_health
+from providers.facts import ProbeValue, RecordKey, RecordSet
+from reconciler.core.dns import records, target_health
+from reconciler.core.dns.records import Sets
 from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.dns_memory import NOTHING, NameRow
 from reconciler.core.model.instant import FOREVER, Now, due, instant
@@ -185,3 +186,44 @@ def _by_target(target_addresses: Iterable[TargetAddress]) -> dict[str, frozenset
     for target_address in target_addresses:
         found.setdefault(target_address.target, []).append(target_address.address)
     return {target: frozenset(found[target]) for target in sorted(found)}
+
+
+# --- what clients reach ------------------------------------------------------------------------------------------------
+
+
+def reached(host: str, current: Sets) -> frozenset[str]:
+    """Addresses and outside names that the host leads to: what clients can get."""
+    at: dict[str, list[tuple[RecordKey, RecordSet]]] = {}
+    for key, record in current.items():
+        at.setdefault(key.name, []).append((key, record))
+    found: set[str] = set()
+    waiting, done = [host], {host}
+    while waiting:
+        for key, record in at.get(waiting.pop(), ()):
+            targets = records.points_at(key, record)
+            if not targets:
+                if key.type in records.ADDRESS_TYPES:
+                    found.update(record.values)
+                continue
+            for name in targets:
+                if name not in at:
+                    found.add(name)
+                elif name not in done:
+                    done.add(name)
+                    waiting.append(name)
+    return frozenset(found)
+
+
+def unseen(
+    policy: DNSPolicy, target_addresses: tuple[TargetAddress, ...], there: frozenset[str]
+) -> list[TargetAddress]:
+    """Published addresses without an endpoint that can be seen, while a node cannot: they may well be alive."""
+    target = next((one for one in policy.targets if one.publish == "endpoints"), None)
+    if target is None:
+        return []
+    alive = {target_address.address for target_address in target_addresses}
+    return [
+        TargetAddress(target.name, address, ProbeValue.UNKNOWN, service=ProbeValue.UNKNOWN)
+        for address in sorted(there - alive)
+        if not address.endswith(".")
+    ]

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from manifests.values.desired import Desired
 from manifests.values.dns import DNSPolicy, Record
 from providers.facts import RecordKey, ZoneFact
-from reconciler.core.dns import published, records, tree
+from reconciler.core.dns import records, tree
 
 ANSWERS = ("A", "AAAA", "CNAME")
 """Types of which one may take the place of another without a question being left without an answer."""
@@ -73,7 +73,7 @@ class Claims:
         left = self._left[place].get(policy.host)
         if not left:
             return []
-        names = published.names_of(policy)
+        names = tree.names_of(policy)
         mine = sorted({key for key in left if self._fits(place, key, policy, names) and self._free(place, key)})
         self.take(place, mine)
         return mine

@@ -126,6 +126,14 @@ class _Level:
         return best.name
 
 
+def names_of(policy: DNSPolicy) -> frozenset[str]:
+    """All names that a policy may publish, whatever the health of its targets."""
+    host = policy.host
+    below = {place_name(host, target.geo) for target in policy.targets}
+    below |= {target_name(host, target.name) for target in policy.targets}
+    return frozenset({host, balancer_name(host), *below})
+
+
 def managed(policy: DNSPolicy, name: str) -> bool:
     """Whether a name belongs to what this policy publishes: its host, and everything of its tree."""
     if name == policy.host:

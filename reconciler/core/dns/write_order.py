@@ -92,7 +92,11 @@ class Order:
             out.withdrawals.setdefault(diff.object, []).append(known)
         if until <= self.now.steady or not self.patient:
             return True
-        out.waits.append(Wait(diff.object, Waiting.TTL, f"resolvers may still follow a pointer to {name} until its TTL expires", until))
+        out.waits.append(
+            Wait(
+                diff.object, Waiting.TTL, f"resolvers may still follow a pointer to {name} until its TTL expires", until
+            )
+        )
         return False
 
     def _vanishes(self, group: Sequence[RecordDiff]) -> bool:
