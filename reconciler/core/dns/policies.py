@@ -76,13 +76,13 @@ class Names:
 def name_all(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
     """Compare all policies and records with their zones, then find owned record sets that no manifest wants."""
     out = Names()
-    evidence = targets.evidence_of(snap, ledger, weights)
+    context = targets.context_of(snap, ledger, weights)
     marked = {key: _by_mark(zone) for key, zone in snap.sight.zones.items()}
     claims = Claims(snap.desired, snap.sight.zones, marked, out.taken)
     by_name = {key: ByName(zone) for key, zone in snap.sight.zones.items()}
     for policy in sorted(snap.desired.policies, key=lambda policy: policy.key):
         mark = owner_mark(snap.desired.instance.id, policy.key)
-        target_addresses = targets.target_addresses_of(policy, evidence)
+        target_addresses = targets.target_addresses_of(policy, context)
         place = (policy.provider, policy.zone)
         zone = snap.sight.zones.get(place)
         row = ledger.names.get(policy.key, NOTHING)
@@ -291,21 +291,18 @@ class _PolicyDiff:
 
     def _refuse(self, foreign: list[RecordKey]) -> None:
         policy = self.policy
-        message = _without_mark(foreign, policy.zone, self.mark)
-        next_step = f"remove {_those(foreign)} by hand, or give the policy another host"
+        message, next_step = _foreign_texts(foreign, policy.zone, self.mark, "give the policy another host")
         self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in self.current)
         self.out.holds.append(
             Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, next_step=next_step)
         )
 
 
-def _without_mark(foreign: list[RecordKey], zone: str, mark: str) -> str:
+def _foreign_texts(foreign: list[RecordKey], zone: str, mark: str, alternative: str) -> tuple[str, str]:
+    """The message and the next step of a hold for record sets of another writer."""
     listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
-    return f"{listed} in zone {zone} {'carries' if len(foreign) == 1 else 'carry'} no owner mark of {mark}"
-
-
-def _those(foreign: list[RecordKey]) -> str:
-    return "that record" if len(foreign) == 1 else "those records"
+    carry, records = ("carries", "that record") if len(foreign) == 1 else ("carry", "these records")
+    return f"{listed} in zone {zone} {carry} no owner mark of {mark}", f"remove {records} by hand, or {alternative}"
 
 
 # --- records, strays, orphans ------------------------------------------------------------------------------------------
@@ -338,8 +335,7 @@ def _record(
         other for other in beside if other not in free and not record_lists.yields(zone.owners.get(other, ""), mark)
     ]
     if others:
-        message = _without_mark(others, record.zone, mark)
-        next_step = f"remove {_those(others)} by hand, or remove the Record"
+        message, next_step = _foreign_texts(others, record.zone, mark, "remove the Record")
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, next_step=next_step))
         return
     claims.take(place, free)

@@ -59,9 +59,9 @@ def probe_of(policy: DNSPolicy, target: Target, address: str, checks: Mapping[st
     return None if policy.check is None else TargetProbe(address, policy.check)
 
 
-def verdict(target_addresses: Mapping[TargetProbe, ProbeFact], probe: TargetProbe, steady: int) -> AddressVerdict:
+def verdict(answers: Mapping[TargetProbe, ProbeFact], probe: TargetProbe, steady: int) -> AddressVerdict:
     """The health by the latest results of a probe. Without a result, or with one that is too old, it is unknown."""
-    fact = target_addresses.get(probe)
+    fact = answers.get(probe)
     if fact is None:
         return AddressVerdict(ProbeValue.UNKNOWN, FOREVER)
     limit = fact.last_at + fact.valid_for
@@ -101,5 +101,5 @@ def _order(probe: TargetProbe) -> tuple[str, str]:
 
 
 def round_of(check: Check) -> int:
-    """The longest time (ns) until a healthy target address passes after its first probe is due."""
+    """The time (ns) within which a healthy target address gets its first verdict."""
     return check.interval * check.success_threshold + check.timeout

@@ -51,7 +51,7 @@ class TargetAddress(NamedTuple):
     order: Override | None = None
 
 
-class Evidence(NamedTuple):
+class TargetContext(NamedTuple):
     """What decides about target addresses besides their policy."""
 
     services: Mapping[str, Service]
@@ -63,10 +63,10 @@ class Evidence(NamedTuple):
     now: Now
 
 
-def evidence_of(snap: Snapshot, ledger: Ledger, weights: Weights) -> Evidence:
-    """Collect the evidence once for all policies of a decision."""
+def context_of(snap: Snapshot, ledger: Ledger, weights: Weights) -> TargetContext:
+    """Collect the context once for all policies of a decision."""
     services = {service.key: service for service in snap.desired.services}
-    return Evidence(
+    return TargetContext(
         services,
         {check.key: check for check in snap.desired.checks},
         snap.roster,
@@ -77,20 +77,20 @@ def evidence_of(snap: Snapshot, ledger: Ledger, weights: Weights) -> Evidence:
     )
 
 
-def target_addresses_of(policy: DNSPolicy, evidence: Evidence) -> tuple[TargetAddress, ...]:
+def target_addresses_of(policy: DNSPolicy, context: TargetContext) -> tuple[TargetAddress, ...]:
     """All target addresses of a policy, in the order of its targets."""
     of_policy: list[TargetAddress] = []
     for target in policy.targets:
-        target_addresses = _of_target(target, evidence)
+        target_addresses = _of_target(target, context)
         if policy.check is not None or target.check:
-            target_addresses = [_asked(policy, target, target_address, evidence) for target_address in target_addresses]
-        orders = evidence.ledger.overrides
+            target_addresses = [_asked(policy, target, target_address, context) for target_address in target_addresses]
+        orders = context.ledger.overrides
         order = (
-            overrides.in_force(orders, overrides.target_key(policy.key, target.name), evidence.now) if orders else None
+            overrides.in_force(orders, overrides.target_key(policy.key, target.name), context.now) if orders else None
         )
         if target.force or order is not None:
             target_addresses = [
-                _forced(target, target_address, order, evidence.now) for target_address in target_addresses
+                _forced(target, target_address, order, context.now) for target_address in target_addresses
             ]
         of_policy += target_addresses
     return tuple(of_policy)
@@ -107,13 +107,13 @@ def _forced(target: Target, target_address: TargetAddress, order: Override | Non
     return target_address if order is None else target_address._replace(until=min(target_address.until, until))
 
 
-def _asked(policy: DNSPolicy, target: Target, target_address: TargetAddress, evidence: Evidence) -> TargetAddress:
+def _asked(policy: DNSPolicy, target: Target, target_address: TargetAddress, context: TargetContext) -> TargetAddress:
     """Apply the verdict of the check, if the target address has one."""
-    probe = target_health.probe_of(policy, target, target_address.address, evidence.checks)
+    probe = target_health.probe_of(policy, target, target_address.address, context.checks)
     if probe is None:
         return target_address
-    answer = target_health.verdict(evidence.answers, probe, evidence.now.steady)
-    unproven = target_address.service is not None and answer.value is _UNKNOWN and _pending(evidence.answers.get(probe))
+    answer = target_health.verdict(context.answers, probe, context.now.steady)
+    unproven = target_address.service is not None and answer.value is _UNKNOWN and _pending(context.answers.get(probe))
     if target_address.service is not None:
         answer = target_health.both(answer, AddressVerdict(target_address.service, FOREVER))
     if target_address.early and answer.value is _PASS:
@@ -138,16 +138,16 @@ def proven(target_address: TargetAddress, published: Container[str]) -> TargetAd
     return target_address._replace(value=_UNKNOWN) if waits else target_address
 
 
-def _of_target(target: Target, evidence: Evidence) -> list[TargetAddress]:
+def _of_target(target: Target, context: TargetContext) -> list[TargetAddress]:
     publish = target.publish
     if publish is _ADDRESSES:
         return [TargetAddress(target.name, address, _PASS) for address in target.addresses]
     if publish is _HOSTNAME:
         return [TargetAddress(target.name, target.hostname, _PASS)]
-    service = evidence.services.get(target.service)
+    service = context.services.get(target.service)
     if service is None:
         return []
-    endpoints = _endpoints(target, service, evidence)
+    endpoints = _endpoints(target, service, context)
     if publish is _ENDPOINTS:
         return endpoints
     value = _best(endpoint for endpoint in endpoints if not endpoint.leaving)
@@ -156,15 +156,15 @@ def _of_target(target: Target, evidence: Evidence) -> list[TargetAddress]:
     return [TargetAddress(target.name, address, value, service=value, early=early) for address in addresses]
 
 
-def _endpoints(target: Target, service: Service, evidence: Evidence) -> list[TargetAddress]:
+def _endpoints(target: Target, service: Service, context: TargetContext) -> list[TargetAddress]:
     """The distinct addresses of endpoints; of endpoints that share an address the best counts."""
-    grants, suspect = evidence.ledger.grants, evidence.weights.suspect
+    grants, suspect = context.ledger.grants, context.weights.suspect
     pooled = bool(service.balancers)
     by_address: dict[str, list[TargetAddress]] = {}
-    for endpoint, belief in evidence.weights.endpoints[service.key]:
+    for endpoint, belief in context.weights.endpoints[service.key]:
         fact, value = belief.fact, belief.ready
-        name, share = fact.id, evidence.roster.share(fact)
-        early = share is None or (value is _PASS and pooled and service.key in evidence.weights.shown(name).lacking)
+        name, share = fact.id, context.roster.share(fact)
+        early = share is None or (value is _PASS and pooled and service.key in context.weights.shown(name).lacking)
         if early or (value is _FAIL and name in suspect):
             value = _UNKNOWN
         out = share == 0 or name in grants or fact.state is not _RUNNING
