@@ -1,11 +1,10 @@
-"""Fits wanted record sets to what their DNS provider can hold, before they are compared with the zone.
+"""Fits wanted record sets to what their DNS provider supports, before they are compared with the zone.
 
-So a difference is always in the provider's own units, and a second plan is empty: what a provider cannot express is replaced
-by the nearest thing that it can, with a note for people, and never written again and again. Called by `omission` for each
-zone; pure, and the same for its own result: adapting twice changes nothing.
+Every difference is then in the provider's own units, so a second plan is empty. The nearest supported record set replaces an
+unsupported one, with a note for the operator. `dns/policies` calls it for each policy and record. It is pure and idempotent.
 
-A name never loses its answer for a lack: weights become equal shares, places become the default place, an alias becomes a
-CNAME or the addresses behind it. Only what has no equivalent at all is left out.
+A name keeps its answer: weights become equal shares, places become the default place, an alias becomes a CNAME or the addresses
+behind it. Only a record set without any equivalent is left out.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +17,11 @@ from providers.facts import RecordKey, RecordSet
 
 _ADDRESSES = ("A", "AAAA")
 _MAX_CHAIN = 16
-"""Names followed from one to the next when a name is replaced by its addresses; resolvers give up at about as many."""
+"""Longest chain of names that is followed to find addresses; resolvers give up at about the same length."""
 
 
 class Lack(StrEnum):
-    """What the provider cannot do, so that something else is published than what was asked for."""
+    """What the provider does not support."""
 
     TTL = "ttl"
     WEIGHT_RANGE = "weight-range"
@@ -33,7 +32,7 @@ class Lack(StrEnum):
 
 
 class Note(NamedTuple):
-    """One thing that is published otherwise than asked for: which wanted set, what is lacking, and what is done about it."""
+    """One difference from the manifest: the wanted record set, what the provider lacks, and what is published instead."""
 
     key: RecordKey
     lack: Lack
@@ -41,7 +40,7 @@ class Note(NamedTuple):
 
 
 class Adapted(NamedTuple):
-    """Record sets as the provider can hold them, sorted by key, and what is different from what was asked for."""
+    """Record sets as the provider supports them, sorted by key, and the differences from the manifest."""
 
     records: dict[RecordKey, RecordSet]
     notes: tuple[Note, ...]
@@ -54,14 +53,14 @@ def adapt(
     geo_order: Sequence[str] = (),
     known: Mapping[str, Sequence[str]] | None = None,
 ) -> Adapted:
-    """Record sets of one zone, fitted to a provider.
+    """Fit the record sets of one zone to its provider.
 
     Args:
-        wanted: the sets, with all members of a routed one, so that they can stand in for one another.
-        zone: the zone's name; a CNAME cannot stand there.
-        can: what the provider can hold.
-        geo_order: places in the order in which they stand in for the default place; others follow in the order of their codes.
-        known: addresses of host names outside `wanted`, for names that must be replaced by their addresses.
+        wanted: the record sets; a routed set needs all its members, because they can stand in for one another.
+        zone: the zone's name, where no CNAME may stand.
+        can: what the provider supports.
+        geo_order: places in the order in which they replace the default place; others follow by their codes.
+        known: addresses of host names outside `wanted`, to replace a name by its addresses.
     """
     if all(_fits(key, record, can) for key, record in wanted.items()):
         return Adapted(dict(sorted(wanted.items())), ())
@@ -75,14 +74,14 @@ def adapt(
 
 
 def _fits(key: RecordKey, record: RecordSet, can: DNSCapabilities) -> bool:
-    """Whether it is a plain set that needs no change: almost all are, and they are looked at in each tick."""
+    """Whether a record set is plain and needs no change. Almost all are, and each tick checks them."""
     if key.set_id or record.alias or (can.types and key.type not in can.types):
         return False
     return can.ttl_min <= record.ttl <= can.ttl_max
 
 
 class _Work:
-    """The sets of a zone while they are fitted, one lack after the other."""
+    """The record sets of a zone while they are fitted, one lack after the other."""
 
     def __init__(
         self,
@@ -94,29 +93,29 @@ class _Work:
     ) -> None:
         self.zone, self.can, self.geo_order, self.known, self.sets = zone, can, geo_order, known, sets
         self.notes: list[Note] = []
-        # Names lead to names: each step looks at one name, not at the whole zone.
+        # An index by name: each step reads one name, not the whole zone.
         self.at: dict[str, dict[RecordKey, RecordSet]] = {}
         for key, record in sets.items():
             self.at.setdefault(key.name, {})[key] = record
 
     def put(self, key: RecordKey, record: RecordSet) -> None:
-        """Want this set."""
+        """Add or replace a wanted record set."""
         self.sets[key] = record
         self.at.setdefault(key.name, {})[key] = record
 
     def drop(self, key: RecordKey) -> None:
-        """Do not want it any more."""
+        """Remove a wanted record set."""
         del self.sets[key]
         del self.at[key.name][key]
 
     def types(self) -> None:
-        """Leave out sets of types that the provider does not have."""
+        """Leave out record sets of types that the provider does not support."""
         for key in [key for key in self.sets if self.can.types and key.type not in self.can.types]:
             self.drop(key)
-            self._note(key, Lack.TYPE, f"the provider has no records of type {key.type}: left out")
+            self._note(key, Lack.TYPE, f"the provider does not support type {key.type}: left out")
 
     def aliases(self) -> None:
-        """Replace aliases that the provider cannot hold: by a CNAME where one may stand, else by addresses."""
+        """Replace unsupported aliases by a CNAME where one may stand, else by addresses."""
         for key, record in list(self.sets.items()):
             if not record.alias or self._can_alias(record.values):
                 continue
@@ -126,20 +125,30 @@ class _Work:
                 self.put(
                     RecordKey(key.name, "CNAME", key.set_id), record._replace(ttl=self._ttl_of(target), alias=False)
                 )
-                self._note(key, Lack.ALIAS, f"published as a CNAME to {target}")
+                self._note(key, Lack.ALIAS, f"the provider cannot hold an alias of {target}: published as a CNAME")
                 continue
-            found = self._addresses(target, key.type)
-            if found and found[0]:
-                values, ttl = found
+            answer = self._addresses(target, key.type)
+            if answer and answer[0]:
+                values, ttl = answer
                 self.put(key, record._replace(ttl=ttl, values=values, alias=False))
-                self._note(key, Lack.ALIAS, f"published as the addresses of {target}")
-            elif found:
-                self._note(key, Lack.ALIAS, f"left out: {target} has no address of type {key.type}")
+                self._note(
+                    key, Lack.ALIAS, f"the provider cannot hold an alias of {target}: published as its addresses"
+                )
+            elif answer:
+                self._note(
+                    key,
+                    Lack.ALIAS,
+                    f"the provider cannot hold an alias of {target}, which has no {key.type} address: left out",
+                )
             else:
-                self._note(key, Lack.ALIAS, f"left out: no address of {target} is known, and a CNAME cannot stand here")
+                self._note(
+                    key,
+                    Lack.ALIAS,
+                    f"the provider cannot hold an alias of {target}, whose addresses are unknown: left out",
+                )
 
     def places(self) -> None:
-        """Keep members for places that the provider knows; without any, one member stands for all places."""
+        """Keep members for places that the provider supports; without any, one member stands for all places."""
         for name, kind, members in self._groups():
             if not any(record.geo for record in members.values()):
                 continue
@@ -151,13 +160,15 @@ class _Work:
                 self._remove(members)
                 self.put(RecordKey(name, kind), members[chosen]._replace(geo=""))
                 for key, record in members.items():
-                    action = "stands for all places" if key == chosen else "is not published"
-                    self._note(key, Lack.GEO, f"the provider cannot route by place: {record.geo} {action}")
+                    action = "is published for all clients" if key == chosen else "is not published"
+                    self._note(key, Lack.GEO, f"the provider does not support geo routing: {record.geo} {action}")
                 continue
             for key, record in members.items():
                 if key not in kept:
                     self.drop(key)
-                    self._note(key, Lack.GEO, f"the provider cannot route to {record.geo}: its clients get the others")
+                    self._note(
+                        key, Lack.GEO, f"the provider does not support geo {record.geo}: its clients get other members"
+                    )
 
     def weights(self) -> None:
         """Scale weights into the provider's range; without weights, give the members equal shares."""
@@ -177,28 +188,29 @@ class _Work:
             elif not self._flattened(name, members, serving):
                 best = min(serving, key=lambda key: (-(serving[key].weight or 0), key.set_id))
                 self.put(RecordKey(name, kind), serving[best]._replace(weight=None))
-                self._lost(members, {best: serving[best]}, "only the member of the largest weight is published")
+                self._lost(members, {best: serving[best]}, "only the member with the largest weight is published")
 
     def ttls(self) -> None:
         """Bring TTLs into the provider's range; an alias has none."""
+        allowed = f"{self.can.ttl_min}-{self.can.ttl_max}"
         for key, record in list(self.sets.items()):
             ttl = 0 if record.alias else min(max(record.ttl, self.can.ttl_min), self.can.ttl_max)
             if ttl == record.ttl:
                 continue
             self.put(key, record._replace(ttl=ttl))
             if not record.alias:
-                self._note(key, Lack.TTL, f"TTL {ttl} instead of {record.ttl}, which the provider does not take")
+                self._note(key, Lack.TTL, f"TTL {ttl} instead of {record.ttl}: the provider allows {allowed}")
 
-    # --- what they need ---------------------------------------------------------------------------------------------
+    # --- helpers ----------------------------------------------------------------------------------------------------
 
     def _note(self, key: RecordKey, lack: Lack, message: str) -> None:
         self.notes.append(Note(key, lack, message))
 
-    def _lost(self, members: Iterable[RecordKey], kept: Iterable[RecordKey], what: str) -> None:
+    def _lost(self, members: Iterable[RecordKey], kept: Iterable[RecordKey], effect: str) -> None:
         published = set(kept)
         for key in members:
-            out = "" if key in published else "; this one is not published"
-            self._note(key, Lack.WEIGHT, f"the provider cannot weigh record sets: {what}{out}")
+            result = effect if key in published else f"member {key.set_id} is not published"
+            self._note(key, Lack.WEIGHT, f"the provider does not support weights: {result}")
 
     def _remove(self, keys: Iterable[RecordKey]) -> None:
         for key in list(keys):
@@ -206,10 +218,10 @@ class _Work:
 
     def _groups(self) -> list[tuple[str, str, dict[RecordKey, RecordSet]]]:
         """The members of each routed set: (name, type, members)."""
-        found: dict[tuple[str, str], dict[RecordKey, RecordSet]] = {}
+        groups: dict[tuple[str, str], dict[RecordKey, RecordSet]] = {}
         for key in sorted(key for key in self.sets if key.set_id):
-            found.setdefault((key.name, key.type), {})[key] = self.sets[key]
-        return [(name, kind, members) for (name, kind), members in found.items()]
+            groups.setdefault((key.name, key.type), {})[key] = self.sets[key]
+        return [(name, kind, members) for (name, kind), members in groups.items()]
 
     def _rank(self, geo: str) -> tuple[int, int, str]:
         place = self.geo_order.index(geo) if geo in self.geo_order else len(self.geo_order)
@@ -221,14 +233,14 @@ class _Work:
         return self.can.alias is Alias.ANY
 
     def _cname_may_stand(self, name: str, target: str) -> bool:
-        """Below the zone's own name, where everything at the name is an alias of the same target, or was."""
+        """Whether a CNAME may stand: below the zone's own name, where every record set is or was an alias of the same target."""
         if name == self.zone:
             return False
-        here = self.at.get(name, {}).items()
-        return all((record.alias or key.type == "CNAME") and record.values == (target,) for key, record in here)
+        sets = self.at.get(name, {}).items()
+        return all((record.alias or key.type == "CNAME") and record.values == (target,) for key, record in sets)
 
     def _scale(self, members: Mapping[RecordKey, RecordSet], least: int, most: int) -> None:
-        """Weights in proportion, never a positive one to 0. Where 0 is impossible, such a member goes, unless all have 0."""
+        """Scale weights in proportion, never a positive one to 0. Where 0 is unsupported, such a member goes, unless all have 0."""
         weights = {key: record.weight or 0 for key, record in members.items()}
         if all(least <= weight <= most for weight in weights.values()):
             return
@@ -237,51 +249,55 @@ class _Work:
             record = members[key]
             if weight == 0 and least > 0 and largest > 0:
                 self.drop(key)
-                self._note(key, Lack.WEIGHT_RANGE, "the provider has no weight 0: left out")
+                self._note(key, Lack.WEIGHT_RANGE, "the provider does not support weight 0: left out")
                 continue
             scaled = weight if largest <= most else round(weight * most / largest)
             scaled = max(scaled, least, 1 if weight else 0)
             if scaled != weight:
                 self.put(key, record._replace(weight=scaled))
-                self._note(key, Lack.WEIGHT_RANGE, f"weight {scaled} instead of {weight}: the range is {least}-{most}")
+                self._note(
+                    key, Lack.WEIGHT_RANGE, f"weight {scaled} instead of {weight}: the provider allows {least}-{most}"
+                )
 
     def _flattened(
         self, name: str, members: Mapping[RecordKey, RecordSet], serving: Mapping[RecordKey, RecordSet]
     ) -> bool:
-        """Publish the addresses behind weighted names at their own name, if every one of them has some."""
+        """Publish the addresses behind weighted names at their own name, if each has some."""
         if self.at.get(name):
             return False
-        found: dict[str, tuple[set[str], int]] = {}
+        by_kind: dict[str, tuple[set[str], int]] = {}
         for record in serving.values():
             answers = {kind: self._addresses(record.values[0], kind) for kind in _ADDRESSES} if record.values else {}
             if not any(answer and answer[0] for answer in answers.values()):
                 return False
             for kind, answer in answers.items():
                 if answer and answer[0]:
-                    values, ttl = found.get(kind, (set(), record.ttl))
-                    found[kind] = (values | set(answer[0]), min(ttl, record.ttl, answer[1]))
-        for kind, (values, ttl) in found.items():
+                    values, ttl = by_kind.get(kind, (set(), record.ttl))
+                    by_kind[kind] = (values | set(answer[0]), min(ttl, record.ttl, answer[1]))
+        for kind, (values, ttl) in by_kind.items():
             self.put(RecordKey(name, kind), RecordSet(ttl, tuple(sorted(values))))
         self._lost(members, serving, "the addresses behind the names get an equal share")
         return True
 
     def _ttl_of(self, target: str) -> int:
-        """The TTL that answers at a name have now; a minute where it is not known. 0 would keep nobody from asking again."""
+        """The TTL (s) of the answers at a name; 60 where it is unknown, because with 0 resolvers would not cache the answer."""
         kinds = (*_ADDRESSES, "CNAME")
-        return min((one.ttl for key, one in self.at.get(target, {}).items() if key.type in kinds), default=0) or 60
+        sets = self.at.get(target, {})
+        return min((record.ttl for key, record in sets.items() if key.type in kinds), default=0) or 60
 
     def _addresses(self, name: str, kind: str, depth: int = 0) -> tuple[tuple[str, ...], int] | None:
-        """(addresses of one type, TTL) that a name leads to. No addresses: it has those of the other type; None: not known."""
+        """(addresses of one type, TTL) that a name leads to. No addresses: it has only the other type; None: unknown."""
         if depth > _MAX_CHAIN:
             return None
-        here = self.at.get(name)
-        if not here:
-            found = tuple(sorted(one for one in self.known.get(name, ()) if (":" in one) == (kind == "AAAA")))
-            return (found, 60) if self.known.get(name) else None
-        cnames = {key: record for key, record in here.items() if key.type == "CNAME"}
-        picked = self._serving(cnames or {key: record for key, record in here.items() if key.type == kind})
+        sets = self.at.get(name)
+        if not sets:
+            known = self.known.get(name, ())
+            addresses = tuple(sorted(address for address in known if (":" in address) == (kind == "AAAA")))
+            return (addresses, 60) if known else None
+        cnames = {key: record for key, record in sets.items() if key.type == "CNAME"}
+        picked = self._serving(cnames or {key: record for key, record in sets.items() if key.type == kind})
         if not picked:
-            return ((), 60) if any(key.type in _ADDRESSES for key in here) else None
+            return ((), 60) if any(key.type in _ADDRESSES for key in sets) else None
         values: set[str] = set()
         ttl = min(record.ttl for record in picked)
         for record in picked:
@@ -296,7 +312,7 @@ class _Work:
         return tuple(sorted(values)), ttl
 
     def _serving(self, members: Mapping[RecordKey, RecordSet]) -> list[RecordSet]:
-        """The members that a client anywhere may get: for the default place, and with weight unless none has any."""
+        """The members that any client may get: those of the default place, and those with weight unless none has weight."""
         places = [record for record in members.values() if record.geo]
         if places:
             return [min(places, key=lambda record: self._rank(record.geo))]

@@ -1,7 +1,7 @@
-"""Names, the fifth stage: what each policy and record should have in its zone, against what the zone has.
+"""Names, the fifth stage: compares what each policy and record should have in its zone with what the zone has.
 
-A name that has addresses never becomes empty for health or for a planned step: without a leaf that is sure to be healthy, what
-is published stays. Record sets without our owner mark are never touched. Called by `decide` only.
+Neither health nor a planned step empties a name that has addresses: without a target address that is known to be healthy, the
+published ones stay. Record sets without this instance's owner mark are never changed. Only `decide` calls it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +14,17 @@ from providers.facts import ProbeValue, RecordKey, RecordSet, ZoneFact
 from reconciler.core.dns import capabilities_fit, publication, record_lists, targets, tree
 from reconciler.core.dns.capabilities_fit import Note
 from reconciler.core.dns.publication import Answer, Mode
-from reconciler.core.dns.published import ByName, Sets, addresses, names_of, reached, unseen
-from reconciler.core.dns.records import RecordDiff, owner_mark, owner_of, protected, why
+from reconciler.core.dns.records import (
+    ADDRESS_TYPES,
+    ByName,
+    RecordDiff,
+    Sets,
+    addresses,
+    owner_mark,
+    owner_of,
+    protected,
+    why,
+)
 from reconciler.core.dns.takeover import ANSWERS, Claims
 from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.dns_memory import NOTHING, NameRow
@@ -25,13 +34,12 @@ from reconciler.core.model.reasons import Hold, Reason, Rule, Wait, Waiting
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.pools import Weights
 
-_TYPES = ("A", "AAAA")
 _PASS, _FAIL, _KEPT = ProbeValue.PASS, ProbeValue.FAIL, Mode.KEPT
 
 
 @dataclass(slots=True)
 class Named:
-    """One policy, for status: its leaves, what was decided about them, and what the provider cannot hold."""
+    """One policy, for status: its target addresses, the decision about them, and what the provider does not support."""
 
     target_addresses: tuple[TargetAddress, ...]
     answer: Answer
@@ -43,11 +51,11 @@ class Named:
 class Names:
     """The answer for all names. Filled while this stage runs, read-only after it.
 
-    `named`: container -> TTL (ns) of the names that publish its address for it and should not any more, or would not if it
-    left. `kept`: containers that a name keeps because they are its last. `hidden`: container -> zone that cannot be read. All by container id.
-    `wanted`: all record sets that names should have. `strays`: record sets of ours that nothing wants: removing them is pruning.
-    `own`: (provider, zone) -> names that are published there; `taken`: -> sets that another object of ours had. `rows`: what is to be remembered, by policy. `until`: the steady
-    instant until which the answer holds. `policies` is by key.
+    By container id: `named` is the TTL (ns) of names that publish the container's address and should withdraw it, now or when
+    it leaves; `kept` are containers whose address a name keeps because it is the last; `hidden` is the unreadable zone.
+    `wanted`: all record sets that names should have. `strays`: owned record sets that no manifest wants, to be pruned.
+    By (provider, zone): `own` are the names published there, `taken` the record sets taken over from another owned object.
+    By policy: `rows` are to be remembered, `policies` are for status. `until`: the steady instant until which the answer holds.
     """
 
     changes: list[RecordDiff] = field(default_factory=list)
@@ -66,15 +74,15 @@ class Names:
 
 
 def name_all(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
-    """Compare all policies and records with their zones, then look for record sets of ours that nothing wants."""
+    """Compare all policies and records with their zones, then find owned record sets that no manifest wants."""
     out = Names()
-    here = targets.around(snap, ledger, weights)
+    context = targets.context_of(snap, ledger, weights)
     marked = {key: _by_mark(zone) for key, zone in snap.sight.zones.items()}
     claims = Claims(snap.desired, snap.sight.zones, marked, out.taken)
-    there = {key: ByName(zone) for key, zone in snap.sight.zones.items()}
-    for policy in sorted(snap.desired.policies, key=lambda one: one.key):
+    by_name = {key: ByName(zone) for key, zone in snap.sight.zones.items()}
+    for policy in sorted(snap.desired.policies, key=lambda policy: policy.key):
         mark = owner_mark(snap.desired.instance.id, policy.key)
-        target_addresses = targets.target_addresses_of(policy, here)
+        target_addresses = targets.target_addresses_of(policy, context)
         place = (policy.provider, policy.zone)
         zone = snap.sight.zones.get(place)
         row = ledger.names.get(policy.key, NOTHING)
@@ -88,11 +96,10 @@ def name_all(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
             continue
         mine = {key: zone.records[key] for key in marked[place].get(mark, ()) if tree.managed(policy, key.name)}
         inherited = {key: zone.records[key] for key in claims.inherit(policy)}
-        _Judge(snap, policy, there[place], target_addresses, _Current(mine | inherited, bool(inherited)), out).judge(
-            row
-        )
+        current = _Current(mine | inherited, bool(inherited))
+        _PolicyDiff(snap, policy, by_name[place], target_addresses, current, out).compare(row)
     for record in snap.desired.records:
-        _record(snap, record, owner_mark(snap.desired.instance.id, record.key), there, claims, out)
+        _record(snap, record, owner_mark(snap.desired.instance.id, record.key), by_name, claims, out)
     _strays(snap, marked, out)
     record_lists.compare(snap.desired, snap.sight.zones, marked, claims, out)
     if snap.roster.orphans:
@@ -101,65 +108,65 @@ def name_all(snap: Snapshot, ledger: Ledger, weights: Weights) -> Names:
 
 
 def _by_mark(zone: ZoneFact) -> dict[str, list[RecordKey]]:
-    """The record sets that exist, by their owner mark."""
-    found: dict[str, list[RecordKey]] = {}
+    """The existing record sets by their owner mark."""
+    keys: dict[str, list[RecordKey]] = {}
     records = zone.records
     for key, mark in zone.owners.items():
         if key in records:
-            found.setdefault(mark, []).append(key)
-    return found
+            keys.setdefault(mark, []).append(key)
+    return keys
 
 
 # --- policies ---------------------------------------------------------------------------------------------------------
 
 
 class _Current(NamedTuple):
-    """What a policy has in its zone, and whether some of it carries the mark of the object that had it before."""
+    """What a policy has in its zone, and whether some record sets still carry the mark of their previous object."""
 
     sets: Sets
     inherited: bool
 
 
-class _Judge:
+class _PolicyDiff:
     """One policy while it is compared with its zone."""
 
     def __init__(
         self,
         snap: Snapshot,
         policy: DNSPolicy,
-        there: ByName,
+        by_name: ByName,
         target_addresses: tuple[TargetAddress, ...],
         current: _Current,
         out: Names,
     ) -> None:
-        self.policy, self.zone, self.there, self.out, self.now = policy, there.zone, there, out, snap.now
+        self.policy, self.zone, self.by_name, self.out, self.now = policy, by_name.zone, by_name, out, snap.now
         self.mark, blind = owner_mark(snap.desired.instance.id, policy.key), bool(snap.roster.unreadable_nodes)
         self.current, self.inherited = current.sets, current.inherited
-        self.reached = reached(policy.host, self.current)
+        self.reached = publication.reached(policy.host, self.current)
         target_addresses = tuple(
             targets.proven(target_address, self.reached) if target_address.unproven else target_address
             for target_address in target_addresses
         )
         if blind:
-            target_addresses = (*target_addresses, *unseen(policy, target_addresses, self.reached))
+            target_addresses = (*target_addresses, *publication.unseen(policy, target_addresses, self.reached))
         self.target_addresses, self.blind = target_addresses, blind
 
-    def judge(self, row: NameRow) -> None:
-        """Decide what should be published, and note what differs."""
+    def compare(self, row: NameRow) -> None:
+        """Decide what should be published, and collect the differences."""
         policy, out = self.policy, self.out
-        answer = publication.omit(policy, self.target_addresses, self.reached, row, self.blind, self.now)
+        answer = publication.choose(policy, self.target_addresses, self.reached, row, self.blind, self.now)
         named = Named(self.target_addresses, answer, self.reached)
         out.policies[policy.key] = named
         if answer.row != NOTHING:
             out.rows[policy.key] = answer.row
         out.until = min(out.until, answer.until)
         if answer.wait is not None:
-            what = (
-                "first verdicts are awaited"
+            message = (
+                f"{policy.host} has no probe results yet"
                 if answer.mode is Mode.WAITING
-                else "healthy again, but not for long enough"
+                else f"{policy.host} is healthy again, but not yet for long enough to withdraw the other addresses"
             )
-            out.waits.append(Wait(policy.key, Waiting.VERDICT, f"{policy.host}: {what}", answer.wait))
+            out.waits.append(Wait(policy.key, Waiting.VERDICT, message, answer.wait))
         foreign = self._foreign((policy.host, kind, "") for kind in ANSWERS)
         if foreign:
             self._refuse(foreign)
@@ -176,9 +183,9 @@ class _Judge:
         self._differ(wanted, named)
 
     def _fit(self, answer: Answer, named: Named) -> Sets | None:
-        """What the leaves that are in make, as the provider can hold it; None when it can hold no answer for the host.
+        """The record sets of the chosen target addresses as the provider supports them; None without an answer for the host.
 
-        It is `current` itself where nothing differs.
+        Returns `current` itself where nothing differs.
         """
         policy = self.policy
         wanted = tree.tree(policy, answer.target_addresses)
@@ -189,8 +196,8 @@ class _Judge:
         named.notes = adapted.notes
         if wanted and not any(key.name == policy.host for key in adapted.records):
             why_not = "; ".join(sorted({note.message for note in adapted.notes if note.key.name == policy.host}))
-            message = f"provider {policy.provider} cannot hold {policy.host} as it is wanted: {why_not}"
-            next_step = "give the target addresses instead of a name, or use a provider with aliases"
+            message = f"provider {policy.provider} cannot publish {policy.host}: {why_not}"
+            next_step = "give the target addresses instead of a host name, or use a provider that supports aliases"
             self.out.holds.append(
                 Hold(policy.key, f"publish {policy.host}", Rule.CANNOT_PUBLISH, message, next_step=next_step)
             )
@@ -198,17 +205,17 @@ class _Judge:
         return self.current if adapted.records == self.current else adapted.records
 
     def _keep(self, answer: Answer) -> Sets:
-        """What is published stays as it is; say so where something would change otherwise."""
-        policy, there = self.policy, self.reached
-        sure_not = {
+        """Keep the published record sets, with a hold where something would be withdrawn."""
+        policy, reached = self.policy, self.reached
+        unhealthy = {
             target_address.address
             for target_address in self.target_addresses
             if target_address.value is _FAIL or target_address.leaving
         }
         known = {target_address.address for target_address in self.target_addresses}
-        going = sorted(there & sure_not | (there - known))
+        going = sorted(reached & unhealthy | (reached - known))
         if going:
-            message = f"no address of {policy.host} is sure to be ready, so what is published stays: {', '.join(sorted(there))}"
+            message = f"no address of {policy.host} is known to be ready, so the published ones stay: {', '.join(sorted(reached))}"
             next_step = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
             self.out.holds.append(
                 Hold(policy.key, f"withdraw {', '.join(going)}", Rule.LAST_RECORD, message, next_step=next_step)
@@ -217,7 +224,7 @@ class _Judge:
         return self.current
 
     def _links(self, wanted: Sets, kept: bool) -> None:
-        """Which containers still have a name, and which keep it because they are its last."""
+        """Collect the containers that a name still publishes, and those that it keeps because they are its last."""
         out = self.out
         out.wanted.append(wanted)
         doubtful = [
@@ -227,12 +234,12 @@ class _Judge:
         ]
         if not doubtful:
             return
-        there, after = addresses(self.current), addresses(wanted)
-        sure = {target_address.address for target_address in self.target_addresses if target_address.value is _PASS}
+        before, after = addresses(self.current), addresses(wanted)
+        healthy = {target_address.address for target_address in self.target_addresses if target_address.value is _PASS}
         for target_address in doubtful:
-            ttl = there.get(target_address.address)
-            if ttl is None or target_address.address in sure:
-                # Where another endpoint shares the address, it does not disappear and nobody waits for a TTL.
+            ttl = before.get(target_address.address)
+            if ttl is None or target_address.address in healthy:
+                # A healthy endpoint shares the address: it does not disappear, so no TTL has to expire.
                 continue
             stays = kept and (target_address.value is _FAIL or target_address.leaving)
             for name in target_address.behind:
@@ -247,57 +254,62 @@ class _Judge:
         if wanted is current and not self.inherited:
             return
         notes: dict[str, set[str]] = {}
-        for one in named.notes:
-            notes.setdefault(one.key.name, set()).add(one.message)
-        names = names_of(policy)
+        for lacking in named.notes:
+            notes.setdefault(lacking.key.name, set()).add(lacking.message)
+        names = tree.names_of(policy)
         for key in sorted(wanted.keys() | current.keys()):
             before, after = current.get(key), wanted.get(key)
             owner = "" if before is None else self.zone.owners.get(key, "")
             taken = owner and owner != self.mark
             if before != after or taken:
                 edited = after is None and key.name not in names
-                said = {f"taken over from {owner_of(owner)[1]}"} if taken and after is not None else set()
-                note = "; ".join(sorted(notes.get(key.name, set()) | said))
+                takeover = {f"taken over from {owner_of(owner)[1]}"} if taken and after is not None else set()
+                note = "; ".join(sorted(notes.get(key.name, set()) | takeover))
                 reason = Reason.CHANGED if before == after else why(before, after)
-                what = (policy.key, policy.provider, policy.zone, key, before, after, reason, edited, note)
-                self.out.changes.append(RecordDiff(*what))
+                place = (policy.provider, policy.zone)
+                self.out.changes.append(RecordDiff(policy.key, *place, key, before, after, reason, edited, note))
 
     # --- record sets of others --------------------------------------------------------------------------------------
 
     def _rivals(self, wanted: Sets) -> Iterable[RecordKey]:
-        """What cannot stand beside the wanted sets: the same type, a CNAME, and beside a CNAME anything."""
+        """Record sets that cannot stand beside the wanted ones: the same type, a CNAME, and anything beside a CNAME."""
         names = {key.name: key.type == "CNAME" for key in sorted(wanted) if key not in self.current}
         if not names:
             return ()
-        types = {key.name: {one.type for one in wanted if one.name == key.name} for key in wanted if key.name in names}
+        types = {name: {key.type for key in wanted if key.name == name} for name in names}
         return [
             key
             for name, alone in names.items()
-            for key in self.there.at(name)
+            for key in self.by_name.at(name)
             if alone or key.type == "CNAME" or key.type in types[name]
         ]
 
     def _foreign(self, keys: Iterable[tuple[str, str, str]]) -> list[RecordKey]:
-        """Record sets of others among these."""
+        """The keys that belong to another writer."""
         records, current = self.zone.records, self.current
         return sorted(RecordKey(*key) for key in keys if key in records and key not in current)
 
     def _refuse(self, foreign: list[RecordKey]) -> None:
         policy = self.policy
-        listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
-        message = f"{listed} in zone {policy.zone} carries no owner mark of {self.mark}"
-        next_step = "remove that record by hand, or give the policy another host"
+        message, next_step = _foreign_texts(foreign, policy.zone, self.mark, "give the policy another host")
         self.out.own.setdefault((policy.provider, policy.zone), set()).update(key.name for key in self.current)
         self.out.holds.append(
             Hold(policy.key, f"publish {policy.host}", Rule.FOREIGN_RECORD, message, next_step=next_step)
         )
 
 
+def _foreign_texts(foreign: list[RecordKey], zone: str, mark: str, alternative: str) -> tuple[str, str]:
+    """The message and the next step of a hold for record sets of another writer."""
+    listed = ", ".join(f"{key.name} {key.type}" for key in foreign)
+    carry, records = ("carries", "that record") if len(foreign) == 1 else ("carry", "these records")
+    return f"{listed} in zone {zone} {carry} no owner mark of {mark}", f"remove {records} by hand, or {alternative}"
+
+
 # --- records, strays, orphans ------------------------------------------------------------------------------------------
 
 
 def _record(
-    snap: Snapshot, record: Record, mark: str, there: Mapping[tuple[str, str], ByName], claims: Claims, out: Names
+    snap: Snapshot, record: Record, mark: str, by_name: Mapping[tuple[str, str], ByName], claims: Claims, out: Names
 ) -> None:
     """Compare one plain record set with its zone."""
     place = (record.provider, record.zone)
@@ -313,43 +325,44 @@ def _record(
     fitted = capabilities_fit.adapt({key: wanted}, record.zone, zone.capabilities)
     after = fitted.records.get(key)
     if after is None:
-        message = "; ".join(note.message for note in fitted.notes) or "it is left out"
-        next_step = f"use a provider that has records of type {record.type}"
+        message = "; ".join(note.message for note in fitted.notes) or "the provider cannot hold it"
+        next_step = f"use a provider that supports type {record.type}"
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.CANNOT_PUBLISH, message, next_step=next_step))
         return
-    beside = _beside(record, there[place])
-    free = [one for one in beside if claims.yields(record, one)]
-    others = [one for one in beside if one not in free and not record_lists.yields(zone.owners.get(one, ""), mark)]
+    beside = _beside(record, by_name[place])
+    free = [other for other in beside if claims.yields(record, other)]
+    others = [
+        other for other in beside if other not in free and not record_lists.yields(zone.owners.get(other, ""), mark)
+    ]
     if others:
-        listed = ", ".join(f"{other.name} {other.type}" for other in others)
-        message = f"{listed} in zone {record.zone} carries no owner mark of {mark}"
-        next_step = "remove that record by hand, or remove the Record"
+        message, next_step = _foreign_texts(others, record.zone, mark, "remove the Record")
         out.holds.append(Hold(record.key, f"publish {record.host}", Rule.FOREIGN_RECORD, message, next_step=next_step))
         return
     claims.take(place, free)
-    for one in free:
-        if one != key:
-            out.changes.append(RecordDiff(record.key, *place, one, zone.records[one], None, Reason.CHANGED))
+    for other in free:
+        if other != key:
+            out.changes.append(RecordDiff(record.key, *place, other, zone.records[other], None, Reason.CHANGED))
     if before != after or not mine:
         out.changes.append(RecordDiff(record.key, *place, key, before, after, why(before, after)))
 
 
-def _beside(record: Record, there: ByName) -> list[RecordKey]:
-    """Record sets that keep this one from being written: its own place, a CNAME there, and beside a CNAME anything."""
+def _beside(record: Record, by_name: ByName) -> list[RecordKey]:
+    """Existing record sets that this one must replace: the same key, a CNAME, and anything beside a CNAME."""
     if record.type == "CNAME":
-        return sorted(there.at(record.host))
+        return sorted(by_name.at(record.host))
     keys = (RecordKey(record.host, record.type), RecordKey(record.host, "CNAME"))
-    return [key for key in keys if key in there.at(record.host)]
+    return [key for key in keys if key in by_name.at(record.host)]
 
 
 def _strays(snap: Snapshot, marked: Mapping[tuple[str, str], Mapping[str, list[RecordKey]]], out: Names) -> None:
-    """Record sets under our mark that no policy or record wants. What belongs to the zone itself is never touched."""
+    """Collect owned record sets that no policy or record wants. Record sets of the zone itself are never changed."""
     policies = {
-        (one.provider, one.zone, owner_mark(snap.desired.instance.id, one.key)): one for one in snap.desired.policies
+        (policy.provider, policy.zone, owner_mark(snap.desired.instance.id, policy.key)): policy
+        for policy in snap.desired.policies
     }
-    plain = {
-        (one.provider, one.zone, owner_mark(snap.desired.instance.id, one.key)): RecordKey(one.host, one.type)
-        for one in snap.desired.records
+    record_keys = {
+        (plain.provider, plain.zone, owner_mark(snap.desired.instance.id, plain.key)): RecordKey(plain.host, plain.type)
+        for plain in snap.desired.records
     }
     prefix = f"{snap.desired.instance.id}/"
     for (provider, zone_name), by_mark in marked.items():
@@ -357,7 +370,7 @@ def _strays(snap: Snapshot, marked: Mapping[tuple[str, str], Mapping[str, list[R
         for mark, keys in by_mark.items():
             if not mark.startswith(prefix) or record_lists.is_list(mark):
                 continue
-            policy, record = policies.get((provider, zone_name, mark)), plain.get((provider, zone_name, mark))
+            policy, record = policies.get((provider, zone_name, mark)), record_keys.get((provider, zone_name, mark))
             taken = out.taken.get((provider, zone_name), ())
             for key in keys:
                 if (
@@ -373,12 +386,12 @@ def _strays(snap: Snapshot, marked: Mapping[tuple[str, str], Mapping[str, list[R
 
 
 def _orphans(snap: Snapshot, out: Names) -> None:
-    """Orphans whose address is still published under our mark, by whatever policy published it."""
+    """Collect orphans whose address any owned record set still publishes."""
     published: dict[str, int] = {}
     for zone in snap.sight.zones.values():
         for key, mark in zone.owners.items():
             record = zone.records.get(key)
-            if record is None or key.type not in _TYPES or owner_of(mark)[0] != snap.desired.instance.id:
+            if record is None or key.type not in ADDRESS_TYPES or owner_of(mark)[0] != snap.desired.instance.id:
                 continue
             for value in record.values:
                 published[value] = max(published.get(value, 0), record.ttl * SECOND)

@@ -1,8 +1,8 @@
-"""Omission: which leaves of a name are published. A pure function of the policy, its leaves, what is published, and the time.
+"""Chooses the target addresses that a name publishes, from the policy, their health, what is published, and the time. Pure.
 
-Unhealthy leaves go; with all of them unhealthy the policy says what is published. What is not known stays as it is: in while
-it is published, out while it is not. While every leaf passes or fails, outside a hold-down and with `publishAll`, the answer
-depends on nothing else: it is the same whatever happened before. Called by `names`.
+Unhealthy target addresses are withdrawn; when all are unhealthy, the policy says what is published. A target address of unknown
+health stays as it is, published or not. While all pass or fail, outside a hold-down and with `publishAll`, the answer does not
+depend on history. `dns/policies` calls it.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,15 +11,16 @@ from typing import NamedTuple
 
 from manifests.values.desired import SECOND
 from manifests.values.dns import AllUnhealthy, DNSPolicy, Publish
-from providers.facts import ProbeValue
-from reconciler.core.dns import target_health
+from providers.facts import ProbeValue, RecordKey, RecordSet
+from reconciler.core.dns import records, target_health
+from reconciler.core.dns.records import Sets
 from reconciler.core.dns.targets import TargetAddress
 from reconciler.core.model.dns_memory import NOTHING, NameRow
 from reconciler.core.model.instant import FOREVER, Now, due, instant
 
 HOLD_DOWN = 60 * SECOND
-"""How long something must be healthy again, at least, before what was published for want of it goes: clients of resolvers
-that remember for a minute would otherwise see the name swing between one address and all."""
+"""Shortest time that a target address must be healthy again before the unhealthy ones are withdrawn (ns). Otherwise clients of
+resolvers that cache for a minute would see the name swing between one address and all."""
 
 _PASS, _FAIL, _UNKNOWN = ProbeValue.PASS, ProbeValue.FAIL, ProbeValue.UNKNOWN
 
@@ -31,9 +32,9 @@ class Mode(StrEnum):
     ALL_UNHEALTHY = "AllUnhealthy"
     HOLD_DOWN = "HoldDown"
     KEPT = "Kept"
-    """Nothing is sure to be healthy, so what is published stays."""
+    """Nothing is known to be healthy, so the published record sets stay."""
     WAITING = "Waiting"
-    """Nothing is published yet, and first verdicts are awaited."""
+    """Nothing is published yet, and there are no probe results yet."""
     NOTHING = "Nothing"
     """There is nothing to publish."""
 
@@ -42,10 +43,10 @@ _HEALTHY = Mode.HEALTHY
 
 
 class Answer(NamedTuple):
-    """Which leaves are in, by target. `mode` KEPT: the records stay as they are, whatever `leaves` says.
+    """The chosen target addresses by target. With `mode` KEPT the records stay as they are, whatever `target_addresses` says.
 
-    `row` is what is to be remembered, `until` the steady instant until which this holds on the same facts, `wait` the one at
-    which a round of first verdicts or a hold-down ends.
+    `row` is to be remembered. On the same facts the answer holds until the steady instant `until`. `wait` is the steady instant
+    at which the first round of probes or a hold-down ends.
     """
 
     mode: Mode
@@ -55,7 +56,7 @@ class Answer(NamedTuple):
     wait: int | None = None
 
 
-def omit(
+def choose(
     policy: DNSPolicy,
     target_addresses: Collection[TargetAddress],
     published: frozenset[str],
@@ -63,14 +64,14 @@ def omit(
     blind: bool,
     now: Now,
 ) -> Answer:
-    """Which leaves are published.
+    """Choose the target addresses to publish.
 
     Args:
-        policy: says what happens when nothing is healthy.
-        leaves: all of them, with their health.
+        policy: says what is published when nothing is healthy.
+        target_addresses: all of them, with their health.
         published: addresses and host names that the zone has for this policy.
         row: what is remembered of this policy.
-        blind: a node cannot be seen, so there may be endpoints that are not among the leaves.
+        blind: a node cannot be read, so endpoints may be missing from `target_addresses`.
         now: this instant.
     """
     until = min([target_address.until for target_address in target_addresses], default=FOREVER)
@@ -89,7 +90,7 @@ def omit(
 
 
 class _Case(NamedTuple):
-    """What one policy is judged by. `regular` are the leaves of all targets but the fallback."""
+    """The facts about one policy. `regular` are the target addresses of all targets but the fallback."""
 
     policy: DNSPolicy
     target_addresses: tuple[TargetAddress, ...]
@@ -102,7 +103,10 @@ class _Case(NamedTuple):
 
 def _healthy(case: _Case) -> Answer:
     chosen = [
-        one for one in case.regular if one.value is _PASS or (one.value is _UNKNOWN and one.address in case.published)
+        target_address
+        for target_address in case.regular
+        if target_address.value is _PASS
+        or (target_address.value is _UNKNOWN and target_address.address in case.published)
     ]
     if case.row.down is None:
         return Answer(_HEALTHY, _by_target(chosen), NOTHING, case.until)
@@ -110,13 +114,13 @@ def _healthy(case: _Case) -> Answer:
     end = due(over, _hold_down(case.policy), case.now)
     if end <= case.now.steady or not _swings(case.policy):
         return Answer(_HEALTHY, _by_target(chosen), NOTHING, case.until)
-    # Only what is there is kept: nothing unhealthy joins because something else has become healthy.
-    sure = {one.address for one in chosen}
+    # Only published addresses are kept: no unhealthy one joins because another has become healthy.
+    healthy = {target_address.address for target_address in chosen}
     kept = [
         target_address
         for target_address in case.target_addresses
         if target_address.address in case.published
-        and target_address.address not in sure
+        and target_address.address not in healthy
         and _spare(case.policy, target_address)
     ]
     if not kept:
@@ -126,26 +130,26 @@ def _healthy(case: _Case) -> Answer:
 
 
 def _undecided(case: _Case) -> Answer:
-    """Nothing is sure to be healthy, and of something it is not known: that counts on the side that holds."""
+    """Nothing is known to be healthy and some health is unknown: what is published stays; else one round of probes is waited for."""
     if case.published:
         return Answer(Mode.KEPT, {}, case.row, case.until)
-    asked = [case.policy.check] if case.policy.check is not None else []
-    asked += [one.probe.check for one in case.regular if one.probe is not None]
-    if not asked:
+    checks = [case.policy.check] if case.policy.check is not None else []
+    checks += [target_address.probe.check for target_address in case.regular if target_address.probe is not None]
+    if not checks:
         return Answer(Mode.WAITING, {}, NOTHING, case.until)
     waiting = case.row.waiting or instant(case.now)
-    end = due(waiting, max(target_health.round_of(check) for check in asked), case.now)
+    end = due(waiting, max(target_health.round_of(check) for check in checks), case.now)
     if end > case.now.steady:
         return Answer(Mode.WAITING, {}, NameRow(waiting=waiting), min(case.until, end), end)
-    # Waited for one round: from here on as if all had failed, because a name without an answer helps nobody.
+    # The first round is over: treat all as failed, because a name without an answer serves no client.
     return _all_unhealthy(case._replace(row=NameRow(waiting, case.row.down, case.row.over)))
 
 
 def _all_unhealthy(case: _Case) -> Answer:
-    candidates = [one for one in case.regular if not one.leaving]
+    candidates = [target_address for target_address in case.regular if not target_address.leaving]
     row = NameRow(waiting=case.row.waiting, down=case.row.down)
     if _swings(case.policy) and row.down is None:
-        # A name that nobody has had an answer from cannot swing: its first healthy leaf is not held down.
+        # A name that was never published cannot swing: its first healthy target address is not held down.
         first = row.waiting or (None if case.published else instant(case.now))
         row = NameRow(waiting=first) if first is not None else NameRow(down=instant(case.now))
     if case.policy.all_unhealthy is AllUnhealthy.CLOSED and (candidates or not case.published):
@@ -164,24 +168,65 @@ def _all_unhealthy(case: _Case) -> Answer:
 
 
 def _spare(policy: DNSPolicy, target_address: TargetAddress) -> bool:
-    """Whether a leaf may be published while nothing is healthy."""
+    """Whether a target address may be published while nothing is healthy."""
     if policy.all_unhealthy is AllUnhealthy.FALLBACK:
         return target_address.target == policy.fallback
     return target_address.target != policy.fallback and not target_address.leaving
 
 
 def _swings(policy: DNSPolicy) -> bool:
-    """Whether something else is published while nothing is healthy, which must not swing back and forth."""
+    """Whether the policy publishes other addresses while nothing is healthy, so that the name could swing."""
     return policy.all_unhealthy in (AllUnhealthy.PUBLISH_ALL, AllUnhealthy.FALLBACK)
 
 
 def _hold_down(policy: DNSPolicy) -> int:
-    """Two rounds of the check, and a minute at least (ns)."""
+    """Two rounds of the check, at least a minute (ns)."""
     return HOLD_DOWN if policy.check is None else max(HOLD_DOWN, 2 * policy.check.interval)
 
 
 def _by_target(target_addresses: Iterable[TargetAddress]) -> dict[str, frozenset[str]]:
-    found: dict[str, list[str]] = {}
+    by_target: dict[str, list[str]] = {}
     for target_address in target_addresses:
-        found.setdefault(target_address.target, []).append(target_address.address)
-    return {target: frozenset(found[target]) for target in sorted(found)}
+        by_target.setdefault(target_address.target, []).append(target_address.address)
+    return {target: frozenset(by_target[target]) for target in sorted(by_target)}
+
+
+# --- what clients reach ------------------------------------------------------------------------------------------------
+
+
+def reached(host: str, current: Sets) -> frozenset[str]:
+    """The addresses and outside names that clients of the host can get."""
+    at: dict[str, list[tuple[RecordKey, RecordSet]]] = {}
+    for key, record in current.items():
+        at.setdefault(key.name, []).append((key, record))
+    ends: set[str] = set()
+    waiting, done = [host], {host}
+    while waiting:
+        for key, record in at.get(waiting.pop(), ()):
+            targets = records.points_at(key, record)
+            if not targets:
+                if key.type in records.ADDRESS_TYPES:
+                    ends.update(record.values)
+                continue
+            for name in targets:
+                if name not in at:
+                    ends.add(name)
+                elif name not in done:
+                    done.add(name)
+                    waiting.append(name)
+    return frozenset(ends)
+
+
+def unseen(
+    policy: DNSPolicy, target_addresses: tuple[TargetAddress, ...], published: frozenset[str]
+) -> list[TargetAddress]:
+    """Published addresses without a known endpoint while a node cannot be read: they may be alive, so their health is unknown."""
+    target = next((target for target in policy.targets if target.publish is Publish.ENDPOINTS), None)
+    if target is None:
+        return []
+    known = {target_address.address for target_address in target_addresses}
+    return [
+        TargetAddress(target.name, address, ProbeValue.UNKNOWN, service=ProbeValue.UNKNOWN)
+        for address in sorted(published - known)
+        if not address.endswith(".")
+    ]

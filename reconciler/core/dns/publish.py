@@ -1,6 +1,6 @@
-"""From differences of names to steps: what a person, the guard of deletions, or the order of writes holds back, and the rest.
+"""Turns differences of names into steps, and into holds of suspensions and the guard of deletions, and waits of the write order.
 
-Health never comes to the guard: a withdrawal is not a deletion. Called by `decide`.
+The guard does not see changes for health: a withdrawal is not a deletion. `decide` calls it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ Place = tuple[str, str]
 
 
 def publish(snap: Snapshot, names: Names, pruning: Pruning, out: Outbox) -> str:
-    """Put the steps that are due into `out`, with what waits and what is held, and remember names on their way out.
+    """Add the due steps, waits and holds to `out`, and remember the names that are being withdrawn.
 
     Returns:
-        The hash that a person approves for a zone of which too much would be deleted; empty when there is none.
+        The hash that an operator approves when a zone would lose too many record sets; else empty.
     """
     out.waits += names.waits
     zones = _suspended(snap, out.ledger, names)
@@ -78,26 +78,26 @@ def _keep(diff: RecordDiff, hold: Hold | None, due: dict[Place, list[RecordDiff]
 
 
 def _remember(ledger: Ledger, rows: Mapping[str, NameRow], withdrawals: Mapping[str, list[Withdrawal]]) -> Ledger:
-    """The ledger with what names wait for; objects of which nothing is to be remembered have no row."""
-    found = {
+    """The ledger with what names wait for; an object without such facts has no row."""
+    remembered = {
         key: rows.get(key, NOTHING)._replace(withdrawals=tuple(sorted(withdrawals.get(key, ()))))
         for key in sorted({*rows, *withdrawals})
     }
-    found = {key: row for key, row in found.items() if row != NOTHING}
-    return ledger if found == ledger.names else replace(ledger, names=found)
+    remembered = {key: row for key, row in remembered.items() if row != NOTHING}
+    return ledger if remembered == ledger.names else replace(ledger, names=remembered)
 
 
 # --- the guard of one zone --------------------------------------------------------------------------------------------
 
 
 def _suspended(snap: Snapshot, ledger: Ledger, names: Names) -> dict[Place, Pruning]:
-    """Zones of which more would be deleted than the guard allows without a person's word: share, number, and names that end."""
+    """Zones that would lose more than the guard allows without approval: share, number of record sets, and names that end."""
     going: dict[Place, list[RecordDiff]] = {}
-    # What is not pruned anyway must not hold back the rest.
+    # Strays that are not pruned must not hold back the rest.
     strays = names.strays if snap.desired.prune else ()
     for diff in (*strays, *(change for change in names.changes if change.edited)):
         going.setdefault((diff.provider, diff.zone), []).append(diff)
-    found: dict[Place, Pruning] = {}
+    suspended: dict[Place, Pruning] = {}
     limit = snap.desired.guard.mass_change
     for place, diffs in going.items():
         count, owned = len(diffs), _owned(snap.sight.zones[place], snap.desired.instance.id)
@@ -111,14 +111,15 @@ def _suspended(snap: Snapshot, ledger: Ledger, names: Names) -> dict[Place, Prun
         share = count * 100 // max(owned, 1)
         why = f"more than {limit.records}" if count > limit.records else f"more than {limit.share} %"
         if few and count <= limit.records:
-            why = f"{ending} name{'' if ending == 1 else 's'} would lose the last one, more than {limit.names}"
+            names_lost = "1 name would lose its" if ending == 1 else f"{ending} names would lose their"
+            why = f"and {names_lost} last record set, more than {limit.names}"
         mass = f"{count} of {owned} owned record sets ({share} %) of zone {place[1]} would be deleted, {why}"
-        found[place] = Pruning(digest, mass, snap.observed.source_read_at)
-    return found
+        suspended[place] = Pruning(digest, mass, snap.observed.source_read_at)
+    return suspended
 
 
 def _ending(zone: ZoneFact, place: Place, going: Sequence[RecordDiff], names: Names) -> int:
-    """How many names would have nothing left, or nothing new instead."""
+    """The number of names that would lose their last record set without a new one."""
     gone = {diff.key for diff in going}
     stay = {diff.key.name for diff in names.changes if (diff.provider, diff.zone) == place and diff.after is not None}
     ending = {key.name for key in gone} - stay
@@ -131,7 +132,7 @@ def _owned(zone: ZoneFact, instance: str) -> int:
 
 
 def _mass_hold(diff: RecordDiff, zones: Mapping[Place, Pruning]) -> Hold | None:
-    """The hold of a deletion in a zone that is suspended."""
+    """The hold of a deletion in a zone that needs approval."""
     pruning = zones.get((diff.provider, diff.zone))
     if pruning is None:
         return None

@@ -1,7 +1,7 @@
-"""RecordLists against their zones: a list of 100,000 record sets is compared as a whole, and only what differs gets an object.
+"""Compares RecordLists with their zones: a list of 100,000 record sets as a whole, and only a difference becomes an object.
 
-The tuples of a list equal those of a look, so that two comparisons of dictionaries tell that all is as wanted, which is nearly
-always so. Called by `names`, which has the same rules for single names.
+The tuples of a list equal those of a look, so comparing two dictionaries shows that a list is converged, which nearly always
+holds. `dns/policies` calls it and has the same rules for single names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,20 +16,20 @@ from reconciler.core.dns.takeover import Claims
 from reconciler.core.model.reasons import Hold, Reason, Rule
 
 PREFIX = "recordlist/"
-"""Begins the keys of lists, and so what their owner marks say after the instance."""
+"""Prefix of the keys of lists, also in their owner marks after the instance."""
 
 SHOWN = 5
-"""Names in a message about many: the first tell what kind of names they are."""
+"""Number of names that a message about many of them lists."""
 
 Place = tuple[str, str]
 """Provider and zone."""
 
 ByMark = Mapping[str, Sequence[RecordKey]]
-"""The record sets of a zone that exist, by their owner mark."""
+"""The existing record sets of a zone by their owner mark."""
 
 
 class Out(Protocol):
-    """Where differences of names go (see `names.Names`)."""
+    """Where differences of names go (see `policies.Names`)."""
 
     changes: list[RecordDiff]
     strays: list[RecordDiff]
@@ -39,7 +39,7 @@ class Out(Protocol):
 
 
 class _Zone(NamedTuple):
-    """One zone with its record sets by mark, and the lists that are published in it."""
+    """One zone with its record sets by owner mark, and the lists published in it."""
 
     place: Place
     fact: ZoneFact
@@ -48,47 +48,47 @@ class _Zone(NamedTuple):
 
 
 def is_list(mark: str) -> bool:
-    """Whether an owner mark is that of a list."""
+    """Whether an owner mark names a list."""
     return owner_of(mark)[1].startswith(PREFIX)
 
 
 def yields(owner: str, mark: str) -> bool:
-    """Whether a set of this owner may get that mark: it has it, or a list of the same instance has it, and no longer names it."""
+    """Whether a record set of this owner may get `mark`: it has that mark, or the mark of a list of the same instance."""
     return owner == mark or owner.startswith(f"{owner_of(mark)[0]}/{PREFIX}")
 
 
 def compare(
     desired: Desired, zones: Mapping[Place, ZoneFact], marked: Mapping[Place, ByMark], claims: Claims, out: Out
 ) -> None:
-    """Tell what differs between all lists and their zones; of zones that are not known nothing is told.
+    """Collect the differences between all lists and their zones; an unknown zone has none.
 
     Args:
-        zones: the zones that are known.
-        marked: their record sets by mark.
-        claims: which sets of ours nobody wants any more.
-        out: has the strays of policies and records already; what a list takes over from those is none.
+        zones: the known zones.
+        marked: their record sets by owner mark.
+        claims: which owned record sets no manifest wants.
+        out: already has the strays of policies and records; a record set that a list takes over is removed from them.
     """
-    here: dict[Place, list[RecordList]] = {}
-    for one in sorted(desired.record_lists, key=lambda one: one.key):
-        here.setdefault((one.provider, one.zone), []).append(one)
-    if here:
+    by_place: dict[Place, list[RecordList]] = {}
+    for record_list in sorted(desired.record_lists, key=lambda record_list: record_list.key):
+        by_place.setdefault((record_list.provider, record_list.zone), []).append(record_list)
+    if by_place:
         out.strays[:] = [
-            stray for stray in out.strays if not _listed(stray, here.get((stray.provider, stray.zone), ()))
+            stray for stray in out.strays if not _listed(stray, by_place.get((stray.provider, stray.zone), ()))
         ]
     for place, fact in sorted(zones.items(), key=lambda item: item[0]):
-        zone = _Zone(place, fact, marked[place], here.get(place, []))
-        for one in zone.lists:
-            _changes(desired, one, zone, claims, out)
+        zone = _Zone(place, fact, marked[place], by_place.get(place, []))
+        for record_list in zone.lists:
+            _changes(desired, record_list, zone, claims, out)
         _gone(desired, zone, out)
-    out.strays[:] = [one for one in out.strays if one.key not in out.taken.get((one.provider, one.zone), ())]
+    out.strays[:] = [stray for stray in out.strays if stray.key not in out.taken.get((stray.provider, stray.zone), ())]
 
 
 def _listed(stray: RecordDiff, lists: Iterable[RecordList]) -> bool:
-    return any(stray.key in one.sets for one in lists)
+    return any(stray.key in record_list.sets for record_list in lists)
 
 
 def fitted(record_list: RecordList, can: DNSCapabilities) -> tuple[Mapping[SetKey, SetValue], list[SetKey]]:
-    """The list as the provider can hold it, its TTLs brought into range, and the sets of types that it does not have."""
+    """The list with its TTLs in the provider's range, and the record sets of types that the provider does not support."""
     ttls = {value[0] for value in record_list.sets.values()}
     if not can.types and all(can.ttl_min <= ttl <= can.ttl_max for ttl in ttls):
         return record_list.sets, []
@@ -102,13 +102,13 @@ def fitted(record_list: RecordList, can: DNSCapabilities) -> tuple[Mapping[SetKe
 
 
 def _changes(desired: Desired, record_list: RecordList, zone: _Zone, claims: Claims, out: Out) -> None:
-    """What one list has and its zone has not, or otherwise."""
+    """Collect the differences between one list and its zone."""
     mark = owner_mark(desired.instance.id, record_list.key)
     sets, lacking = fitted(record_list, zone.fact.capabilities)
     if lacking:
         kinds = ", ".join(sorted({kind for _, kind, _ in lacking}))
-        message = f"the provider has no records of type {kinds}: {_shown(lacking)} left out"
-        next_step = f"take them out of the list, or use a provider that has {kinds}"
+        message = f"the provider does not support type {kinds}: {_shown(lacking)} left out"
+        next_step = f"take them out of the list, or use a provider that supports {kinds}"
         out.holds.append(
             Hold(record_list.key, f"publish {_count(lacking)}", Rule.CANNOT_PUBLISH, message, next_step=next_step)
         )
@@ -118,7 +118,7 @@ def _changes(desired: Desired, record_list: RecordList, zone: _Zone, claims: Cla
     out.own.setdefault(zone.place, set()).update(name for name, _, _ in sets)
     prefix, owners = f"{desired.instance.id}/", cast("Mapping[SetKey, str]", zone.fact.owners)
     foreign: list[SetKey] = []
-    found: dict[SetKey, tuple[SetValue | None, SetValue]] = {}
+    differing: dict[SetKey, tuple[SetValue | None, SetValue]] = {}
     for key, wanted in sets.items():
         before, owner = records.get(key), owners.get(key, "")
         if before == wanted and owner == mark:
@@ -126,10 +126,10 @@ def _changes(desired: Desired, record_list: RecordList, zone: _Zone, claims: Cla
         if before is not None and not owner.startswith(prefix):
             foreign.append(key)
         else:
-            found[key] = before, wanted
-    blocked = _beside([key for key, (before, _) in found.items() if before is None], zone.fact, prefix)
+            differing[key] = before, wanted
+    blocked = _beside([key for key, (before, _) in differing.items() if before is None], zone.fact, prefix)
     foreign += blocked
-    for key, (before, wanted) in found.items():
+    for key, (before, wanted) in differing.items():
         if key in blocked:
             continue
         old, new = None if before is None else RecordSet(*before), RecordSet(*wanted)
@@ -149,23 +149,23 @@ def _changes(desired: Desired, record_list: RecordList, zone: _Zone, claims: Cla
 
 
 def _beside(new: Sequence[SetKey], zone: ZoneFact, prefix: str) -> set[SetKey]:
-    """New sets that cannot be written because of somebody else's at the same name: nothing stands beside a CNAME."""
+    """New sets that another writer's set at the same name blocks: nothing may stand beside a CNAME."""
     aliases = {name for name, kind, _ in new if kind == "CNAME"}
     others = (key for key in zone.records if key.name in aliases) if aliases else ()
     taken = {key.name for key in others if not zone.owners.get(key, "").startswith(prefix)}
     blocked = set()
     for key in new:
         alias = RecordKey(key[0], "CNAME")
-        there = alias in zone.records and not zone.owners.get(alias, "").startswith(prefix)
-        if key[0] in taken if key[1] == "CNAME" else there:
+        foreign_alias = alias in zone.records and not zone.owners.get(alias, "").startswith(prefix)
+        if key[0] in taken if key[1] == "CNAME" else foreign_alias:
             blocked.add(key)
     return blocked
 
 
 def _gone(desired: Desired, zone: _Zone, out: Out) -> None:
-    """Record sets under the marks of lists that no list of the zone has any more. A set may have moved to another list."""
+    """Collect record sets with the mark of a list that no list of the zone has. A set may have moved to another list."""
     prefix = f"{desired.instance.id}/{PREFIX}"
-    present = {one.key for one in zone.lists}
+    present = {record_list.key for record_list in zone.lists}
     taken: set[SetKey] = {
         (record.host, record.type, "") for record in desired.records if (record.provider, record.zone) == zone.place
     }
@@ -176,8 +176,8 @@ def _gone(desired: Desired, zone: _Zone, out: Out) -> None:
         owner = owner_of(mark)[1]
         left: set[SetKey] = set(keys)
         left -= taken
-        for one in zone.lists:
-            left = left - one.sets.keys()
+        for record_list in zone.lists:
+            left = left - record_list.sets.keys()
         going = out.changes if owner in present else out.strays
         for key in sorted(left):
             before = RecordKey(*key)
@@ -191,23 +191,24 @@ def _count(keys: Sequence[SetKey]) -> str:
 
 
 def list_rows(desired: Desired, zones: Mapping[Place, ZoneFact]) -> list[dict[str, Any]]:
-    """Every list for status: how many sets it has, and how many of them its zone has as wanted under its mark (None: not known)."""
-    found = []
-    for one in desired.record_lists:
-        zone = zones.get((one.provider, one.zone))
+    """Every list for status: the number of its record sets, and how many of them are published under its mark (None: unknown)."""
+    rows = []
+    for record_list in desired.record_lists:
+        zone = zones.get((record_list.provider, record_list.zone))
         count = None
         if zone is not None:
-            mark = owner_mark(desired.instance.id, one.key)
-            sets = fitted(one, zone.capabilities)[0]
+            mark = owner_mark(desired.instance.id, record_list.key)
+            sets = fitted(record_list, zone.capabilities)[0]
             records = cast("Mapping[SetKey, SetValue]", zone.records)
             owners = cast("Mapping[SetKey, str]", zone.owners)
             count = sum(1 for key, value in sets.items() if records.get(key) == value and owners.get(key) == mark)
-        found.append({"key": one.key, "zone": one.zone, "wanted": len(one.sets), "published": count})
-    return found
+        row = {"key": record_list.key, "zone": record_list.zone, "wanted": len(record_list.sets), "published": count}
+        rows.append(row)
+    return rows
 
 
 def _shown(keys: Iterable[SetKey]) -> str:
-    """The first few of some sets, and how many more there are."""
-    found = sorted(keys)
-    first = ", ".join(f"{name} {kind}" for name, kind, _ in found[:SHOWN])
-    return first if len(found) <= SHOWN else f"{first} and {len(found) - SHOWN} more"
+    """The first record sets and the number of the others."""
+    ordered = sorted(keys)
+    first = ", ".join(f"{name} {kind}" for name, kind, _ in ordered[:SHOWN])
+    return first if len(ordered) <= SHOWN else f"{first} and {len(ordered) - SHOWN} more"

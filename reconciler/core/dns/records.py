@@ -1,20 +1,25 @@
-"""Record sets as plain data: which family an address has, what a set of addresses makes, what points where, what differs.
+"""Record sets as plain data: address families, owner marks, what a set points at, and what differs.
 
-Used by all modules that publish names.
+All modules of this room use it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
-from providers.facts import RecordKey, RecordSet
+from providers.facts import RecordKey, RecordSet, ZoneFact
 from reconciler.core.model.reasons import Reason
+
+ADDRESS_TYPES = ("A", "AAAA")
+
+Sets = dict[RecordKey, RecordSet]
 
 
 class RecordDiff(NamedTuple):
     """One record set that should be `after` (None = absent) instead of `before` (None = absent).
 
-    `edited` tells that it goes because its manifest does not name it any more, not for health. `note` says what is published
-    otherwise than asked for, because the provider cannot hold it.
+    `edited`: the manifest does not name the set any more, so it goes for that and not for health. `note` says what differs
+    from the manifest because the provider does not support it.
     """
 
     object: str
@@ -28,6 +33,24 @@ class RecordDiff(NamedTuple):
     note: str = ""
 
 
+class ByName:
+    """The record sets of a zone by name. The index is built at the first call, because most decisions need none."""
+
+    def __init__(self, zone: ZoneFact) -> None:
+        self.zone = zone
+
+    @cached_property
+    def _keys(self) -> dict[str, list[RecordKey]]:
+        keys: dict[str, list[RecordKey]] = {}
+        for key in self.zone.records:
+            keys.setdefault(key.name, []).append(key)
+        return keys
+
+    def at(self, name: str) -> Sequence[RecordKey]:
+        """All record sets of one name."""
+        return self._keys.get(name, ())
+
+
 def record_type(address: str) -> str:
     """A or AAAA, by the form of a canonical address."""
     return "AAAA" if ":" in address else "A"
@@ -38,7 +61,8 @@ def address_sets(host: str, ttl: int, addresses: Iterable[str]) -> dict[RecordKe
     ordered = sorted(set(addresses))
     aaaa = [address for address in ordered if record_type(address) == "AAAA"]
     a = [address for address in ordered if record_type(address) == "A"] if aaaa else ordered
-    return {RecordKey(host, kind): RecordSet(ttl, tuple(those)) for kind, those in (("A", a), ("AAAA", aaaa)) if those}
+    families = (("A", a), ("AAAA", aaaa))
+    return {RecordKey(host, kind): RecordSet(ttl, tuple(family)) for kind, family in families if family}
 
 
 def owner_mark(instance: str, key: str) -> str:
@@ -53,12 +77,22 @@ def owner_of(mark: str) -> tuple[str, str]:
 
 
 def points_at(key: RecordKey, record: RecordSet) -> tuple[str, ...]:
-    """The names that a record set answers with instead of addresses: those of a CNAME or an alias."""
+    """The names in a CNAME or an alias; empty for all other record sets."""
     return record.values if key.type == "CNAME" or record.alias else ()
 
 
+def addresses(sets: Mapping[RecordKey, RecordSet]) -> dict[str, int]:
+    """Address -> the longest TTL (s) of the sets that have it."""
+    ttls: dict[str, int] = {}
+    for key, record in sets.items():
+        if key.type in ADDRESS_TYPES and not record.alias:
+            for value in record.values:
+                ttls[value] = max(ttls.get(value, 0), record.ttl)
+    return ttls
+
+
 def why(before: RecordSet | None, after: RecordSet | None) -> Reason:
-    """What a change of a record set amounts to."""
+    """The reason of a change: new values are published, else missing values are withdrawn, else it is changed."""
     old = frozenset(before.values) if before is not None else frozenset()
     new = frozenset(after.values) if after is not None else frozenset()
     if new - old:
@@ -67,5 +101,5 @@ def why(before: RecordSet | None, after: RecordSet | None) -> Reason:
 
 
 def protected(key: RecordKey, zone: str) -> bool:
-    """Whether a set is never deleted, whoever its mark names: the zone's own NS and SOA, and what comes and goes with certificates."""
+    """Whether a set is never deleted, whatever its mark: the zone's own NS and SOA, and the challenges of ACME clients."""
     return (key.name == zone and key.type in ("SOA", "NS")) or key.name.startswith("_acme-challenge")

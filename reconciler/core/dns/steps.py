@@ -1,4 +1,8 @@
-"""Steps of names: what differs at one name, as exactly one action. Called by `dns_plan`."""
+"""Steps that change record sets: one action for the differences at a name, and few large ones for a list of record sets.
+
+`dns/publish` calls it: `records` for a group of policies and records, `steps` for the groups of lists, and `condensed` so that
+holds and waits of a list are as few as its steps.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -11,6 +15,14 @@ from reconciler.core.dns.records import RecordDiff, owner_mark
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Hold, Reason, Wait
 from reconciler.core.model.step import Step
+
+MOST = 5_000
+"""Most record sets in one step of a list: writing and reading back must end within the deadline of a call."""
+
+FEW = 100
+"""The same after a failed step of the list: one refused record set must not stop thousands of others."""
+
+Group = Sequence[RecordDiff]
 
 
 def records(desired: Desired, diffs: Sequence[RecordDiff], links: Links) -> Step:
@@ -40,24 +52,8 @@ def records(desired: Desired, diffs: Sequence[RecordDiff], links: Links) -> Step
     return Step(identity, first.object, action, reason, message, follows, journal=gone)
 
 
-def _most(diffs: Sequence[RecordDiff]) -> Reason:
-    """What several changes amount to: what goes for health comes before all else."""
-    reasons = {diff.reason for diff in diffs}
-    order = (Reason.WITHDRAWN, Reason.PUBLISHED, Reason.CHANGED)
-    return next((one for one in order if one in reasons), diffs[0].reason)
-
-
-MOST = 5_000
-"""Record sets in one step: with its reading back it must be done within the deadline of a call."""
-
-FEW = 100
-"""The same after a step of the list has failed: one set that is refused must not keep thousands from being written."""
-
-Group = Sequence[RecordDiff]
-
-
 def split(groups: Iterable[Group]) -> tuple[list[Group], list[Group]]:
-    """Groups that stand for themselves, and those of lists."""
+    """Split groups into those of policies and records, and those of lists."""
     alone: list[Group] = []
     listed: list[Group] = []
     for group in groups:
@@ -66,54 +62,61 @@ def split(groups: Iterable[Group]) -> tuple[list[Group], list[Group]]:
 
 
 def steps(desired: Desired, groups: Iterable[Group], ledger: Ledger) -> list[Step]:
-    """The steps of all groups of lists in one zone. A group is never torn apart; what goes comes last."""
+    """The steps of all groups of lists in one zone. A group stays in one step; deletions come last."""
     by_list: dict[tuple[str, str, str], list[Group]] = {}
     for group in groups:
         by_list.setdefault(group[0][:3], []).append(group)
-    found = []
-    for (key, provider, zone), ours in sorted(by_list.items()):
+    all_steps = []
+    for (key, provider, zone), of_list in sorted(by_list.items()):
         name = f"records {provider}/{zone}/{key}/"
         size = FEW if any(step.startswith(name) for step in ledger.step_failures) else MOST
-        ours.sort(key=_rank)
-        for number, bundle in enumerate(_bundles(ours, size)):
-            found.append(_step(desired, f"{name}{size}/{number:04d}", bundle))
-    return found
+        of_list.sort(key=_rank)
+        for number, bundle in enumerate(_bundles(of_list, size)):
+            all_steps.append(_step(desired, f"{name}{size}/{number:04d}", bundle))
+    return all_steps
 
 
 def condensed(holds: Iterable[Hold], waits: Iterable[Wait]) -> tuple[list[Hold], list[Wait]]:
-    """The same with what is alike for many sets of a list said once: a hold for each of 100,000 would tell nobody anything."""
+    """Merge equal holds and equal waits of the record sets of a list: 100,000 separate holds would be unreadable."""
     alike_holds: dict[Hold, list[Hold]] = {}
     for hold in holds:
         alike_holds.setdefault(replace(hold, action="") if hold.object.startswith(PREFIX) else hold, []).append(hold)
     alike_waits: dict[Wait, list[Wait]] = {}
     for wait in waits:
         alike_waits.setdefault(replace(wait, message="") if wait.object.startswith(PREFIX) else wait, []).append(wait)
-    found_holds, found_waits = [], []
-    for many in alike_holds.values():
-        first = min(many, key=lambda one: one.action)
-        more = len({one.action for one in many}) - 1
-        found_holds.append(replace(first, action=f"{first.action} and {more} more") if more else first)
-    for several in alike_waits.values():
-        earliest = min(several, key=lambda one: one.message)
-        more = len({one.message for one in several}) - 1
-        found_waits.append(replace(earliest, message=f"{earliest.message}; and {more} more") if more else earliest)
-    return found_holds, found_waits
+    merged_holds, merged_waits = [], []
+    for holds_of_list in alike_holds.values():
+        first = min(holds_of_list, key=lambda hold: hold.action)
+        more = len({hold.action for hold in holds_of_list}) - 1
+        merged_holds.append(replace(first, action=f"{first.action} and {more} more") if more else first)
+    for waits_of_list in alike_waits.values():
+        earliest = min(waits_of_list, key=lambda wait: wait.message)
+        more = len({wait.message for wait in waits_of_list}) - 1
+        merged_waits.append(replace(earliest, message=f"{earliest.message}; and {more} more") if more else earliest)
+    return merged_holds, merged_waits
+
+
+def _most(diffs: Sequence[RecordDiff]) -> Reason:
+    """The reason of several changes: a withdrawal for health comes before all others."""
+    reasons = {diff.reason for diff in diffs}
+    order = (Reason.WITHDRAWN, Reason.PUBLISHED, Reason.CHANGED)
+    return next((reason for reason in order if reason in reasons), diffs[0].reason)
 
 
 def _rank(group: Group) -> tuple[int, str, str]:
-    """Addresses before the names that point at them; of what goes, those names first."""
+    """Addresses before the names that point at them; of deletions, those names first."""
     gone = all(diff.after is None for diff in group)
     points = any(diff.key.type == "CNAME" for diff in group)
     return (3 - points if gone else int(points), *group[0].key[:2])
 
 
 def _bundles(groups: Iterable[Group], size: int) -> list[list[RecordDiff]]:
-    found: list[list[RecordDiff]] = []
+    bundles: list[list[RecordDiff]] = []
     for group in groups:
-        if not found or len(found[-1]) + len(group) > size:
-            found.append([])
-        found[-1] += group
-    return found
+        if not bundles or len(bundles[-1]) + len(group) > size:
+            bundles.append([])
+        bundles[-1] += group
+    return bundles
 
 
 def _step(desired: Desired, identity: str, diffs: Sequence[RecordDiff]) -> Step:
@@ -125,7 +128,7 @@ def _step(desired: Desired, identity: str, diffs: Sequence[RecordDiff]) -> Step:
     new = sum(1 for diff in diffs if diff.before is None)
     gone = sum(1 for diff in diffs if diff.after is None)
     counts = ((new, "in"), (gone, "out"), (len(diffs) - new - gone, "changed"))
-    message = "; ".join(f"{what}: {_sets(count)}" for count, what in counts if count)
+    message = "; ".join(f"{change}: {_sets(count)}" for count, change in counts if count)
     reason = Reason.PRUNED if gone == len(diffs) else Reason.PUBLISHED if new else Reason.CHANGED
     return Step(identity, first.object, action, reason, message, journal=gone > 0)
 

@@ -1,6 +1,6 @@
-"""Health of leaves: which questions are asked about the addresses of names, and what the answers mean.
+"""Health of target addresses: which probes run for the addresses of names, and what their results mean.
 
-`target_probes` tells the shell what to aim at; `verdict` is read by `omission` and `dns_status`. Pure, like everything here.
+The shell runs the probes of `target_probes`; `dns/targets` and `status/names` read `verdict`. Pure.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,23 +16,23 @@ from reconciler.core.traffic import pools
 
 
 class AddressVerdict(NamedTuple):
-    """What is known of a leaf now: pass, fail or unknown, and the steady instant until which that holds on the same facts."""
+    """The health of a target address: pass, fail or unknown, and the steady instant until which it holds on the same facts."""
 
     value: ProbeValue
     until: int
 
 
 def target_probes(desired: Desired, roster: Roster | None = None) -> tuple[TargetProbe, ...]:
-    """Every distinct question to ask, sorted by address.
+    """Every distinct probe, sorted by address.
 
     Args:
         desired: the manifests in force.
-        crew: what runs (`Decision.status.crew`), for targets that publish the endpoints of a service: their addresses are
-            only known by looking. Without it those are left out.
+        roster: the containers (`Decision.status.roster`), for targets that publish the endpoints of a service: only a look
+            knows their addresses. Without a roster those targets have no probes.
     """
     services = {service.key: service for service in desired.services}
     checks = {check.key: check for check in desired.checks}
-    found = {TargetProbe(check.address, check.check) for check in desired.checks}
+    probes = {TargetProbe(check.address, check.check) for check in desired.checks}
     for policy in desired.policies:
         for target in policy.targets:
             if not asked(policy, target):
@@ -40,17 +40,17 @@ def target_probes(desired: Desired, roster: Roster | None = None) -> tuple[Targe
             for address in _addresses(target, services.get(target.service), roster):
                 probe = probe_of(policy, target, address, checks)
                 if probe is not None:
-                    found.add(probe)
-    return tuple(sorted(found, key=_order))
+                    probes.add(probe)
+    return tuple(sorted(probes, key=_order))
 
 
 def asked(policy: DNSPolicy, target: Target) -> bool:
-    """Whether health decides about the leaves of a target: the fallback is published when nothing else is left."""
+    """Whether a target is probed: the fallback is not, because it is published only when nothing else is left."""
     return target.name != policy.fallback
 
 
 def probe_of(policy: DNSPolicy, target: Target, address: str, checks: Mapping[str, HealthCheck]) -> TargetProbe | None:
-    """What decides about one leaf: the HealthCheck that its target names, else the policy's question; None = nothing asked."""
+    """The probe of one target address: the HealthCheck that its target names, else the policy's check; None without either."""
     if not asked(policy, target):
         return None
     if target.check:
@@ -59,9 +59,9 @@ def probe_of(policy: DNSPolicy, target: Target, address: str, checks: Mapping[st
     return None if policy.check is None else TargetProbe(address, policy.check)
 
 
-def verdict(target_addresses: Mapping[TargetProbe, ProbeFact], probe: TargetProbe, steady: int) -> AddressVerdict:
-    """What the latest results of a probe mean at this instant. No result, or one that is too old, is unknown."""
-    fact = target_addresses.get(probe)
+def verdict(answers: Mapping[TargetProbe, ProbeFact], probe: TargetProbe, steady: int) -> AddressVerdict:
+    """The health by the latest results of a probe. Without a result, or with one that is too old, it is unknown."""
+    fact = answers.get(probe)
     if fact is None:
         return AddressVerdict(ProbeValue.UNKNOWN, FOREVER)
     limit = fact.last_at + fact.valid_for
@@ -73,7 +73,7 @@ def verdict(target_addresses: Mapping[TargetProbe, ProbeFact], probe: TargetProb
 
 
 def both(verdict: AddressVerdict, other: AddressVerdict) -> AddressVerdict:
-    """Two opinions on one leaf, both of which must hold; where one is unknown the other decides."""
+    """Two verdicts on one target address: both must pass; where one is unknown, the other decides."""
     until = min(verdict.until, other.until)
     values = {verdict.value, other.value}
     if ProbeValue.FAIL in values:
@@ -82,7 +82,7 @@ def both(verdict: AddressVerdict, other: AddressVerdict) -> AddressVerdict:
 
 
 def _addresses(target: Target, service: Service | None, roster: Roster | None) -> Iterator[str]:
-    """The leaves of a target as far as they are known."""
+    """The known addresses and host names of a target."""
     yield from target.addresses
     if target.publish is Publish.HOSTNAME:
         yield target.hostname
@@ -101,5 +101,5 @@ def _order(probe: TargetProbe) -> tuple[str, str]:
 
 
 def round_of(check: Check) -> int:
-    """The time (ns) in which a healthy leaf that is asked for the first time gets its verdict."""
+    """The time (ns) within which a healthy target address gets its first verdict."""
     return check.interval * check.success_threshold + check.timeout

@@ -1,7 +1,7 @@
-"""Leaves: every address and host name that a policy may publish, with what is known of its health. Called by `omission`.
+"""Target addresses: every address and host name that a policy may publish, with its health. `dns/policies` calls it.
 
-An endpoint's leaf is healthy when a container behind it is ready and carries weight; a balancer's address while at least one
-endpoint is; fixed addresses and host names as their check says. Where a check is asked as well, both must hold.
+An endpoint's address is healthy while a container behind it is ready and carries weight, a balancer's address while at least one
+endpoint is. The check decides about fixed addresses and host names. A service's address with a check needs both.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -29,12 +29,12 @@ _ADDRESSES, _HOSTNAME, _ENDPOINTS = Publish.ADDRESSES, Publish.HOSTNAME, Publish
 class TargetAddress(NamedTuple):
     """One address or host name of one target.
 
-    `value` is pass, fail or unknown, until the steady instant `until`. `service` is the opinion of the service behind it, None
-    without one; `probe` what is asked, None without a check. `leaving`: nothing that could serve is behind it any more, or a
-    planned step takes it out, so it is never published anew. `behind` are ids of containers. `early`:
-    what is behind it carries no weight yet, so a check that passes does not let it in. `force`: a person's word that made
-    `value` what it is, `up` or `down`; empty without one. `order`: that word, where it is an order and not the manifest's. `unproven`: its service says that it is ready and its check has not
-    said yet what it says, so it stays where it is published and joins nowhere (see `proven`).
+    `value` is pass, fail or unknown, until the steady instant `until`. `service` is the health by the service behind it, `probe`
+    what is probed; None without one. `leaving`: nothing behind it can serve, or a planned step takes it out, so it never joins.
+    `behind` are ids of containers. `early`: the containers behind it carry no weight yet, so a passing check does not let it in.
+    `force` is the override that decides `value`, `up` or `down`; empty without one. `order` is that override when an operator
+    gave it, None when the manifest has it. `unproven`: the service is ready but its check has no verdict yet, so the address
+    stays where it is published and joins nowhere (see `proven`).
     """
 
     target: str
@@ -51,8 +51,8 @@ class TargetAddress(NamedTuple):
     order: Override | None = None
 
 
-class Around(NamedTuple):
-    """What leaves are judged by besides their policy."""
+class TargetContext(NamedTuple):
+    """What decides about target addresses besides their policy."""
 
     services: Mapping[str, Service]
     checks: Mapping[str, HealthCheck]
@@ -63,10 +63,10 @@ class Around(NamedTuple):
     now: Now
 
 
-def around(snap: Snapshot, ledger: Ledger, weights: Weights) -> Around:
-    """Everything once, for all policies of one decision."""
+def context_of(snap: Snapshot, ledger: Ledger, weights: Weights) -> TargetContext:
+    """Collect the context once for all policies of a decision."""
     services = {service.key: service for service in snap.desired.services}
-    return Around(
+    return TargetContext(
         services,
         {check.key: check for check in snap.desired.checks},
         snap.roster,
@@ -77,23 +77,27 @@ def around(snap: Snapshot, ledger: Ledger, weights: Weights) -> Around:
     )
 
 
-def target_addresses_of(policy: DNSPolicy, here: Around) -> tuple[TargetAddress, ...]:
-    """All leaves of a policy, by target and address."""
-    found: list[TargetAddress] = []
+def target_addresses_of(policy: DNSPolicy, context: TargetContext) -> tuple[TargetAddress, ...]:
+    """All target addresses of a policy, in the order of its targets."""
+    of_policy: list[TargetAddress] = []
     for target in policy.targets:
-        target_addresses = _of_target(target, here)
+        target_addresses = _of_target(target, context)
         if policy.check is not None or target.check:
-            target_addresses = [_asked(policy, target, target_address, here) for target_address in target_addresses]
-        orders = here.ledger.overrides
-        order = overrides.in_force(orders, overrides.target_key(policy.key, target.name), here.now) if orders else None
+            target_addresses = [_asked(policy, target, target_address, context) for target_address in target_addresses]
+        orders = context.ledger.overrides
+        order = (
+            overrides.in_force(orders, overrides.target_key(policy.key, target.name), context.now) if orders else None
+        )
         if target.force or order is not None:
-            target_addresses = [_forced(target, target_address, order, here.now) for target_address in target_addresses]
-        found += target_addresses
-    return tuple(found)
+            target_addresses = [
+                _forced(target, target_address, order, context.now) for target_address in target_addresses
+            ]
+        of_policy += target_addresses
+    return tuple(of_policy)
 
 
 def _forced(target: Target, target_address: TargetAddress, order: Override | None, now: Now) -> TargetAddress:
-    """The leaf with a person's word on it. What leaves or is not in traffic yet does not become healthy by a word."""
+    """Apply an override. `up` does not make an address healthy that leaves or is not in traffic yet."""
     force = target.force if order is None else order.force.value
     until = FOREVER if order is None else overrides.expires_at(order, now)
     if force == "down":
@@ -103,13 +107,13 @@ def _forced(target: Target, target_address: TargetAddress, order: Override | Non
     return target_address if order is None else target_address._replace(until=min(target_address.until, until))
 
 
-def _asked(policy: DNSPolicy, target: Target, target_address: TargetAddress, here: Around) -> TargetAddress:
-    """The leaf with the answer of its check, if one is asked."""
-    probe = target_health.probe_of(policy, target, target_address.address, here.checks)
+def _asked(policy: DNSPolicy, target: Target, target_address: TargetAddress, context: TargetContext) -> TargetAddress:
+    """Apply the verdict of the check, if the target address has one."""
+    probe = target_health.probe_of(policy, target, target_address.address, context.checks)
     if probe is None:
         return target_address
-    answer = target_health.verdict(here.answers, probe, here.now.steady)
-    unproven = target_address.service is not None and answer.value is _UNKNOWN and _pending(here.answers.get(probe))
+    answer = target_health.verdict(context.answers, probe, context.now.steady)
+    unproven = target_address.service is not None and answer.value is _UNKNOWN and _pending(context.answers.get(probe))
     if target_address.service is not None:
         answer = target_health.both(answer, AddressVerdict(target_address.service, FOREVER))
     if target_address.early and answer.value is _PASS:
@@ -118,13 +122,13 @@ def _asked(policy: DNSPolicy, target: Target, target_address: TargetAddress, her
 
 
 def _pending(fact: ProbeFact | None) -> bool:
-    """Whether a check without a verdict is on its way to one. After a start of this program all are: what had been withdrawn
-    for its check must not come back because nobody has asked yet. A check that cannot be made leaves the service to decide."""
+    """Whether a check without a verdict will get one. After a start of the process that is every check: an address that its
+    check withdrew must not come back before the first probe. Where a check cannot run, the service decides alone."""
     return fact is None or fact.last in (_PASS, _FAIL)
 
 
 def proven(target_address: TargetAddress, published: Container[str]) -> TargetAddress:
-    """The leaf as it counts: what is not published joins after the first success of its check."""
+    """Make an unpublished address unknown until the first success of its check; a published one keeps its health."""
     waits = (
         target_address.unproven
         and not target_address.force
@@ -134,53 +138,53 @@ def proven(target_address: TargetAddress, published: Container[str]) -> TargetAd
     return target_address._replace(value=_UNKNOWN) if waits else target_address
 
 
-def _of_target(target: Target, here: Around) -> list[TargetAddress]:
+def _of_target(target: Target, context: TargetContext) -> list[TargetAddress]:
     publish = target.publish
     if publish is _ADDRESSES:
         return [TargetAddress(target.name, address, _PASS) for address in target.addresses]
     if publish is _HOSTNAME:
         return [TargetAddress(target.name, target.hostname, _PASS)]
-    service = here.services.get(target.service)
+    service = context.services.get(target.service)
     if service is None:
         return []
-    found = _endpoints(target, service, here)
+    endpoints = _endpoints(target, service, context)
     if publish is _ENDPOINTS:
-        return found
-    value = _best(target_address for target_address in found if not target_address.leaving)
-    early = value is _UNKNOWN and any(target_address.early for target_address in found)
+        return endpoints
+    value = _best(endpoint for endpoint in endpoints if not endpoint.leaving)
+    early = value is _UNKNOWN and any(endpoint.early for endpoint in endpoints)
     addresses = sorted({address for balancer in service.balancers for address in balancer.addresses})
     return [TargetAddress(target.name, address, value, service=value, early=early) for address in addresses]
 
 
-def _endpoints(target: Target, service: Service, here: Around) -> list[TargetAddress]:
-    """Distinct addresses of endpoints; the best of those that share an address counts."""
-    grants, suspect = here.ledger.grants, here.weights.suspect
+def _endpoints(target: Target, service: Service, context: TargetContext) -> list[TargetAddress]:
+    """The distinct addresses of endpoints; of endpoints that share an address the best counts."""
+    grants, suspect = context.ledger.grants, context.weights.suspect
     pooled = bool(service.balancers)
-    found: dict[str, list[TargetAddress]] = {}
-    for endpoint, belief in here.weights.endpoints[service.key]:
+    by_address: dict[str, list[TargetAddress]] = {}
+    for endpoint, belief in context.weights.endpoints[service.key]:
         fact, value = belief.fact, belief.ready
-        name, share = fact.id, here.roster.share(fact)
-        early = share is None or (value is _PASS and pooled and service.key in here.weights.shown(name).lacking)
+        name, share = fact.id, context.roster.share(fact)
+        early = share is None or (value is _PASS and pooled and service.key in context.weights.shown(name).lacking)
         if early or (value is _FAIL and name in suspect):
             value = _UNKNOWN
         out = share == 0 or name in grants or fact.state is not _RUNNING
         if out:
             value, early = _FAIL, False
         target_address = TargetAddress(target.name, endpoint.address, value, FOREVER, value, None, out, (name,), early)
-        found.setdefault(endpoint.address, []).append(target_address)
-    return [many[0] if len(many) == 1 else _shared(many) for _, many in sorted(found.items())]
+        by_address.setdefault(endpoint.address, []).append(target_address)
+    return [shared[0] if len(shared) == 1 else _merged(shared) for _, shared in sorted(by_address.items())]
 
 
-def _shared(many: list[TargetAddress]) -> TargetAddress:
-    """One leaf of several endpoints that have the same address."""
-    value = _best(many)
-    leaving = all(one.leaving for one in many)
-    early = value is _UNKNOWN and any(one.early for one in many)
-    behind = tuple(name for one in many for name in one.behind)
-    return many[0]._replace(value=value, service=value, leaving=leaving, behind=behind, early=early)
+def _merged(shared: list[TargetAddress]) -> TargetAddress:
+    """Merge the target addresses of several endpoints with the same address."""
+    value = _best(shared)
+    leaving = all(target_address.leaving for target_address in shared)
+    early = value is _UNKNOWN and any(target_address.early for target_address in shared)
+    behind = tuple(name for target_address in shared for name in target_address.behind)
+    return shared[0]._replace(value=value, service=value, leaving=leaving, behind=behind, early=early)
 
 
 def _best(target_addresses: Iterable[TargetAddress]) -> ProbeValue:
-    """Passes if any does, and fails only if all do."""
+    """Pass if any passes, fail only if all fail."""
     values = {target_address.value for target_address in target_addresses}
     return _PASS if _PASS in values else _UNKNOWN if _UNKNOWN in values else _FAIL

@@ -1,8 +1,7 @@
-"""The record sets that a policy's healthy leaves make: plain ones, or a tree host -> balancer name -> place -> target.
+"""Builds the record sets of a policy's chosen target addresses: plain ones, or a tree host -> balancer name -> place -> target.
 
-A pure function of the policy and of which leaves are in. Every name that is pointed at is made as well, no set is ever empty,
-and the host and the balancer name are there as long as there is any leaf. Called by `omission`; fitting the result to what
-a provider can hold comes after (`adapt`).
+Pure. Every name that a record set points at has record sets, no set is empty, and the host and the balancer name exist while
+there is any target address. `dns/policies` calls it, then fits the result to the provider (`dns/capabilities_fit`).
 """
 
 from collections.abc import Mapping
@@ -15,17 +14,17 @@ from providers.facts import RecordKey, RecordSet
 from reconciler.core.dns import records
 
 TargetAddresses = Mapping[str, frozenset[str]]
-"""Target name -> its leaves that are in: addresses, or one host name (final dot)."""
+"""Target name -> its chosen target addresses: addresses, or one host name (final dot)."""
 
 CATCH_ALL = "default"
-"""Which member of the balancer name is for everybody whose place has none."""
+"""The member of the balancer name for clients whose place has no member."""
 
 _CNAME = "CNAME"
 _SIMPLE = Routing.SIMPLE
 
 
 def tree(policy: DNSPolicy, target_addresses: TargetAddresses) -> dict[RecordKey, RecordSet]:
-    """The wanted record sets of one policy; none at all without any leaf."""
+    """The wanted record sets of one policy; none without target addresses."""
     alive = [target for target in policy.targets if target_addresses.get(target.name)]
     if not alive:
         return {}
@@ -36,7 +35,7 @@ def tree(policy: DNSPolicy, target_addresses: TargetAddresses) -> dict[RecordKey
     sets: dict[RecordKey, RecordSet] = {}
     for kind in kinds:
         _Level(policy, target_addresses, kind, sets).build(
-            [one for one in alive if _has(target_addresses[one.name], kind)]
+            [target for target in alive if _has(target_addresses[target.name], kind)]
         )
     for target in alive:
         if target.publish is not Publish.HOSTNAME:
@@ -47,7 +46,7 @@ def tree(policy: DNSPolicy, target_addresses: TargetAddresses) -> dict[RecordKey
 
 
 def _simple(policy: DNSPolicy, values: set[str]) -> dict[RecordKey, RecordSet]:
-    """All addresses together at the host; a host name only where there is no address, because nothing stands beside it."""
+    """All addresses at the host; a host name only without any address, because nothing may stand beside a CNAME."""
     addresses = [value for value in values if not value.endswith(".")]
     if addresses:
         return records.address_sets(policy.host, policy.ttl, addresses)
@@ -58,7 +57,7 @@ def _simple(policy: DNSPolicy, values: set[str]) -> dict[RecordKey, RecordSet]:
 
 
 def _families(target_addresses: TargetAddresses, alive: list[Target]) -> tuple[str, ...]:
-    """The address types that any leaf has. A host name may have either."""
+    """The address types of the target addresses. A host name may have both."""
     return tuple(kind for kind in ("A", "AAAA") if any(_has(target_addresses[target.name], kind) for target in alive))
 
 
@@ -67,7 +66,7 @@ def _has(values: frozenset[str], kind: str) -> bool:
 
 
 class _Place(NamedTuple):
-    """A place with a target that is in: its name, and how much of the wanted weight is there."""
+    """A place with a chosen target: its DNS name, and the sum of the weights of its chosen targets."""
 
     geo: str
     name: str
@@ -75,7 +74,7 @@ class _Place(NamedTuple):
 
 
 class _Level:
-    """The levels above the addresses, made of one type: CNAME, or at the top of a zone, where none may stand, aliases."""
+    """The levels above the addresses, all of one type: CNAME, or aliases at the top of a zone, where no CNAME may stand."""
 
     def __init__(
         self, policy: DNSPolicy, target_addresses: TargetAddresses, kind: str, sets: dict[RecordKey, RecordSet]
@@ -83,7 +82,7 @@ class _Level:
         self.policy, self.target_addresses, self.kind, self.sets = policy, target_addresses, kind, sets
 
     def build(self, alive: list[Target]) -> None:
-        """Add the sets from the host down to what points at targets."""
+        """Add the record sets from the host down to those that point at targets."""
         policy = self.policy
         balancer = balancer_name(policy.host)
         self._put(policy.host, "", policy.tree_ttl.host, balancer)
@@ -101,7 +100,7 @@ class _Level:
         self.sets[RecordKey(name, self.kind, set_id)] = RecordSet(0 if alias else ttl, (value,), weight, geo, alias)
 
     def _places(self, alive: list[Target]) -> list[_Place]:
-        """Make the members of every place."""
+        """Add the members of every place."""
         by_geo: dict[str, list[Target]] = {}
         for target in alive:
             by_geo.setdefault(target.geo, []).append(target)
@@ -109,7 +108,7 @@ class _Level:
 
     def _place(self, geo: str, members: list[Target]) -> _Place:
         name = place_name(self.policy.host, geo)
-        # Members of weight 0 serve when all others are out; then they share equally.
+        # Members of weight 0 serve when all others are withdrawn; then they share equally.
         spare = all(target.weight == 0 for target in members)
         for target in members:
             if target.publish is Publish.HOSTNAME:
@@ -120,14 +119,22 @@ class _Level:
         return _Place(geo, name, sum(target.weight for target in members))
 
     def _catch_all(self, places: list[_Place]) -> str:
-        """Where clients go that no place is for: the default place, else the one with the most weight."""
+        """The name for clients without a place: the default place, else the place with the most weight."""
         usual = {target.geo for target in self.policy.targets if target.default}
         best = min(places, key=lambda place: (place.geo not in usual, -place.weight, place.geo))
         return best.name
 
 
+def names_of(policy: DNSPolicy) -> frozenset[str]:
+    """All names that a policy may publish, whatever the health of its targets."""
+    host = policy.host
+    below = {place_name(host, target.geo) for target in policy.targets}
+    below |= {target_name(host, target.name) for target in policy.targets}
+    return frozenset({host, balancer_name(host), *below})
+
+
 def managed(policy: DNSPolicy, name: str) -> bool:
-    """Whether a name belongs to what this policy publishes: its host, and everything of its tree."""
+    """Whether a name belongs to a policy: its host, and every name of its tree."""
     if name == policy.host:
         return True
     balancer = balancer_name(policy.host)
@@ -135,7 +142,7 @@ def managed(policy: DNSPolicy, name: str) -> bool:
 
 
 def managing(name: str) -> list[str]:
-    """All hosts whose policies may have this name: where `managed` is true. There may be others among them."""
+    """The hosts whose policies may manage this name: all for which `managed` is true, and perhaps others."""
     labels = name.split(".")
     hosts = [name]
     for at, label in enumerate(labels):

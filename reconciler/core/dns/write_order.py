@@ -1,8 +1,8 @@
-"""The order of writes in one zone: a name is there before anything points at it, and as long as anything may point at it.
+"""The order of writes in one zone: a name exists before anything points at it, and as long as anything may point at it.
 
-Growing: leaves, then what points at them. Shrinking: what points, then its TTL is waited for, then the leaves. Nothing is
-remembered of writes: each decision compares with the zone as it was read, so it does not matter where a run was killed.
-Called by `dns_plan` for each zone in which something differs.
+Growing: the address records, then the pointers. Shrinking: the pointers, then their TTL expires, then the address records. Each
+decision compares with the zone as it was read and remembers no writes, so a run may be killed at any point. `dns/publish` calls
+it for each zone with differences.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,14 +18,13 @@ from reconciler.core.model.dns_memory import NameRow, Withdrawal
 from reconciler.core.model.instant import Now, due, instant
 from reconciler.core.model.reasons import Wait, Waiting
 
-STRANGE = 300 * SECOND
-"""How long a name of a tree is kept that no policy describes any more and of which nothing is remembered: the default TTL of
-what may have pointed at it."""
+UNKNOWN_TTL = 300 * SECOND
+"""How long a name of a tree is kept without a policy and without memory of it (ns): the default TTL of pointers."""
 
 
 @dataclass(slots=True)
 class Arranged:
-    """What may be written now, in groups that are written together; what waits; and names on their way out, by owner."""
+    """The groups of changes to write now, each in one action; the waits; and the names being withdrawn, by owner."""
 
     groups: list[tuple[RecordDiff, ...]] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
@@ -33,10 +32,10 @@ class Arranged:
 
 
 class Order:
-    """The changes of one zone while they are put in order."""
+    """The changes of one zone while they are ordered."""
 
     def __init__(self, zone: ZoneFact, provider: str, instance: str, patient: bool, now: Now) -> None:
-        """`patient`: whether a TTL is waited for before a name goes."""
+        """`patient`: whether a name waits for its TTL before it is deleted."""
         self.zone, self.provider, self.prefix, self.patient, self.now = zone, provider, f"{instance}/", patient, now
         self._at: dict[str, set[RecordKey]] | None = None
         self._pointed: dict[str, int] | None = None
@@ -48,25 +47,22 @@ class Order:
         rows: Mapping[str, NameRow],
         patience: Callable[[RecordDiff], int],
     ) -> Arranged:
-        """Put changes in order.
+        """Order the changes.
 
         Args:
-            diffs: everything that should be otherwise and is not held.
-            wanted: names that this instance publishes in the zone: pointing at one of them waits until it is there.
+            diffs: all differences that are not held.
+            wanted: names that this instance publishes in the zone: a pointer to one waits until it exists.
             rows: what is remembered, by owner.
-            patience: how long (ns) the name of a change is kept when nothing is remembered of what pointed at it.
+            patience: how long (ns) the name of a change is kept without memory of what pointed at it.
         """
         out = Arranged()
         for group in grouped(diffs):
-            aims = {name for diff in group for name in _new_targets(diff) if name in wanted}
-            missing = sorted(name for name in aims if name not in self._index())
+            pointed_at = {name for diff in group for name in _new_targets(diff) if name in wanted}
+            missing = sorted(name for name in pointed_at if name not in self._index())
             if missing:
-                names = ", ".join(missing)
-                out.waits.append(
-                    Wait(
-                        group[0].object, Waiting.NAMES, f"{group[0].key.name} is to point at {names}, which comes first"
-                    )
-                )
+                be, them = ("is", "it") if len(missing) == 1 else ("are", "them")
+                message = f"{', '.join(missing)} {be} not published yet, so {group[0].key.name} cannot point at {them}"
+                out.waits.append(Wait(group[0].object, Waiting.NAMES, message))
             elif not self._vanishes(group) or self._may_go(group[0], rows, patience, out):
                 out.groups.append(group)
         return out
@@ -74,16 +70,17 @@ class Order:
     def _may_go(
         self, diff: RecordDiff, rows: Mapping[str, NameRow], patience: Callable[[RecordDiff], int], out: Arranged
     ) -> bool:
-        """Whether a name may vanish now: nothing points at it, and nobody remembers that something did."""
+        """Whether a name may be deleted now: nothing points at it, and the TTL of what pointed at it has expired."""
         name = diff.key.name
         place = f"{self.provider}/{self.zone.zone}/{name}"
         pointed = self._pointed_at().get(name)
         if pointed is not None:
             out.withdrawals.setdefault(diff.object, []).append(Withdrawal(place, pointed))
-            out.waits.append(Wait(diff.object, Waiting.NAMES, f"{name} goes after what points at it"))
+            out.waits.append(Wait(diff.object, Waiting.NAMES, f"other records still point at {name}"))
             return False
         known = next(
-            (farewell for farewell in rows.get(diff.object, NameRow()).withdrawals if farewell.place == place), None
+            (withdrawal for withdrawal in rows.get(diff.object, NameRow()).withdrawals if withdrawal.place == place),
+            None,
         )
         if known is None:
             known = Withdrawal(place, patience(diff), instant(self.now))
@@ -95,11 +92,15 @@ class Order:
             out.withdrawals.setdefault(diff.object, []).append(known)
         if until <= self.now.steady or not self.patient:
             return True
-        out.waits.append(Wait(diff.object, Waiting.TTL, f"resolvers may still come by {name}", until))
+        out.waits.append(
+            Wait(
+                diff.object, Waiting.TTL, f"resolvers may still follow a pointer to {name} until its TTL expires", until
+            )
+        )
         return False
 
     def _vanishes(self, group: Sequence[RecordDiff]) -> bool:
-        """Whether these changes leave nothing at their name."""
+        """Whether these changes leave no record set at their name."""
         if any(diff.after is not None for diff in group):
             return False
         return self._keys_at(group[0].key.name) <= {diff.key for diff in group}
@@ -117,7 +118,7 @@ class Order:
         return self._index().get(name, set())
 
     def _pointed_at(self) -> dict[str, int]:
-        """Names that sets of ours point at, and the longest TTL (ns) of those."""
+        """Names that owned record sets point at, with the longest TTL (ns) of those sets."""
         if self._pointed is None:
             self._pointed = {}
             for key, mark in self.zone.owners.items():
@@ -134,12 +135,12 @@ def _new_targets(diff: RecordDiff) -> tuple[str, ...]:
 
 
 def grouped(diffs: Iterable[RecordDiff]) -> list[tuple[RecordDiff, ...]]:
-    """Changes that must be one action: all sets of a routed name, and what takes the place of something else at its name.
+    """Group changes that must be one action: all sets of a routed name, and sets that replace others at their name.
 
-    Plain address sets of one name stand for themselves: one that cannot be written must not keep the other.
+    Plain address sets of one name are separate: a failed write of one must not stop the other.
     """
     by_name: dict[tuple[str, str], list[RecordDiff]] = {}
-    for diff in sorted(diffs, key=lambda one: (one.key, one.object)):
+    for diff in sorted(diffs, key=lambda diff: (diff.key, diff.object)):
         by_name.setdefault((diff.key.name, diff.object), []).append(diff)
     groups: list[tuple[RecordDiff, ...]] = []
     for members in by_name.values():
@@ -154,10 +155,10 @@ def _alias(diff: RecordDiff) -> bool:
 
 
 def patience_of(policy: DNSPolicy | None, diff: RecordDiff) -> int:
-    """How long (ns) a name is kept when nothing is remembered: the TTL of the level above it; nothing points at a host."""
+    """How long (ns) a name is kept without memory: the TTL of the level above it; 0 for a host, as nothing points at it."""
     name = diff.key.name
     if policy is None:
-        return STRANGE if any(label in ("klb", "klb-wildcard") for label in name.split(".")) else 0
+        return UNKNOWN_TTL if any(label in ("klb", "klb-wildcard") for label in name.split(".")) else 0
     balancer = balancer_name(policy.host)
     if name == balancer:
         return policy.tree_ttl.host * SECOND

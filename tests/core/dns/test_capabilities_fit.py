@@ -1,4 +1,4 @@
-"""Fitting wanted record sets to what a provider can hold: nothing is asked for twice, and no name loses its answer."""
+"""Fitting wanted record sets to a provider: a second fit changes nothing, and no name loses its answer."""
 
 from dataclasses import replace
 
@@ -43,36 +43,36 @@ TREE = {
 }
 
 
-def test_a_provider_that_can_do_everything_gets_exactly_what_is_wanted() -> None:
+def test_a_provider_that_supports_everything_gets_the_wanted_sets() -> None:
     assert adapt(TREE, ZONE, ALL) == (dict(sorted(TREE.items())), ())
 
 
-def test_a_tree_without_weights_and_places_leads_to_the_addresses_of_the_default_place() -> None:
-    found = adapt(TREE, ZONE, PLAIN)
-    assert found.records[key("app", "CNAME")] == name("lb", 300)
-    assert found.records[key("lb", "CNAME")] == name("eu.lb", 300)
-    assert found.records[key("eu.lb")] == a("192.0.2.1", "192.0.2.2", "192.0.2.3")
-    assert found.records[key("eu.lb", "AAAA")] == a("2001:db8::3")
-    assert found.records[key("us.lb")] == a("192.0.2.9")
-    assert {note.lack for note in found.notes} == {Lack.WEIGHT, Lack.GEO}
-    assert {note.key for note in found.notes} == {one for one in TREE if one.set_id}
+def test_without_weights_and_places_a_tree_leads_to_the_default_place() -> None:
+    adapted = adapt(TREE, ZONE, PLAIN)
+    assert adapted.records[key("app", "CNAME")] == name("lb", 300)
+    assert adapted.records[key("lb", "CNAME")] == name("eu.lb", 300)
+    assert adapted.records[key("eu.lb")] == a("192.0.2.1", "192.0.2.2", "192.0.2.3")
+    assert adapted.records[key("eu.lb", "AAAA")] == a("2001:db8::3")
+    assert adapted.records[key("us.lb")] == a("192.0.2.9")
+    assert {note.lack for note in adapted.notes} == {Lack.WEIGHT, Lack.GEO}
+    assert {note.key for note in adapted.notes} == {member for member in TREE if member.set_id}
 
 
-def test_weighted_addresses_become_one_set_with_equal_shares_and_weight_0_is_left_out() -> None:
+def test_weighted_addresses_become_equal_shares_without_those_of_weight_0() -> None:
     wanted = {key("app", "A", "a"): a("192.0.2.1", weight=3), key("app", "A", "b"): a("192.0.2.2", weight=0)}
     assert adapt(wanted, ZONE, PLAIN).records == {key("app"): a("192.0.2.1")}
-    asleep = {one: record._replace(weight=0) for one, record in wanted.items()}
+    asleep = {member: record._replace(weight=0) for member, record in wanted.items()}
     assert adapt(asleep, ZONE, PLAIN).records == {key("app"): a("192.0.2.1", "192.0.2.2")}
 
 
-def test_a_weighted_name_whose_addresses_nobody_knows_leaves_the_member_of_the_largest_weight() -> None:
+def test_weighted_names_of_unknown_addresses_become_the_largest_weight() -> None:
     wanted = {
         key("app", "CNAME", "a"): name("one.example.net.", weight=5),
         key("app", "CNAME", "b"): name("two.example.net.", weight=9),
         key("app", "CNAME", "c"): name("three.example.net.", weight=9),
     }
     assert adapt(wanted, ZONE, PLAIN).records == {key("app", "CNAME"): name("two.example.net.")}
-    known = {f"{one}.example.net.": [f"198.51.100.{index}"] for index, one in enumerate(("one", "two", "three"))}
+    known = {f"{label}.example.net.": [f"198.51.100.{index}"] for index, label in enumerate(("one", "two", "three"))}
     flat = adapt(wanted, ZONE, PLAIN, known=known).records
     assert flat == {key("app"): a("198.51.100.0", "198.51.100.1", "198.51.100.2")}
 
@@ -83,28 +83,28 @@ def test_without_a_default_the_first_listed_place_stands_for_all() -> None:
     assert adapt(wanted, ZONE, PLAIN, geo_order=["US"]).records == {key("app"): a("192.0.2.2")}
 
 
-def test_a_place_the_provider_does_not_know_is_left_to_the_others() -> None:
+def test_clients_of_an_unsupported_place_get_the_other_members() -> None:
     can = replace(ALL, subdivisions=frozenset({"US"}))
     wanted = {
         key("app", "A", "ca"): a("192.0.2.1", geo="US-CA"),
         key("app", "A", "by"): a("192.0.2.2", geo="DE-BY"),
         key("app", "A", "d"): a("192.0.2.3", geo="*"),
     }
-    found = adapt(wanted, ZONE, can)
-    assert set(found.records) == {key("app", "A", "ca"), key("app", "A", "d")}
-    assert [note.key.set_id for note in found.notes] == ["by"]
+    adapted = adapt(wanted, ZONE, can)
+    assert set(adapted.records) == {key("app", "A", "ca"), key("app", "A", "d")}
+    assert [note.key.set_id for note in adapted.notes] == ["by"]
 
 
 def test_weights_keep_their_ratio_and_never_become_0() -> None:
     wanted = {key("app", "A", str(weight)): a("192.0.2.1", weight=weight) for weight in (0, 1, 500, 1000)}
-    found = adapt(wanted, ZONE, ALL)
-    assert [record.weight for record in found.records.values()] == [0, 1, 255, 128]
+    adapted = adapt(wanted, ZONE, ALL)
+    assert [record.weight for record in adapted.records.values()] == [0, 1, 255, 128]
     hundred = replace(ALL, weight=(1, 100))
-    assert [one.set_id for one in adapt(wanted, ZONE, hundred).records] == ["1", "1000", "500"]
-    assert {note.lack for note in found.notes} == {Lack.WEIGHT_RANGE}
+    assert [member.set_id for member in adapt(wanted, ZONE, hundred).records] == ["1", "1000", "500"]
+    assert {note.lack for note in adapted.notes} == {Lack.WEIGHT_RANGE}
 
 
-def test_an_alias_becomes_a_cname_where_one_may_stand_and_addresses_at_the_top() -> None:
+def test_an_alias_becomes_a_cname_or_at_the_top_of_a_zone_addresses() -> None:
     wanted = {
         key(""): RecordSet(0, (f"eu.lb.{ZONE}",), alias=True),
         key("", "AAAA"): RecordSet(0, (f"eu.lb.{ZONE}",), alias=True),
@@ -124,9 +124,9 @@ def test_an_alias_becomes_a_cname_where_one_may_stand_and_addresses_at_the_top()
 
 
 def test_a_ttl_is_brought_into_range_with_a_note() -> None:
-    found = adapt({key("app"): a("192.0.2.1", ttl=5)}, ZONE, replace(PLAIN, ttl_min=60, ttl_max=86_400))
-    assert found.records == {key("app"): a("192.0.2.1", ttl=60)}
-    assert [note.lack for note in found.notes] == [Lack.TTL]
+    adapted = adapt({key("app"): a("192.0.2.1", ttl=5)}, ZONE, replace(PLAIN, ttl_min=60, ttl_max=86_400))
+    assert adapted.records == {key("app"): a("192.0.2.1", ttl=60)}
+    assert [note.lack for note in adapted.notes] == [Lack.TTL]
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ TTLS = st.sampled_from([5, 60, 300, 7200])
 @st.composite
 def zones(draw: st.DrawFn) -> dict[RecordKey, RecordSet]:
     """Record sets that DNS allows: each name has addresses, aliases or names, each plain or routed by one policy."""
-    found: dict[RecordKey, RecordSet] = {}
+    sets: dict[RecordKey, RecordSet] = {}
     for number in range(4):
         kind = draw(st.sampled_from(["none", "A", "CNAME", "alias"]))
         if kind == "none":
@@ -166,7 +166,7 @@ def zones(draw: st.DrawFn) -> dict[RecordKey, RecordSet]:
             own = f"n{number}.{ZONE}"
             if kind == "alias" and values == (own,):
                 values = ("out.example.net.",)
-            found[RecordKey(own, "CNAME" if kind == "CNAME" else "A", "" if policy == "plain" else f"m{member}")] = (
+            sets[RecordKey(own, "CNAME" if kind == "CNAME" else "A", "" if policy == "plain" else f"m{member}")] = (
                 RecordSet(
                     0 if kind == "alias" else draw(TTLS),
                     values,
@@ -175,21 +175,21 @@ def zones(draw: st.DrawFn) -> dict[RecordKey, RecordSet]:
                     kind == "alias",
                 )
             )
-    return found
+    return sets
 
 
 @given(zones(), CAN)
-def test_what_was_adapted_is_taken_by_the_provider_and_adapting_again_changes_nothing(
+def test_the_provider_takes_adapted_sets_and_adapting_is_idempotent(
     wanted: dict[RecordKey, RecordSet], can: DNSCapabilities
 ) -> None:
-    found = adapt(wanted, ZONE, can)
-    assert adapt(found.records, ZONE, can) == (found.records, ())
-    changes = [RecordChange(one, None, record, "suite/x") for one, record in found.records.items()]
-    assert changed_sets(ZONE, {}, changes, can) == found.records
+    adapted = adapt(wanted, ZONE, can)
+    assert adapt(adapted.records, ZONE, can) == (adapted.records, ())
+    changes = [RecordChange(member, None, record, "suite/x") for member, record in adapted.records.items()]
+    assert changed_sets(ZONE, {}, changes, can) == adapted.records
 
 
 @given(zones(), CAN, st.randoms(use_true_random=False))
-def test_the_order_of_what_is_wanted_does_not_matter(wanted, can, random) -> None:
+def test_the_order_of_the_wanted_sets_does_not_matter(wanted, can, random) -> None:
     items = list(wanted.items())
     random.shuffle(items)
     assert adapt(dict(items), ZONE, can) == adapt(wanted, ZONE, can)
@@ -199,6 +199,6 @@ def test_the_order_of_what_is_wanted_does_not_matter(wanted, can, random) -> Non
 def test_a_name_loses_its_answer_only_with_a_note_that_says_left_out(
     wanted: dict[RecordKey, RecordSet], can: DNSCapabilities
 ) -> None:
-    found = adapt(wanted, ZONE, can)
-    gone = {one.name for one in wanted} - {record.name for record in found.records}
-    assert gone <= {note.key.name for note in found.notes if "left out" in note.message}
+    adapted = adapt(wanted, ZONE, can)
+    gone = {member.name for member in wanted} - {record.name for record in adapted.records}
+    assert gone <= {note.key.name for note in adapted.notes if "left out" in note.message}

@@ -1,4 +1,4 @@
-"""Whole plans of names as people read them, word for word."""
+"""Whole plans of names in their text form."""
 
 from collections.abc import Callable
 
@@ -12,19 +12,19 @@ from tests.core.dns.world import FAIL, PASS, World, geo_world, policy
 
 def published_first() -> World:
     world = World((policy(),))
-    world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     return world
 
 
 def place_withdrawn() -> World:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, x=FAIL)
     return world
 
 
 def lacking() -> World:
     world = World((policy(),), can=PLAIN)
-    world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     return world
 
 

@@ -1,4 +1,4 @@
-"""Addresses of a service with a check as well: what nobody has asked yet stays where it is, in or out."""
+"""Addresses of a service with a check: before its first probe an address stays as it is, published or not."""
 
 from dataclasses import replace
 
@@ -25,14 +25,14 @@ def desired() -> Desired:
     return replace(made, policies=(checked,))
 
 
-def told(value: ProbeValue, last: ProbeValue) -> ProbeFact:
-    return ProbeFact(value, last, 1, 5, SEEN - SECOND, SEEN - SECOND, 90 * SECOND, "as told")
+def result(value: ProbeValue, last: ProbeValue) -> ProbeFact:
+    return ProbeFact(value, last, 1, 5, SEEN - SECOND, SEEN - SECOND, 90 * SECOND, "as given")
 
 
 def published(scene: Scene, answers: dict[str, ProbeFact]) -> tuple[str, ...]:
-    """The addresses that the name has after the steps that are due."""
-    target_addresses = {TargetProbe(address, CHECK): fact for address, fact in answers.items()}
-    decision = decide(desired(), replace(scene.observed(), target_answers=target_addresses), NOW)
+    """The addresses of the name after the due steps."""
+    probes = {TargetProbe(address, CHECK): fact for address, fact in answers.items()}
+    decision = decide(desired(), replace(scene.observed(), target_answers=probes), NOW)
     for step in decision.steps:
         for change in getattr(step.action, "changes", ()):
             if change.key == KEY:
@@ -42,7 +42,7 @@ def published(scene: Scene, answers: dict[str, ProbeFact]) -> tuple[str, ...]:
 
 @pytest.fixture
 def scene() -> Scene:
-    """Three replicas are ready, and the last one had been withdrawn because its check failed."""
+    """Three replicas are ready; the address of the last was withdrawn because its check failed."""
     made = Scene(SPEC)
     made.records[KEY] = RecordSet(SPEC.ttl, made.records[KEY].values[:2])
     made.owners[KEY] = f"{INSTANCE}/dnspolicy/web"
@@ -53,15 +53,15 @@ def scene() -> Scene:
     ("answer", "joins"),
     [
         (None, False),
-        (told(UNKNOWN, FAIL), False),
-        (told(UNKNOWN, PASS), False),
-        (told(FAIL, FAIL), False),
-        (told(PASS, PASS), True),
-        (told(CANNOT_RUN, CANNOT_RUN), True),
-        (told(UNKNOWN, UNKNOWN), True),
+        (result(UNKNOWN, FAIL), False),
+        (result(UNKNOWN, PASS), False),
+        (result(FAIL, FAIL), False),
+        (result(PASS, PASS), True),
+        (result(CANNOT_RUN, CANNOT_RUN), True),
+        (result(UNKNOWN, UNKNOWN), True),
     ],
 )
-def test_what_was_withdrawn_for_its_check_joins_after_a_success_or_when_the_check_cannot_be_made(
+def test_a_withdrawn_address_joins_after_success_or_if_no_check_can_run(
     answer: ProbeFact | None, joins: bool, scene: Scene
 ) -> None:
     addresses = [fact.address for fact in scene.facts]
@@ -77,12 +77,12 @@ def test_after_a_start_a_failing_replica_still_leaves_its_name_at_once(scene: Sc
     assert published(scene, {}) == (addresses[1],)
 
 
-def test_a_plan_foresees_that_the_checks_of_what_it_starts_pass(scene: Scene) -> None:
+def test_a_plan_expects_the_checks_of_started_replicas_to_pass(scene: Scene) -> None:
     addresses = [fact.address for fact in scene.facts]
-    target_addresses = {TargetProbe(address, CHECK): told(PASS, PASS) for address in addresses}
+    answers = {TargetProbe(address, CHECK): result(PASS, PASS) for address in addresses}
     wanted = desired()
     more = replace(wanted, workloads=(replace(wanted.workloads[0], replicas=4),))
-    plan = forecast(more, replace(scene.observed(), target_answers=target_addresses), NOW)
+    plan = forecast(more, replace(scene.observed(), target_answers=answers), NOW)
     last = [change.after for step in plan.steps for change in getattr(step.step.action, "changes", ())][-1]
 
     assert len(last.values) == 4

@@ -1,4 +1,4 @@
-"""What is published while leaves fail and come back: each vector of the tree, as the zone looks in the end."""
+"""What is published while target addresses fail and recover: each vector of the tree, by the zone in the end."""
 
 from dataclasses import replace
 
@@ -36,14 +36,14 @@ from tests.core.dns.world import (
 GW1, GW3 = (target_name(HOST, name).removesuffix("." + ZONE) for name in ("gw1", "gw3"))
 
 HEAD = ["app CNAME 300 klb.app"]
-EVERYBODY_EU = "klb.app CNAME/default 300 eu.klb.app"
-EVERYBODY_US = "klb.app CNAME/default 300 us.klb.app"
+DEFAULT_EU = "klb.app CNAME/default 300 eu.klb.app"
+DEFAULT_US = "klb.app CNAME/default 300 us.klb.app"
 EU, US = "klb.app CNAME/EU 300 eu.klb.app", "klb.app CNAME/US 300 us.klb.app"
 TO_GW1 = f"eu.klb.app CNAME/gw1 60 {GW1} weight 100"
 TO_X = f"eu.klb.app CNAME/x 60 {X} weight 100"
 TO_GW3 = f"us.klb.app CNAME/gw3 60 {GW3} weight 100"
 AT_GW1, AT_GW3 = f"{GW1} A 60 {A1} {A2}", f"{GW3} A 60 {B1}"
-EVERYTHING = sorted([*HEAD, EVERYBODY_EU, EU, US, TO_GW1, TO_X, TO_GW3, AT_GW1, AT_GW3])
+EVERYTHING = sorted([*HEAD, DEFAULT_EU, EU, US, TO_GW1, TO_X, TO_GW3, AT_GW1, AT_GW3])
 
 
 def test_v1_everything_healthy_publishes_everything() -> None:
@@ -53,7 +53,7 @@ def test_v1_everything_healthy_publishes_everything() -> None:
 def test_v2_one_of_two_addresses_goes_and_nothing_else_changes() -> None:
     world = geo_world()
     before = world.writes
-    world.told(a1=FAIL)
+    world.set_health(a1=FAIL)
     world.settle()
 
     assert sorted(world.lines()) == sorted([*(set(EVERYTHING) - {AT_GW1}), f"{GW1} A 60 {A2}"])
@@ -62,23 +62,23 @@ def test_v2_one_of_two_addresses_goes_and_nothing_else_changes() -> None:
 
 def test_v3_a_target_without_addresses_goes_and_its_place_keeps_the_other() -> None:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL)
     world.settle()
 
     assert set(world.lines()) == set(EVERYTHING) - {TO_GW1, AT_GW1}
 
 
-def test_v4_a_place_without_targets_goes_and_everybody_else_moves_to_a_healthy_one() -> None:
+def test_v4_a_place_without_targets_goes_and_the_default_moves() -> None:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, x=FAIL)
     world.settle()
 
-    assert set(world.lines()) == {*HEAD, EVERYBODY_US, US, TO_GW3, AT_GW3}
+    assert set(world.lines()) == {*HEAD, DEFAULT_US, US, TO_GW3, AT_GW3}
 
 
-def test_v5_another_place_goes_and_everybody_else_stays() -> None:
+def test_v5_another_place_goes_and_the_default_stays() -> None:
     world = geo_world()
-    world.told(b1=FAIL)
+    world.set_health(b1=FAIL)
     world.settle()
 
     assert set(world.lines()) == set(EVERYTHING) - {US, TO_GW3, AT_GW3}
@@ -86,33 +86,33 @@ def test_v5_another_place_goes_and_everybody_else_stays() -> None:
 
 def test_v6_everything_unhealthy_publishes_everything() -> None:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
     world.settle()
 
     assert sorted(world.lines()) == EVERYTHING
 
 
-def test_v7_everything_unhealthy_publishes_everything_whatever_failed_first() -> None:
+def test_v7_everything_unhealthy_publishes_all_whatever_failed_first() -> None:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, x=FAIL)
     world.settle()
-    world.told(b1=FAIL)
+    world.set_health(b1=FAIL)
     world.settle()
 
     assert sorted(world.lines()) == EVERYTHING
 
 
-def test_v8_the_first_that_is_healthy_again_is_alone_after_the_hold_down() -> None:
+def test_v8_the_first_healthy_address_is_alone_after_the_hold_down() -> None:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
     world.settle()
-    world.told(a1=PASS)
+    world.set_health(a1=PASS)
     world.settle()
 
-    assert set(world.lines()) == {*HEAD, EVERYBODY_EU, EU, TO_GW1, f"{GW1} A 60 {A1}"}
+    assert set(world.lines()) == {*HEAD, DEFAULT_EU, EU, TO_GW1, f"{GW1} A 60 {A1}"}
 
 
-def test_v9_a_new_leaf_joins_after_its_first_success() -> None:
+def test_v9_a_new_target_address_joins_after_its_first_success() -> None:
     world = geo_world()
     new = Target("new", Publish.ADDRESSES, addresses=("203.0.113.9",), geo="US")
     world.policies = (policy(*TARGETS, new),)
@@ -124,7 +124,7 @@ def test_v9_a_new_leaf_joins_after_its_first_success() -> None:
     assert RecordKey(target_name(HOST, "new"), "A") in world.sets
 
 
-def test_v10_without_any_verdict_one_round_is_waited_for_and_then_everything_is_published() -> None:
+def test_v10_without_probe_results_all_is_published_after_one_round() -> None:
     world = World((policy(),))
     first = world.decide()
     assert not first.steps
@@ -134,12 +134,12 @@ def test_v10_without_any_verdict_one_round_is_waited_for_and_then_everything_is_
     assert sorted(world.lines()) == EVERYTHING
 
 
-def test_v11_what_cannot_be_probed_keeps_what_is_published_and_says_so() -> None:
+def test_v11_addresses_that_cannot_be_probed_stay_as_published() -> None:
     world = geo_world()
-    world.told(a1=FAIL)
+    world.set_health(a1=FAIL)
     world.settle()
     before = world.lines()
-    world.told(a1=UNKNOWN, a2=UNKNOWN, b1=UNKNOWN, x=UNKNOWN)
+    world.set_health(a1=UNKNOWN, a2=UNKNOWN, b1=UNKNOWN, x=UNKNOWN)
     world.settle()
 
     assert world.lines() == before
@@ -148,79 +148,81 @@ def test_v11_what_cannot_be_probed_keeps_what_is_published_and_says_so() -> None
 
 
 def test_v12_members_of_weight_0_serve_equally_when_only_they_are_healthy() -> None:
-    spare = [Target(name, Publish.ADDRESSES, addresses=(one,), weight=0) for name, one in (("s1", A1), ("s2", A2))]
+    spare = [
+        Target(name, Publish.ADDRESSES, addresses=(address,), weight=0) for name, address in (("s1", A1), ("s2", A2))
+    ]
     main = Target("main", Publish.ADDRESSES, addresses=(B1,), weight=100)
     world = World((policy(*spare, main, routing=Routing.WEIGHTED),))
-    world.told(a1=PASS, a2=PASS, b1=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS)
     world.settle()
     place = f"default.{balancer_name(HOST)}"
-    assert {key.set_id: one.weight for key, one in world.sets.items() if key.name == place} == {
+    assert {key.set_id: record.weight for key, record in world.sets.items() if key.name == place} == {
         "s1": 0,
         "s2": 0,
         "main": 100,
     }
 
-    world.told(b1=FAIL)
+    world.set_health(b1=FAIL)
     world.settle()
-    assert {key.set_id: one.weight for key, one in world.sets.items() if key.name == place} == {"s1": 1, "s2": 1}
+    assert {key.set_id: record.weight for key, record in world.sets.items() if key.name == place} == {"s1": 1, "s2": 1}
 
 
 def test_v13_an_address_in_two_targets_has_one_probe_and_both_follow_it() -> None:
     twice = [Target(name, Publish.ADDRESSES, addresses=(A1,)) for name in ("one", "two")]
     other = Target("other", Publish.ADDRESSES, addresses=(B1,))
     world = World((policy(*twice, other, routing=Routing.WEIGHTED),))
-    world.told(a1=PASS, b1=PASS)
+    world.set_health(a1=PASS, b1=PASS)
     world.settle()
     assert [probe.address for probe in target_probes(world.desired())] == [A1, B1]
 
-    world.told(a1=FAIL)
+    world.set_health(a1=FAIL)
     world.settle()
-    assert {value for key, one in world.sets.items() if key.type == "A" for value in one.values} == {B1}
+    assert {value for key, record in world.sets.items() if key.type == "A" for value in record.values} == {B1}
 
 
 def test_v15_swings_between_one_and_all_keep_the_larger_set() -> None:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
     world.settle()
     before = world.writes
     for _ in range(20):
-        world.told(a1=PASS)
+        world.set_health(a1=PASS)
         world.write(world.decide())
         world.pass_time(20)
-        world.told(a1=FAIL)
+        world.set_health(a1=FAIL)
         world.write(world.decide())
         world.pass_time(20)
 
     assert world.writes == before
     assert sorted(world.lines()) == EVERYTHING
-    world.told(a1=PASS)
+    world.set_health(a1=PASS)
     held = world.decide()
     assert held.wake_at <= world.now.steady + HOLD_DOWN
 
 
-def test_v16_a_plain_name_loses_one_of_two_addresses_and_keeps_both_when_both_fail() -> None:
+def test_v16_a_plain_name_loses_one_of_two_addresses_but_never_both() -> None:
     both = Target("both", Publish.ADDRESSES, addresses=(A1, A2))
     world = World((policy(both, routing=Routing.SIMPLE),))
-    world.told(a1=PASS, a2=PASS)
+    world.set_health(a1=PASS, a2=PASS)
     world.settle()
-    world.told(a1=FAIL)
+    world.set_health(a1=FAIL)
     world.settle()
     assert world.lines() == [f"app A 60 {A2}"]
 
-    world.told(a2=FAIL)
+    world.set_health(a2=FAIL)
     world.settle()
     assert world.lines() == [f"app A 60 {A1} {A2}"]
 
 
-def test_the_first_healthy_leaf_of_a_new_name_is_not_held_down() -> None:
+def test_the_first_healthy_address_of_a_new_name_is_not_held_down() -> None:
     world = World((policy(),))
-    world.told(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
     while (decision := world.decide()).steps:
         world.write(decision)
         world.crash()
     assert sorted(world.lines()) == EVERYTHING
 
-    world.told(a1=PASS)
+    world.set_health(a1=PASS)
     held = world.decide()
     assert held.status.names.policies["dnspolicy/app"].answer.mode == "Healthy"  # type: ignore[union-attr]
     assert held.steps
@@ -228,36 +230,36 @@ def test_the_first_healthy_leaf_of_a_new_name_is_not_held_down() -> None:
 
 def test_a_hold_down_adds_nothing_that_is_not_published() -> None:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, x=FAIL)
     world.settle()
     before = world.lines()
-    world.told(b1=FAIL)
+    world.set_health(b1=FAIL)
     assert world.decide().steps  # about to publish everything, and none of it written yet
-    world.told(b1=PASS)
+    world.set_health(b1=PASS)
     decision = world.decide()
 
     assert not decision.steps
     assert world.lines() == before
 
 
-# --- what else a policy may say -----------------------------------------------------------------------------------------
+# --- other fields of a policy --------------------------------------------------------------------------------------------
 
 
-def test_freeze_keeps_what_is_there_when_the_last_one_fails() -> None:
+def test_freeze_keeps_the_published_records_when_the_last_target_fails() -> None:
     world = geo_world(all_unhealthy=AllUnhealthy.FREEZE)
-    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, x=FAIL)
     world.settle()
     before = world.lines()
-    world.told(b1=FAIL)
+    world.set_health(b1=FAIL)
     world.settle()
 
     assert world.lines() == before
     assert [hold.rule for hold in world.decide().holds] == [Rule.LAST_RECORD]
 
 
-def test_closed_takes_the_whole_name_away_from_the_top() -> None:
+def test_closed_withdraws_the_whole_name_from_the_top() -> None:
     world = geo_world(all_unhealthy=AllUnhealthy.CLOSED)
-    world.told(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
     first = world.decide()
     assert [step.action.changes[0].key.name for step in first.steps] == [HOST]  # type: ignore[union-attr]
 
@@ -269,60 +271,60 @@ def test_the_fallback_serves_only_while_nothing_else_is_healthy() -> None:
     sorry = Target("sorry", Publish.ADDRESSES, addresses=("192.0.2.99",))
     given = {"all_unhealthy": AllUnhealthy.FALLBACK, "fallback": "sorry"}
     world = World((policy(*TARGETS, sorry, **given),))
-    world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     world.settle()
     assert sorted(world.lines()) == EVERYTHING
     assert "192.0.2.99" not in {probe.address for probe in target_probes(world.desired())}
 
-    world.told(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, b1=FAIL, x=FAIL)
     world.settle()
-    addresses = {value for key, one in world.sets.items() if key.type == "A" for value in one.values}
+    addresses = {value for key, record in world.sets.items() if key.type == "A" for value in record.values}
     assert addresses == {"192.0.2.99"}
 
-    world.told(b1=PASS)
+    world.set_health(b1=PASS)
     world.settle()
-    assert set(world.lines()) == {*HEAD, EVERYBODY_US, US, TO_GW3, AT_GW3}
+    assert set(world.lines()) == {*HEAD, DEFAULT_US, US, TO_GW3, AT_GW3}
 
 
-def forced(name: str, word: str) -> tuple[Target, ...]:
-    return tuple(replace(one, force=word) if one.name == name else one for one in TARGETS)
+def forced(name: str, force: str) -> tuple[Target, ...]:
+    return tuple(replace(target, force=force) if target.name == name else target for target in TARGETS)
 
 
-def test_a_target_that_is_forced_down_goes_and_is_not_among_everything() -> None:
+def test_a_target_that_is_forced_down_goes_also_with_publish_all() -> None:
     world = geo_world()
     world.policies = (policy(*forced("gw3", "down")),)
     world.settle()
     without = set(EVERYTHING) - {US, TO_GW3, AT_GW3}
     assert set(world.lines()) == without
 
-    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, x=FAIL)
     world.settle()
     assert set(world.lines()) == without
     world.policies = (policy(),)
     world.settle()
     world.pass_time(3600)
     world.settle()
-    assert set(world.lines()) == {*HEAD, EVERYBODY_US, US, TO_GW3, AT_GW3}
+    assert set(world.lines()) == {*HEAD, DEFAULT_US, US, TO_GW3, AT_GW3}
 
 
 def test_a_target_that_is_forced_up_stays_whatever_its_check_says() -> None:
     world = geo_world()
     world.policies = (policy(*forced("gw3", "up")),)
-    world.told(b1=FAIL)
+    world.set_health(b1=FAIL)
     world.settle()
     assert sorted(world.lines()) == EVERYTHING
 
-    world.told(a1=FAIL, a2=FAIL, x=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL, x=FAIL)
     world.settle()
-    assert set(world.lines()) == {*HEAD, EVERYBODY_US, US, TO_GW3, AT_GW3}
+    assert set(world.lines()) == {*HEAD, DEFAULT_US, US, TO_GW3, AT_GW3}
 
 
-def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_itself() -> None:
+def test_an_override_of_a_target_ranks_above_its_manifest_and_expires() -> None:
     world = geo_world()
     without = set(EVERYTHING) - {US, TO_GW3, AT_GW3}
     end = world.now.wall + 1800 * SECOND
-    word = Command("force", "dnspolicy/app/gw3", "jo", "work on the line", end, value="down", at=instant(world.now))
-    world.ledger = apply_commands(world.ledger, (word,))
+    command = Command("force", "dnspolicy/app/gw3", "jo", "work on the line", end, value="down", at=instant(world.now))
+    world.ledger = apply_commands(world.ledger, (command,))
     decision = world.decide()
     assert decision.wake_at <= world.now.steady + 1800 * SECOND
     world.write(decision)
@@ -334,7 +336,7 @@ def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_its
     status = world.decide().status
     snap = Snapshot(world.desired(), world.observed(), status.sight, status.roster, world.now)
     rows = name_rows(snap, status.names)
-    (target_address,) = (one for one in rows[0]["leaves"] if one["target"] == "gw3")
+    (target_address,) = (row for row in rows[0]["leaves"] if row["target"] == "gw3")
     assert (target_address["why"], target_address["override"]["until_wall"]) == (
         "forced down by jo (work on the line)",
         end,
@@ -343,9 +345,9 @@ def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_its
     world.pass_time(61)
     world.settle()
     assert sorted(world.lines()) == EVERYTHING
-    world.told(b1=FAIL)
+    world.set_health(b1=FAIL)
     world.settle()
-    assert sorted(world.lines()) == EVERYTHING, "the manifest's own word counts again"
+    assert sorted(world.lines()) == EVERYTHING, "the manifest counts again"
 
     drain = Command("drain", "dnspolicy/app/gw1", at=instant(world.now))
     assert apply_commands(world.ledger, (drain,)).overrides == world.ledger.overrides
@@ -353,7 +355,7 @@ def test_a_persons_order_about_a_target_ranks_above_its_manifest_and_ends_by_its
 
 def test_a_name_whose_targets_are_all_forced_down_keeps_what_it_has() -> None:
     world = geo_world()
-    world.policies = (policy(*(replace(one, force="down") for one in TARGETS)),)
+    world.policies = (policy(*(replace(target, force="down") for target in TARGETS)),)
     world.settle()
 
     assert sorted(world.lines()) == EVERYTHING
@@ -363,7 +365,7 @@ def test_a_name_whose_targets_are_all_forced_down_keeps_what_it_has() -> None:
 def test_a_host_at_the_top_of_its_zone_is_balanced_by_aliases() -> None:
     one, two = (Target(name, Publish.ADDRESSES, addresses=(at,)) for name, at in (("one", A1), ("two", B1)))
     world = World((policy(one, two, host=ZONE, routing=Routing.WEIGHTED),))
-    world.told(a1=PASS, b1=PASS)
+    world.set_health(a1=PASS, b1=PASS)
     world.settle()
 
     assert world.sets[RecordKey(ZONE, "A")].alias
@@ -375,7 +377,7 @@ def test_a_provider_without_weights_places_and_aliases_gets_the_addresses(host: 
     from providers.capabilities import PLAIN  # noqa: PLC0415
 
     world = World((policy(*TARGETS[:2], host=host),), can=PLAIN)
-    world.told(a1=PASS, a2=PASS, b1=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS)
     world.settle()
     settled = world.writes
     named = world.decide().status.names.policies["dnspolicy/app"]  # type: ignore[union-attr]
@@ -386,9 +388,9 @@ def test_a_provider_without_weights_places_and_aliases_gets_the_addresses(host: 
     assert world.writes == settled
 
 
-def test_the_zone_of_somebody_else_is_left_alone_and_said_so() -> None:
+def test_a_host_of_another_writer_is_held_and_not_changed() -> None:
     world = World((policy(),))
-    world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     from providers.facts import RecordSet  # noqa: PLC0415
 
     foreign = {RecordKey(HOST, "TXT"): RecordSet(60, ('"theirs"',))}

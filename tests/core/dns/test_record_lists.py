@@ -1,4 +1,4 @@
-"""Lists of plain record sets against a zone: what is written, in how few steps, and what is left alone."""
+"""Lists of plain record sets in a zone: what is written, in how few steps, and what is never changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ class Listed(World):
         return replace(super().desired(), record_lists=self.lists)
 
     def put(self, name: str, kind: str, value: str, owner: str | None = None) -> None:
-        """A record set that is there already; with an owner mark or without."""
+        """Add an existing record set, with an owner mark or without."""
         key = RecordKey(f"{name}.{ZONE}", kind)
         fact = self.zone.value
         owners = {**fact.owners, **({} if owner is None else {key: owner})}
@@ -40,13 +40,13 @@ class Listed(World):
         }
 
 
-def one(name: str = "all", **sets: str) -> RecordList:
+def record_list(name: str = "all", **sets: str) -> RecordList:
     """A list of sets such as `www_A="192.0.2.1"`."""
-    found: dict[SetKey, SetValue] = {}
+    record_sets: dict[SetKey, SetValue] = {}
     for key, value in sets.items():
         host, _, kind = key.rpartition("_")
-        found[f"{host}.{ZONE}", kind, ""] = (300, (value,), None, "", False)
-    return RecordList(f"recordlist/{name}", name, NAMES, ZONE, found)
+        record_sets[f"{host}.{ZONE}", kind, ""] = (300, (value,), None, "", False)
+    return RecordList(f"recordlist/{name}", name, NAMES, ZONE, record_sets)
 
 
 def mark(name: str = "all") -> str:
@@ -62,13 +62,13 @@ def changes(step: Step) -> ChangeRecords:
     return step.action
 
 
-def test_a_whole_list_is_one_step_and_then_comes_what_points_at_it() -> None:
-    world = Listed((), lists=(one(**many(900), www_CNAME=f"n1.{ZONE}", xx_CNAME=f"n2.{ZONE}"),))
+def test_a_whole_list_is_one_step_before_the_names_that_point_at_it() -> None:
+    world = Listed((), lists=(record_list(**many(900), www_CNAME=f"n1.{ZONE}", xx_CNAME=f"n2.{ZONE}"),))
     (step,) = world.decide().steps
 
     assert (step.object, step.message) == ("recordlist/all", "in: 900 record sets")
     assert [wait.message for wait in world.decide().waits] == [
-        f"www.{ZONE} is to point at n1.{ZONE}, which comes first; and 1 more"
+        f"n1.{ZONE} is not published yet, so www.{ZONE} cannot point at it; and 1 more"
     ]
     assert len(changes(step).changes) == len(spelled_out(step.action)) == 900
     world.settle()
@@ -77,28 +77,28 @@ def test_a_whole_list_is_one_step_and_then_comes_what_points_at_it() -> None:
 
 
 def test_only_what_differs_is_written() -> None:
-    world = Listed((), lists=(one(**many(50)),))
+    world = Listed((), lists=(record_list(**many(50)),))
     world.settle()
-    world.lists = (one(**{**many(50), "n7_A": "203.0.113.7"}),)
+    world.lists = (record_list(**{**many(50), "n7_A": "203.0.113.7"}),)
     (step,) = world.decide().steps
 
     assert [change.key.name for change in changes(step).changes] == [f"n7.{ZONE}"]
     assert step.message == "changed: 1 record set"
 
 
-def test_what_a_list_does_not_have_any_more_goes_without_pruning() -> None:
-    world = Listed((), lists=(one(a_A="192.0.2.1", b_A="192.0.2.2"),))
+def test_a_set_that_its_list_has_dropped_is_deleted_without_pruning() -> None:
+    world = Listed((), lists=(record_list(a_A="192.0.2.1", b_A="192.0.2.2"),))
     world.settle()
-    world.lists = (one(a_A="192.0.2.1"),)
+    world.lists = (record_list(a_A="192.0.2.1"),)
     world.settle()
 
     assert world.has() == {"a A": "192.0.2.1"}
 
 
-def test_a_list_of_which_too_much_is_gone_is_held_until_a_person_approves() -> None:
-    world = Listed((), lists=(one(**many(40)),))
+def test_a_list_that_loses_too_much_is_held_until_an_operator_approves() -> None:
+    world = Listed((), lists=(record_list(**many(40)),))
     world.settle()
-    world.lists = (one(**many(10), new_A="203.0.113.1"),)
+    world.lists = (record_list(**many(10), new_A="203.0.113.1"),)
     world.settle()
     decision = world.decide()
 
@@ -109,8 +109,8 @@ def test_a_list_of_which_too_much_is_gone_is_held_until_a_person_approves() -> N
     assert len(world.sets) == 11
 
 
-def test_a_record_of_somebody_else_is_told_and_left_while_all_others_are_written() -> None:
-    world = Listed((), lists=(one(**many(30)),))
+def test_a_record_of_another_writer_is_held_while_all_others_are_written() -> None:
+    world = Listed((), lists=(record_list(**many(30)),))
     world.put("n3", "A", "203.0.113.3")
     world.put("n4", "A", "203.0.113.4", "other/dnspolicy/x")
     world.settle()
@@ -121,8 +121,8 @@ def test_a_record_of_somebody_else_is_told_and_left_while_all_others_are_written
     assert f"n3.{ZONE} A, n4.{ZONE} A in zone" in hold.message
 
 
-def test_nothing_is_written_beside_an_alias_of_somebody_else_and_no_alias_beside_their_records() -> None:
-    world = Listed((), lists=(one(a_A="192.0.2.1", b_CNAME=f"c.{ZONE}", c_A="192.0.2.3"),))
+def test_nothing_is_written_beside_a_cname_of_another_writer_or_reverse() -> None:
+    world = Listed((), lists=(record_list(a_A="192.0.2.1", b_CNAME=f"c.{ZONE}", c_A="192.0.2.3"),))
     world.put("a", "CNAME", "x.example.net.")
     world.put("b", "TXT", '"theirs"')
     world.settle()
@@ -130,19 +130,19 @@ def test_nothing_is_written_beside_an_alias_of_somebody_else_and_no_alias_beside
     assert world.has() == {"a CNAME": "x.example.net.", "b TXT": '"theirs"', "c A": "192.0.2.3"}
 
 
-def test_an_alias_takes_the_place_of_an_address_in_one_step() -> None:
-    world = Listed((), lists=(one(a_A="192.0.2.1", b_A="192.0.2.2"),))
+def test_a_cname_replaces_an_address_in_one_step() -> None:
+    world = Listed((), lists=(record_list(a_A="192.0.2.1", b_A="192.0.2.2"),))
     world.settle()
-    world.lists = (one(a_CNAME=f"b.{ZONE}", b_A="192.0.2.2"),)
+    world.lists = (record_list(a_CNAME=f"b.{ZONE}", b_A="192.0.2.2"),)
     world.settle()
 
     assert world.has() == {"a CNAME": f"b.{ZONE}", "b A": "192.0.2.2"}
 
 
 def test_a_set_that_moves_to_another_list_changes_its_owner_and_never_goes() -> None:
-    world = Listed((), lists=(one(**many(5)),))
+    world = Listed((), lists=(record_list(**many(5)),))
     world.settle()
-    world.lists = (one(**many(3)), one("rest", **many(2, 3)))
+    world.lists = (record_list(**many(3)), record_list("rest", **many(2, 3)))
     (step,) = world.decide().steps
 
     assert all(change.after == change.before for change in changes(step).changes)
@@ -155,7 +155,7 @@ def test_a_record_that_moves_into_a_list_is_taken_over_and_never_goes() -> None:
     record = Record("record/n1", "n1", f"n1.{ZONE}", NAMES, ZONE, "A", 300, ("192.0.2.1",))
     world = Listed((), records=(record,), prune=True)
     world.settle()
-    world.records, world.lists = (), (one(**many(3)),)
+    world.records, world.lists = (), (record_list(**many(3)),)
     for step in world.decide().steps:
         assert all(change.after is not None for change in changes(step).changes)
     world.settle()
@@ -163,9 +163,9 @@ def test_a_record_that_moves_into_a_list_is_taken_over_and_never_goes() -> None:
 
 
 def test_a_set_that_moves_into_a_record_is_taken_over_and_never_goes() -> None:
-    world = Listed((), lists=(one(**many(3)),))
+    world = Listed((), lists=(record_list(**many(3)),))
     world.settle()
-    world.lists = (one(**many(1), n2_A="192.0.2.2"),)
+    world.lists = (record_list(**many(1), n2_A="192.0.2.2"),)
     world.records = (Record("record/n1", "n1", f"n1.{ZONE}", NAMES, ZONE, "A", 300, ("192.0.2.1",)),)
     (step,) = world.decide().steps
 
@@ -176,8 +176,8 @@ def test_a_set_that_moves_into_a_record_is_taken_over_and_never_goes() -> None:
     assert world.zone.value.owners[RecordKey(f"n1.{ZONE}", "A")] == f"{INSTANCE}/record/n1"
 
 
-def test_a_list_that_no_manifest_has_any_more_stays_while_pruning_is_off() -> None:
-    world = Listed((), lists=(one(**many(30)),))
+def test_a_list_that_no_manifest_has_stays_while_pruning_is_off() -> None:
+    world = Listed((), lists=(record_list(**many(30)),))
     world.settle()
     world.lists = ()
 
@@ -187,21 +187,21 @@ def test_a_list_that_no_manifest_has_any_more_stays_while_pruning_is_off() -> No
     assert (hold.rule, hold.action) == (Rule.PRUNE_OFF, f"delete n0.{ZONE} A and 29 more")
 
 
-def test_what_the_provider_cannot_hold_is_fitted_or_told() -> None:
+def test_sets_that_the_provider_does_not_support_are_fitted_or_held() -> None:
     able = DNSCapabilities(types=frozenset({"A"}), ttl_min=600)
-    world = Listed((), lists=(one(a_A="192.0.2.1", a_TXT='"x"'),), can=able)
+    world = Listed((), lists=(record_list(a_A="192.0.2.1", a_TXT='"x"'),), can=able)
     world.settle()
     (hold,) = world.decide().holds
 
     assert dict(world.sets) == {RecordKey(f"a.{ZONE}", "A"): RecordSet(600, ("192.0.2.1",))}
     assert (hold.rule, hold.message) == (
         Rule.CANNOT_PUBLISH,
-        f"the provider has no records of type TXT: a.{ZONE} TXT left out",
+        f"the provider does not support type TXT: a.{ZONE} TXT left out",
     )
 
 
 def test_after_a_failure_a_list_is_written_in_smaller_steps() -> None:
-    world = Listed((), lists=(one(**many(450)),))
+    world = Listed((), lists=(record_list(**many(450)),))
     (whole,) = world.decide().steps
     world.pass_time(600)
     failure = StepFailure(1, instant(world.now), False, "one of them was refused")
@@ -210,8 +210,8 @@ def test_after_a_failure_a_list_is_written_in_smaller_steps() -> None:
     assert [len(changes(step).changes) for step in world.decide().steps] == [100, 100, 100, 100, 50]
 
 
-def test_name_servers_of_the_zone_and_names_of_certificates_stay_whoever_their_mark_names() -> None:
-    world = Listed((), lists=(one(a_A="192.0.2.1"),), prune=True)
+def test_ns_of_the_zone_and_acme_challenges_stay_whatever_their_mark() -> None:
+    world = Listed((), lists=(record_list(a_A="192.0.2.1"),), prune=True)
     keys = [RecordKey(ZONE, "NS"), *(RecordKey(f"_acme-challenge.{name}.{ZONE}", "TXT") for name in "ab")]
     owners = dict(zip(keys, (mark(), mark(), f"{INSTANCE}/record/gone"), strict=True))
     owned = replace(world.zone.value, records=dict.fromkeys(keys, RecordSet(300, ("x.",))), owners=owners)
@@ -228,10 +228,10 @@ _SETS = st.dictionaries(_NAMES, st.sampled_from(["192.0.2.1", "192.0.2.2"]), min
 
 
 @given(before=_SETS, after=_SETS, foreign=st.dictionaries(_NAMES, st.just("203.0.113.9")))
-def test_whatever_was_there_the_zone_becomes_the_list_and_others_keep_theirs(
+def test_any_zone_becomes_the_list_and_other_writers_keep_their_records(
     before: Mapping[str, str], after: Mapping[str, str], foreign: Mapping[str, str]
 ) -> None:
-    world = Listed((), lists=(one(**{f"{name}_A": value for name, value in after.items()}),))
+    world = Listed((), lists=(record_list(**{f"{name}_A": value for name, value in after.items()}),))
     for name, value in before.items():
         world.put(name, "A", value, mark())
     for name, value in foreign.items():
@@ -239,7 +239,7 @@ def test_whatever_was_there_the_zone_becomes_the_list_and_others_keep_theirs(
     world.settle()
 
     gone = before.keys() - after.keys()
-    kept = gone if len(gone) > 3 else set()  # so many need a person's word
+    kept = gone if len(gone) > 3 else set()  # so many need approval
     wanted = {f"{name} TXT": f'"{value}"' for name, value in foreign.items()}
     wanted |= {f"{name} A": value for name, value in after.items()} | {f"{name} A": before[name] for name in kept}
     assert world.has() == wanted

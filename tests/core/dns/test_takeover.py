@@ -1,4 +1,4 @@
-"""A name that moves from one manifest to another never vanishes on the way, and nobody's record of another kind is taken."""
+"""A name that moves from one manifest to another never vanishes on the way, and no other writer loses a record."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ RECORD = Record("record/app", "app", HOST, NAMES, ZONE, "A", 60, (B1,))
 
 @dataclass
 class Lists(World):
-    """A world whose zone may be in a list as well."""
+    """A world with record lists."""
 
     lists: tuple[RecordList, ...] = ()
 
@@ -25,8 +25,8 @@ class Lists(World):
         return replace(super().desired(), record_lists=self.lists)
 
     def follow(self, *, crash: bool = False) -> set[str]:
-        """Write one action after the other until nothing is left: the marks at the end. The host never loses its answer."""
-        there = False
+        """Write action by action until nothing is left; returns the marks at the end. The host never loses its answer."""
+        answered = False
         for _ in range(60):
             decision = self.decide()
             if decision.steps:
@@ -37,9 +37,9 @@ class Lists(World):
                 self.pass_time((min(later) - self.now.steady) / 1e9)
             else:
                 return {self.zone.value.owners[key] for key in self.sets}
-            before, there = there, any(key.name == HOST for key in self.sets)
-            assert there or not before
-        raise AssertionError("it never settles")
+            before, answered = answered, any(key.name == HOST for key in self.sets)
+            assert answered or not before
+        raise AssertionError("the world never settles")
 
 
 def listed(value: str = B1) -> RecordList:
@@ -52,7 +52,7 @@ def mark(key: str) -> str:
 
 def start(**given: object) -> Lists:
     world = Lists((), **given)  # type: ignore[arg-type]
-    world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     world.follow()
     return world
 
@@ -65,7 +65,7 @@ def test_a_name_of_a_list_becomes_a_policy(target: object) -> None:
     assert world.follow() == {mark("dnspolicy/app")}
 
 
-def test_a_name_of_a_list_stays_as_it_is_until_its_policy_knows_of_something_healthy() -> None:
+def test_a_name_of_a_list_stays_until_its_policy_has_a_healthy_address() -> None:
     world = start(lists=(listed(A1),))
     before = dict(world.sets)
     world.lists, world.policies, world.health = (), (replace(PLAIN, ttl=300),), {}
@@ -95,7 +95,7 @@ def test_a_record_becomes_a_policy_and_a_policy_a_record() -> None:
     assert world.follow() == {mark("record/app")}
 
 
-def test_a_balanced_name_becomes_a_record_and_its_tree_is_pruned_only_when_asked() -> None:
+def test_a_balanced_name_becomes_a_record_without_pruning_its_tree() -> None:
     world = start()
     world.policies = (policy(),)
     world.follow()
@@ -113,7 +113,7 @@ def test_a_record_with_another_name_keeps_its_set() -> None:
     assert world.follow() == {mark("record/new")}
 
 
-def test_what_another_manifest_still_wants_or_somebody_else_has_is_not_taken() -> None:
+def test_a_record_of_another_instance_is_not_taken_over() -> None:
     world = geo_world()
     owners = dict.fromkeys(world.zone.value.owners, "other/dnspolicy/app")
     world.zone = replace(world.zone, value=replace(world.zone.value, owners=owners))
@@ -140,11 +140,9 @@ FORMS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("known", [True, False], ids=["healthy", "unknown"])
 @pytest.mark.parametrize("after", FORMS)
 @pytest.mark.parametrize("before", FORMS)
-def test_whatever_a_name_was_and_becomes_it_has_an_answer_at_every_moment_and_whenever_killed(
-    before: str, after: str, known: bool
-) -> None:
+def test_a_name_that_changes_its_form_always_has_an_answer(before: str, after: str, known: bool) -> None:
     world = Lists(**{"policies": (), **FORMS[before]})  # type: ignore[arg-type]
-    world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     world.follow()
     for name in ("lists", "records", "policies"):
         setattr(world, name, FORMS[after].get(name, ()))
@@ -154,9 +152,9 @@ def test_whatever_a_name_was_and_becomes_it_has_an_answer_at_every_moment_and_wh
     world.follow(crash=True)
 
     fresh = Lists(**{"policies": (), **FORMS[after]})  # type: ignore[arg-type]
-    fresh.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    fresh.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     fresh.follow()
     if known:
-        assert {key: one for key, one in world.sets.items() if key.name == HOST} == {
-            key: one for key, one in fresh.sets.items() if key.name == HOST
+        assert {key: record for key, record in world.sets.items() if key.name == HOST} == {
+            key: record for key, record in fresh.sets.items() if key.name == HOST
         }

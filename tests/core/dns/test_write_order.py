@@ -1,4 +1,4 @@
-"""The order of writes: what is pointed at comes first and goes last, and a person is asked before much of a zone is deleted."""
+"""The order of writes: a name exists while anything points at it, and deleting much of a zone needs approval."""
 
 from dataclasses import replace
 
@@ -17,9 +17,9 @@ def names(decision: Decision) -> list[str]:
     return [step.action.changes[0].key.name for step in decision.steps]  # type: ignore[union-attr]
 
 
-def test_a_tree_grows_from_its_leaves() -> None:
+def test_a_tree_grows_from_its_addresses() -> None:
     world = World((policy(),))
-    world.told(a1=PASS, a2=PASS, b1=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS)
     rounds = []
     while steps := names(decision := world.decide()):
         rounds.append(set(steps))
@@ -30,9 +30,9 @@ def test_a_tree_grows_from_its_leaves() -> None:
     assert rounds[-2] == {balancer_name(HOST)}
 
 
-def test_a_withdrawn_target_is_kept_for_as_long_as_resolvers_may_come_by_it() -> None:
+def test_a_withdrawn_target_stays_until_the_ttl_of_its_pointer_expires() -> None:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL)
     first = world.decide()
     assert names(first) == [place_name(HOST, "EU")]
     world.write(first)
@@ -47,9 +47,9 @@ def test_a_withdrawn_target_is_kept_for_as_long_as_resolvers_may_come_by_it() ->
     assert names(world.decide()) == [target_name(HOST, "gw1")]
 
 
-def test_without_memory_a_name_is_kept_for_the_longest_that_resolvers_may_remember() -> None:
+def test_without_memory_a_name_stays_for_the_longest_ttl_of_its_pointers() -> None:
     world = geo_world()
-    world.told(a1=FAIL, a2=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL)
     world.write(world.decide())
     world.ledger = replace(world.ledger, names={})
     waits = world.decide().waits
@@ -57,13 +57,13 @@ def test_without_memory_a_name_is_kept_for_the_longest_that_resolvers_may_rememb
     assert [wait.until for wait in waits] == [world.now.steady + 300 * SECOND]
 
 
-def test_what_is_healthy_again_in_time_is_pointed_at_again_at_once() -> None:
+def test_a_target_that_recovers_in_time_is_pointed_at_again_at_once() -> None:
     world = geo_world()
     before = world.lines()
-    world.told(a1=FAIL, a2=FAIL)
+    world.set_health(a1=FAIL, a2=FAIL)
     world.write(world.decide())
     world.decide()
-    world.told(a1=PASS, a2=PASS)
+    world.set_health(a1=PASS, a2=PASS)
     world.write(world.decide())
 
     assert world.lines() == before
@@ -72,7 +72,7 @@ def test_what_is_healthy_again_in_time_is_pointed_at_again_at_once() -> None:
 
 def test_withdrawals_come_before_all_other_records() -> None:
     world = geo_world()
-    world.told(a1=FAIL)
+    world.set_health(a1=FAIL)
     world.records = (Record("record/a", "a", "aaa.example.test.", NAMES, ZONE, "TXT", 60, ('"x"',)),)
     steps = world.decide().steps
 
@@ -82,7 +82,7 @@ def test_withdrawals_come_before_all_other_records() -> None:
 def test_from_plain_to_balanced_and_back_no_moment_is_without_an_answer() -> None:
     both = Target("both", Publish.ADDRESSES, addresses=(A1, A2))
     world = World((policy(both, routing=Routing.SIMPLE),))
-    world.told(a1=PASS, a2=PASS, b1=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS)
     world.settle()
     plain = world.lines()
     world.policies = (policy(*TARGETS[:2]),)
@@ -101,18 +101,18 @@ def test_a_policy_that_is_removed_goes_from_the_top_and_waits_for_each_ttl() -> 
     world.records = tuple(
         Record(f"record/r{n}", f"r{n}", f"r{n}.{ZONE}", NAMES, ZONE, "A", 60, ("192.0.2.1",)) for n in range(40)
     )
-    seen: list[str] = []
+    deleted: list[str] = []
     for _ in range(60):
         decision = world.decide()
-        seen += [name for name in names(decision) if name.endswith(HOST)]
+        deleted += [name for name in names(decision) if name.endswith(HOST)]
         world.write(decision)
         world.pass_time(61)
 
-    assert seen[:2] == [HOST, balancer_name(HOST)]
+    assert deleted[:2] == [HOST, balancer_name(HOST)]
     assert not [key for key in world.sets if key.name.endswith(HOST)]
 
 
-def test_too_much_of_a_zone_waits_for_a_person_and_health_does_not() -> None:
+def test_deleting_much_of_a_zone_waits_for_approval_and_health_does_not() -> None:
     world = geo_world()
     world.guard = Guard(mass_change=MassChange(30, 2))
     world.policies = (policy(TARGETS[1], replace(TARGETS[2], geo="US", default=True)),)
@@ -128,7 +128,7 @@ def test_too_much_of_a_zone_waits_for_a_person_and_health_does_not() -> None:
     assert RecordKey(target_name(HOST, "gw1"), "A") not in world.sets
 
 
-def test_an_absolute_number_of_deletions_waits_for_a_person_in_a_large_zone() -> None:
+def test_in_a_large_zone_a_number_of_deletions_waits_for_approval() -> None:
     made = [Record(f"record/r{n}", f"r{n}", f"r{n}.{ZONE}", NAMES, ZONE, "A", 60, (B1,)) for n in range(400)]
     world = World((), records=tuple(made), prune=True)
     world.settle()
@@ -142,26 +142,24 @@ def test_an_absolute_number_of_deletions_waits_for_a_person_in_a_large_zone() ->
 
 
 @pytest.mark.parametrize(("allowed", "gone", "held"), [(10, 10, False), (10, 11, True), (0, 1, True), (1, 1, False)])
-def test_so_many_names_may_lose_their_last_record_without_a_person(allowed: int, gone: int, held: bool) -> None:
+def test_so_many_names_may_lose_their_last_record_without_approval(allowed: int, gone: int, held: bool) -> None:
     made = [Record(f"record/r{n}", f"r{n}", f"r{n}.{ZONE}", NAMES, ZONE, "A", 60, (B1,)) for n in range(100)]
     also = [Record(f"record/t{n}", f"t{n}", f"r{n}.{ZONE}", NAMES, ZONE, "TXT", 60, ('"t"',)) for n in range(20, 100)]
     guard = Guard(mass_change=MassChange(names=allowed))
     world = World((), records=(*made, *also), prune=True, guard=guard)
     world.settle()
-    # Of the last twenty names something is left.
+    # The last twenty names keep one record set each.
     world.records, world.revision = (*made[gone:80], *also), "r2"
     world.decide()
     world.pass_time(61)
-    found = world.decide()
+    decision = world.decide()
 
-    assert {hold.rule for hold in found.holds} == ({Rule.MASS_CHANGE} if held else set())
-    assert bool(found.guard_hash) is held
+    assert {hold.rule for hold in decision.holds} == ({Rule.MASS_CHANGE} if held else set())
+    assert bool(decision.guard_hash) is held
     if held:
-        assert (
-            f"{gone} name{'s' if gone > 1 else ''} would lose the last one, more than {allowed}"
-            in found.holds[0].message
-        )
-        world.ledger = replace(world.ledger, approvals=frozenset({found.guard_hash}))
+        names_lost = "1 name would lose its" if gone == 1 else f"{gone} names would lose their"
+        assert f"deleted, and {names_lost} last record set, more than {allowed}" in decision.holds[0].message
+        world.ledger = replace(world.ledger, approvals=frozenset({decision.guard_hash}))
     world.settle()
     assert sum(key.type == "A" for key in world.sets) == 80 - gone
 
@@ -179,9 +177,9 @@ def test_names_that_are_kept_because_pruning_is_off_hold_nothing_back() -> None:
     assert sum(key.name.startswith("r") for key in world.sets) == 20
 
 
-def test_nothing_is_waited_for_but_what_resolvers_remember() -> None:
+def test_only_pointers_and_their_ttl_are_waited_for() -> None:
     world = geo_world()
-    world.told(b1=FAIL)
+    world.set_health(b1=FAIL)
     world.write(world.decide())
 
     assert {wait.waiting for wait in world.decide().waits} <= {Waiting.TTL, Waiting.NAMES}

@@ -1,4 +1,4 @@
-"""A zone in virtual time: policies are decided and written one action after the other, and after each one nothing may dangle."""
+"""A zone in virtual time: each decision is written action by action, and after each write no name may dangle."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ from reconciler.core.model.target_probe import TargetProbe
 
 ZONE, HOST, NAMES, INSTANCE = "example.test.", "app.example.test.", "names", "shop"
 ABLE = DNSCapabilities(weight=(0, 255), geo=frozenset(GeoKind), alias=Alias.ZONE)
-"""What Route 53 can do, as far as it matters here."""
+"""What Route 53 supports, as far as it matters here."""
 
 CHECK = Check(host="app.example.test")
 A1, A2, B1, X = "198.51.100.1", "198.51.100.2", "203.0.113.1", "lb.example.net."
@@ -44,12 +44,12 @@ def policy(*targets: Target, **changes: object) -> DNSPolicy:
 
 
 def answer(value: ProbeValue, at: int) -> ProbeFact:
-    return ProbeFact(value, value, 5, 5, at, at, FOREVER // 2, "as told")
+    return ProbeFact(value, value, 5, 5, at, at, FOREVER // 2, "as given")
 
 
 @dataclass
 class World:
-    """One zone, what is asked of leaves, and the ledger."""
+    """One zone, the health of target addresses, and the ledger."""
 
     policies: tuple[DNSPolicy, ...]
     health: dict[str, ProbeValue] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class World:
         )
 
     def observed(self) -> Observed:
-        target_addresses: dict[TargetProbe, ProbeFact] = {
+        answers: dict[TargetProbe, ProbeFact] = {
             probe: answer(self.health[probe.address], self.now.steady - SECOND)
             for probe in target_probes(self.desired())
             if probe.address in self.health
@@ -99,7 +99,7 @@ class World:
             zones={(NAMES, ZONE): zone},
             ledger=self.ledger,
             source_read_at=self.now.steady,
-            target_answers=target_addresses,
+            target_answers=answers,
         )
 
     def decide(self) -> Decision:
@@ -108,13 +108,13 @@ class World:
         return decision
 
     def write(self, decision: Decision, most: int = 1_000_000) -> None:
-        """Do the first steps of a decision; after each write no name dangles and no set is empty."""
+        """Do the first steps of a decision; after each write no name dangles and no record set is empty."""
         for step in decision.steps[:most]:
             assert isinstance(step.action, ChangeRecords)
             observed = fold(self.observed(), step, self.now)
-            found = observed.zones[NAMES, ZONE]
-            assert isinstance(found, Known)
-            self.zone = found
+            zone = observed.zones[NAMES, ZONE]
+            assert isinstance(zone, Known)
+            self.zone = zone
             self.writes += 1
             self.sound()
 
@@ -123,55 +123,55 @@ class World:
         for key, record in self.sets.items():
             assert record.values, f"{key} is empty"
             for name in points_at(key, record):
-                assert name in names or not name.endswith("." + ZONE), f"{key} points at {name}, which is not there"
+                assert name in names or not name.endswith("." + ZONE), f"{key} points at {name}, which does not exist"
         kinds: dict[str, set[tuple[str, bool]]] = {}
         for key in self.sets:
             kinds.setdefault(key.name, set()).add((key.type, bool(key.set_id)))
-        for name, found in kinds.items():
-            assert len(found) == 1 or not any(kind == "CNAME" for kind, _ in found), f"{name} has {found}"
+        for name, forms in kinds.items():
+            assert len(forms) == 1 or not any(kind == "CNAME" for kind, _ in forms), f"{name} has {forms}"
 
     def pass_time(self, seconds: float) -> None:
         step = int(seconds * SECOND)
         self.now = Now(self.now.wall + step, self.now.steady + step, self.now.boot)
 
     def crash(self) -> None:
-        """The program dies and comes back with what it had stored."""
+        """The process dies and restarts with what it had stored."""
         self.ledger = from_rows(to_rows(self.ledger))
 
     def settle(self, rounds: int = 200) -> None:
-        """Decide and write, and let the time pass that is waited for, until nothing is left."""
+        """Decide and write, and let waits pass, until nothing is left to do."""
         for _ in range(rounds):
             decision = self.decide()
             if decision.steps:
                 self.write(decision)
                 self.pass_time(0.01)
                 continue
-            later = [one.until for one in (*decision.waits, *decision.holds) if one.until is not None]
+            later = [due.until for due in (*decision.waits, *decision.holds) if due.until is not None]
             if not later:
                 return
             self.pass_time((decision.wake_at - self.now.steady) / SECOND)
-        raise AssertionError("it never settles")
+        raise AssertionError("the world never settles")
 
-    def told(self, **health: ProbeValue) -> None:
-        """Verdicts by the short names of `TARGETS`: a1, a2, b1, x."""
+    def set_health(self, **health: ProbeValue) -> None:
+        """Set probe results by the short names of `TARGETS`: a1, a2, b1, x."""
         for name, value in health.items():
             self.health[{"a1": A1, "a2": A2, "b1": B1, "x": X}[name]] = value
 
     def lines(self) -> list[str]:
         """The zone in short: `name TYPE/member value…`, sorted; names without the zone."""
         short = f".{ZONE}"
-        found = []
+        lines = []
         for key, record in sorted(self.sets.items()):
             member = f"/{key.set_id}" if key.set_id else ""
             values = " ".join(value.removesuffix(short) for value in record.values)
             weight = "" if record.weight is None else f" weight {record.weight}"
-            found.append(f"{key.name.removesuffix(short)} {key.type}{member} {record.ttl} {values}{weight}")
-        return found
+            lines.append(f"{key.name.removesuffix(short)} {key.type}{member} {record.ttl} {values}{weight}")
+        return lines
 
 
 def geo_world(**changes: object) -> World:
     """The tree of the vectors: EU (default) = gw1 {a1, a2} and an outside host x; US = gw3 {b1}. All healthy, all published."""
     world = World((policy(**changes),))
-    world.told(a1=PASS, a2=PASS, b1=PASS, x=PASS)
+    world.set_health(a1=PASS, a2=PASS, b1=PASS, x=PASS)
     world.settle()
     return world
