@@ -1,6 +1,6 @@
-"""Steps that begin in this decision: weights that should be others, and containers that came through the gates.
+"""Steps that begin in this decision: weights that differ, and containers that passed the gates.
 
-What was begun earlier goes on in `disruptions`; record sets have `dns/publish`. Called by `decide` only.
+`disruptions` carries on earlier steps; `dns/publish` handles record sets. Called by `decide` only.
 """
 
 from reconciler.core.actions import steps
@@ -13,7 +13,7 @@ from reconciler.core.traffic.pools import Weights
 
 
 def members(snap: Snapshot, weights: Weights, pruning: Pruning, out: Outbox) -> None:
-    """Pools: members that should weigh otherwise, and those that no manifest names."""
+    """Pools: members whose weight differs, and members that no manifest names."""
     links = steps.Links(snap)
     for change in weights.changes:
         hold = suspensions.suspended_document(

@@ -1,4 +1,4 @@
-"""The one function: (desired, observed, now) in, a decision out. Read it from top to bottom: that is the order of the path.
+"""The one function: (desired, observed, now) in, a decision out. Its order from top to bottom is the order of the stages.
 
 Pure: no I/O, clock, chance or logging. The same input in any order gives the same decision, and it stays the same at every
 instant before its `wake_at`. The loop calls it for every tick, `forecast` for whole plans, the simulated world in tests.
@@ -43,7 +43,7 @@ _LEARN: tuple[Callable[[Snapshot, Ledger], Ledger], ...] = (
 
 
 def decide(desired: Desired, observed: Observed, now: Now) -> Decision:
-    """What is due now, what is held and why, and when to look again.
+    """What is due now, what is held and why, and when to decide again.
 
     Args:
         desired: the manifests in force.
@@ -65,7 +65,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
 
     `before` is the ledger without the grants of earlier passes.
     """
-    # Facts: which ones may be used, which containers count as ours, and what each of them is for.
+    # Facts: which ones may be used, which containers this instance manages, and which workload and role each has.
     admitted = foreign.admit(desired, observed, belief.sight_of(desired, observed, now))
     containers = roster.sort_containers(admitted, observed, observed.ledger, now)
     snap = Snapshot(admitted.desired, observed, admitted.sight, containers, now)
@@ -81,7 +81,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     outbreaks = mass_failure.watch(snap, ledger)
     ledger = mass_failure.remember(ledger, outbreaks)
 
-    # Traffic and names: what each endpoint should weigh, then which record sets each name should have.
+    # Traffic and names: the weight of each endpoint, then the record sets of each name.
     counts = availability.count_all(snap, ledger)
     weights = pools.weigh(snap, ledger, outbreaks.suspect, outbreaks.sound)
     ledger = pools.remember(snap, ledger, weights)
@@ -102,7 +102,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     if gated.granted and not last:
         return gated.ledger
 
-    # Steps: what is under way goes on; then weights, names and containers.
+    # Steps: open grants first; then weights, names and containers.
     out = Outbox(snap, gated.ledger)
     disruptions.carry_on(snap, weights, names, out)
     changes.members(snap, weights, pruning, out)
@@ -114,7 +114,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
     waits = {wait for stage in stages for wait in stage.waits} | set(restart_requests.waits(snap, ledger))
     ledger = _forget(out.ledger, out.ids)
     due_steps = tuple(sorted(out.steps, key=_order))
-    # Also beside what there was before all passes: a grant that ends as soon as it is given would be given again and again.
+    # Compared with the ledger before all passes too: a grant that ends as soon as it is given would be given again and again.
     moved = all(ledger.grants != past.grants or ledger.rollouts != past.rollouts for past in (observed.ledger, before))
     unsettled = moved and not due_steps
     instants = [
@@ -136,7 +136,7 @@ def _pass(desired: Desired, observed: Observed, now: Now, before: Ledger, last: 
 
 
 def _unknown(snap: Snapshot) -> list[Hold]:
-    """What cannot be read holds everything that depends on it, and says so."""
+    """A hold for every provider that cannot be read: it holds everything that depends on it."""
     sight = snap.sight
     unread = [
         *((Rule.UNKNOWN_RUNTIME, node, unknown) for node, unknown in sight.unknown_runtimes.items()),
@@ -156,7 +156,7 @@ def _unknown(snap: Snapshot) -> list[Hold]:
 
 
 def _forget(ledger: Ledger, ids: set[str]) -> Ledger:
-    """Drop failures of steps that nobody wants any more."""
+    """Drop failures of steps that are no longer candidates."""
     kept = {step: failure for step, failure in ledger.step_failures.items() if step in ids}
     return ledger if len(kept) == len(ledger.step_failures) else replace(ledger, step_failures=kept)
 
@@ -165,7 +165,7 @@ _PHASES = ("records", "create", "start", "update", "stop", "remove", "withdraw",
 
 
 def _order(step: Step) -> tuple[int, str, str]:
-    """Weights first, and of these raises before cuts; then names, withdrawals before all else; then containers."""
+    """Weights first, raises before cuts; then names, withdrawals before other changes; then containers."""
     verb, action = step.id.partition(" ")[0], step.action
     if isinstance(action, SetWeight):
         return (-2 if action.weight > (action.before or 0) else -1, step.object, step.id)
@@ -175,7 +175,7 @@ def _order(step: Step) -> tuple[int, str, str]:
 
 
 def _wake_at(snap: Snapshot, counts: Mapping[str, Availability], ledger: Ledger) -> int:
-    """The first instant at which this answer could change on the same facts, holds and waits apart."""
+    """The first instant at which the decision could change on the same facts, without those of holds and waits."""
     now = snap.now
     ends = [suspension.until_wall for suspension in ledger.suspensions.values()]
     ends += [override.until_wall for override in ledger.overrides.values()]

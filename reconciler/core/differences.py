@@ -1,7 +1,7 @@
-"""Differences, the sixth stage: what is not as wanted, as candidates, before anybody asks whether it may be done now.
+"""Differences, the stage before the gates: everything that has not converged, as candidates.
 
-Containers that are missing, down, sick, outdated or too many become `Want`s; `weights` and `omission` have listed the
-differences of pools and zones already. Gates see candidates only. Called by `decide` only.
+Containers that are missing, down, sick, outdated or too many become `Want`s; `traffic/pools` and `dns/publication` have listed
+the differences of pools and zones already. `gates` then asks which candidates may go ahead now. Called by `decide` only.
 """
 
 from collections.abc import Mapping
@@ -34,14 +34,14 @@ _DOWN = {ContainerState.CREATED, ContainerState.EXITED}
 
 @dataclass(slots=True)
 class Differences:
-    """All candidates of containers, with what is held or waited for whatever the gates say."""
+    """All candidates of containers, and the holds and waits that do not depend on the gates."""
 
     wants: list[Want] = field(default_factory=list)
     holds: list[Hold] = field(default_factory=list)
     waits: list[Wait] = field(default_factory=list)
 
     def disrupted(self) -> set[str]:
-        """The keys of workloads of which a candidate would disrupt a container."""
+        """The keys of workloads with a candidate that would disrupt a container."""
         return {want.workload.key for want in self.wants if want.workload is not None and want.disrupts}
 
 
@@ -54,13 +54,13 @@ def _want(group: Group, ordinal: int, kind: Kind, cause: Reason, message: str, b
 
 
 def _why_down(fact: ContainerFact) -> tuple[Reason, str]:
-    """Why a container is not running, told apart: never started, ended by itself, by us, or with the host."""
+    """Why a container is not running: never started, ended by itself, stopped by reconcile, or ended with the host."""
     if fact.state is ContainerState.CREATED:
         return Reason.NOT_STARTED, "created but not started"
     if fact.exit_cause is ExitCause.HOST_RESTARTED:
         return Reason.HOST_RESTARTED, "the host restarted"
     if fact.exit_cause is ExitCause.STOPPED_BY_US:
-        return Reason.STOPPED, "stopped by reconcile, and wanted again"
+        return Reason.STOPPED, "stopped by reconcile, but needed again"
     if fact.exit_cause is ExitCause.OOM_KILLED:
         return Reason.OOM_KILLED, "killed at its memory limit"
     if fact.exit_cause is ExitCause.EXITED and fact.exit_code == 0:
@@ -71,10 +71,10 @@ def _why_down(fact: ContainerFact) -> tuple[Reason, str]:
 
 
 def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences) -> None:
-    """A secret has another value now: the environment of a container never changes, so only a new one gets it."""
+    """A secret has a new value: the environment of a container never changes, so only a new container gets it."""
     fact, workload = belief.fact, group.workload
     names = ", ".join(fact.stale_secrets)
-    if workload.on_secret_change is OnSecretChange.RESTART and replacement.made(group):
+    if workload.on_secret_change is OnSecretChange.RESTART and replacement.active_is_declared(group):
         message = f"it still has the old values of {names}"
         out.wants.append(_want(group, ordinal, Kind.RECREATE, Reason.SECRET_CHANGED, message, belief))
         return
@@ -85,15 +85,15 @@ def _stale_secrets(group: Group, ordinal: int, belief: Belief, out: Differences)
 
 
 def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: Differences) -> None:
-    """A failed startup or liveness probe asks for a restart, and after some that did not help for a recreation."""
+    """A failed startup or liveness probe makes a restart a candidate, or a recreation after restarts that did not help."""
     assert belief.failed is not None  # noqa: S101  (its `live` is fail; for the type checker)
-    what = "startup" if belief.failed is Reason.STARTUP_FAILED else "liveness"
-    message = f"the {what} probe failed"
+    probe = "startup" if belief.failed is Reason.STARTUP_FAILED else "liveness"
+    message = f"the {probe} probe failed"
     row = ledger.escalations.get(memory.replica_of(group.workload.key, ordinal))
     kind, cause = Kind.RESTART, belief.failed
     if (
         row is not None
-        and replacement.made(group)
+        and replacement.active_is_declared(group)
         and backoff.next_try(row.tries, group.workload, belief.fact) is Try.RECREATE
     ):
         kind, cause, message = Kind.RECREATE, Reason.RECREATE, f"{message} again after {row.tries} restarts in a row"
@@ -101,7 +101,7 @@ def _unhealthy(group: Group, ordinal: int, belief: Belief, ledger: Ledger, out: 
 
 
 def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: Now, out: Differences) -> None:
-    """A replica of the desired revision that is not simply fine."""
+    """A replica of the desired revision that has not converged."""
     fact, workload = belief.fact, group.workload
     name = memory.replica_of(workload.key, ordinal)
     if fact.stale_secrets:
@@ -124,10 +124,10 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
     if fact.state in _UPDATED and (differs or fact.unjoined):
         cause, message = Reason.SETTINGS_CHANGED, "its resource limits or its restart policy differ from the manifest"
         if differs and name in ledger.taken_over:
-            many = len(ledger.attempts.get(name, ()))
+            restarts = len(ledger.attempts.get(name, ()))
             cause, message = (
                 Reason.TAKEN_OVER,
-                f"{many} recent restarts; reconcile takes over from the runtime's restart policy",
+                f"{restarts} recent restarts; reconcile takes over from the runtime's restart policy",
             )
         elif fact.unjoined:
             cause, message = Reason.NETWORK_LOST, f"no longer connected to {', '.join(fact.unjoined)}"
@@ -138,16 +138,16 @@ def _current(group: Group, ordinal: int, belief: Belief, ledger: Ledger, now: No
     elif belief.ready is _UNKNOWN or (belief.live is _UNKNOWN and fact.state is _RUNNING):
         message = f"the probes of {fact.name} have no result yet"
         out.waits.append(Wait(name, Waiting.VERDICT, message, None if belief.until == FOREVER else belief.until))
-    elif belief.ready is _FAIL and (order := overrides.kept_out(ledger.overrides, name, fact.name, now)) is not None:
-        out.holds.append(order)
+    elif belief.ready is _FAIL and (hold := overrides.kept_out(ledger.overrides, name, fact.name, now)) is not None:
+        out.holds.append(hold)
     elif belief.ready is _FAIL:
         message = f"{fact.name} is {'paused' if belief.reason is Reason.PAUSED else 'not ready yet'}"
         out.waits.append(Wait(name, Waiting.READY, message))
     else:
-        ripe = availability.available_at(belief, workload.min_ready)
-        if ripe > now.steady:
-            message = f"{fact.name} is ready, but not for minReadySeconds yet"
-            out.waits.append(Wait(name, Waiting.MIN_READY, message, ripe))
+        available_at = availability.available_at(belief, workload.min_ready)
+        if available_at > now.steady:
+            message = f"{fact.name} is ready, but has not been for minReadySeconds yet"
+            out.waits.append(Wait(name, Waiting.MIN_READY, message, available_at))
 
 
 def _missing(
@@ -162,11 +162,11 @@ def _missing(
         out.holds.append(Hold(workload.key, "create replicas", Rule.ADOPT_PENDING, message, next_step=next_step))
         return
     exist = (
-        older.there
+        older.existing
         if older is not None
         else group.current.keys()
-        if replacement.made(group)
-        else replacement.there(group)
+        if replacement.active_is_declared(group)
+        else replacement.existing(group)
     )
     for ordinal in range(workload.replicas):
         if ordinal in exist:
@@ -188,17 +188,17 @@ def _missing(
 def why_first(workload: Workload) -> str:
     """Why the old container goes before the new one is created."""
     containers = (workload.template.container, *workload.template.sidecars)
-    taken = [port.host_port for container in containers for port in container.ports if port.host_port]
-    if taken:
-        return f"removed first: both containers need host port {taken[0]}"
-    alone = [mount.source for container in containers for mount in container.engine.mounts if mount.exclusive]
-    if alone:
-        return f"removed first: only one container may mount volume {alone[0]}"
+    host_ports = [port.host_port for container in containers for port in container.ports if port.host_port]
+    if host_ports:
+        return f"removed first: both containers need host port {host_ports[0]}"
+    exclusive = [mount.source for container in containers for mount in container.engine.mounts if mount.exclusive]
+    if exclusive:
+        return f"removed first: only one container may mount volume {exclusive[0]}"
     return "removed first (strategy: recreate)"
 
 
-def _over(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) -> None:
-    """Replicas of revisions that neither have the traffic nor wait for it: stopped and kept for a while, or removed."""
+def _without_traffic(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) -> None:
+    """Replicas of revisions that neither have the traffic nor wait for it: they are stopped and kept for rollback, or removed."""
     for belief in group.outgoing:
         mark = belief.fact.mark
         if mark is None or belief.fact.id in ledger.grants:
@@ -207,7 +207,7 @@ def _over(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) -> Non
             _released(group, belief, ledger.grants, out)
             continue
         cause, message = Reason.TEMPLATE_CHANGED, f"revision {mark.revision[:8]} no longer has traffic"
-        if replacement.stays(group, belief.fact, ledger, snap.now) is not None:
+        if replacement.kept_revision(group, belief.fact, ledger, snap.now) is not None:
             cause, message = Reason.SUPERSEDED, f"{message}; it is stopped and kept for rollback"
         elif (failed := why_failed(ledger.rollouts.get(group.workload.key), mark.revision)) is not None:
             cause, message = Reason.REVISION_FAILED, failed
@@ -215,15 +215,15 @@ def _over(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) -> Non
 
 
 def _beside(snap: Snapshot, group: Group, instance: str, ledger: Ledger, out: Differences) -> None:
-    """The declared revision beside the one that has the traffic: all of its replicas are made and started at once."""
+    """The declared revision beside the active one: all of its replicas are created and started at once."""
     for older in replacement.older(group, ledger):
         _missing(snap, group, instance, out, older)
     for ordinal in replacement.lost(group, ledger):
         obj = memory.replica_of(group.workload.key, ordinal)
-        message = f"it is gone, and the template of revision {group.serving[:8]} is neither declared nor in the ledger"
-        next_step = "set an activateAt in the past, so that the declared revision takes over"
+        message = f"the replica is gone, and the template of revision {group.serving[:8]} is neither declared nor in the ledger"
+        next_step = f"set spec.rollout.activateAt of {group.workload.key} to a time in the past, so that the declared revision takes over"
         out.holds.append(Hold(obj, "create it again", Rule.TEMPLATE_GONE, message, next_step=next_step))
-    for belief in replacement.asleep(group, ledger.grants):
+    for belief in replacement.down_while_waiting(group, ledger.grants):
         mark = belief.fact.mark
         if mark is not None:
             cause, why = _why_down(belief.fact)
@@ -233,22 +233,22 @@ def _beside(snap: Snapshot, group: Group, instance: str, ledger: Ledger, out: Di
 
 
 def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) -> None:
-    """Replicas of other revisions, and those that are too many."""
+    """Replicas of other revisions, and surplus replicas."""
     grants = ledger.grants
     revision = group.workload.template.revision
     if group.workload.strategy in STAGED:
-        _over(snap, group, ledger, out)
+        _without_traffic(snap, group, ledger, out)
     for belief in group.outgoing if group.workload.strategy not in STAGED else ():
         mark = belief.fact.mark
         if mark is not None and belief.fact.id in snap.roster.leaving:
             _released(group, belief, grants, out)
         elif mark is not None and belief.fact.id not in grants:
             if belief.fact.state is ContainerState.EXITED:
-                # As long as its replacement is not available, the old revision keeps serving: it is started again.
+                # Until its replacement is available, the old revision keeps serving: it is started again.
                 cause, why = _why_down(belief.fact)
                 out.wants.append(_want(group, mark.ordinal, Kind.START, cause, why, belief))
-            what = "the adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
-            message, kind = f"{what} is replaced by revision {revision[:8]}", Kind.RETIRE
+            old = "the adopted container" if belief.fact.adopted else f"revision {mark.revision[:8]}"
+            message, kind = f"{old} is replaced by revision {revision[:8]}", Kind.RETIRE
             if group.workload.strategy is Strategy.RECREATE and mark.ordinal < group.workload.replicas:
                 message, kind = f"{message}; {why_first(group.workload)}", Kind.RECREATE
             out.wants.append(_want(group, mark.ordinal, kind, Reason.TEMPLATE_CHANGED, message, belief))
@@ -257,7 +257,7 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
         if mark is not None and belief.fact.id in snap.roster.leaving:
             _released(group, belief, grants, out)
         elif mark is not None and belief.fact.adopted and belief.fact.state in _DOWN:
-            continue  # stopped because it is one too many, and not ours to remove
+            continue  # stopped because it is surplus, and reconcile does not remove adopted containers
         elif mark is not None and belief.fact.id not in grants:
             failed = why_failed(ledger.rollouts.get(group.workload.key), mark.revision)
             cause = Reason.SURPLUS if failed is None else Reason.REVISION_FAILED
@@ -266,16 +266,16 @@ def _outdated(snap: Snapshot, group: Group, ledger: Ledger, out: Differences) ->
 
 
 def _released(group: Group, belief: Belief, grants: Mapping[str, Grant], out: Differences) -> None:
-    """An adopted container that its workload does not name any more: out of service, and left as it is."""
+    """An adopted container that its workload no longer names: it leaves service and keeps running."""
     if belief.fact.mark is not None and belief.fact.id not in grants:
         message = f"spec.adopt of {group.workload.key} no longer names it; it is released and keeps running"
         out.wants.append(_want(group, belief.fact.mark.ordinal, Kind.RETIRE, Reason.RELEASED, message, belief))
 
 
-def _partly_blind(
+def _partly_unreadable(
     snap: Snapshot, key: str, group: Group, instance: str, grants: Mapping[str, Grant], out: Differences
 ) -> None:
-    """A workload with a node that cannot be seen: what is down on the others is started, nothing that runs is disrupted."""
+    """A workload with an unreadable node: containers that are down on other nodes are started, running ones stay as they are."""
     message = (
         f"node {', '.join(group.unreadable_nodes)} cannot be read; running containers are neither stopped nor removed"
     )
@@ -284,12 +284,12 @@ def _partly_blind(
         if belief.fact.state in _DOWN and belief.fact.id not in grants:
             cause, why = _why_down(belief.fact)
             out.wants.append(_want(group, ordinal, Kind.START, cause, why, belief))
-    if not group.outgoing and not group.waiting and replacement.made(group):
+    if not group.outgoing and not group.waiting and replacement.active_is_declared(group):
         _missing(snap, group, instance, out)
 
 
 def _live(workload: Workload, key: str, ordinal: int, fact: ContainerFact, ledger: Ledger) -> tuple[Live, ...]:
-    """The settings it should have; the replica's name is only spelled out where something was taken over."""
+    """The settings that a container should have; the replica's name is built only when a restart policy was taken over."""
     return restart_history.settings(
         workload, memory.replica_of(key, ordinal) if ledger.taken_over else "", fact, ledger
     )
@@ -303,17 +303,17 @@ def find(snap: Snapshot, ledger: Ledger) -> Differences:
         workload = group.workload
         min_ready = workload.min_ready
         if group.unreadable_nodes:
-            _partly_blind(snap, key, group, instance, grants, out)
+            _partly_unreadable(snap, key, group, instance, grants, out)
             continue
         for ordinal, belief in group.current.items():
             if belief.live is _PASS and belief.ready is _PASS and belief.since + min_ready <= steady:
                 fact = belief.fact
-                as_made = not fact.stale_secrets and not fact.unjoined
-                if as_made and (not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)):
+                unchanged = not fact.stale_secrets and not fact.unjoined
+                if unchanged and (not fact.live or fact.live == _live(workload, key, ordinal, fact, ledger)):
                     continue
             if belief.fact.id not in grants:
                 _current(group, ordinal, belief, ledger, snap.now, out)
-        if workload.strategy in STAGED and (group.waiting or not replacement.made(group)):
+        if workload.strategy in STAGED and (group.waiting or not replacement.active_is_declared(group)):
             _beside(snap, group, instance, ledger, out)
         elif len(group.current) < workload.replicas and group.coming:
             _missing(snap, group, instance, out)

@@ -1,4 +1,4 @@
-"""What is under way: the next step of every open grant, and the outbox that all steps of a decision pass through.
+"""Open grants: the next step of every disruption that is under way.
 
 Called by `decide` only, after the gates.
 """
@@ -28,7 +28,7 @@ from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic.pool import Weights
 
 QUIET = 30 * SECOND
-"""How long a stop waits, after its drain, for the runtime's own restarting to be read back as switched off."""
+"""How long a stop waits, after its drain, until the runtime's restart policy is read back as switched off."""
 
 
 class _Outside(NamedTuple):
@@ -39,7 +39,7 @@ class _Outside(NamedTuple):
 
 
 def _exit(snap: Snapshot, name: str, grant: Grant, workload: Workload | None, outside: _Outside, out: Outbox) -> Exit:
-    """What the outside still says of one container."""
+    """What pools and names still show of one container."""
     names = outside.names
     traffic = outside.weights.shown(name)
     flight = traffic.requests
@@ -47,7 +47,7 @@ def _exit(snap: Snapshot, name: str, grant: Grant, workload: Workload | None, ou
     rules = None if workload is None else workload.push
     count = inflight_requests.count(flight, same, out.pushes.get(grant.generation), rules, out.now.steady)
     pool, zone = traffic.hidden, names.hidden.get(name, "")
-    zone_since = min((one.since for key, one in snap.sight.unknown_zones.items() if key[1] == zone), default=0)
+    zone_since = min((unknown.since for key, unknown in snap.sight.unknown_zones.items() if key[1] == zone), default=0)
     return Exit(
         named=name in names.named,
         ttl=names.named.get(name, 0),
@@ -56,7 +56,7 @@ def _exit(snap: Snapshot, name: str, grant: Grant, workload: Workload | None, ou
         unreadable_zone_since=zone_since,
         carrying=traffic.carrying,
         contested=traffic.contested,
-        refused=next((one.pool for one in flight.places if steps.place_id(one) in out.ledger.step_failures), ""),
+        refused=next((place.pool for place in flight.places if steps.place_id(place) in out.ledger.step_failures), ""),
         pooled=traffic.pooled,
         unreadable_pool="" if pool is None else f"{pool[0]}/{pool[1]}",
         unreadable_pool_since=0 if pool is None else snap.sight.unknown_pools[pool].since,
@@ -66,24 +66,24 @@ def _exit(snap: Snapshot, name: str, grant: Grant, workload: Workload | None, ou
     )
 
 
-def _found(roster: Roster, grants: Iterable[Grant]) -> dict[tuple[str, str], tuple[Belief, bool]]:
+def _granted_members(roster: Roster, grants: Iterable[Grant]) -> dict[tuple[str, str], tuple[Belief, bool]]:
     """The containers of workloads with open grants by (workload, id), and whether each is the current one of its replica."""
-    found: dict[tuple[str, str], tuple[Belief, bool]] = {}
+    members: dict[tuple[str, str], tuple[Belief, bool]] = {}
     for key in {grant.object.rpartition("/")[0] for grant in grants} & roster.groups.keys():
         group = roster.groups[key]
-        for those, current in (
+        for beliefs, current in (
             (group.current.values(), True),
             (group.waiting, True),
             (group.outgoing, False),
             (group.surplus, False),
         ):
-            for belief in those:
-                found.setdefault((key, belief.fact.id), (belief, current))
-    return found
+            for belief in beliefs:
+                members.setdefault((key, belief.fact.id), (belief, current))
+    return members
 
 
 def _available(workload: Workload, belief: Belief | None, now: Now) -> bool:
-    """Whether a restart has helped: available, and its liveness probe, if there is one, has said so."""
+    """Whether a restart has helped: the container is available, and its liveness probe, if it has one, passes."""
     passes = belief is not None and belief.live is ProbeValue.PASS
     return belief is not None and passes and availability.available_at(belief, workload.min_ready) <= now.steady
 
@@ -99,8 +99,8 @@ def _member(grant: Grant, workload: Workload, belief: Belief, current: bool, exi
     return sequence.leave(grant, belief.fact, exit_, grants.drain_of(workload), now)
 
 
-def _anew(grant: Grant, group: Group, now: Now) -> Progress:
-    """What comes after the removal of a recreation."""
+def _recreation(grant: Grant, group: Group, now: Now) -> Progress:
+    """The next thing to do after the removal that a recreation began with."""
     ordinal = int(grant.object.rpartition("/")[2])
     if ordinal >= group.workload.replicas:
         return Progress(None, ended="no longer wanted")
@@ -109,9 +109,9 @@ def _anew(grant: Grant, group: Group, now: Now) -> Progress:
 
 
 def _quieten(progress: Progress, grant: Grant, fact: ContainerFact, drain: int, out: Outbox) -> int:
-    """Until when (steady) the runtime's own restarting is switched off first; 0 when it need not be.
+    """Until when (steady) a stop waits for the runtime's restart policy to be switched off; 0 when it does not wait.
 
-    A runtime that refuses, or says it did and did not, does not keep a stop from being done. It restarts main containers only.
+    A runtime that refuses, or confirms the change without making it, does not prevent the stop. It restarts main containers only.
     """
     draining = progress.wait is not None and progress.wait.waiting is Waiting.DRAIN
     refused = f"update {fact.name}" in out.ledger.step_failures
@@ -133,11 +133,11 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
     desired, now = out.desired, out.now
     links, outside = steps.Links(snap), _Outside(weights, names)
     orphans = {fact.id: fact for fact in snap.roster.orphans}
-    found = _found(snap.roster, out.ledger.grants.values())
+    members = _granted_members(snap.roster, out.ledger.grants.values())
     for name, grant in sorted(out.ledger.grants.items()):
         key = grant.object.rpartition("/")[0]
         group = snap.roster.groups.get(key)
-        belief, current = found.get((key, name), (None, False))
+        belief, current = members.get((key, name), (None, False))
         if snap.roster.unreadable_nodes and belief is None and name not in orphans:
             continue
         workload = desired.former.get(key) if group is None else group.workload
@@ -150,15 +150,15 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
         if group is not None and belief is not None:
             progress = _member(grant, group.workload, belief, current, exit_, now)
             if progress.grant is None and (belief.fact.name in out.under_way or belief.fact.name in out.busy):
-                # It may be its stop, which cannot be called back: what is on its way out stays so until that is known.
+                # The call may be its stop, which cannot be cancelled: its exit goes on until the result is known.
                 message = f"{belief.fact.name}: {progress.ended}, but a call on it is still running"
                 progress = Progress(grant, wait=Wait(grant.object, Waiting.CALL, message))
         elif fact is not None and grant.cause in grants.DELETIONS:
             progress = sequence.leave(grant, fact, exit_, drain, now)
         elif fact is None and group is not None and grant.recreate:
-            progress = _anew(grant, group, now)
+            progress = _recreation(grant, group, now)
         else:
-            # Gone; or its manifest went meanwhile: whether it may go is for the rules of deletions to say.
+            # Gone; or its manifest was removed meanwhile: the rules of deletions then decide whether it may go.
             progress = Progress(None, ended="gone")
         out.granted(name, progress.grant)
         if progress.ended == sequence.RELEASED:
@@ -172,10 +172,10 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             out.holds.append(progress.hold)
         if progress.grant is None or fact is None:
             continue
-        patience = _quieten(progress, progress.grant, fact, drain.longest, out)
-        if patience:
+        quiet_until = _quieten(progress, progress.grant, fact, drain.longest, out)
+        if quiet_until:
             message = f"the runtime has not switched off the restart policy of {fact.name} yet"
-            out.waits.append(Wait(grant.object, Waiting.DRAIN, message, patience))
+            out.waits.append(Wait(grant.object, Waiting.DRAIN, message, quiet_until))
             out.put(steps.quieten(progress.grant, fact))
             continue
         if progress.start:
@@ -183,9 +183,9 @@ def carry_on(snap: Snapshot, weights: Weights, names: Names, out: Outbox) -> Non
             continue
         if not (progress.stop or progress.remove):
             continue
-        word = suspensions.suspended(desired, out.ledger, Subject(key, grant.object, fact.node), "stop", now)
-        if word is not None and not desired.destroy:
-            out.holds.append(word)
+        hold = suspensions.suspended(desired, out.ledger, Subject(key, grant.object, fact.node), "stop", now)
+        if hold is not None and not desired.destroy:
+            out.holds.append(hold)
         elif progress.stop:
             if grant.grace is not None:
                 grace = grant.grace

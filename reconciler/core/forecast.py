@@ -97,7 +97,7 @@ def _target_probes(desired: Desired, decision: Decision) -> frozenset[TargetProb
 
 
 def _passing(observed: Observed, new: Iterable[TargetProbe], now: Now) -> Observed:
-    """The facts with passing checks of target addresses that this plan has added, like the probes of containers that it starts."""
+    """The facts with passing checks of the target addresses that this plan adds, like the probes of containers that it starts."""
     fact = ProbeFact(ProbeValue.PASS, ProbeValue.PASS, 1, 1, now.steady, now.steady, FOREVER, "forecast")
     added = {probe: fact for probe in new if probe not in observed.target_answers}
     return replace(observed, target_answers={**observed.target_answers, **added}) if added else observed

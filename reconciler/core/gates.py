@@ -1,7 +1,7 @@
 """Gates, the last stage before the plan: which candidates may go ahead now, and what holds the others.
 
 A gate holds a difference, not a health fact, so a spent budget shows as a hold and never as silence. Gates see candidates only,
-the longest-wanted first, so that nobody starves. A disruption is asked for once: its grant then stands until it is over.
+the longest-wanted first, so that none starves. A disruption passes the gates once: its grant then stands until it is over.
 Called by `decide` only.
 """
 
@@ -41,12 +41,12 @@ _ROLLOUT = frozenset(
         Reason.SURPLUS,
     }
 )
-"""Causes of changes that people plan, and may want to keep out of some hours."""
+"""Causes of planned changes, which a window may keep out of some hours."""
 
 
 @dataclass(slots=True)
 class Gated:
-    """What came through. Filled while this stage runs, read-only after it."""
+    """The candidates that passed, the holds and the waits. Filled while this stage runs, read-only after it."""
 
     ledger: Ledger
     creates: list[Want] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Gated:
 
 
 class _Members(NamedTuple):
-    """The containers of a workload by (node, id), and the ids of those that make way."""
+    """The containers of a workload by (node, id), and the ids of the outgoing ones."""
 
     beliefs: Mapping[tuple[str, str], Belief]
     outgoing: frozenset[str]
@@ -68,10 +68,10 @@ class _Gate:
     """The counters of one decision while its candidates pass in order."""
 
     def __init__(
-        self, counters: RestartCounters, pruning: Pruning, dead: set[str], shunned: Mapping[str, bool]
+        self, counters: RestartCounters, pruning: Pruning, dead: set[str], failing_checks: Mapping[str, bool]
     ) -> None:
         self.counters, self.pruning, self.dead, self.first_dead = counters, pruning, dead, min(dead, default="")
-        self.shunned, self.leaving = shunned, counters.ledger.grants
+        self.failing_checks, self.leaving = failing_checks, counters.ledger.grants
         self.desired, self.roster, self.counts, self.now = (
             counters.snap.desired,
             counters.snap.roster,
@@ -90,17 +90,21 @@ class _Gate:
         if known is None:
             group = self.roster.groups[key]
             beliefs = {(member.fact.node, member.fact.id): member for member in group.members()}
-            known = self.members[key] = _Members(beliefs, frozenset(one.fact.id for one in group.outgoing))
+            known = self.members[key] = _Members(beliefs, frozenset(belief.fact.id for belief in group.outgoing))
         return known
 
     def without_traffic(self, workload: Workload, leaving: ContainerFact | None) -> int:
-        """How many of the other replicas that count as available a balancer's own checks call down, or have not confirmed."""
-        if not self.shunned:
+        """How many of the other available replicas fail a balancer's own checks, or have not passed them yet."""
+        if not self.failing_checks:
             return 0
         others = [belief for belief in self.members_of(workload.key).beliefs.values() if belief.fact is not leaving]
-        mine = [other for other in others if other.fact.id in self.shunned]
-        ripe = [one for one in mine if availability.available_at(one, workload.min_ready) <= self.now.steady]
-        return sum(1 for one in ripe if one.fact.id not in self.leaving and self.roster.share(one.fact) != 0)
+        failing = [belief for belief in others if belief.fact.id in self.failing_checks]
+        available = [
+            belief for belief in failing if availability.available_at(belief, workload.min_ready) <= self.now.steady
+        ]
+        return sum(
+            1 for belief in available if belief.fact.id not in self.leaving and self.roster.share(belief.fact) != 0
+        )
 
     # one method per kind of candidate: each holds, or lets pass
 
@@ -119,7 +123,7 @@ class _Gate:
         if message:
             return Wait(want.object, Waiting.REPLACEMENT, message)
         address = fact.address if fact is not None else ""
-        # Engines give a stopped container's address to whoever starts next: without an own address any dead one may be it.
+        # Engines give a stopped container's address to the next one that starts: without an own address it may get any dead one.
         dead = self.first_dead if not address else address if address in self.dead else ""
         if dead:
             message = f"a pool still sends traffic to {dead}, where no container runs"
@@ -135,7 +139,7 @@ class _Gate:
     def concurrency(self, want: Want) -> Hold | None:
         failure = self.counters.ledger.step_failures.get(want.id)
         if failure is not None and backoff.step_at(want.id, failure, self.now) > self.now.steady:
-            # Its next try is held anyway, so it takes no room from those that can start.
+            # Its next try is held anyway, so it takes no room from containers that can start.
             return None
         count = self.started.get(want.node, 0)
         if count >= STARTS_PER_NODE:
@@ -145,7 +149,7 @@ class _Gate:
         return None
 
     def restart(self, want: Want, workload: Workload) -> Hold | Wait | None:
-        """A restart, or a recreation because restarts did not help: for failed health, or because a person asked for it."""
+        """A restart, or a recreation because restarts did not help: for failed health, or because the operator requested it."""
         return (
             restart_gates.heal(want, workload, self.counters) if want.cause in URGENT else self.retire(want, workload)
         )
@@ -153,7 +157,7 @@ class _Gate:
     def retire(self, want: Want, workload: Workload) -> Hold | Wait | None:
         group, counts = self.roster.groups[workload.key], self.counts[workload.key]
         if want.kind is Kind.RECREATE and want.fact is not None and want.fact.state is ContainerState.PAUSED:
-            # A grant would end at once, and be asked for again at every look.
+            # A grant would end at once, and be requested again at every look.
             message = f"{want.container} is paused; it will be recreated after it is unpaused"
             return Wait(want.object, Waiting.READY, message)
         prefix = f"{workload.key}/"
@@ -163,9 +167,8 @@ class _Gate:
         available = (
             serves and belief is not None and availability.available_at(belief, workload.min_ready) <= self.now.steady
         )
-        spare = want.fact is not None and self.shunned.get(
-            want.fact.id, False
-        )  # called down: clients lose nothing with it
+        # The balancer's own checks fail: clients lose nothing when it goes.
+        spare = want.fact is not None and self.failing_checks.get(want.fact.id, False)
         unknown = serves and want.ready is ProbeValue.UNKNOWN
         message = ""
         if want.kind is Kind.RETIRE and want.cause is not Reason.REVISION_FAILED:
@@ -192,8 +195,8 @@ class _Gate:
             next_step = f"bring replicas of {workload.key} back, or raise its availability.maxUnavailable"
             return Hold(want.object, want.id, Rule.BUDGET, message, until=until, next_step=next_step)
         limit = max(1, workload.max_unavailable)
-        # One that is not available may serve all the same (a last member, a doubted probe): what runs and comes back goes
-        # within the budget too. A replaced one that is not available has an available one in its place already.
+        # An unavailable container may still serve (a last member, a doubted probe): if it runs and comes back, it counts
+        # against the budget too. An unavailable container that is replaced has an available one in its place already.
         runs = want.fact is not None and want.fact.state in UP
         counted = available or unknown or (runs and want.kind is not Kind.RETIRE)
         if counted and grants.disrupted(self.counters.ledger.grants.values(), prefix) >= limit:
@@ -212,7 +215,7 @@ class _Gate:
         return hold
 
     def held(self, want: Want) -> Held | None:
-        """What a window must name to hold this one; None for what no window holds."""
+        """What a window must name to hold this candidate; None when no window holds it."""
         workload = want.workload
         if want.cause in URGENT:
             return Held.HEAL
@@ -226,27 +229,27 @@ class _Gate:
         """All gates of one candidate, in order."""
         workload = want.workload
         key = want.object.rpartition("/")[0]
-        word = suspensions.suspended(
+        hold = suspensions.suspended(
             self.desired, self.counters.ledger, Subject(key, want.object, want.node), want.id, self.now
         )
-        if word is None and workload is not None and workload.suspend:
+        if hold is None and workload is not None and workload.suspend:
             next_step = f"set spec.suspend of {key} to false"
-            word = Hold(want.object, want.id, Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)
+            hold = Hold(want.object, want.id, Rule.SUSPENDED, f"the manifest suspends {key}", next_step=next_step)
         held = self.held(want)
-        if word is None and held is not None:
-            word = windows.hold(self.desired, held, want.object, want.id, self.now)
-        if word is not None and not self.desired.destroy:
-            return word
+        if hold is None and held is not None:
+            hold = windows.hold(self.desired, held, want.object, want.id, self.now)
+        if hold is not None and not self.desired.destroy:
+            return hold
         if workload is None:
             return self.prune(want)
         match want.kind:
             case Kind.CREATE:
                 return self.create(want, workload)
             case Kind.START:
-                verdict = self.start(want, workload) or self.concurrency(want)
-                if verdict is None:
+                answer = self.start(want, workload) or self.concurrency(want)
+                if answer is None:
                     self.out.starts.append(want)
-                return verdict
+                return answer
             case Kind.UPDATE:
                 self.out.updates.append(want)
                 return None
@@ -266,13 +269,13 @@ def ask(
     """Ask every candidate, the longest-wanted first, then by id.
 
     Args:
-        dead: addresses with weight where nothing of ours lives.
-        failing_checks: containers that balancers' own checks call down (True) or have not confirmed, by id.
+        dead: addresses with weight where no container of this instance runs.
+        failing_checks: containers by id that fail balancers' own checks (True) or have not passed them yet (False).
     """
     since, now = counters.ledger.wanted, counters.snap.now
     wanted = {want.id: since[want.id] if want.id in since else instant(now) for want in wants}
     gates = _Gate(counters, pruning, dead, failing_checks)
-    # Unavailable ones go first among equals: taking them away costs nothing.
+    # Unavailable containers go first among equals: their disruption costs nothing.
     for want in sorted(wants, key=lambda want: (wanted[want.id].wall, want.ready is ProbeValue.PASS, want.id)):
         answer = gates.ask(want)
         if isinstance(answer, Hold):

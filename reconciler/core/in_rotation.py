@@ -1,9 +1,9 @@
-"""Arrival: new replicas that are available and not yet everywhere where their traffic comes from.
+"""In rotation: which available new replicas do not get traffic from every pool and name yet.
 
 An old replica of a rolling rollout leaves pools and names only after the new one that takes its place is in them: with weight, as
-read back, published, and not kept from traffic by a balancer's own checks. Otherwise a name would lose an address first and win one
-later, or all traffic would be on replicas that the balancer believes down. Called by `decide` before the gates, which count nobody
-as available that `failing_checks` names.
+read back, published, and not kept from traffic by a balancer's own checks. Otherwise a name would lose an address first and gain
+one later, or all traffic would go to replicas that fail the balancer's checks. Called by `decide` before the gates, which count no
+replica of `failing_checks` as available.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,7 +24,7 @@ _ADDRESSES = frozenset({"A", "AAAA"})
 def count(
     snap: Snapshot, counts: Mapping[str, Availability], weights: Weights, names: Names
 ) -> Mapping[str, Availability]:
-    """The counts, with how many available new replicas have not arrived, for workloads whose replicas replace each other."""
+    """The counts, with the number of available new replicas that are not in rotation yet, for workloads in a rolling rollout."""
     rolling = {
         key: group
         for key, group in snap.roster.groups.items()
@@ -36,13 +36,13 @@ def count(
     changed: dict[str, Availability] = {}
     for key, group in rolling.items():
         available = [
-            one
-            for one in group.current.values()
-            if availability.available_at(one, group.workload.min_ready) <= snap.now.steady
+            belief
+            for belief in group.current.values()
+            if availability.available_at(belief, group.workload.min_ready) <= snap.now.steady
         ]
-        many = sum(1 for one in available if one.fact.id in late)
-        if many:
-            changed[key] = counts[key]._replace(arriving=many)
+        arriving = sum(1 for belief in available if belief.fact.id in late)
+        if arriving:
+            changed[key] = counts[key]._replace(arriving=arriving)
     return {**counts, **changed} if changed else counts
 
 
@@ -59,9 +59,9 @@ def _late(snap: Snapshot, rolling: set[str], weights: Weights, names: Names) -> 
     for service in snap.desired.services:
         if not any(backend.workload in rolling for backend in service.backends):
             continue
-        there: set[str] = set()
+        observed: set[str] = set()
         for endpoint, belief in pools.endpoints(service, snap.roster):
-            there.add(belief.fact.id)
+            observed.add(belief.fact.id)
             lacks = bool(service.balancers) and service.key in weights.shown(belief.fact.id).lacking
             if lacks or endpoint.address in joining:
                 late.add(belief.fact.id)
@@ -70,28 +70,28 @@ def _late(snap: Snapshot, rolling: set[str], weights: Weights, names: Names) -> 
             groups = [
                 snap.roster.groups[backend.workload] for backend in service.backends if backend.workload in rolling
             ]
-            late |= {one.fact.id for group in groups for one in group.current.values()} - there
+            late |= {belief.fact.id for group in groups for belief in group.current.values()} - observed
     return late
 
 
 def failing_checks(snap: Snapshot, workloads: Collection[str]) -> dict[str, bool]:
-    """Containers, by id, behind services of these workloads that a balancer's own checks call down (True) or have not confirmed.
+    """Containers by id behind services of these workloads that fail a balancer's own checks (True) or have not passed them yet.
 
-    A planned disruption of another one could take more from clients than the budget says: to them these are down, or soon may be.
+    Clients do not reach them now, or soon may not: a planned disruption of another one could cost more than the budget allows.
     """
-    found: dict[str, bool] = {}
+    failing: dict[str, bool] = {}
     for service in snap.desired.services if workloads else ():
         if not any(backend.workload in workloads for backend in service.backends):
             continue
         for balancer in service.balancers:
             pool = snap.sight.pools.get((balancer.provider, balancer.pool))
             members = pool.members if pool is not None else ()
-            words = {member.endpoint: member.operational for member in members if member.operational in UNRELIABLE}
-            serving = {member.endpoint for member in members if words and balancer_checks.serves(member)}
-            for endpoint, belief in pools.endpoints(service, snap.roster) if words else ():
-                if endpoint in words and len(serving) > (endpoint in serving):  # beside itself
-                    found[belief.fact.id] = found.get(belief.fact.id, True) and words[endpoint] == "down"
-    return found
+            checks = {member.endpoint: member.operational for member in members if member.operational in UNRELIABLE}
+            serving = {member.endpoint for member in members if checks and balancer_checks.serves(member)}
+            for endpoint, belief in pools.endpoints(service, snap.roster) if checks else ():
+                if endpoint in checks and len(serving) > (endpoint in serving):  # beside itself
+                    failing[belief.fact.id] = failing.get(belief.fact.id, True) and checks[endpoint] == "down"
+    return failing
 
 
 def _published(service: str, desired: Desired) -> bool:

@@ -1,4 +1,4 @@
-"""What this instance owns and no manifest names any more: the candidates of pruning. Called by `decide` only."""
+"""Orphans: objects that this instance owns and no manifest names, the candidates of pruning. Called by `decide` only."""
 
 from reconciler.core.dns.policies import Names
 from reconciler.core.replicas.snapshot import Snapshot
@@ -6,15 +6,15 @@ from reconciler.core.traffic.pools import Weights
 
 
 def of(snap: Snapshot, weights: Weights, names: Names) -> frozenset[str]:
-    """The objects that exist under our mark and that no manifest names."""
+    """The objects that carry the mark of this instance and that no manifest names."""
     workloads = {f"workload/{fact.mark.workload}" for fact in snap.roster.orphans if fact.mark}
     return frozenset(workloads | {stray.object for stray in weights.strays} | {stray.object for stray in names.strays})
 
 
 def owned(snap: Snapshot) -> int:
-    """How many objects this instance owns: workloads, pools with members of ours, and owners of record sets."""
-    mine = {key: group for key, group in snap.roster.groups.items() if not group.workload.restart_only}
-    workloads = {key for key, group in mine.items() if group.current or group.outgoing or group.surplus}
+    """How many objects this instance owns: workloads, pools with members of this instance, and owners of record sets."""
+    managed = {key: group for key, group in snap.roster.groups.items() if not group.workload.restart_only}
+    workloads = {key for key, group in managed.items() if group.current or group.outgoing or group.surplus}
     orphaned = {f"workload/{fact.mark.workload}" for fact in snap.roster.orphans if fact.mark}
     pools = {f"pool/{key[1]}" for key, pool in snap.sight.pools.items() if any(member.ours for member in pool.members)}
     prefix = f"{snap.desired.instance.id}/"

@@ -1,4 +1,4 @@
-"""Activation: when a revision that waits beside the active one gets the traffic, and when that is called off.
+"""Activation: when a revision that waits beside the active one gets the traffic, and when its activation is called off.
 
 Raise, read back, lower: an activation opens when the waiting revision is due and all its replicas are verified; both revisions
 then have their share until every endpoint of the new one was read back with weight; only then is it active, and the old one has
@@ -39,7 +39,7 @@ def advance(turn: Turn, evidence: Evidence) -> None:
         _carry_on(turn, evidence, target)
 
 
-# --- the first one, and older ones --------------------------------------------------------------------------------
+# --- the first revision, and older ones --------------------------------------------------------------------------------
 
 
 def _first(turn: Turn, evidence: Evidence) -> None:
@@ -52,7 +52,7 @@ def _first(turn: Turn, evidence: Evidence) -> None:
 
 
 def _settle(rollout: Rollout, row: Revision, now: Now) -> Rollout:
-    """This revision has the traffic from here on; waiting older ones, and the one that had it, have not."""
+    """This revision becomes active; the one that was active, and older ones that wait, are superseded."""
     at, active = instant(now), rollout.active
     for other in rollout.rows:
         if other.revision == row.revision:
@@ -69,7 +69,7 @@ def _settle(rollout: Rollout, row: Revision, now: Now) -> Rollout:
 
 
 def _supersede(rollout: Rollout, evidence: Evidence) -> Rollout:
-    """Revisions that were declared earlier than the one that has the traffic, or than a newer one, wait no longer."""
+    """Waiting revisions that are older than the active one, or than a newer declared one, are superseded."""
     active, wanted = rollout.of(rollout.active), evidence.workload.template.revision
     newest = rollout.of(wanted)
     at_once = evidence.workload.rollout.supersede is Supersede.IMMEDIATELY
@@ -85,7 +85,7 @@ def _supersede(rollout: Rollout, evidence: Evidence) -> Rollout:
 
 
 def _give_up(rollout: Rollout, evidence: Evidence) -> Rollout:
-    """A waiting revision has failed when a replica is refused for good, or ends, again and again: it frees what it holds."""
+    """A waiting revision fails when the engine refuses a replica for good, or a replica exits, more often than the limit."""
     for row in rollout.rows:
         failure = evidence.start_failures.get(row.revision)
         if row.standing is not Standing.SCHEDULED or row.revision == rollout.active:
@@ -96,11 +96,11 @@ def _give_up(rollout: Rollout, evidence: Evidence) -> Rollout:
     return rollout
 
 
-# --- the next one -------------------------------------------------------------------------------------------------
+# --- the next revision -------------------------------------------------------------------------------------------------
 
 
 def _target(turn: Turn, evidence: Evidence) -> Revision | None:
-    """The revision that is to get the traffic now: the newest one that is due, or the one that gets it back."""
+    """The revision that should get the traffic now: the newest one that is due, or the one that gets it back."""
     rollout, workload, now = turn.rollout, evidence.workload, evidence.now
     active = rollout.of(rollout.active)
     newest: Revision | None = None
@@ -129,7 +129,7 @@ def _target(turn: Turn, evidence: Evidence) -> Revision | None:
 
 
 def _health(row: Revision, rollout: Rollout, evidence: Evidence) -> Health:
-    """The replicas of a revision that may get the traffic. Of one that gets it back there are as many as were kept."""
+    """The replicas of a revision that may get the traffic. A revision that gets it back needs only the replicas that were kept."""
     health = evidence.health[row.revision]
     if row.revision != rollout.back:
         return health
@@ -137,7 +137,7 @@ def _health(row: Revision, rollout: Rollout, evidence: Evidence) -> Health:
 
 
 def _open(turn: Turn, evidence: Evidence, row: Revision) -> None:
-    """Begin the activation when nothing speaks against it; otherwise report what does."""
+    """Begin the activation, or report why it does not begin."""
     workload, now = evidence.workload, evidence.now
     action = f"activate {row.revision[:8]}"
     health = _health(row, turn.rollout, evidence)
@@ -162,7 +162,7 @@ def _open(turn: Turn, evidence: Evidence, row: Revision) -> None:
         return
     others = {other.revision for other in turn.rollout.rows} - {row.revision, turn.rollout.active}
     if others & evidence.carrying:
-        message = f"an older revision still carries weight; revision {row.revision[:8]} follows when that is 0"
+        message = f"an older revision still has weight; revision {row.revision[:8]} is activated when that weight is 0"
         turn.waits.append(Wait(workload.key, Waiting.WEIGHT, message))
         return
     turn.rollout = turn.rollout.put(
@@ -171,7 +171,7 @@ def _open(turn: Turn, evidence: Evidence, row: Revision) -> None:
 
 
 def _not_verified(turn: Turn, evidence: Evidence, row: Revision, health: Health) -> None:
-    """A due revision whose replicas are not all verified: it is waited for; in the end it expires, or has failed to start."""
+    """A due revision whose replicas are not all verified: it waits for the grace period, then it expires or fails."""
     workload, now = evidence.workload, evidence.now
     message = (
         f"{health.available} of {health.wanted} replicas of revision {row.revision[:8]} are verified "
@@ -193,14 +193,14 @@ def _not_verified(turn: Turn, evidence: Evidence, row: Revision, health: Health)
         turn.rollout = turn.rollout.put(row)
         turn.holds.append(_not_eligible(workload.key, row))
     else:
-        # Nothing speaks against it but that nothing is known, and that takes nothing away.
+        # Unknown results alone do not end a revision.
         next_step = f"check that the probes of {workload.key} can run"
         action = f"activate {row.revision[:8]}"
         turn.holds.append(Hold(workload.key, action, Rule.PROBER_FAULT, message, next_step=next_step))
 
 
 def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
-    """Go on with an activation that was opened: the next step, the end, or back to where it began."""
+    """Carry on an open activation: take the next step, settle it, or call it off."""
     workload, now, back = evidence.workload, evidence.now, row.revision == turn.rollout.back
     health = _health(row, turn.rollout, evidence)
     turn.until = min(turn.until, health.until)
@@ -241,7 +241,7 @@ def _carry_on(turn: Turn, evidence: Evidence, row: Revision) -> None:
 
 
 def _call_off(turn: Turn, evidence: Evidence, row: Revision, health: Health, stepwise: bool) -> None:
-    """Replicas of a revision that was being let in fail: it is out at once, and tried again later unless it was a canary."""
+    """Replicas fail during the activation: the revision loses its traffic at once, and is retried later unless it was a canary."""
     workload, at = evidence.workload, instant(evidence.now)
     why = f"{health.failing + health.lost(row.scale)} of its {health.wanted} replicas failed while it was activated"
     floor = max(1, min(workload.replicas, row.scale or workload.replicas) - workload.max_unavailable)
@@ -256,16 +256,14 @@ def _call_off(turn: Turn, evidence: Evidence, row: Revision, health: Health, ste
         return
     turn.rollout = turn.rollout if row.stepped is None else turn.rollout.put(row._replace(stepped=None))
     available = f"{health.available} of {health.wanted} replicas of revision {row.revision[:8]}"
-    turn.waits.append(
-        Wait(workload.key, Waiting.VERIFIED, f"{available} are available; its share is not raised for now")
-    )
+    turn.waits.append(Wait(workload.key, Waiting.VERIFIED, f"{available} are available; its share is not raised yet"))
 
 
-# --- reporting it ---------------------------------------------------------------------------------------------------
+# --- reports ---------------------------------------------------------------------------------------------------
 
 
 def _report(turn: Turn, evidence: Evidence) -> None:
-    """Revisions that are over and declared all the same, and those whose replicas are kept."""
+    """Report the declared revision when it has failed or expired, and revisions whose replicas are kept."""
     workload, now, window = evidence.workload, evidence.now, evidence.workload.rollout.window
     row = turn.rollout.of(workload.template.revision)
     if row is not None and row.standing in {Standing.FAILED, Standing.EXPIRED}:
@@ -282,7 +280,7 @@ def _report(turn: Turn, evidence: Evidence) -> None:
 
 
 def _not_eligible(key: str, row: Revision) -> Hold:
-    """A declared revision that does not get the traffic: reported at every look, until the manifest changes."""
+    """The hold of a declared revision that does not get the traffic: reported at every look, until the manifest changes."""
     message = f"revision {row.revision[:8]} has {row.standing.value}: {row.why}"
     next_step = f"change the template or the activation time of {key} to retry it"
     return Hold(key, f"activate {row.revision[:8]}", Rule.REVISION_NOT_ELIGIBLE, message, next_step=next_step)

@@ -1,6 +1,6 @@
-"""Everything that is known of the revisions of one workload, gathered once and in one place, before any rule judges them.
+"""Evidence: all facts about the revisions of one workload, gathered once, before any rule judges them.
 
-`rollback` and `activate` look at nothing else: facts go in here, and only the history goes on. Called by `revisions` for
+`rollback` and `activate` use no other facts; they change the rollout history only. Called by `revisions` for
 workloads whose revisions stand beside each other.
 """
 
@@ -22,13 +22,13 @@ from reconciler.core.rollouts.start_failures import StartFailure
 
 
 class Evidence(NamedTuple):
-    """What one workload is judged by.
+    """The facts by which one workload is judged.
 
-    health: revision -> its replicas that have the traffic or may get it; those on their way out count as unknown. serving: the
-    replicas of the revision that has the traffic, or may take it first; those on their way out count as they are. stopped: the
-    revisions of replicas that are kept and stopped. leftover: those, and the ones of replicas that make way. start_failures: of
-    revisions that wait. carrying, raised: as in `ReadBack`. hold: what of ours holds an activation that is due, whatever the
-    health; its action is filled in by who reports it.
+    health: revision -> its replicas that have the traffic or may get it; leaving replicas count as unknown. serving: the replicas
+    of the revision that has the traffic, or may take it first; leaving replicas count by their probes. stopped: the revisions of
+    replicas that are stopped and kept. leftover: the same, and the revisions of outgoing replicas. start_failures: of waiting
+    revisions. carrying, raised: as in `ReadBack`. hold: a suspension, a window or a clock jump that holds a due activation,
+    whatever the health; `activate` fills in its action.
     """
 
     workload: Workload
@@ -44,7 +44,7 @@ class Evidence(NamedTuple):
 
 
 def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumped: bool) -> Evidence:
-    """Look at all revisions of one workload. `jumped`: the wall clock and the steady clock jumped since the last look."""
+    """Gather the facts of all revisions of one workload. `jumped`: the wall clock jumped against the steady clock since the last look."""
     workload, now = group.workload, snap.now
     first = rollout.active or workload.template.revision
     host_restart = rollout.host_restarted
@@ -73,7 +73,7 @@ def gather(snap: Snapshot, ledger: Ledger, group: Group, rollout: Rollout, jumpe
 
 
 def _hold(snap: Snapshot, ledger: Ledger, workload: Workload, jumped: bool) -> Hold | None:
-    """What of ours holds an activation however well the replicas are."""
+    """The hold of an activation that does not depend on the replicas: a clock jump, a suspension or a window."""
     key, now = workload.key, snap.now
     if jumped:
         message = "the wall clock jumped against the steady clock, so due activations are checked again"

@@ -1,4 +1,4 @@
-"""How well the replicas of one revision are. Called by `evidence` for every revision of a workload."""
+"""The health of one revision's replicas. Called by `evidence` for every revision of a workload."""
 
 from collections.abc import Container, Iterable
 from typing import NamedTuple
@@ -8,13 +8,13 @@ from providers.facts import ContainerState, ProbeValue
 from reconciler.core.health.belief import Belief, By
 from reconciler.core.model.instant import FOREVER, Instant, Now
 from reconciler.core.replicas import availability
-from reconciler.core.rollouts.host_restart import excused_until, struck
+from reconciler.core.rollouts.host_restart import affected, excused_until
 
 
 class Health(NamedTuple):
-    """The replicas of one revision: how many of `wanted` are available, fail for certain, or are not known to do either.
+    """The replicas of one revision: how many of `wanted` are available, fail for certain, or are unknown.
 
-    `existing` counts those that are there, also when they were never started.
+    `existing` counts all containers, started or not.
     """
 
     wanted: int
@@ -35,7 +35,7 @@ class Health(NamedTuple):
         return self.wanted - self.available - self.failing - self.unknown
 
     def lost(self, scale: int) -> int:
-        """How many are missing of the `scale` that were all verified once; those that were added since are still to come."""
+        """How many are missing of the `scale` replicas that were all verified once; replicas added since do not count."""
         return max(0, self.missing - max(0, self.wanted - (scale or self.wanted)))
 
 
@@ -46,12 +46,11 @@ def health(
     leaving: Container[str] = frozenset(),
     host_restart: Instant | None = None,
 ) -> Health:
-    """Judge replicas by container and application: what is not known is neither available nor failing.
+    """Judge replicas by container state and probes: an unknown replica is neither available nor failing.
 
-    One that was created and not started yet is as good as missing: nothing speaks against it. An override that keeps a replica
-    out of traffic is about its ordinal, whatever the revision, so the probes decide here. Of one that is on its way out (its id
-    is in `leaving`) nobody knows whether it still runs in a moment. `host_restart` is when the host took replicas along: of those
-    that it struck it is not known for a while whether they fail.
+    A replica that was created but not started counts as missing. An override that keeps a replica out of traffic is about its
+    ordinal, whatever the revision, so the probes decide here. A replica whose id is in `leaving` is unknown, because it may stop
+    at any moment. `host_restart` is when the host or engine stopped replicas: those are unknown for a while instead of failing.
     """
     available = failing = unknown = existing = 0
     excused = excused_until(host_restart, workload, now)
@@ -66,17 +65,17 @@ def health(
         overridden = kept_out(belief)
         ready = belief.claim.observer if overridden and belief.claim is not None else belief.ready
         if fact.state is not ContainerState.RUNNING or sick or ProbeValue.FAIL in (ready, belief.live):
-            if excused and host_restart is not None and struck(belief, host_restart, now):
+            if excused and host_restart is not None and affected(belief, host_restart, now):
                 unknown += 1
             else:
                 failing += 1
         elif ready is ProbeValue.PASS and belief.live is ProbeValue.PASS and fact.id not in leaving:
-            ripe = now.steady if overridden else availability.available_at(belief, workload.min_ready)
-            if ripe <= now.steady:
+            available_at = now.steady if overridden else availability.available_at(belief, workload.min_ready)
+            if available_at <= now.steady:
                 available += 1
             else:
                 unknown += 1
-                until = min(until, ripe)
+                until = min(until, available_at)
         else:
             unknown += 1
     return Health(workload.replicas, available, failing, unknown, until, existing)

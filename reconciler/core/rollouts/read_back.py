@@ -14,8 +14,8 @@ from reconciler.core.traffic import balancer_checks, pools
 
 
 class ReadBack(NamedTuple):
-    """`carrying`: revisions of which any replica has weight. `raised`: those of which every replica has it in every pool and
-    gets traffic for it.
+    """`carrying`: revisions with weight on any replica. `raised`: revisions with weight on every replica in every pool, where no
+    balancer's check keeps the traffic from it.
     """
 
     carrying: frozenset[str]
@@ -28,8 +28,8 @@ NOTHING = ReadBack(frozenset(), frozenset())
 def read_back(snap: Snapshot, group: Group, revisions: Iterable[str]) -> ReadBack:
     """Compare these revisions of a workload with the pools of its services.
 
-    A replica without an address has no weight yet. Those that an operator keeps out of traffic are not waited for. A pool that
-    cannot be read raises nothing; a workload without pools has nothing to raise.
+    A replica without an address has no weight yet. A replica that an operator keeps out of traffic does not count. With an
+    unreadable pool no revision is raised; without pools every revision is.
     """
     key = group.workload.key
     weighed: dict[str, set[str]] = defaultdict(set)
@@ -48,13 +48,13 @@ def read_back(snap: Snapshot, group: Group, revisions: Iterable[str]) -> ReadBac
             pool = snap.sight.pools.get((balancer.provider, balancer.pool))
             members = () if pool is None else pool.members
             weights = {member.endpoint: member.weight for member in members if member.ours}
-            for revision, those in replicas.items():
-                weighed[revision] |= {belief.fact.id for _, belief in those}
-                if any(weights.get(endpoint) for endpoint, _ in those):
+            for revision, placed in replicas.items():
+                weighed[revision] |= {belief.fact.id for _, belief in placed}
+                if any(weights.get(endpoint) for endpoint, _ in placed):
                     carrying.add(revision)
-                if any(not weights.get(endpoint) and not health.kept_out(belief) for endpoint, belief in those):
+                if any(not weights.get(endpoint) and not health.kept_out(belief) for endpoint, belief in placed):
                     lacking.add(revision)
-                if pool is not None and balancer_checks.failing(members, {endpoint for endpoint, _ in those}):
+                if pool is not None and balancer_checks.failing(members, {endpoint for endpoint, _ in placed}):
                     lacking.add(revision)
     raised = {
         revision

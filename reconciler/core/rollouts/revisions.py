@@ -1,10 +1,10 @@
 """Revisions: the rollout history of every workload.
 
 A changed template makes a new revision. The history says which one has the traffic, which ones wait and which ones are over, so
-that a poll of the source never undoes a decision, and an older one never comes back by itself. A lost ledger loses only history:
+that a poll of the source never undoes a decision, and an older revision never comes back by itself. A lost ledger loses only history:
 the revision that carries weight is the active one. Called by `decide` once the containers are sorted. For each workload the way
-is straight: what was remembered, what the manifest declares, what is known (`evidence`), whether it is taken back (`rollback`),
-what comes next (`activate` or `rolling`).
+is straight: the remembered history, the declared revision, the facts (`evidence`), a rollback if one is due (`rollback`), the
+next step (`activate` or `rolling`).
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from reconciler.core.rollouts.turn import Turn
 from reconciler.core.traffic.pools import endpoints
 
 HISTORY = 10
-"""Revisions that are over and have no containers any more are listed up to this many, the newest ones."""
+"""The history lists at most this many revisions; the oldest ones that are over and have no containers go first."""
 
 JUMP = 300 * SECOND
 """A difference between wall and steady clock above this, from one look to the next, is a jump and not a correction."""
@@ -36,7 +36,7 @@ _ACTIVE, _SCHEDULED = Standing.ACTIVE, Standing.SCHEDULED
 
 @dataclass(slots=True)
 class Followed:
-    """The ledger after this look, and what is to be reported. Filled while this stage runs, read-only after it.
+    """The ledger after this look, and the holds and waits to report. Filled while this stage runs, read-only after it.
 
     `until` is the steady instant at which the first of these answers changes on the same facts.
     """
@@ -63,7 +63,7 @@ def follow(snap: Snapshot, ledger: Ledger) -> Followed:
                 continue
             weighed = _weighed(snap) if weighed is None else weighed
             before = _rebuilt(group, mark, weighed, snap.now)
-        if _over(group, before, mark):
+        if _complete(group, before, mark):
             rollouts[key] = before
             continue
         after = _declared(group.workload, before, mark, snap.now)
@@ -90,7 +90,7 @@ def follow(snap: Snapshot, ledger: Ledger) -> Followed:
 
 
 def quiet(desired: Desired, ledger: Ledger, now: Now) -> frozenset[str]:
-    """What is not probed: what a person silenced, and revisions (`workload/web@REVISION`) that wait and are not due for long."""
+    """Names that are not probed: those an operator silenced, and revisions (`workload/web@REVISION`) whose precheck is not due."""
     names = set(suspensions.probes_suspended(ledger, now))
     for workload in desired.workloads:
         rollout = ledger.rollouts.get(workload.key) if workload.strategy in STAGED else None
@@ -109,7 +109,7 @@ def revision_key(key: str, revision: str) -> str:
 
 
 def _clock(desired: Desired, ledger: Ledger, now: Now) -> tuple[Instant | None, bool]:
-    """What to remember of the clocks while any time of day matters, and whether they jumped since the last look."""
+    """The clocks to remember while any time of day matters, and whether they jumped since the last look."""
     if not any(workload.strategy in STAGED for workload in desired.workloads):
         return None, False
     before = ledger.clock
@@ -119,21 +119,21 @@ def _clock(desired: Desired, ledger: Ledger, now: Now) -> tuple[Instant | None, 
     return (instant(now) if jumped else before), jumped
 
 
-def _over(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
-    """Whether nothing goes on: the declared revision has the traffic to itself. The books of almost all workloads, at any time."""
+def _complete(group: Group, rollout: Rollout, mark: RevisionMark) -> bool:
+    """Whether no rollout is under way: the declared revision has all traffic. True for almost all workloads at any time."""
     if rollout.active != mark.revision or group.outgoing or group.waiting or group.kept or group.unreadable_nodes:
         return False
     row = rollout.of(mark.revision)
     if row is None or row.number != mark.number or row.standing is not _ACTIVE or rollout.asked:
         return False
-    others = any(one.standing is _SCHEDULED for one in rollout.rows)
+    others = any(other.standing is _SCHEDULED for other in rollout.rows)
     settled = (rollout.low, rollout.progressed, rollout.host_restarted) == (None, None, None) and not rollout.back
     return settled and not others and len(rollout.rows) <= HISTORY
 
 
 def _weighed(snap: Snapshot) -> Mapping[tuple[str, str], int]:
     """The weight that was read back, by (workload's name, revision)."""
-    found: dict[tuple[str, str], int] = {}
+    weighed: dict[tuple[str, str], int] = {}
     for service in snap.desired.services:
         pools = (snap.sight.pools.get((balancer.provider, balancer.pool)) for balancer in service.balancers)
         weights = {
@@ -147,16 +147,16 @@ def _weighed(snap: Snapshot) -> Mapping[tuple[str, str], int]:
             mark = belief.fact.mark
             if mark is not None:
                 key = mark.workload, mark.revision
-                found[key] = found.get(key, 0) + weights.get(endpoint, 0)
-    return found
+                weighed[key] = weighed.get(key, 0) + weights.get(endpoint, 0)
+    return weighed
 
 
 def _rebuilt(group: Group, mark: RevisionMark, weighed: Mapping[tuple[str, str], int], now: Now) -> Rollout:
-    """The books as far as the world tells them. The revision with most weight is active.
+    """The history as far as containers and pools show it. The revision with most weight is active.
 
-    Where weights tell nothing, because there are none or they cannot be read, it is one that runs and is not declared: the declared
-    one has to show first that it is well, however many replicas of it stand by. Of two that are not declared, it is the one that
-    most replicas run; between equals the order of their hashes decides.
+    Without weights, because there are none or they cannot be read, a running revision that is not declared is active: the declared
+    one must be verified first, however many of its replicas run. Of two undeclared revisions the one with more running replicas is
+    active; between equals the order of their hashes decides.
     """
     name, wanted, at = group.workload.name, mark.revision, instant(now)
     running: dict[str, int] = {}
@@ -167,7 +167,8 @@ def _rebuilt(group: Group, mark: RevisionMark, weighed: Mapping[tuple[str, str],
     if set(running) <= {wanted}:
         return Rollout()
     active = max(
-        running, key=lambda one: (weighed.get((name, one), 0), running[one] > 0, one != wanted, running[one], one)
+        running,
+        key=lambda hash_: (weighed.get((name, hash_), 0), running[hash_] > 0, hash_ != wanted, running[hash_], hash_),
     )
     rollout = Rollout(active=active)
     for revision in sorted(running):
@@ -189,10 +190,10 @@ def _rebuilt(group: Group, mark: RevisionMark, weighed: Mapping[tuple[str, str],
 
 
 def _declared(workload: Workload, rollout: Rollout, mark: RevisionMark, now: Now) -> Rollout:
-    """The books with what the manifest says: its revision, and when that may take over.
+    """The history with the declared revision, and when that may take over.
 
-    A new number makes an old hash a new revision. A failed or expired one is tried again only when the template or the time
-    of its activation changes.
+    A new number makes an old hash a new revision. A failed or expired revision is retried only when the template or the
+    time of its activation changes.
     """
     wanted, at, delay = mark.revision, workload.rollout.activate_at, workload.rollout.delay
     row = rollout.of(wanted)
@@ -214,12 +215,12 @@ def _declared(workload: Workload, rollout: Rollout, mark: RevisionMark, now: Now
 
 
 def _trimmed(group: Group, rollout: Rollout) -> Rollout:
-    """Forget the oldest revisions of which nothing is left."""
+    """Forget the oldest revisions that have no containers."""
     if len(rollout.rows) <= HISTORY:
         return rollout
-    marks = (one.fact.mark for one in (*group.members(), *group.kept))
-    there = {mark.revision for mark in marks if mark is not None}
-    there |= {rollout.active, rollout.back, group.workload.template.revision}
-    gone = [row for row in rollout.rows if row.revision not in there and row.standing in ENDED]
-    dropped = {one.revision for one in gone[: max(0, len(rollout.rows) - HISTORY)]}
+    marks = (belief.fact.mark for belief in (*group.members(), *group.kept))
+    needed = {mark.revision for mark in marks if mark is not None}
+    needed |= {rollout.active, rollout.back, group.workload.template.revision}
+    gone = [row for row in rollout.rows if row.revision not in needed and row.standing in ENDED]
+    dropped = {row.revision for row in gone[: max(0, len(rollout.rows) - HISTORY)]}
     return rollout._replace(rows=tuple(row for row in rollout.rows if row.revision not in dropped))

@@ -1,7 +1,7 @@
-"""Taking an activation back: because the new revision fails while it bakes, or because an operator asks for it.
+"""Rollback: the active revision gives the traffic back, because it fails within `bake` or because an operator requests it.
 
-What had the traffic before is kept, stopped, and gets it back the way it lost it: raise, read back, lower. The revision that
-failed is not tried again until its manifest changes, so the next poll of the source does not undo this. Called by `revisions`.
+The previous revision is stopped and kept, and gets the traffic back as it lost it: raise, read back, lower. The revision that
+failed is not retried until its manifest changes, so the next poll of the source does not undo a rollback. Called by `revisions`.
 """
 
 from manifests.values.desired import SECOND
@@ -11,11 +11,11 @@ from reconciler.core.rollouts.evidence import Evidence
 from reconciler.core.rollouts.turn import Turn
 
 LOW = 30 * SECOND
-"""How long too few replicas of a revision that bakes must be available before its activation is taken back."""
+"""How long too few replicas must be available within `bake` before the revision is rolled back."""
 
 
 def judge(turn: Turn, evidence: Evidence) -> None:
-    """Answer an operator who asks for the revision before, then watch the one that took over last."""
+    """Answer an operator's request for a rollback, then watch the active revision."""
     if turn.rollout.asked is not None:
         turn.rollout = _asked(turn.rollout, evidence)
     _bake(turn, evidence)
@@ -35,7 +35,7 @@ def _previous(rollout: Rollout, evidence: Evidence) -> Revision | None:
 
 
 def _asked(rollout: Rollout, evidence: Evidence) -> Rollout:
-    """A revision that waits is not let in any more, and the active one gives the traffic back."""
+    """An operator's rollback: waiting revisions fail, and the active one gives the traffic back."""
     assert rollout.asked is not None  # noqa: S101  (asked by the caller)
     who, reason = rollout.asked
     rollout = rollout._replace(asked=None)
@@ -54,7 +54,7 @@ def _asked(rollout: Rollout, evidence: Evidence) -> Rollout:
 
 
 def _bake(turn: Turn, evidence: Evidence) -> None:
-    """Watch the active revision for as long as it bakes; what it can give the traffic back to is kept for longer than that."""
+    """Watch the active revision for `bake`; the previous revision is kept for longer than that."""
     rollout, workload, now = turn.rollout, evidence.workload, evidence.now
     row = rollout.of(rollout.active)
     if row is None or row.activated is None or row.standing is not Standing.ACTIVE or not workload.replicas:

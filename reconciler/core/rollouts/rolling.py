@@ -1,6 +1,6 @@
-"""A rolling rollout: how far replicas of the declared revision have taken the place of the old ones, and when it is stuck.
+"""A rolling rollout: how many replicas of the declared revision have replaced old ones, and whether it is stuck.
 
-`replacement` says which container makes way next; here is what became of the whole. Called by `revisions`.
+`replacement` decides which container goes next; this module keeps the history of the whole rollout. Called by `revisions`.
 """
 
 from manifests.values.desired import SECOND, Workload
@@ -51,16 +51,15 @@ def advance(snap: Snapshot, ledger: Ledger, group: Group, turn: Turn) -> None:
         failure = start_failures.worst(group, row.revision, snap.desired.instance.id, ledger)
         row = _failed(group, row, failure, now)
         if row.standing is Standing.FAILED:
-            turn.rollout = turn.rollout.put(row)._replace(
-                ready=ready
-            )  # of those there are now, one more speaks for it again
+            # From here on one more ready replica counts as progress.
+            turn.rollout = turn.rollout.put(row)._replace(ready=ready)
     lacking = f"{ready} of {workload.replicas} new replicas are available"
-    why = row.why if row.standing is Standing.FAILED else _against(group, failure)
+    why = row.why if row.standing is Standing.FAILED else _cause(group, failure)
     turn.holds.append(_stuck(group, row, f"{lacking}; {why}" if why else lacking))
 
 
 def _declared_last(rollout: Rollout, wanted: str, now: Now) -> Rollout:
-    """The history once the declared revision has taken the place of those that waited before it."""
+    """The history in which the declared revision has superseded those that waited before it."""
     row = rollout.of(wanted)
     if row is None:
         return rollout
@@ -82,33 +81,33 @@ def _failing(group: Group) -> str:
     return next((fact.name for fact in sick if fact.state is ContainerState.RUNNING), "")
 
 
-def _against(group: Group, failure: start_failures.StartFailure | None) -> str:
-    """What speaks against the revision; empty when nothing does."""
+def _cause(group: Group, failure: start_failures.StartFailure | None) -> str:
+    """Why the revision is stuck; empty when nothing of it fails."""
     name = _failing(group)
     return failure.message if failure is not None else f"{name} fails its probe" if name else ""
 
 
 def _failed(group: Group, row: Revision, failure: start_failures.StartFailure | None, now: Now) -> Revision:
-    """The revision of a rollout that is stuck: failed where something speaks against it.
+    """The revision of a stuck rollout: failed when a replica fails a probe or cannot be created, started or kept up.
 
-    A registry that gives no answer, probes that cannot run, or a balancer that calls the new ones down say nothing of the
-    revision. One that had the traffic before, and is declared again in the middle of the next one's rollout, stays what it is.
+    A registry that does not answer, probes that cannot run, and failing balancer checks do not fail the revision. A revision that
+    had the traffic before, and is declared again during the next one's rollout, keeps its standing.
     """
     certain = bool(_failing(group)) or (failure is not None and failure.certain)
     if row.standing is not Standing.SCHEDULED or not certain:
         return row
-    return row._replace(standing=Standing.FAILED, ended=instant(now), why=_against(group, failure))
+    return row._replace(standing=Standing.FAILED, ended=instant(now), why=_cause(group, failure))
 
 
 def _stuck(group: Group, row: Revision, lacking: str) -> Hold:
-    """A rolling rollout has made no progress for too long."""
+    """The hold of a rolling rollout that has made no progress for too long."""
     workload = group.workload
     message = (
         f"revision {row.revision[:8]} has made no progress for {workload.rollout.progress_deadline // SECOND}s: {lacking}"
         f"{'; the old replicas keep running' if group.outgoing else ''}"
     )
     next_step = (
-        f"correct the template of {workload.key}, which starts at once; or remove the cause and run: "
+        f"correct the template of {workload.key} (its rollout starts at once), or remove the cause and run: "
         f"reconcile resume {workload.key}"
     )
     return Hold(workload.key, f"roll out {row.revision[:8]}", Rule.PROGRESS, message, next_step=next_step)
@@ -119,11 +118,11 @@ def _verified(belief: Belief, workload: Workload, now: Now) -> bool:
 
 
 def _taken_over(rollout: Rollout, row: Revision, now: Now) -> Rollout:
-    """A rolling rollout is through: nothing of the old one is left."""
+    """The history after a complete rolling rollout: no old replica is left."""
     at = instant(now)
-    for one in rollout.rows:
-        if one.revision != row.revision and one.standing not in ENDED:
+    for other in rollout.rows:
+        if other.revision != row.revision and other.standing not in ENDED:
             why = f"{row.revision[:8]} took its place"
-            rollout = rollout.put(one._replace(standing=Standing.SUPERSEDED, ended=at, due=None, why=why))
+            rollout = rollout.put(other._replace(standing=Standing.SUPERSEDED, ended=at, due=None, why=why))
     done = row._replace(standing=Standing.ACTIVE, activated=at, ended=None, due=None, why="")
     return rollout.put(done)._replace(active=row.revision)

@@ -1,7 +1,7 @@
-"""Start failures: what keeps replicas of a revision from being created, being started, or staying up, in the engine's words.
+"""Start failures: why replicas of a revision are not created, not started, or do not stay up, as the engine reports it.
 
-`evidence` and `rolling` ask before a revision counts as failed, `status/revisions` to report why one is still on its way. Probes
-do not count here: a replica that runs and is not ready is another matter.
+`evidence` and `rolling` ask before a revision counts as failed, `status/revisions` to report why a rollout has not ended. Probes
+do not count here: a running replica that is not ready has no start failure.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ _ENDED = {ContainerState.EXITED, ContainerState.RESTARTING}
 class StartFailure(NamedTuple):
     """The failure of one replica, and whether another try makes sense.
 
-    `certain`: the cause is the replica, not a registry or an engine that gave no answer. `final`: the engine refused it, or it
-    ended by itself, more often in a row than `restarts.limit`.
+    `certain`: the cause is the replica, not a registry or an engine that did not answer. `final`: the engine refused it, or it
+    exited by itself, more often in a row than `restarts.limit`.
     """
 
     message: str
@@ -54,7 +54,7 @@ def _not_created(group: Group, revision: str, instance: str, ledger: Ledger) -> 
 
 
 def _ended(group: Group, revision: str, ledger: Ledger) -> Iterator[StartFailure]:
-    """Containers that are down because they ended by themselves."""
+    """Containers that are down because they exited by themselves."""
     limit = max(1, group.workload.restarts.limit)
     for belief in group.members() if ledger.failures else ():
         fact = belief.fact

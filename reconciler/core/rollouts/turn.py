@@ -1,4 +1,4 @@
-"""One turn of a rollout: the history of one workload while it is carried further, and what is to be reported of it."""
+"""One turn of a rollout: the history of one workload while a decision changes it, and the holds and waits to report."""
 
 from dataclasses import dataclass, field
 

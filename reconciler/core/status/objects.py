@@ -26,7 +26,7 @@ from reconciler.core.replicas import memory
 from reconciler.core.replicas.availability import Availability
 from reconciler.core.replicas.roster import Roster, replica_name
 from reconciler.core.replicas.snapshot import Snapshot
-from reconciler.core.rollouts.replacement import there as declared
+from reconciler.core.rollouts.replacement import existing as declared
 from reconciler.core.status import endpoints, revisions
 from reconciler.core.status.names import check_rows, name_rows, record_rows
 from reconciler.core.traffic import pools

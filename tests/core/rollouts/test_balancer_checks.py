@@ -62,7 +62,7 @@ def test_a_replica_that_only_the_balancer_calls_down_keeps_the_old_ones_in_traff
     ("new", "old", "leaves"),
     [("up", "up", 1), ("", "", 1), ("down", "up", 0), ("down", "", 0), ("down", "down", 1), ("checking", "up", 0)],
 )
-def test_an_old_replica_stays_as_long_as_the_balancer_gives_its_successor_no_traffic(new, old, target_addresses):
+def test_an_old_replica_stays_as_long_as_the_balancer_gives_its_successor_no_traffic(new, old, leaves):
     """One new replica has weight beside three old ones; what the balancer's checks say decides whether an old one may go."""
     made = Scene(OLD)
     fact = container(NEW, 0)
@@ -76,7 +76,7 @@ def test_an_old_replica_stays_as_long_as_the_balancer_gives_its_successor_no_tra
     made.records[name] = made.records[name]._replace(values=values)
     decision = decide(shop(image="v2").desired(), made.observed(), NOW)
     going = {one.id for one in made.facts} & set(decision.ledger.grants)
-    assert len(going) == target_addresses
+    assert len(going) == leaves
     assert f"id-{fact.name}" not in going
     told = any("do not get traffic from every pool and name yet" in wait.message for wait in decision.waits)
-    assert told is not bool(target_addresses)
+    assert told is not bool(leaves)

@@ -167,7 +167,7 @@ def test_a_person_takes_the_switch_back_and_the_next_poll_does_not_undo_it(world
     here.run(90 * SECOND)
     assert standing(here, "v1") is Standing.ACTIVE
     assert standing(here, "v2") is Standing.FAILED
-    assert "taken back by somebody: a test" in row(here, "v2").why
+    assert "rolled back by somebody: a test" in row(here, "v2").why
     assert not any(isinstance(write.action, CreateContainer | RemoveContainer) for write in here.traffic.writes[count:])
     here.push(staged("v2"))
     here.run(1200 * SECOND)
@@ -220,7 +220,7 @@ def test_a_person_cannot_take_back_what_has_nothing_before_it(world):
     here.memory.say("rollback", "workload/web")
     here.run(60 * SECOND)
     assert standing(here, "v1") is Standing.ACTIVE
-    assert "no revision before it is kept" in row(here, "v1").why
+    assert "no earlier revision is kept" in row(here, "v1").why
 
 
 def test_a_waiting_revision_that_is_taken_back_is_not_let_in(world):
