@@ -171,7 +171,7 @@ class _PolicyDiff:
         if foreign:
             self._refuse(foreign)
             return
-        wanted = self._keep(answer) if answer.mode is _KEPT else self._fit(answer, named)
+        wanted = self._keep() if answer.mode is _KEPT else self._fit(answer, named)
         if wanted is None:
             return
         if wanted is not self.current:
@@ -204,7 +204,7 @@ class _PolicyDiff:
             return None
         return self.current if adapted.records == self.current else adapted.records
 
-    def _keep(self, answer: Answer) -> Sets:
+    def _keep(self) -> Sets:
         """Keep the published record sets, with a hold where something would be withdrawn."""
         policy, reached = self.policy, self.reached
         unhealthy = {
@@ -216,11 +216,10 @@ class _PolicyDiff:
         going = sorted(reached & unhealthy | (reached - known))
         if going:
             message = f"no address of {policy.host} is known to be ready, so the published ones stay: {', '.join(sorted(reached))}"
-            next_step = f"bring an endpoint of {policy.key} back, or delete the policy to remove the name"
+            next_step = f"bring a target of {policy.key} back, or delete the policy to remove the name"
             self.out.holds.append(
                 Hold(policy.key, f"withdraw {', '.join(going)}", Rule.LAST_RECORD, message, next_step=next_step)
             )
-        del answer
         return self.current
 
     def _links(self, wanted: Sets, kept: bool) -> None:
