@@ -1,4 +1,4 @@
-"""A watched world, made and closed: what the tests of rollouts begin with."""
+"""The fixture `world`: a simulated world with a watchdog."""
 
 import pytest
 
@@ -10,16 +10,16 @@ from tests.sim.world import World
 
 @pytest.fixture
 def world():
-    """Makes a watched world that has come to rest, and closes it."""
+    """Create a watched world that has converged, and close it after the test."""
     made: list[World] = []
 
-    def make(this: Shop) -> World:
-        one = World(this)
-        one.dog = Watchdog(one)
-        made.append(one)
-        one.run(90 * SECOND)
-        return one
+    def make(manifest: Shop) -> World:
+        world = World(manifest)
+        world.dog = Watchdog(world)
+        made.append(world)
+        world.run(90 * SECOND)
+        return world
 
     yield make
-    for one in made:
-        one.close()
+    for world in made:
+        world.close()

@@ -1,4 +1,4 @@
-"""Whole plans as people review them, compared with golden texts."""
+"""Whole plans as an operator reviews them, compared with golden texts."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A whole revision beside the active one: waiting, the moment of the switch, and what follows it. In virtual time."""
+"""A revision that waits beside the active one, its activation, and the time after it. In virtual time."""
 
 from manifests.values.desired import SECOND
 from manifests.values.rollouts import Supersede
@@ -16,7 +16,7 @@ def test_the_first_revision_takes_the_traffic_as_soon_as_it_is_well(world):
     assert not here.tape.last.waits
 
 
-def test_a_new_revision_stands_by_without_traffic_and_takes_over_when_it_is_due(world):
+def test_a_new_revision_waits_without_traffic_and_takes_over_when_due(world):
     here = world(staged())
     before = here.published()
     here.push(staged("v2"))
@@ -36,7 +36,7 @@ def test_a_new_revision_stands_by_without_traffic_and_takes_over_when_it_is_due(
     assert len(here.published()) == 3
 
 
-def test_the_old_revision_drains_is_kept_stopped_and_is_removed_after_the_window(world):
+def test_the_old_revision_drains_is_kept_stopped_and_removed_after_window(world):
     here = world(staged())
     here.push(staged("v2"))
     here.run(300 * SECOND)
@@ -65,12 +65,12 @@ def test_raises_are_read_back_before_anything_is_lowered(world):
 # --- when -------------------------------------------------------------------------------------------------------
 
 
-def test_waiting_replicas_are_probed_from_the_precheck_on_and_activated_at_the_instant(world):
+def test_waiting_replicas_are_probed_from_precheck_and_take_over_on_time(world):
     here = world(staged())
     start = here.clock.now()
     here.push(staged("v2", activate_at=start.wall + 900 * SECOND))
     here.run(60 * SECOND)
-    (wait,) = [one for one in here.tape.last.waits if one.waiting is Waiting.ACTIVATION]
+    (wait,) = [wait for wait in here.tape.last.waits if wait.waiting is Waiting.ACTIVATION]
     assert wait.until == start.steady + 840 * SECOND
     here.run(779 * SECOND)
     assert (up(here, "v2"), probed(here, "v2")) == (3, 0)
@@ -83,7 +83,7 @@ def test_waiting_replicas_are_probed_from_the_precheck_on_and_activated_at_the_i
     assert len(of(here, "v2")) == 3
 
 
-def test_a_time_in_the_past_is_due_now_and_applying_it_again_changes_nothing(world):
+def test_a_past_time_is_due_now_and_applying_it_again_changes_nothing(world):
     here = world(staged())
     past = here.clock.now().wall - 3600 * SECOND
     here.push(staged("v2", activate_at=past))
@@ -96,7 +96,7 @@ def test_a_time_in_the_past_is_due_now_and_applying_it_again_changes_nothing(wor
     assert len(here.traffic.writes) == count
 
 
-def test_another_time_moves_the_switch_and_makes_nothing_anew(world):
+def test_another_time_moves_the_activation_and_recreates_nothing(world):
     here = world(staged())
     now = here.clock.now().wall
     here.push(staged("v2", activate_at=now + 7200 * SECOND))
@@ -154,7 +154,7 @@ def test_several_wait_in_line_and_each_takes_over_in_its_turn(world):
     assert standing(here, "v2") is Standing.SUPERSEDED
 
 
-def test_of_two_that_are_due_together_the_one_that_was_declared_later_wins(world):
+def test_of_two_revisions_due_together_the_later_declared_one_wins(world):
     here = world(staged())
     at = here.clock.now().wall + 300 * SECOND
     times = {"supersede": Supersede.ON_ACTIVATION, "activate_at": at}
@@ -190,7 +190,7 @@ def test_a_template_that_goes_back_to_the_active_one_ends_the_waiting_too(world)
     assert all(of(here, "v1").values())
 
 
-def test_a_clock_that_steps_back_undoes_no_switch(world):
+def test_a_clock_that_steps_back_undoes_no_activation(world):
     here = world(staged())
     here.push(staged("v2", activate_at=here.clock.now().wall + 120 * SECOND))
     here.run(200 * SECOND)
@@ -202,13 +202,13 @@ def test_a_clock_that_steps_back_undoes_no_switch(world):
     assert not any(of(here, "v1").values())
 
 
-def test_clocks_that_jump_against_each_other_hold_the_switch_for_one_look(world):
+def test_a_clock_jump_holds_the_activation_for_one_look(world):
     here = world(staged())
     here.push(staged("v2", activate_at=here.clock.now().wall + 7200 * SECOND))
     here.run(60 * SECOND)
-    told = []
-    here.tape.decided = lambda decision, now: (told.extend(decision.holds), setattr(here.tape, "last", decision))
+    holds = []
+    here.tape.decided = lambda decision, now: (holds.extend(decision.holds), setattr(here.tape, "last", decision))
     here.clock.step_wall(2 * 7200 * SECOND)
     here.run(120 * SECOND)
-    assert any(one.rule is Rule.CLOCK_JUMP for one in told)
+    assert any(hold.rule is Rule.CLOCK_JUMP for hold in holds)
     assert standing(here, "v2") is Standing.ACTIVE

@@ -1,4 +1,4 @@
-"""Replicas that are added in the middle of a rollout say nothing against it; those that were there and are gone do."""
+"""Replicas added during a rollout do not count against its revision; replicas that it lost do."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from reconciler.core.decide import decide
 from reconciler.core.model.ledger import Ledger
 from reconciler.core.model.reasons import Waiting
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
-from reconciler.core.model.revision import Rollout as Books
+from reconciler.core.model.revision import Rollout as History
 from tests.builders import NOW, Scene, ago, container, down, probe
 from tests.sim.manifest import POOLS, Spec, shop
 
@@ -25,70 +25,70 @@ def moved(fact):
     return replace(fact, address=address, ports=(PortFact(8080, address, 8080),))
 
 
-def baking(replicas: int, there: int) -> tuple:
-    """v2 took over a minute ago with three replicas, of which some are there; too few for 40 s, by the numbers."""
+def baking(replicas: int, existing: int) -> tuple:
+    """v2 took over a minute ago with three replicas, of which some exist; too few were available for the last 40 s."""
     desired = shop(replicas=replicas, image="v2", strategy=Strategy.ACTIVATE, rollout=Rollout()).desired()
-    scene = Scene(replace(NEW, replicas=there))
+    scene = Scene(replace(NEW, replicas=existing))
     scene.facts += [down(moved(container(OLD, ordinal))) for ordinal in range(3)]
     new = Revision(NEW.revision, 2, Standing.ACTIVE, ago(200), activated=ago(60), scale=3)
     old = Revision(OLD.revision, 1, Standing.SUPERSEDED, ago(9999), activated=ago(9999), ended=ago(60))
-    books = Books(NEW.revision, low=ago(40), rows=(old, new))
+    history = History(NEW.revision, low=ago(40), rows=(old, new))
     marks = {NEW.key: RevisionMark(2, NEW.revision)}
-    scene.ledger = replace(scene.ledger, rollouts={NEW.key: books}, clock=ago(99), revisions=marks)
+    scene.ledger = replace(scene.ledger, rollouts={NEW.key: history}, clock=ago(99), revisions=marks)
     return desired, scene
 
 
 @pytest.mark.parametrize(
-    ("replicas", "there", "taken_back"), [(3, 3, False), (10, 3, False), (3, 1, True), (10, 1, True)]
+    ("replicas", "existing", "taken_back"), [(3, 3, False), (10, 3, False), (3, 1, True), (10, 1, True)]
 )
-def test_a_switch_is_not_taken_back_for_replicas_that_are_only_being_added(replicas, there, taken_back):
-    desired, scene = baking(replicas, there)
-    books = decide(desired, scene.observed(), NOW).ledger.rollouts[NEW.key]
-    assert bool(books.back) is taken_back
-    assert (books.of(NEW.revision).standing is Standing.FAILED) is taken_back
+def test_an_activation_is_not_rolled_back_for_replicas_being_added(replicas, existing, taken_back):
+    desired, scene = baking(replicas, existing)
+    history = decide(desired, scene.observed(), NOW).ledger.rollouts[NEW.key]
+    assert bool(history.back) is taken_back
+    assert (history.of(NEW.revision).standing is Standing.FAILED) is taken_back
 
 
-def test_once_the_added_ones_were_well_they_count_like_the_others():
+def test_added_replicas_count_like_the_others_once_they_were_ready():
     desired, scene = baking(10, 10)
     after = decide(desired, scene.observed(), NOW)
     assert after.ledger.rollouts[NEW.key].of(NEW.revision).scale == 10
     fewer = replace(scene.observed(), ledger=after.ledger, runtimes=baking(10, 4)[1].observed().runtimes)
-    books = decide(desired, fewer, NOW).ledger.rollouts[NEW.key]
-    assert books.low is not None
+    history = decide(desired, fewer, NOW).ledger.rollouts[NEW.key]
+    assert history.low is not None
 
 
-def stepping(replicas: int, there: int):
+def stepping(replicas: int, existing: int):
     """A canary with half of the traffic, opened with three replicas."""
     desired = shop(replicas=replicas, image="v2", strategy=Strategy.CANARY, rollout=Rollout(steps=STEPS)).desired()
     scene = Scene(OLD)
-    for ordinal in range(there):
+    for ordinal in range(existing):
         scene.add(NEW, moved(container(NEW, ordinal)))
     old = Revision(OLD.revision, 1, Standing.ACTIVE, ago(9999), activated=ago(9999))
     new = Revision(
         NEW.revision, 2, Standing.SCHEDULED, ago(900), due=ago(800), opened=ago(700), step=1, stepped=ago(60), scale=3
     )
     marks = {NEW.key: RevisionMark(2, NEW.revision)}
-    rollouts = {NEW.key: Books(OLD.revision, rows=(old, new))}
+    rollouts = {NEW.key: History(OLD.revision, rows=(old, new))}
     scene.ledger = replace(scene.ledger, rollouts=rollouts, clock=ago(99), revisions=marks)
     return desired, scene
 
 
 def test_a_canary_to_which_replicas_are_added_has_not_failed():
-    desired, scene = stepping(replicas=10, there=3)
+    desired, scene = stepping(replicas=10, existing=3)
     decision = decide(desired, scene.observed(), NOW)
     row = decision.ledger.rollouts[NEW.key].of(NEW.revision)
     assert (row.standing, row.opened, row.failures) == (Standing.SCHEDULED, ago(700), 0)
     assert {wait.waiting for wait in decision.waits} >= {Waiting.VERDICT}
 
 
-def test_a_canary_that_loses_its_replicas_has_failed_also_while_more_are_wanted():
-    desired, scene = stepping(replicas=10, there=1)
+def test_a_canary_that_loses_its_replicas_fails_also_while_scaling_up():
+    desired, scene = stepping(replicas=10, existing=1)
     row = decide(desired, scene.observed(), NOW).ledger.rollouts[NEW.key].of(NEW.revision)
     assert (row.standing, row.opened) == (Standing.FAILED, None)
 
 
-def test_a_replica_that_was_made_and_not_started_yet_does_not_call_a_switch_off():
-    desired, scene = stepping(replicas=4, there=4)
+def test_a_created_replica_that_is_not_started_calls_no_activation_off():
+    desired, scene = stepping(replicas=4, existing=4)
     made = scene.facts[-1]
     scene.change(-1, replace(made, state=ContainerState.CREATED, running_since=0, started_at=0, address="", ports=()))
     scene.pools["web"].pop()
@@ -100,7 +100,7 @@ def test_a_replica_that_was_made_and_not_started_yet_does_not_call_a_switch_off(
 
 
 @pytest.mark.parametrize("readable", [True, False])
-def test_a_lost_ledger_never_makes_the_one_that_stands_by_active_because_more_of_it_runs(readable):
+def test_a_lost_ledger_never_activates_a_waiting_revision_by_replica_count(readable):
     """The active revision has lost two of three replicas; the one that waits has all of them, and does not even answer."""
     desired = shop(replicas=3, image="v2", strategy=Strategy.ACTIVATE, rollout=Rollout(delay=99 * SECOND)).desired()
     scene = Scene(OLD)
@@ -114,6 +114,6 @@ def test_a_lost_ledger_never_makes_the_one_that_stands_by_active_because_more_of
     if not readable:
         scene.unknown.add(POOLS)
     scene.ledger = Ledger(source="git:shop", zones=scene.ledger.zones)
-    books = decide(desired, scene.observed(), NOW).ledger.rollouts[NEW.key]
-    assert books.active == OLD.revision
-    assert books.of(NEW.revision).standing is Standing.SCHEDULED
+    history = decide(desired, scene.observed(), NOW).ledger.rollouts[NEW.key]
+    assert history.active == OLD.revision
+    assert history.of(NEW.revision).standing is Standing.SCHEDULED

@@ -1,4 +1,4 @@
-"""A switch, and a rolling rollout, wait for balancers whose own checks have not seen yet that the raised replicas are back."""
+"""An activation and a rolling rollout wait until the balancers' own checks of the raised replicas pass."""
 
 from dataclasses import replace
 
@@ -23,10 +23,10 @@ def scene(new: str, old: str) -> Scene:
         ports = tuple(port._replace(address=address) for port in fact.ports)
         made.add(NEW, replace(fact, address=address, ports=ports))
     for pool, members in made.pools.items():
-        words = [old] * OLD.replicas + [new] + ["up"] * (NEW.replicas - 1)
+        checks = [old] * OLD.replicas + [new] + ["up"] * (NEW.replicas - 1)
         if old == "down":
-            words = ["down"] * len(members)
-        made.pools[pool] = [one._replace(operational=word) for one, word in zip(members, words, strict=True)]
+            checks = ["down"] * len(members)
+        made.pools[pool] = [member._replace(operational=check) for member, check in zip(members, checks, strict=True)]
     rows = (
         Revision(OLD.revision, 1, Standing.ACTIVE, ago(900), activated=ago(800)),
         Revision(NEW.revision, 2, Standing.SCHEDULED, ago(60), due=ago(5), opened=ago(3)),
@@ -48,7 +48,7 @@ def scene(new: str, old: str) -> Scene:
         ("checking", "up", OLD),
     ],
 )
-def test_a_replica_that_only_the_balancer_calls_down_keeps_the_old_ones_in_traffic(new, old, active):
+def test_a_replica_that_fails_balancer_checks_keeps_old_ones_in_traffic(new, old, active):
     desired = shop(image="v2", strategy=Strategy.ACTIVATE, rollout=Times()).desired()
     decision = decide(desired, scene(new, old).observed(), NOW)
     assert decision.ledger.rollouts[NEW.key].active == active.revision
@@ -62,21 +62,23 @@ def test_a_replica_that_only_the_balancer_calls_down_keeps_the_old_ones_in_traff
     ("new", "old", "leaves"),
     [("up", "up", 1), ("", "", 1), ("down", "up", 0), ("down", "", 0), ("down", "down", 1), ("checking", "up", 0)],
 )
-def test_an_old_replica_stays_as_long_as_the_balancer_gives_its_successor_no_traffic(new, old, leaves):
+def test_an_old_replica_stays_until_its_successor_gets_balancer_traffic(new, old, leaves):
     """One new replica has weight beside three old ones; what the balancer's checks say decides whether an old one may go."""
     made = Scene(OLD)
     fact = container(NEW, 0)
     ports = tuple(port._replace(address="10.0.200.1") for port in fact.ports)
     made.add(NEW, replace(fact, address="10.0.200.1", ports=ports))
     (pool,) = made.pools
-    words = [old] * OLD.replicas + [new]
-    made.pools[pool] = [one._replace(operational=word) for one, word in zip(made.pools[pool], words, strict=True)]
+    checks = [old] * OLD.replicas + [new]
+    made.pools[pool] = [
+        member._replace(operational=check) for member, check in zip(made.pools[pool], checks, strict=True)
+    ]
     (name,) = made.records
     values = tuple(sorted({*made.records[name].values, "10.0.200.1"}))
     made.records[name] = made.records[name]._replace(values=values)
     decision = decide(shop(image="v2").desired(), made.observed(), NOW)
-    going = {one.id for one in made.facts} & set(decision.ledger.grants)
+    going = {fact.id for fact in made.facts} & set(decision.ledger.grants)
     assert len(going) == leaves
     assert f"id-{fact.name}" not in going
-    told = any("do not get traffic from every pool and name yet" in wait.message for wait in decision.waits)
-    assert told is not bool(leaves)
+    waits = any("do not get traffic from every pool and name yet" in wait.message for wait in decision.waits)
+    assert waits is not bool(leaves)

@@ -1,4 +1,4 @@
-"""Canaries, kills at every point of a switch, and the books of rolling rollouts. In virtual time."""
+"""Canaries, kills at every point of an activation, and the history of rolling rollouts. In virtual time."""
 
 from dataclasses import dataclass, replace
 
@@ -55,7 +55,7 @@ def test_a_canary_that_fails_is_back_at_exactly_nothing_and_stays_out(world):
     assert not any(revision("v2")[:8] in name for name in here.containers())
 
 
-def test_weights_are_raised_before_others_are_lowered_also_to_less_than_they_had(world):
+def test_weights_are_raised_before_others_are_lowered_even_below_before(world):
     steps = (CanaryStep(1_000, 60 * SECOND), CanaryStep(9_000, 60 * SECOND))
     here = world(staged("v2", strategy=Strategy.CANARY, delay=0, steps=steps))
     here.push(staged("v1", strategy=Strategy.CANARY, delay=0, steps=steps))
@@ -82,16 +82,16 @@ class Spread(Shop):
 
 
 @pytest.mark.parametrize("failing", [names_of("v2")[:1], names_of("v1")[:2] + names_of("v2")[:1]], ids=["one", "three"])
-def test_a_panic_that_spreads_gives_a_canary_that_fails_no_more_than_it_has(world, failing):
+def test_a_panic_that_spreads_raises_no_weight_of_a_failing_canary(world, failing):
     here = world(Spread(canary().specs))
     here.push(Spread(canary("v2").specs))
     here.run(50 * SECOND)
     assert set(of(here, "v2").values()) == {11}
-    seen = []
-    here.checks.append(lambda action: seen.extend(of(here, "v2").values()))
+    weights = []
+    here.checks.append(lambda action: weights.extend(of(here, "v2").values()))
     here.apps.mute |= set(failing)
     here.run(40 * SECOND)
-    assert max([*seen, *of(here, "v2").values()]) == 11
+    assert max([*weights, *of(here, "v2").values()]) == 11
 
 
 @pytest.mark.parametrize("unknown", [1, 3])
@@ -113,14 +113,14 @@ def test_a_newer_revision_in_the_middle_of_a_canary_starts_from_nothing(world):
     here.push(canary("v2"))
     here.run(120 * SECOND)
     assert set(of(here, "v2").values()) == {100}
-    seen = []
-    here.checks.append(lambda action: seen.append((dict(of(here, "v2")), dict(of(here, "v3")))))
+    weights = []
+    here.checks.append(lambda action: weights.append((dict(of(here, "v2")), dict(of(here, "v3")))))
     here.push(canary("v3"))
     here.run(50 * SECOND)
     assert set(of(here, "v3").values()) == {11}
     assert set(of(here, "v1").values()) == {100}
     assert standing(here, "v2") is Standing.SUPERSEDED
-    assert all(not any(two.values()) or not any(three.values()) for two, three in seen)
+    assert all(not any(two.values()) or not any(three.values()) for two, three in weights)
     here.run(200 * SECOND)
     assert standing(here, "v3") is Standing.ACTIVE
 
@@ -129,7 +129,7 @@ def test_a_newer_revision_in_the_middle_of_a_canary_starts_from_nothing(world):
 
 
 @pytest.mark.parametrize("taken_back", [False, True], ids=["switch", "taking it back"])
-def test_a_kill_at_every_point_of_a_switch_leaves_it_to_the_next_process(taken_back):
+def test_the_next_process_finishes_an_activation_killed_at_any_point(taken_back):
     point = 0
     while True:
         here = World(staged())
@@ -177,7 +177,7 @@ def test_a_lost_ledger_finds_the_active_revision_in_the_weights(world):
 # --- one replica after the other ----------------------------------------------------------------------------------
 
 
-def test_a_rolling_rollout_keeps_the_books_and_is_called_stuck_in_the_end(world):
+def test_a_rolling_rollout_keeps_its_history_and_is_reported_as_stuck(world):
     here = world(shop())
     assert standing(here, "v1") is Standing.ACTIVE
     here.apps.mute |= {names_of("v2")[0]}
@@ -186,7 +186,7 @@ def test_a_rolling_rollout_keeps_the_books_and_is_called_stuck_in_the_end(world)
     assert standing(here, "v2") is Standing.SCHEDULED
     assert not here.tape.last.holds
     here.run(500 * SECOND)
-    (hold,) = [one for one in here.tape.last.holds if one.rule is Rule.PROGRESS]
+    (hold,) = [hold for hold in here.tape.last.holds if hold.rule is Rule.PROGRESS]
     assert hold.next_step
     assert up(here, "v1") == 3
     here.push(shop(image="v3"))
@@ -211,7 +211,7 @@ def test_an_old_address_leaves_names_only_after_the_new_one_has_joined(world):
 # --- edges --------------------------------------------------------------------------------------------------------
 
 
-def test_without_balancers_the_names_follow_the_switch_and_are_never_empty(world):
+def test_without_balancers_names_follow_the_activation_and_are_never_empty(world):
     here = world(staged(pools=()))
     before = set(here.published())
     assert len(before) == 3

@@ -1,4 +1,4 @@
-"""Revisions whose replicas are not made, not started, or do not stay up: what is left of them, and what goes on. In virtual time."""
+"""Revisions whose replicas are not created, not started, or do not stay up. In virtual time."""
 
 import pytest
 
@@ -50,8 +50,8 @@ def many(here: World, kind: type, image: str = "v2") -> int:
 
 def told(here: World, image: str = "v2") -> dict:
     last = here.tape.last
-    found = rows(last.status, last.holds, here.clock.now())["revisions"]
-    return next(one for one in found if one["revision"] == revision(image))
+    revisions = rows(last.status, last.holds, here.clock.now())["revisions"]
+    return next(row for row in revisions if row["revision"] == revision(image))
 
 
 @pytest.mark.parametrize("shop_of", [rolling, activated, canary])
@@ -84,7 +84,7 @@ def test_a_replica_that_cannot_be_started_leaves_its_reason_and_is_removed(world
 
 
 @pytest.mark.parametrize("shop_of", [rolling, activated])
-def test_a_replica_that_cannot_be_made_fails_its_revision_and_costs_nobody_anything(world, shop_of):
+def test_a_replica_that_cannot_be_created_fails_only_its_revision(world, shop_of):
     here = world(shop_of())
     here.faults[NODE] = Always(Fault.REJECTED)
     here.push(shop_of("v2"))
@@ -108,7 +108,7 @@ def test_a_registry_without_an_answer_is_no_verdict_on_a_rolling_rollout(world):
     assert standing(here, "v2") is Standing.ACTIVE
 
 
-def test_what_is_refused_for_good_again_and_again_fails_long_before_it_is_due(world):
+def test_a_revision_refused_for_good_too_often_fails_long_before_it_is_due(world):
     here = world(staged())
     here.faults[NODE] = Always(Fault.REJECTED)
     here.push(staged("v2", delay=7 * 86_400 * SECOND))
@@ -118,7 +118,7 @@ def test_what_is_refused_for_good_again_and_again_fails_long_before_it_is_due(wo
     assert standing(here, "v2") is Standing.FAILED
 
 
-def test_a_rolling_rollout_that_ends_again_and_again_is_removed_with_its_evidence(world):
+def test_a_rolling_rollout_that_keeps_exiting_goes_with_its_evidence(world):
     here = world(rolling())
     here.apps.crash_after[names_of("v2")[0]] = SECOND
     here.push(rolling("v2"))
@@ -130,7 +130,7 @@ def test_a_rolling_rollout_that_ends_again_and_again_is_removed_with_its_evidenc
     assert here.tape.last.status.workloads[0].condition is Condition.DEGRADED
     here.run(1800 * SECOND)
     assert (many(here, CreateContainer), many(here, StartContainer)) == (1, starts)
-    # The cause is gone, and a person says so.
+    # The cause is gone, and the operator resumes the rollout.
     here.apps.crash_after.clear()
     here.memory.say("resume", "workload/web")
     here.run(600 * SECOND)
@@ -138,7 +138,7 @@ def test_a_rolling_rollout_that_ends_again_and_again_is_removed_with_its_evidenc
     assert row(here, "v2").why == ""
 
 
-def test_a_replica_that_runs_and_is_not_well_stays_and_its_rollout_goes_on_once_it_is(world):
+def test_a_running_unready_replica_stays_and_its_rollout_can_continue(world):
     here = world(rolling())
     here.apps.mute |= set(names_of("v2"))
     here.push(rolling("v2"))
@@ -165,7 +165,7 @@ def test_where_the_old_one_went_first_the_new_one_is_tried_on(world):
     assert standing(here, "v2") is Standing.ACTIVE
 
 
-def test_a_failed_rollout_is_tried_on_where_somebody_takes_the_old_ones_away(world):
+def test_a_failed_rollout_continues_where_old_replicas_are_removed_by_hand(world):
     here = world(rolling())
     here.apps.crash_after[names_of("v2")[0]] = SECOND
     here.push(rolling("v2"))
@@ -180,7 +180,7 @@ def test_a_failed_rollout_is_tried_on_where_somebody_takes_the_old_ones_away(wor
     assert up(here, "v2") == 3
 
 
-def test_the_active_revision_that_is_declared_again_in_the_middle_of_the_next_one_does_not_fail(world):
+def test_the_active_revision_declared_again_during_a_rollout_does_not_fail(world):
     here = world(rolling())
     here.push(rolling("v2"))
     for _ in range(60):
@@ -209,7 +209,7 @@ def half_way(here: World) -> None:
     raise AssertionError("v2 does not come")
 
 
-def test_one_that_was_well_fails_its_probe_and_recovers_so_the_rollout_goes_on(world):
+def test_a_ready_replica_that_fails_and_recovers_lets_the_rollout_continue(world):
     here = world(rolling())
     half_way(here)
     here.apps.mute |= set(names_of("v2"))
@@ -222,7 +222,7 @@ def test_one_that_was_well_fails_its_probe_and_recovers_so_the_rollout_goes_on(w
     assert (up(here, "v2"), up(here, "v1")) == (3, 0)
 
 
-def test_a_host_that_was_down_for_longer_than_the_deadline_fails_no_rollout(world):
+def test_a_host_that_was_down_longer_than_the_deadline_fails_no_rollout(world):
     here = world(rolling())
     half_way(here)
     here.run(30 * SECOND)

@@ -1,4 +1,4 @@
-"""What the host does to replicas is not held against their revision, and what they do themselves is. In virtual time."""
+"""Host restarts do not count against a revision; replicas that exit by themselves do. In virtual time."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def reboot_of_a_node(here: World) -> None:
 
 def engine_away(here: World) -> None:
     """It starts by itself again what it took along, before anybody can look."""
-    here.checks.clear()  # a pool of which every member was started again has nobody to give traffic to
+    here.checks.clear()  # a pool whose members were all started again has no member with traffic
     here.outside.break_reads(NODE)
     here.run(60 * SECOND)
     for name in names_of("v2"):
@@ -68,7 +68,7 @@ def test_replicas_that_the_host_took_along_have_time_to_come_back(world, happens
 
 
 @pytest.mark.parametrize("happens", HOST)
-def test_a_revision_that_does_not_come_back_is_taken_back_in_the_end(world, happens):
+def test_a_revision_that_does_not_come_back_is_rolled_back_in_the_end(world, happens):
     here = baking(world)
     here.apps.mute |= set(names_of("v2"))
     happens(here)
@@ -79,7 +79,7 @@ def test_a_revision_that_does_not_come_back_is_taken_back_in_the_end(world, happ
     assert all(of(here, "v1").values())
 
 
-def test_replicas_that_end_by_themselves_are_not_excused_by_an_engine_that_was_away(world):
+def test_an_engine_restart_does_not_excuse_replicas_that_exit_on_their_own(world):
     here = baking(world)
     here.outside.break_reads(NODE)
     here.run(60 * SECOND)

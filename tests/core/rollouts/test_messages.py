@@ -1,4 +1,4 @@
-"""Pushes and people's orders beside a rollout: neither lets a waiting revision in, and an order is no verdict on a revision."""
+"""Pushes and overrides during a rollout: neither activates a waiting revision, and an override does not fail a revision."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from reconciler.core.decide import decide
 from reconciler.core.model.override import Force, Override
 from reconciler.core.model.push_fact import PushEvent, PushFact
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
-from reconciler.core.model.revision import Rollout as Books
+from reconciler.core.model.revision import Rollout as History
 from tests.builders import NOW, SEEN, Scene, ago, container, probe
 from tests.sim.manifest import Spec, shop
 
@@ -21,7 +21,7 @@ NEW = replace(OLD, image="v2")
 
 
 def beside(due: bool, weight: int = 0, push: bool = False):
-    """v2 beside v1, due or not; with a weight its switch is open and that weight was read back."""
+    """v2 beside v1, due or not; with a weight its activation is open and that weight was read back."""
     at = NOW.wall + (-60 if due else 3600) * SECOND
     desired = shop(replicas=2, image="v2", strategy=Strategy.ACTIVATE, rollout=Rollout(activate_at=at)).desired()
     (web,) = desired.workloads
@@ -38,7 +38,7 @@ def beside(due: bool, weight: int = 0, push: bool = False):
     )
     scene.ledger = replace(
         scene.ledger,
-        rollouts={OLD.key: Books(OLD.revision, rows=(old, new))},
+        rollouts={OLD.key: History(OLD.revision, rows=(old, new))},
         clock=ago(99),
         revisions={OLD.key: RevisionMark(2, NEW.revision)},
     )
@@ -68,7 +68,7 @@ def test_no_order_gives_a_waiting_replica_traffic():
 
 
 @pytest.mark.parametrize("force", [Force.DOWN, Force.DRAIN])
-def test_a_replica_that_a_person_keeps_out_neither_stops_a_switch_nor_fails_its_revision(force):
+def test_an_overridden_replica_blocks_no_activation_and_fails_no_revision(force):
     desired, scene = beside(due=True)
     ordered(scene, force, 1)
     decision = decide(desired, scene.observed(), NOW)
@@ -84,7 +84,7 @@ def test_a_replica_that_a_person_keeps_out_neither_stops_a_switch_nor_fails_its_
     assert not {name for name in raised(decision) if name.endswith("-1")}
 
 
-def test_one_that_is_kept_out_and_fails_its_probe_is_not_let_in_with_the_others():
+def test_a_failing_replica_under_an_override_is_not_activated():
     desired, scene = beside(due=True)
     ordered(scene, Force.DOWN, 1)
     bad = scene.facts[3].generation
@@ -93,13 +93,13 @@ def test_one_that_is_kept_out_and_fails_its_probe_is_not_let_in_with_the_others(
     assert (row.standing, row.opened) == (Standing.SCHEDULED, None)
 
 
-def test_orders_while_a_revision_bakes_do_not_take_it_back():
+def test_overrides_within_bake_cause_no_rollback():
     desired, scene = beside(due=True, weight=100)
-    books = scene.ledger.rollouts[OLD.key]
-    new = books.of(NEW.revision)._replace(standing=Standing.ACTIVE, activated=ago(60), opened=None, due=None)
-    old = books.of(OLD.revision)._replace(standing=Standing.SUPERSEDED, ended=ago(60))
-    books = Books(NEW.revision, low=ago(40), rows=(old, new))
-    scene.ledger = replace(scene.ledger, rollouts={OLD.key: books})
+    history = scene.ledger.rollouts[OLD.key]
+    new = history.of(NEW.revision)._replace(standing=Standing.ACTIVE, activated=ago(60), opened=None, due=None)
+    old = history.of(OLD.revision)._replace(standing=Standing.SUPERSEDED, ended=ago(60))
+    history = History(NEW.revision, low=ago(40), rows=(old, new))
+    scene.ledger = replace(scene.ledger, rollouts={OLD.key: history})
     ordered(scene, Force.DOWN, 0, 1)
     after = decide(desired, scene.observed(), NOW).ledger.rollouts[OLD.key]
     assert (after.back, after.low, after.active) == ("", None, NEW.revision)

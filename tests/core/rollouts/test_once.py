@@ -1,4 +1,4 @@
-"""What one `--once` run does with a switch that is due later: it waits within its time, and says when to come back beyond it."""
+"""A `--once` run waits for an activation that is due within its time, and reports that another run is needed otherwise."""
 
 import pytest
 
@@ -14,18 +14,18 @@ from tests.sim.world import World
 def world():
     made: list[World] = []
 
-    def make(this) -> World:
-        one = World(this)
-        made.append(one)
-        assert one.once().exit is Exit.OK
-        return one
+    def make(manifest) -> World:
+        world = World(manifest)
+        made.append(world)
+        assert world.once().exit is Exit.OK
+        return world
 
     yield make
-    for one in made:
-        one.close()
+    for world in made:
+        world.close()
 
 
-def test_one_run_waits_for_a_switch_that_is_due_within_its_time(world):
+def test_one_run_waits_for_an_activation_that_is_due_within_its_time(world):
     here = world(staged())
     assert standing(here, "v1") is Standing.ACTIVE
     here.push(staged("v2", delay=300 * SECOND))
@@ -35,7 +35,7 @@ def test_one_run_waits_for_a_switch_that_is_due_within_its_time(world):
     assert up(here, "v1") == 0
 
 
-def test_one_run_starts_what_is_due_later_and_says_when_to_come_back(world):
+def test_one_run_starts_a_later_revision_and_asks_for_another_run(world):
     here = world(staged())
     here.push(staged("v2", delay=7200 * SECOND))
     begun = here.clock.now().steady
@@ -52,7 +52,7 @@ def test_one_run_starts_what_is_due_later_and_says_when_to_come_back(world):
     assert standing(here, "v2") is Standing.ACTIVE
 
 
-def test_one_run_ends_with_a_person_when_the_declared_revision_expired(world):
+def test_one_run_exits_manual_when_the_declared_revision_expired(world):
     here = world(staged())
     here.push(staged("v2", delay=30 * SECOND, pending_grace=60 * SECOND))
     here.apps.mute |= set(names_of("v2"))

@@ -1,4 +1,4 @@
-"""Whole plans of staged rollouts as people review them, compared with golden texts."""
+"""Whole plans of staged rollouts as an operator reviews them, compared with golden texts."""
 
 from dataclasses import replace
 
@@ -14,7 +14,7 @@ from reconciler.core.forecast import forecast
 from reconciler.core.model.ledger_codec import from_rows, to_rows
 from reconciler.core.model.reasons import Rule, Waiting
 from reconciler.core.model.revision import Revision, RevisionMark, Standing
-from reconciler.core.model.revision import Rollout as Books
+from reconciler.core.model.revision import Rollout as History
 from reconciler.core.plan_text import to_text
 from tests.builders import NOW, Scene, ago, probe
 from tests.sim.manifest import POOLS, Spec, shop
@@ -46,15 +46,15 @@ def test_the_plan_of(name, golden):
     golden(f"plan/{name}.txt", to_text(plan))
 
 
-def test_the_books_come_back_from_their_rows():
+def test_the_rollout_history_comes_back_from_its_rows():
     row = Revision("a" * 16, 3, Standing.SCHEDULED, ago(9), "app:1", LATER, 5, ago(8), ago(7), 2, ago(6), 1, ago(5))
     done = Revision("b" * 16, 2, Standing.ACTIVE, ago(99), activated=ago(50), ended=None, why="it took over")
-    books = Books("b" * 16, "c" * 16, ago(3), 1, ago(2), ("ann", "wrong"), (done, row))
-    ledger = replace(Scene(WEB).ledger, rollouts={"workload/web": books}, clock=ago(1))
+    history = History("b" * 16, "c" * 16, ago(3), 1, ago(2), ("ann", "wrong"), (done, row))
+    ledger = replace(Scene(WEB).ledger, rollouts={"workload/web": history}, clock=ago(1))
     assert from_rows(to_rows(ledger)) == ledger
 
 
-def test_what_is_not_known_neither_lets_a_revision_in_nor_ends_its_waiting():
+def test_unknown_probes_neither_activate_a_revision_nor_end_its_wait():
     desired, _ = activate()
     late = replace(desired.workloads[0], rollout=Rollout(activate_at=NOW.wall - 7200 * SECOND))
     desired = replace(desired, workloads=(late,))
@@ -68,17 +68,17 @@ def test_what_is_not_known_neither_lets_a_revision_in_nor_ends_its_waiting():
     first = decide(desired, known, NOW)
     row = first.ledger.rollouts["workload/web"].of(new.revision)
     assert row.due is not None
-    books = first.ledger.rollouts["workload/web"].put(row._replace(due=ago(7200), opened=None))
-    ledger = replace(first.ledger, rollouts={"workload/web": books})
-    blank = {one: value for one, value in known.probes.items() if not _is_of(one, waiting, new)}
+    history = first.ledger.rollouts["workload/web"].put(row._replace(due=ago(7200), opened=None))
+    ledger = replace(first.ledger, rollouts={"workload/web": history})
+    blank = {generation: value for generation, value in known.probes.items() if not _is_of(generation, waiting, new)}
     after = decide(desired, replace(known, ledger=ledger, probes=blank), NOW)
     assert after.ledger.rollouts["workload/web"].of(new.revision).standing is Standing.SCHEDULED
     assert not after.steps
     assert any(hold.rule is Rule.PROBER_FAULT for hold in after.holds)
     bad = probe(ProbeValue.FAIL)
     sick = {
-        one: value._replace(readiness=bad) if _is_of(one, waiting, new) else value
-        for one, value in known.probes.items()
+        generation: value._replace(readiness=bad) if _is_of(generation, waiting, new) else value
+        for generation, value in known.probes.items()
     }
     after = decide(desired, replace(known, ledger=ledger, probes=sick), NOW)
     assert after.ledger.rollouts["workload/web"].of(new.revision).standing is Standing.EXPIRED
@@ -89,7 +89,7 @@ def _is_of(generation: Generation, scene: Scene, spec: Spec) -> bool:
 
 
 def beside(opened: bool, sick: bool = False):
-    """v2 beside v1, due, with its switch open or not; one of its replicas may fail."""
+    """v2 beside v1, due, with its activation open or not; one of its replicas may fail."""
     desired, _ = activate()
     times = Rollout(activate_at=NOW.wall - 60 * SECOND)
     desired = replace(desired, workloads=(replace(desired.workloads[0], rollout=times),))
@@ -101,17 +101,17 @@ def beside(opened: bool, sick: bool = False):
         scene.sick(2, "readiness")
     row = Revision(new.revision, 2, Standing.SCHEDULED, ago(99), due=ago(50), opened=ago(1) if opened else None)
     old = Revision(WEB.revision, 1, Standing.ACTIVE, ago(9999), activated=ago(9999))
-    books = Books(WEB.revision, rows=(old, row._replace(at=times.activate_at)))
+    history = History(WEB.revision, rows=(old, row._replace(at=times.activate_at)))
     scene.ledger = replace(
         scene.ledger,
-        rollouts={WEB.key: books},
+        rollouts={WEB.key: history},
         clock=ago(99),
         revisions={WEB.key: RevisionMark(2, new.revision)},
     )
     return desired, scene, new
 
 
-def test_a_replica_that_fails_while_it_is_let_in_closes_the_switch_and_the_next_try_waits():
+def test_a_failing_replica_calls_off_the_activation_and_the_retry_waits():
     desired, scene, new = beside(opened=True, sick=True)
     decision = decide(desired, scene.observed(), NOW)
     row = decision.ledger.rollouts[WEB.key].of(new.revision)
@@ -119,14 +119,16 @@ def test_a_replica_that_fails_while_it_is_let_in_closes_the_switch_and_the_next_
     assert not any(isinstance(step.action, SetWeight) for step in decision.steps)
     scene.ledger, well = decision.ledger, beside(opened=False)[1]
     after = decide(desired, replace(well.observed(), ledger=decision.ledger), NOW)
-    (hold,) = [one for one in after.holds if one.rule is Rule.BACK_OFF]
+    (hold,) = [hold for hold in after.holds if hold.rule is Rule.BACK_OFF]
     assert hold.until > NOW.steady
     assert after.wake_at <= hold.until
     then = NOW._replace(wall=NOW.wall + hold.until - NOW.steady, steady=hold.until)
     facts = replace(well.observed(), ledger=after.ledger)
     probes = {
-        one: value._replace(liveness=_later(value.liveness, hold.until), readiness=_later(value.readiness, hold.until))
-        for one, value in facts.probes.items()
+        generation: value._replace(
+            liveness=_later(value.liveness, hold.until), readiness=_later(value.readiness, hold.until)
+        )
+        for generation, value in facts.probes.items()
     }
     again = decide(desired, replace(facts, probes=probes), then)
     assert again.ledger.rollouts[WEB.key].of(new.revision).opened is not None
@@ -145,7 +147,7 @@ def test_nothing_is_lowered_while_a_pool_cannot_be_read():
     assert not decision.steps
 
 
-def test_the_switch_is_over_once_every_endpoint_was_read_back():
+def test_the_activation_ends_once_every_endpoint_was_read_back():
     desired, scene, new = beside(opened=True)
     scene.pools["web"] = [pool._replace(weight=100) for pool in scene.pools["web"]]
     decision = decide(desired, scene.observed(), NOW)
@@ -154,7 +156,7 @@ def test_the_switch_is_over_once_every_endpoint_was_read_back():
     assert lowered == {fact.name for fact in Scene(WEB).facts}
 
 
-def test_a_window_of_the_guard_holds_the_switch_and_its_grace_does_not_run():
+def test_a_guard_window_holds_the_activation_and_its_grace_does_not_run():
     desired, scene, new = beside(opened=False)
     window = Window("freeze", frozenset({Held.ROLLOUT}), "* * * * *", 3600 * SECOND, "UTC")
     desired = replace(desired, guard=replace(desired.guard, windows=(window,)))

@@ -1,4 +1,4 @@
-"""Recreating a replica as one disruption: for changed secrets, where the old one goes first, and after restarts that did not help."""
+"""A recreation is one disruption: for changed secrets, where the old container goes first, and after restarts that did not help."""
 
 from dataclasses import replace
 
@@ -94,25 +94,25 @@ def test_the_plan_of(name, golden):
 @pytest.mark.parametrize(
     "name", ["secret-changed", "strategy-recreate", "host-port-template-changed", "exclusive-volume-template-changed"]
 )
-def test_replicas_are_made_anew_one_after_the_other_and_all_of_them(name):
+def test_all_replicas_are_recreated_one_after_the_other(name):
     desired, scene = SITUATIONS[name]()
     plan = forecast(desired, scene.observed(), NOW)
     assert not plan.truncated
     assert not plan.holds
     kinds = [type(step.step.action) for step in plan.steps]
     replicas = desired.workloads[0].replicas
-    assert [kinds.count(one) for one in (StopContainer, RemoveContainer, CreateContainer)] == [replicas] * 3
+    assert [kinds.count(kind) for kind in (StopContainer, RemoveContainer, CreateContainer)] == [replicas] * 3
     between = [kind for kind in kinds if kind in {StopContainer, RemoveContainer, CreateContainer, StartContainer}]
     if name == "secret-changed":  # the new one has the old one's name
         assert between == [StopContainer, RemoveContainer, CreateContainer, StartContainer] * replicas
-    else:  # made before anything goes, and started in the old one's place
+    else:  # created before any replica goes, and started in the old one's place
         assert between == [CreateContainer] * replicas + [StopContainer, RemoveContainer, StartContainer] * replicas
 
 
 @pytest.mark.parametrize(
     "name", ["strategy-recreate", "host-port-template-changed", "exclusive-volume-template-changed"]
 )
-def test_nothing_goes_before_its_replacement_was_made(name):
+def test_no_replica_goes_before_its_replacement_was_created(name):
     desired, scene = SITUATIONS[name]()
     decision = decide(desired, scene.observed(), NOW)
     assert {type(step.action) for step in decision.steps} == {CreateContainer}
@@ -121,7 +121,7 @@ def test_nothing_goes_before_its_replacement_was_made(name):
     assert any(message.endswith("stays until its replacement has been created") for message in messages)
 
 
-def test_a_budget_of_none_holds_a_planned_recreation_and_not_one_for_failed_health():
+def test_a_budget_of_0_holds_planned_recreations_and_not_health_ones():
     desired, scene = secrets_changed(OnSecretChange.RESTART)
     decision = decide(changed(desired, max_unavailable=0), scene.observed(), NOW)
     assert {hold.rule for hold in decision.holds} == {Rule.BUDGET}
@@ -130,7 +130,7 @@ def test_a_budget_of_none_holds_a_planned_recreation_and_not_one_for_failed_heal
     assert [grant.cause for grant in decision.ledger.grants.values()] == [Reason.RECREATE]
 
 
-def test_the_grant_goes_on_under_the_removed_containers_id_and_counts_until_the_replica_is_available():
+def test_the_grant_of_a_removed_container_lasts_until_it_is_replaced():
     desired, scene = secrets_changed(OnSecretChange.RESTART)
     scene.ledger = replace(scene.ledger, grants={FACT.id: grant(weight_out=ago(30))})
     scene.facts[0] = replace(FACT, id="another", stale_secrets=(), started_at=NOW.wall - 5 * SECOND)
@@ -143,7 +143,7 @@ def test_the_grant_goes_on_under_the_removed_containers_id_and_counts_until_the_
     assert FACT.id not in after
 
 
-def test_the_second_half_ends_when_it_is_available_fails_again_or_takes_too_long():
+def test_the_second_half_ends_when_available_failed_again_or_too_late():
     gone = grant(weight_out=ago(30))
     web = workload(WEB)
     assert recreated(gone, None, web, False, NOW).wait is not None
@@ -153,7 +153,7 @@ def test_the_second_half_ends_when_it_is_available_fails_again_or_takes_too_long
     assert recreated(grant(weight_out=ago(601)), None, web, False, NOW).ended == "deadline passed"
 
 
-def test_a_planned_recreation_waits_for_names_and_ttl_and_one_for_failed_health_for_neither():
+def test_only_a_planned_recreation_waits_for_names_and_ttl():
     web = workload(WEB)
     named = Exit(named=True, ttl=30 * SECOND)
     stale = belief(stale_secrets=STALE)
@@ -168,7 +168,7 @@ def test_a_planned_recreation_waits_for_names_and_ttl_and_one_for_failed_health_
     assert recreate(grant(Reason.RECREATE), stopped, Exit(carrying=True), web, NOW).wait.waiting is Waiting.WEIGHT
 
 
-def test_what_is_no_longer_needed_is_called_off_before_the_stop():
+def test_an_unneeded_recreation_is_called_off_before_the_stop():
     web = workload(WEB)
     assert recreate(grant(), belief(), Exit(), web, NOW).ended == "its secrets are current again"
     assert recreate(grant(Reason.RECREATE), belief(P), Exit(), web, NOW).ended == "recovered before the stop"
@@ -185,7 +185,7 @@ def test_a_requested_restart_leaves_like_a_planned_exit_and_comes_back():
     assert restart(out._replace(drain=None), belief(), Exit(), web, True, NOW).stop
 
 
-def test_only_a_budget_that_allows_it_lets_a_planned_one_take_the_last_weight_and_keep_the_last_name():
+def test_a_planned_recreation_takes_the_last_weight_only_within_budget():
     single, web = replace(workload(WEB), replicas=1), workload(WEB)
     assert may_empty(grant(), single)
     assert not may_empty(grant(), web)
@@ -197,7 +197,7 @@ def test_only_a_budget_that_allows_it_lets_a_planned_one_take_the_last_weight_an
     assert recreate(grant(), stale, kept, web, NOW).hold.rule is Rule.LAST_RECORD
 
 
-def test_a_runtime_that_keeps_its_restart_policy_delays_a_stop_for_a_bounded_time():
+def test_a_runtime_that_keeps_its_restart_policy_delays_a_stop_briefly():
     desired, scene = escalated()
     live = (Live("main", 0, 0, "unless-stopped"),)
     fact = replace(scene.facts[1], live=live)
@@ -211,7 +211,7 @@ def test_a_runtime_that_keeps_its_restart_policy_delays_a_stop_for_a_bounded_tim
         assert stopped or decision.wake_at <= SEEN + (40 - since) * SECOND
 
 
-def test_a_requested_restart_that_waits_for_a_ttl_does_not_keep_a_failed_replica_from_being_healed():
+def test_a_requested_restart_that_waits_for_a_ttl_does_not_block_healing():
     scene = Scene(WEB)
     scene.sick(1)
     asked = Grant("workload/web/0", FACT.generation, Reason.REQUESTED, ago(5), names_out=ago(5), ttl=3600 * SECOND)

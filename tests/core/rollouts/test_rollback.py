@@ -1,4 +1,4 @@
-"""Revisions that are not let in, and switches that are taken back. In virtual time."""
+"""Revisions that are not activated, and rollbacks. In virtual time."""
 
 import asyncio
 from collections.abc import Callable
@@ -20,7 +20,7 @@ T = TypeVar("T")
 # --- whether ----------------------------------------------------------------------------------------------------
 
 
-def test_a_bad_revision_is_never_let_in_and_expires_loudly(world):
+def test_a_failing_revision_is_never_activated_and_expires_with_a_hold(world):
     here = world(staged())
     here.apps.mute |= {names_of("v2")[1]}
     here.push(staged("v2", pending_grace=1800 * SECOND))
@@ -30,7 +30,7 @@ def test_a_bad_revision_is_never_let_in_and_expires_loudly(world):
     assert any(wait.waiting is Waiting.VERIFIED for wait in here.tape.last.waits)
     here.run(400 * SECOND)
     assert standing(here, "v2") is Standing.EXPIRED
-    (hold,) = [one for one in here.tape.last.holds if one.rule is Rule.REVISION_NOT_ELIGIBLE]
+    (hold,) = [hold for hold in here.tape.last.holds if hold.rule is Rule.REVISION_NOT_ELIGIBLE]
     assert hold.next_step
     assert "2 of 3 replicas" in hold.message
     here.run(120 * SECOND)
@@ -46,7 +46,7 @@ def test_a_bad_revision_is_never_let_in_and_expires_loudly(world):
     assert standing(here, "v2") is Standing.ACTIVE
 
 
-def test_the_newest_due_one_that_is_not_well_does_not_let_an_older_one_in(world):
+def test_a_failing_newest_due_revision_does_not_activate_an_older_one(world):
     here = world(staged())
     now = here.clock.now().wall
     times = {"supersede": Supersede.ON_ACTIVATION}
@@ -59,7 +59,7 @@ def test_the_newest_due_one_that_is_not_well_does_not_let_an_older_one_in(world)
     assert not any(of(here, "v2").values())
 
 
-def test_a_waiting_revision_is_not_let_in_early_when_the_active_one_falls_ill(world):
+def test_a_failing_active_revision_does_not_activate_a_waiting_one_early(world):
     here = world(staged())
     here.push(staged("v2", delay=3600 * SECOND))
     here.run(60 * SECOND)
@@ -82,7 +82,7 @@ def test_with_both_unwell_the_active_one_keeps_the_traffic(world):
     assert not any(of(here, "v2").values())
 
 
-def test_a_waiting_replica_that_crashes_is_started_again_and_in_the_end_its_revision_has_failed(world):
+def test_a_crashing_waiting_replica_is_restarted_until_its_revision_fails(world):
     here = world(staged())
     bad = names_of("v2")[0]
     here.apps.crash_after[bad] = SECOND
@@ -97,7 +97,7 @@ def test_a_waiting_replica_that_crashes_is_started_again_and_in_the_end_its_revi
     assert all(of(here, "v1").values())
 
 
-def test_a_workload_that_is_taken_out_of_the_manifests_takes_its_waiting_revision_along(world):
+def test_a_workload_removed_from_the_manifests_loses_its_waiting_revision(world):
     here = world(staged(pools=()))
     here.push(staged("v2", pools=(), delay=7200 * SECOND))
     here.run(60 * SECOND)
@@ -106,7 +106,7 @@ def test_a_workload_that_is_taken_out_of_the_manifests_takes_its_waiting_revisio
     assert here.running() == []
 
 
-def test_a_suspended_workload_switches_when_it_is_resumed_and_its_grace_has_not_run(world):
+def test_a_suspended_workload_activates_once_resumed_without_loss_of_grace(world):
     here = world(staged())
     here.push(staged("v2", pending_grace=600 * SECOND))
     here.run(30 * SECOND)
@@ -121,7 +121,7 @@ def test_a_suspended_workload_switches_when_it_is_resumed_and_its_grace_has_not_
 # --- taking it back ---------------------------------------------------------------------------------------------
 
 
-def test_a_revision_that_turns_bad_within_bake_is_taken_back_without_a_new_container(world):
+def test_a_revision_failing_within_bake_is_rolled_back_without_creates(world):
     here = world(staged())
     old = {name: here.containers()[name].id for name in names_of("v1")}
     here.push(staged("v2"))
@@ -148,7 +148,7 @@ def test_a_revision_that_turns_bad_within_bake_is_taken_back_without_a_new_conta
     assert standing(here, "v3") is Standing.ACTIVE
 
 
-def test_a_revision_that_turns_bad_after_bake_stays(world):
+def test_a_revision_that_fails_after_bake_stays(world):
     here = world(staged())
     here.push(staged("v2"))
     here.run(600 * SECOND)
@@ -158,7 +158,7 @@ def test_a_revision_that_turns_bad_after_bake_stays(world):
     assert any(of(here, "v2").values())
 
 
-def test_a_person_takes_the_switch_back_and_the_next_poll_does_not_undo_it(world):
+def test_the_next_poll_does_not_undo_a_rollback_by_an_operator(world):
     here = world(staged())
     here.push(staged("v2"))
     here.run(300 * SECOND)
@@ -197,7 +197,7 @@ class SlowStops(InlineRunner):
         return await super().run(call)
 
 
-def test_replicas_whose_stop_is_under_way_get_the_traffic_back_only_when_they_run_again(world):
+def test_stopping_replicas_get_the_traffic_back_only_when_they_run_again(world):
     here = world(staged(delay=0))
     stops = SlowStops(here)
     here.push(staged("v2", delay=0))
@@ -215,7 +215,7 @@ def test_replicas_whose_stop_is_under_way_get_the_traffic_back_only_when_they_ru
     assert all(of(here, "v1").values())
 
 
-def test_a_person_cannot_take_back_what_has_nothing_before_it(world):
+def test_a_rollback_needs_an_earlier_revision(world):
     here = world(staged())
     here.memory.say("rollback", "workload/web")
     here.run(60 * SECOND)
@@ -223,7 +223,7 @@ def test_a_person_cannot_take_back_what_has_nothing_before_it(world):
     assert "no earlier revision is kept" in row(here, "v1").why
 
 
-def test_a_waiting_revision_that_is_taken_back_is_not_let_in(world):
+def test_a_waiting_revision_that_is_rolled_back_is_not_activated(world):
     here = world(staged())
     here.push(staged("v2", delay=600 * SECOND))
     here.run(60 * SECOND)

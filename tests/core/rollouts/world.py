@@ -1,4 +1,4 @@
-"""What tests of rollouts share: shops with a staged workload, and what can be seen of its revisions."""
+"""Builders that tests of rollouts share: shops with a staged workload, and views of its revisions."""
 
 from dataclasses import replace
 
@@ -27,8 +27,8 @@ def of(world: World, image: str) -> dict[str, int]:
 
 
 def standing(world: World, image: str) -> Standing | None:
-    found = row(world, image)
-    return None if found is None else found.standing
+    revision_row = row(world, image)
+    return None if revision_row is None else revision_row.standing
 
 
 def row(world: World, image: str):
@@ -44,6 +44,6 @@ def names_of(image: str, replicas: int = 3) -> list[str]:
 
 
 def probed(world: World, image: str) -> int:
-    """How many containers of an image are asked anything."""
-    ids = {one.id for name, one in world.containers().items() if revision(image)[:8] in name}
+    """How many containers of an image are probed."""
+    ids = {container.id for name, container in world.containers().items() if revision(image)[:8] in name}
     return len({generation.container_id for generation, _ in world.life.prober.running} & ids)

@@ -1,4 +1,4 @@
-"""Whatever a push or a person says of the traffic: who fails its liveness or startup probe is restarted, for that reason."""
+"""No push and no override prevents the restart of a container that fails its liveness or startup probe."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def shop() -> Desired:
 def scene(probe: str) -> Scene:
     """Three replicas, the first of which fails this probe."""
     made = Scene(Spec(replicas=3, publish=None, startup=True))
-    made.probes = {generation: one._replace(startup=PASS) for generation, one in made.probes.items()}
+    made.probes = {generation: probes._replace(startup=PASS) for generation, probes in made.probes.items()}
     generation = made.facts[0].generation
     made.probes[generation] = made.probes[generation]._replace(**{probe: FAIL})
     return made
@@ -52,8 +52,8 @@ def test_no_push_prevents_a_restart(probe, cause, event):
 @pytest.mark.parametrize(
     "command", [Command("drain", ""), Command("force", "", value="up"), Command("force", "", value="down")]
 )
-def test_no_order_about_traffic_prevents_a_restart(probe, cause, command):
+def test_no_override_prevents_a_restart(probe, cause, command):
     made = scene(probe)
     ledger = apply_commands(made.ledger, (replace(command, object="workload/web/0", who="ada", reason="a test"),))
-    assert ledger.overrides, "the order stands"
+    assert ledger.overrides, "the override stands"
     assert granted(made, ledger=ledger) == {made.facts[0].id: cause}
