@@ -52,7 +52,7 @@ def test_who_is_given_up_is_told_with_the_probe_that_never_passed(passed):
     scene.ledger = replace(scene.ledger, escalations={"workload/web/0": row}, passed=paths)
     (hold,) = [one for one in decide(desired, scene.observed(), NOW).holds if one.rule is Rule.FAILED]
     assert ("its liveness probe has never passed on" in hold.message) is not passed
-    assert ("whether the liveness probe asks for the right thing" in hold.next_step) is not passed
+    assert ("check that its liveness probe is configured correctly" in hold.next_step) is not passed
     assert "reconcile resume workload/web/0" in hold.next_step
 
 

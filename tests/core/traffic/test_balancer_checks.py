@@ -53,7 +53,7 @@ def test_one_that_fails_keeps_its_weight_while_the_balancer_calls_all_others_dow
     held = [hold for hold in decision.holds if hold.rule is Rule.LAST_MEMBER]
     assert len(held) == (not out)
     if held:
-        assert "the balancer's own checks of pool web call every other ready endpoint down" in held[0].message
+        assert "the balancer's own checks of pool web fail for every other ready endpoint" in held[0].message
         assert "the balancer's own checks of pool web fail" in held[0].next_step
 
 
@@ -124,8 +124,7 @@ def test_what_it_waits_for_is_told():
     (wait,) = (one for one in decision.waits if one.waiting is Waiting.BALANCER)
     assert wait.object == "workload/web/0"
     assert wait.message == (
-        "1 of 2 available replicas of workload/web do not count: the balancer's own checks call them down, or have not confirmed "
-        "them yet"
+        "1 of 2 available replicas of workload/web do not count: the balancer's own checks fail or have not passed yet"
     )
 
 

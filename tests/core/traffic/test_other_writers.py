@@ -99,7 +99,7 @@ def test_one_reversal_is_enough_where_another_writer_is_known():
     life.weigh(1, 7, writer="an agent-check")
     decision = life.look()
     assert not cuts(decision)
-    assert any("an agent-check changed it once" in hold.message for hold in decision.holds)
+    assert any("an agent-check changed this weight once" in hold.message for hold in decision.holds)
 
 
 def test_a_dead_container_loses_its_weight_whoever_else_writes():
