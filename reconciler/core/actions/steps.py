@@ -29,7 +29,7 @@ from reconciler.core.model.want import Want
 from reconciler.core.replicas import image_pins
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic import pools
-from reconciler.core.traffic.pool import MemberChange
+from reconciler.core.traffic.weights import MemberChange
 
 
 def weight_id(provider: str, pool: str, endpoint: Endpoint) -> str:

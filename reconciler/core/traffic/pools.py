@@ -20,9 +20,8 @@ from reconciler.core.model.weight_memory import Ready
 from reconciler.core.replicas.roster import Roster
 from reconciler.core.replicas.snapshot import Snapshot
 from reconciler.core.traffic import floors
-from reconciler.core.traffic.pool import MemberChange, Pool, Weights
-
-__all__ = ["MemberChange", "Weights", "endpoints", "remember", "weigh"]
+from reconciler.core.traffic.pool import Pool
+from reconciler.core.traffic.weights import MemberChange, Weights
 
 _RUNNING, _HOST = ContainerState.RUNNING, AddressFrom.HOST
 
