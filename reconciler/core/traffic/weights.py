@@ -15,7 +15,7 @@ from reconciler.core.model.weight_memory import Cut, Ready, Weighed
 
 
 class MemberChange(NamedTuple):
-    """One member that should weigh `after` (None = be gone) instead of `before` (None = not in the pool)."""
+    """A member that should have weight `after` (None = removed) instead of `before` (None = not in the pool)."""
 
     object: str
     provider: str
@@ -31,9 +31,9 @@ class MemberChange(NamedTuple):
 class ContainerTraffic:
     """What pools show of one container.
 
-    `carrying`: it was read back with a weight above 0. `pooled`: it is in a pool, and was ready in its generation. `hidden`: the
-    pool behind which it may be, and which cannot be read. `contested`: the pool whose weight is left to another writer.
-    `lacking`: services of which a pool gives it no weight. `requests`: those in flight, once it is on its way out.
+    `carrying`: it was read back with a weight above 0. `pooled`: it is in a pool, and was ready in its generation. `hidden`: an
+    unreadable pool that may contain it. `contested`: the pool in which another writer sets its weight. `lacking`: services with a
+    pool that gives it no weight. `requests`: its requests in flight, once it is leaving service.
     """
 
     carrying: bool = False
@@ -45,7 +45,7 @@ class ContainerTraffic:
 
 
 NO_TRAFFIC = ContainerTraffic()
-"""Of a container that no pool shows. Never changed."""
+"""The traffic of a container that is in no pool. Never changed."""
 
 
 @dataclass(slots=True)
@@ -53,10 +53,10 @@ class Weights:
     """The answer for all pools. Filled while this stage runs, read-only after it.
 
     containers: what pools show of each container, by its id, because a name may exist on two nodes while a replica moves.
-    endpoints: those of every service by its key, whether it has pools or not. strays: members of pools or services that no
-    manifest names any more: removing them is pruning. dead: addresses with weight where nothing of ours lives any more. suspect:
-    ids of containers whose failed liveness is doubted. sound: ids of those, suspect or not, that could serve but for their
-    liveness. ready, weighed, cuts, panics: for the ledger.
+    endpoints: the endpoints of every service by its key, with or without pools. strays: members of pools or services that no
+    manifest names any more; removing them is pruning. dead: addresses with weight where no container of ours runs any more.
+    suspect: ids of containers whose failed liveness is doubted. sound: ids of containers, suspect or not, of which only the
+    liveness probe fails. ready, weighed, cuts, panics: for the ledger.
     """
 
     containers: dict[str, ContainerTraffic] = field(default_factory=dict)
@@ -74,7 +74,7 @@ class Weights:
     panics: dict[str, Instant] = field(default_factory=dict)
 
     def of(self, container: str) -> ContainerTraffic:
-        """The record of one container, to be filled."""
+        """The record of one container, to fill."""
         known = self.containers.get(container)
         if known is None:
             known = self.containers[container] = ContainerTraffic()
@@ -85,6 +85,6 @@ class Weights:
         return self.containers.get(container, NO_TRAFFIC)
 
     def hide(self, container: str, pool: tuple[str, str]) -> None:
-        """A container may be in a pool that cannot be read."""
+        """Note that a container may be in a pool that cannot be read."""
         traffic = self.of(container)
         traffic.hidden = traffic.hidden or pool
