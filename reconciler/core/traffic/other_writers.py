@@ -1,6 +1,6 @@
 """Other writers: weights of ours that another writer changes, or that a balancer lost in a restart.
 
-The weight of a member is always read; the memory here only tells who changed it. After three reversals in five minutes we stop
+The weight of a member is always read; the memory here only shows who changed it. After three reversals in five minutes we stop
 writing that member and report it: two writers that fight are worse than either. When the balancer's process has changed, the
 balancer lost the weights that differ; no other writer changed them. Called by `traffic/pool`.
 """
